@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from ._figure import Method, Panel, ReportFigure
+from ._shown_models import ShownModels
 
 
 class Drawn(NamedTuple):
@@ -48,11 +49,11 @@ class DeclaredFigure:
         answer = [text for text in drawn.answer if text]
         return ReportFigure(
             id=self.id,
-            question=_filled(self.question, drawn.facts),
+            question=filled(self.question, drawn.facts),
             answer=answer,
             panels=list(drawn.panels),
             caption=drawn.caption,
-            how_to_read=[text for each in self.how_to_read if (text := _filled(each, drawn.facts))],
+            how_to_read=[text for each in self.how_to_read if (text := filled(each, drawn.facts))],
             method=drawn.method or self.method,
             data=drawn.data,
             tables=tuple(drawn.tables or self.tables),
@@ -68,7 +69,19 @@ def names_of(figures: Iterable[DeclaredFigure]) -> dict[str, str]:
     return {figure.id: figure.name for figure in figures}
 
 
-def _filled(text: str, facts: Mapping[str, str]) -> str:
-    for name, value in facts.items():
-        text = text.replace(f"{{{name}}}", value)
-    return text
+def tables_of(figures: Iterable[DeclaredFigure]) -> list[str]:
+    """Names of all tables of the figures."""
+    return list(dict.fromkeys(name for figure in figures for name in figure.tables))
+
+
+def drawn_from(
+    frames: Mapping[str, pd.DataFrame], figures: Iterable[DeclaredFigure], models: ShownModels
+) -> list[ReportFigure | None]:
+    """The figures with any of their tables; `draw` gets these in order (a missing one is empty), and the models."""
+    known = [figure for figure in figures if any(name in frames for name in figure.tables)]
+    return [figure.of(*(frames.get(name, pd.DataFrame()) for name in figure.tables), models) for figure in known]
+
+
+def filled(text: str, facts: Mapping[str, Any] | pd.Series) -> str:
+    """The text with each `{name}` replaced by the fact of that name."""
+    return text.format_map(facts) if "{" in text else text

@@ -11,6 +11,7 @@ import pandas as pd
 from infoflow.results import TableSchema
 
 from ._curves import curves, interval_note, sample_note
+from ._declared import filled
 from ._figure import Method, Panel, ReportFigure
 from ._in_words import Candidate, both_extremes, sentence
 from ._series import Series
@@ -62,7 +63,8 @@ class LayerFigure:
         """The figure of rows with the column `series`; `own` overrides parts of the declaration."""
         parts = self._parts(rows)
         tables = {title: with_convergence(curves(part), part) for title, part in parts.items()}
-        axis, scale = {**self.axis, "y_title": filled(self.axis["y_title"], rows)}, ""
+        facts, scale = rows.iloc[0], ""
+        axis = {**self.axis, "y_title": filled(self.axis["y_title"], facts)}
         if self.panels:
             named = [one.assign(**{self.panels: parts[title][self.panels].iloc[0]}) for title, one in tables.items()]
             panels, scale = shared_panels(tables, lambda _: series, zero=self.zero, **axis)
@@ -78,7 +80,7 @@ class LayerFigure:
             words=trend_words(rows, series, self.noun) if not self.panels else _panel_words(parts, series, self.noun),
             panels=panels,
             caption=caption,
-            how_to_read=[filled(text, rows) for text in self.how_to_read],
+            how_to_read=[filled(text, facts) for text in self.how_to_read],
             method=self.method,
             data=data,
             tables=(self.table.name,),
@@ -114,11 +116,6 @@ def _panel_words(parts: Mapping[str, pd.DataFrame], series: list[Series], noun: 
         gains = both_extremes([Candidate(f"in {line.label}", change(own, line.key)) for line in lines])
         told += [f"{title}, {gains}"] if gains else []
     return sentence(f"the change of {noun} from bottom to top is, for {'; for '.join(told)}") if told else ""
-
-
-def filled(text: str, rows: pd.DataFrame) -> str:
-    """Fill in the first value of each column that the text names."""
-    return text.format_map(rows.iloc[0]) if "{" in text else text
 
 
 def layer_panels(

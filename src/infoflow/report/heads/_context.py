@@ -1,17 +1,16 @@
 """Closing the self-attention of blocks: the loss shows which blocks provide the context."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from infoflow.heads import ENCODER_CONTEXT
 
-from .._bands import band_words
-from .._figure import Method, Panel, PanelGroup, ReportFigure
+from .._bands import band_words, sampled_bands
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Method, Panel, PanelGroup
 from .._numbers import number
-from .._samples import Samples
 from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._chart import BASELINE, LABEL_GAP, amount, color_of, finished, lit, tips
@@ -39,8 +38,7 @@ _HEIGHT = 250
 _BESIDE = 0.3  # horizontal offset of a retrained model from the end of its line
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Metric:
+class _Metric(NamedTuple):
     """One of the table's scores."""
 
     label: str
@@ -51,28 +49,22 @@ class _Metric:
 
 _METRICS = {
     "share": _Metric(
-        label="share of what is learned",
-        axis="share lost",
-        told="lost of what is learned beyond frequencies",
-        note="Loss that closing adds, as a share of what the model has learned beyond frequencies.",
+        "share of what is learned",
+        "share lost",
+        "lost of what is learned beyond frequencies",
+        "Loss that closing adds, as a share of what the model has learned beyond frequencies.",
     ),
     "loss": _Metric(
-        label="loss",
-        axis="loss added (nats per token)",
-        told="nats per token added to the loss",
-        note="What closing adds to the loss.",
+        "loss", "loss added (nats per token)", "nats per token added to the loss", "What closing adds to the loss."
     ),
     "bleu": _Metric(
-        label="BLEU",
-        axis="change of BLEU",
-        told="change of BLEU",
-        note="Change of BLEU of greedy translations: below 0 is worse.",
+        "BLEU", "change of BLEU", "change of BLEU", "Change of BLEU of greedy translations: below 0 is worse."
     ),
 }
 _KEYS = ["series", "metric", "kind", "which", "number", "retrained"]
 
 
-def context_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_context(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """The loss by number of closed upper blocks, for single blocks, and for retrained models, by kind of attention."""
     trained = frame.loc[frame["trained"]]
     curves = _curves(trained)
@@ -85,40 +77,40 @@ def context_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         if metric in set(curves["metric"])
     ]
     seeds = int(trained["seed"].nunique())
-    return ReportFigure(
-        id="encoder-context",
-        question="Who does the context?",
-        answer=list(_sentences(curves, models)),
+    return Drawn(
+        data=curves,
         panels=groups[0].panels,
+        answer=list(_sentences(curves, models)),
         caption=f"{band_words(seeds, bands='bands and whiskers')}; "
         f"{int(trained.loc[trained['metric'] == 'loss', 'count'].median()):,} sentences."
         + (" Grey, dashed: untrained models (loss)." if len(control) else ""),
-        how_to_read=[
-            "Across: how many blocks, counted from the top, can see no other token. Up: what that costs. A line that "
-            "stays low means that others do the context: the layers below, or, of an encoder, the decoder.",
-            "Crosses close one block alone, the one that the line closes next: where they lie far below the line's "
-            "steps, blocks can stand in for each other.",
-            "Diamonds beside a line's end were trained on with all blocks closed: what they still lose only that "
-            "context can give. The rest the model can do elsewhere if it has to.",
-        ],
-        method=_METHOD,
-        data=curves,
-        tables=(ENCODER_CONTEXT.name,),
-        findings=("context:E1", "context:E2"),
-        template="metrics.html.jinja",
         payload={"metrics": groups},
     )
 
 
+CONTEXT = DeclaredFigure(
+    name="heads/context",
+    id="encoder-context",
+    question="Who does the context?",
+    how_to_read=(
+        "Across: how many blocks, counted from the top, can see no other token. Up: what that costs. A line that "
+        "stays low means that others do the context: the layers below, or, of an encoder, the decoder.",
+        "Crosses close one block alone, the one that the line closes next: where they lie far below the line's "
+        "steps, blocks can stand in for each other.",
+        "Diamonds beside a line's end were trained on with all blocks closed: what they still lose only that "
+        "context can give. The rest the model can do elsewhere if it has to.",
+    ),
+    method=_METHOD,
+    tables=(ENCODER_CONTEXT.name,),
+    findings=("context:E1", "context:E2"),
+    template="metrics.html.jinja",
+    draw=_draw_context,
+)
+
+
 def _curves(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean and interval over seeds of each closing, with its x position: the number of closed upper blocks."""
-    rows = []
-    groups: Any = frame.loc[frame["kind"].isin(list(_KINDS))].groupby(_KEYS, sort=False)
-    for key, own in groups:
-        estimate = Samples.of(own).estimate()
-        found = {"value": estimate.value, "low": estimate.low, "high": estimate.high, "seeds": estimate.seeds}
-        rows.append(dict(zip(_KEYS, key, strict=True)) | found)
-    found = pd.DataFrame(rows, columns=[*_KEYS, "value", "low", "high", "seeds"])
+    found = sampled_bands(frame.loc[frame["kind"].isin(list(_KINDS))], _KEYS)
     whole = found.loc[found["which"] == "all"].groupby(["series", "kind"])["number"].max().rename("blocks")
     found = found.merge(whole, on=["series", "kind"])
     beside = found["number"].astype(float).where(found["retrained"] == 0, found["blocks"] + _BESIDE)

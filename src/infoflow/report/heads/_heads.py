@@ -1,20 +1,15 @@
 """What heads do: the layer × head map with a choice of statistics, and whether positional heads are confident."""
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from infoflow.heads import (
-    ABLATION_TRANSFER,
-    ENCODER_CONTEXT,
-    HEAD_CONFIDENCE,
-    HEAD_EXAMPLES,
-    HEAD_POSITIONAL,
-    HEAD_PRUNING_CURVE,
-)
+from infoflow.heads import ENCODER_CONTEXT, HEAD_CONFIDENCE, HEAD_EXAMPLES, HEAD_POSITIONAL
 
 from .._curves import has_untrained
-from .._figure import Method, Panel, ReportFigure, Section
+from .._declared import DeclaredFigure, Drawn, drawn_from, names_of, tables_of
+from .._figure import Method, Panel, Section
 from .._in_words import Candidate, extreme, plain, sentence
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
@@ -24,10 +19,10 @@ from .._shown_models import ShownModels
 from ..forms._chart import amount, color_of, finished, shape_of, tips
 from ..forms._lines import SHARE, level
 from ..forms._scatter import points
-from ._context import context_figure
-from ._map import head_map_figure
-from ._matter import matter_figure
-from ._removed import removed_figure
+from ._context import CONTEXT
+from ._map import HEAD_MAP
+from ._matter import IMPORTANCE
+from ._removed import REMOVED
 from ._statistics import HEAD_TABLES
 
 _POSITIONAL_HEADS = Method(
@@ -43,36 +38,6 @@ _POINT = 0.03  # width of a point on axes from 0 to 1
 _POSITIONAL = 0.90  # Voita et al. 2019: share of queries whose strongest key is at one offset
 
 
-HEADS = Section(
-    id="heads",
-    title="What do attention heads do?",
-    lead="A head is one way of looking. Some always look at a neighbour, some pick a single token, some spread "
-    "over the whole sentence.",
-    names={
-        "head-map": "heads/map",
-        "head-positions": "heads/positions",
-        "heads-matter": "heads/importance",
-        "heads-removed": "heads/removed",
-        "encoder-context": "heads/context",
-    },
-)
-
-
-def heads_section(tables: ModelTables) -> Section | None:
-    """The section, or None if the run measured no heads."""
-    models, frames = tables.models, tables.some(HEAD_TABLES)
-    figures = [head_map_figure(frames, models, tables.get(HEAD_EXAMPLES.name))]
-    if {HEAD_CONFIDENCE.name, HEAD_POSITIONAL.name} <= set(frames):
-        pairs = _positional_frame(models.main(frames[HEAD_CONFIDENCE.name]), models.main(frames[HEAD_POSITIONAL.name]))
-        if len(pairs):
-            figures.append(_positional_figure(pairs, models))
-    figures += [matter_figure(frames, tables.get(ABLATION_TRANSFER.name), models)]
-    figures += [removed_figure(frame, models) for frame in tables.some([HEAD_PRUNING_CURVE.name]).values()]
-    context = tables.some([ENCODER_CONTEXT.name])
-    figures += [context_figure(frame, models) for frame in context.values()]
-    return HEADS.told_by(figures, models, [*frames.values(), *context.values()])
-
-
 def _positional_frame(confidence: pd.DataFrame, positional: pd.DataFrame) -> pd.DataFrame:
     """One row per self-attention head: the larger of its shares at offsets −1 and +1, and its confidence."""
     keys = ["series", "model", "seed", "trained", "stack", "kind", "layer", "head"]
@@ -84,33 +49,45 @@ def _positional_frame(confidence: pd.DataFrame, positional: pd.DataFrame) -> pd.
     return confidence[columns].merge(best, on=keys).rename(columns={"value": "confidence", "baseline": "uniform"})
 
 
-def _positional_figure(pairs: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _draw_positions(confidence: pd.DataFrame, positional: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """One panel per model; None without both tables for the same heads."""
+    if confidence.empty or positional.empty:
+        return None
+    pairs = _positional_frame(models.main(confidence), models.main(positional))
+    if pairs.empty:
+        return None
     series, seeds = models.present(pairs), int(pairs["seed"].nunique())
     controls = " Grey: the untrained model." if has_untrained(pairs) else ""
-    return ReportFigure(
-        id="head-positions",
-        question="Are the heads that look at a neighbour the confident ones?",
+    return Drawn(
+        data=pairs.drop(columns="model"),
+        panels=[Panel(spec=_scatter(pairs[pairs["series"] == s.key], s), title=s.label) for s in series],
         answer=[
             f"A head is positional if it looks at one neighbour in at least {_POSITIONAL:.0%} of cases: "
             f"{'; '.join(_tally(pairs, s) for s in series)}."
         ],
         words=_positional_words(pairs, series),
-        panels=[Panel(spec=_scatter(pairs[pairs["series"] == s.key], s), title=s.label) for s in series],
         caption=f"Each point is a head{f' of one of {seeds} seeds' if seeds > 1 else ''}; whiskers are 95% intervals "
         f"(bootstrap over sentences), left out where a point hides them; {int(pairs['count'].median()):,} queries per "
         f"head.{' Intervals in the text are over seeds.' if seeds > 1 else ''}{controls}",
-        how_to_read=[
-            "Across: how often a head's strongest key is the token just before it or, whichever is more, just after. "
-            "Up: its mean strongest weight (confidence).",
-            f"The dashed lines: {_POSITIONAL:.0%} of queries, the usual threshold of a positional head; and the "
-            "confidence of a head that spreads its weight evenly.",
-            "It would be surprising to find points at the lower right: heads that always pick a neighbour, but barely.",
-        ],
-        method=_POSITIONAL_HEADS,
-        data=pairs.drop(columns="model"),
-        tables=(HEAD_CONFIDENCE.name, HEAD_POSITIONAL.name),
-        findings=("heads:V8",),
     )
+
+
+POSITIONS = DeclaredFigure(
+    name="heads/positions",
+    id="head-positions",
+    question="Are the heads that look at a neighbour the confident ones?",
+    how_to_read=(
+        "Across: how often a head's strongest key is the token just before it or, whichever is more, just after. "
+        "Up: its mean strongest weight (confidence).",
+        f"The dashed lines: {_POSITIONAL:.0%} of queries, the usual threshold of a positional head; and the "
+        "confidence of a head that spreads its weight evenly.",
+        "It would be surprising to find points at the lower right: heads that always pick a neighbour, but barely.",
+    ),
+    method=_POSITIONAL_HEADS,
+    tables=(HEAD_CONFIDENCE.name, HEAD_POSITIONAL.name),
+    findings=("heads:V8",),
+    draw=_draw_positions,
+)
 
 
 def _positional_words(pairs: pd.DataFrame, series: list[Series]) -> str:
@@ -167,3 +144,24 @@ def _scatter(pairs: pd.DataFrame, series: Series) -> dict[str, Any]:
     uniform = float(pairs.loc[pairs["trained"], "uniform"].mean())
     behind, *drawn = points(trained, untrained, {"x": x, "y": y}, look, ends=ends, tooltip=tooltip, least=_POINT)
     return finished([behind, level(_POSITIONAL, x=x), level(uniform, y=y), *drawn], 240)
+
+
+_FIGURES = (POSITIONS, IMPORTANCE, REMOVED, CONTEXT)
+HEADS = Section(
+    id="heads",
+    title="What do attention heads do?",
+    lead="A head is one way of looking. Some always look at a neighbour, some pick a single token, some spread "
+    "over the whole sentence.",
+    names=names_of([HEAD_MAP, *_FIGURES]),
+)
+
+
+def heads_section(tables: ModelTables) -> Section | None:
+    """The section, or None if the run measured no heads."""
+    models, frames = tables.models, tables.some(HEAD_TABLES)
+    head_map = HEAD_MAP.of(frames, tables.get(HEAD_EXAMPLES.name), models)
+    figures = [
+        head_map and replace(head_map, is_chosen=True),
+        *drawn_from(frames | tables.some(tables_of(_FIGURES)), _FIGURES, models),
+    ]
+    return HEADS.told_by(figures, models, [*frames.values(), *tables.some([ENCODER_CONTEXT.name]).values()])

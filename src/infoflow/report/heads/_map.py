@@ -11,7 +11,8 @@ import pandas as pd
 from infoflow.heads import HEAD_EXAMPLES
 
 from .._binary import in_steps
-from .._figure import Method, Panel, ReportFigure
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Method, Panel
 from .._in_words import Candidate, extreme, sentence
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
@@ -39,9 +40,23 @@ _HEAD_STATISTICS = Method(
 )
 
 
-def head_map_figure(
-    frames: dict[str, pd.DataFrame], models: ShownModels, examples: pd.DataFrame | None = None
-) -> ReportFigure | None:
+_MARGINS = (
+    "For the best relation and the rarest token the colour shows how far a head is above its own control; the panel "
+    "has both numbers. The best of many relations is picked for each head, so a small lead is no role."
+)
+_ROLES = (
+    "A head's roles are those whose usual threshold it exceeds: 90% of queries at one offset, ten points above a "
+    "relation's best offset, half of the queries on the rarest token, 60% of the attention on the first token, on "
+    "[SEP] or on punctuation, 40% on earlier copies or what followed them. A head may have several."
+)
+_SENTENCES = (
+    "The sentences are the same for all heads of a model: a few that between them show most heads at their most "
+    "confident, out of 96 short ones drawn by hash. Each head lists them by its own confidence in them; they "
+    "illustrate, and prove nothing."
+)
+
+
+def _draw_head_map(frames: dict[str, pd.DataFrame], examples: pd.DataFrame | None, models: ShownModels) -> Drawn | None:
     """The map of all available head tables; `examples` holds sentences to show the first seed's heads on."""
     rows, statistics = head_statistics(frames)
     if not statistics:
@@ -58,20 +73,13 @@ def head_map_figure(
         "untrained": any(not grid.trained for grid in grids),
     }
     shown = {} if examples is None else examples_by_grid(examples)
-    return ReportFigure(
-        id="head-map",
-        question="What does each head attend to, and how sharply?",
+    return Drawn(
+        data=rows.drop(columns=[column for column in ("replicates", "model") if column in rows]),
+        panels=heat_panels(rows, statistics[0], models),
         answer=[map_sentence(rows, statistics[0], models)],
         words=_sharpest(rows, statistics[0], models),
-        panels=heat_panels(rows, statistics[0], models),
         caption=_caption(rows[rows["statistic"] == statistics[0].id]),
-        how_to_read=_how_to_read(statistics, chance_note(every_role) if roles else "", bool(shown)),
-        method=_HEAD_STATISTICS,
-        data=rows.drop(columns=[column for column in ("replicates", "model") if column in rows]),
         tables=(*(name for name in frames), *((HEAD_EXAMPLES.name,) if shown else ())),
-        findings=("heads:V8",),
-        is_chosen=True,
-        template="heads.html.jinja",
         payload={
             "live": {**live, "examples": {grid: example.live for grid, example in shown.items()}},
             "blocks": {grid: example.block for grid, example in shown.items()},
@@ -81,38 +89,35 @@ def head_map_figure(
                 if grid.trained and grid.seed == live["seeds"][0]
             },
         },
+        facts={
+            "attention": ", and its attention on sentences" if shown else "",
+            "margins": _MARGINS if any(one.margin for one in statistics) else "",
+            "roles": f"{_ROLES} {chance_note(every_role)}" if roles else "",
+            "sentences": _SENTENCES if shown else "",
+        },
     )
 
 
-def _how_to_read(statistics: list[Statistic], chance: str, with_sentences: bool) -> list[str]:
-    lines = [
+HEAD_MAP = DeclaredFigure(
+    name="heads/map",
+    id="head-map",
+    question="What does each head attend to, and how sharply?",
+    how_to_read=(
         "Each cell is a head: layers from bottom (0) to top, heads from left to right. The stronger the colour, "
         "the more; every grid has the same scale. Blocks count from 0, so layer 0 reads the embeddings.",
         "Choose a statistic above the grids. Click a head, or move with the arrow keys and press Enter, for its "
-        "numbers with intervals, beside the control and all other heads"
-        + (", and its attention on sentences." if with_sentences else "."),
+        "numbers with intervals, beside the control and all other heads{attention}.",
         "Heads of different models with the same number do the same job only by chance, unless the models "
         "started from the same initialisation.",
-    ]
-    if any(one.margin for one in statistics):
-        lines.append(
-            "For the best relation and the rarest token the colour shows how far a head is above its own control; the "
-            "panel has both numbers. The best of many relations is picked for each head, so a small lead is no role."
-        )
-    if chance:
-        lines.append(
-            "A head's roles are those whose usual threshold it exceeds: 90% of queries at one offset, ten points above "
-            "a relation's best offset, half of the queries on the rarest token, 60% of the attention on the first "
-            "token, on [SEP] or on punctuation, 40% on earlier copies or what followed them. A head may have several. "
-            + chance
-        )
-    if with_sentences:
-        lines.append(
-            "The sentences are the same for all heads of a model: a few that between them show most heads at their "
-            "most confident, out of 96 short ones drawn by hash. Each head lists them by its own confidence in them; "
-            "they illustrate, and prove nothing."
-        )
-    return lines
+        "{margins}",
+        "{roles}",
+        "{sentences}",
+    ),
+    method=_HEAD_STATISTICS,
+    findings=("heads:V8",),
+    template="heads.html.jinja",
+    draw=_draw_head_map,
+)
 
 
 def heat_panels(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) -> list[Panel]:
@@ -254,25 +259,22 @@ def map_sentence(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) 
             reach = f"lead by {statistic.strong:g}" if statistic.margin else f"reach {statistic.strong:g}"
             text += f" ({strong} of {len(heads)} heads {reach})"
         parts.append(text)
-    unit = f", in {statistic.unit}" if statistic.unit else ""
-    sentence = f"Mean {statistic.label} over heads{unit}: {listed(parts)}; "
-    if "offset" in statistic.id:
-        sentence = (
-            f"On average a head's strongest key is the {statistic.label} in this share of cases: {listed(parts)}; "
-        )
-    untrained = own[~own["trained"]]
-    before = (
-        f"untrained models {number(_painted(untrained, statistic).mean(), _places(statistic))}"
-        if len(untrained)
-        else ""
-    )
+    known, untrained = [], own[~own["trained"]]
+    if len(untrained):
+        known.append(f"untrained models {number(_painted(untrained, statistic).mean(), _places(statistic))}")
+    if not statistic.margin and statistic.control != "the mean head":
+        control = number(own.loc[own["trained"], "baseline"].mean(), _places(statistic))
+        known.append(f"{statistic.control} would give {control}")
+    return f"{_averaged(statistic)}: {'; '.join(filter(None, (listed(parts), ', '.join(known))))}."
+
+
+def _averaged(statistic: Statistic) -> str:
+    """The mean over heads, at the start of a sentence."""
     if statistic.margin:
-        sentence = f"{statistic.label.capitalize()}, mean lead over {statistic.control}: {listed(parts)}; "
-        return sentence.rstrip("; ") + (f"; {before}." if before else ".")
-    if statistic.control == "the mean head":
-        return sentence.rstrip("; ") + (f"; {before}." if before else ".")
-    control = number(own.loc[own["trained"], "baseline"].mean(), _places(statistic))
-    return sentence + (f"{before}, " if before else "") + f"{statistic.control} would give {control}."
+        return f"{statistic.label.capitalize()}, mean lead over {statistic.control}"
+    if "offset" in statistic.id:
+        return f"On average a head's strongest key is the {statistic.label} in this share of cases"
+    return f"Mean {statistic.label} over heads{f', in {statistic.unit}' if statistic.unit else ''}"
 
 
 def _sharpest(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) -> str:

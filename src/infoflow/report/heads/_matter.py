@@ -10,7 +10,8 @@ from infoflow.heads import ABLATION_TRANSFER, HEAD_ABLATION, HEAD_RELEVANCE
 from infoflow.heads import HEAD_IMPORTANCE as HEAD_IMPORTANCE_TABLE
 
 from .._curves import has_untrained
-from .._figure import Method, Panel, ReportFigure
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Method, Panel
 from .._in_words import Candidate, both_extremes, extreme, sentence
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
@@ -35,6 +36,7 @@ HEAD_IMPORTANCE = Method(
     """,
 )
 
+_TABLES = (HEAD_IMPORTANCE_TABLE.name, HEAD_RELEVANCE.name, HEAD_ABLATION.name, ABLATION_TRANSFER.name)
 _CROWDED = 0.12  # share of the largest size: half of the heads below it would form a clump on a linear scale
 _LEAST = 0.003  # share of the largest size: anything smaller is negligible, and lies next to 0
 _KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
@@ -66,46 +68,59 @@ class _Pair:
         return Samples.bare({seed: float(value) for seed, value in values.items() if value == value})
 
 
-def matter_figure(
-    frames: dict[str, pd.DataFrame], transfer: pd.DataFrame | None, models: ShownModels
-) -> ReportFigure | None:
+def _draw_importance(
+    importance: pd.DataFrame,
+    relevance: pd.DataFrame,
+    ablation: pd.DataFrame,
+    transfer: pd.DataFrame,
+    models: ShownModels,
+) -> Drawn | None:
     """Importance, relevance and single ablations of the same heads; needs at least two of the three.
 
     `transfer`: whether ablations have the same effects on sentences of another domain.
     """
+    frames = dict(zip(_TABLES, (importance, relevance, ablation, transfer), strict=True))
+    frames = {name: frame for name, frame in frames.items() if len(frame)}
     rows, statistics = head_statistics(frames)
     pairs = _pairs(rows, statistics)
     if not pairs:
         return None
     main = pairs[0]
     series = models.present(main.rows[main.rows["trained"]])
-    tables = tuple(
-        name for name in (HEAD_IMPORTANCE_TABLE.name, HEAD_RELEVANCE.name, HEAD_ABLATION.name) if name in frames
-    )
-    return ReportFigure(
-        id="heads-matter",
-        question="Do importance, relevance and removal single out the same heads?",
+    return Drawn(
+        data=main.rows.drop(columns=["model"], errors="ignore"),
+        panels=[Panel(spec=_scatter(main, one), title=one.label) for one in series],
         answer=[
             *(_agreement(pair, series) for pair in pairs[:2]),
-            *_significant(frames, models),
-            *_elsewhere(transfer, models),
+            _significant(ablation, models),
+            _elsewhere(transfer, models),
         ],
         words=_words(main, series, rows[(rows["statistic"] == main.y.id) & rows["trained"]]),
-        panels=[Panel(spec=_scatter(main, one), title=one.label) for one in series],
         caption=_scatter_caption(main),
-        how_to_read=[
-            f"Each point is a head. Across: its {main.x.label}, {main.x.explanation}. "
-            f"Up: {main.y.label}, {main.y.explanation}.",
-            "Whiskers, where a point does not hide them, are 95% intervals over sentences. The dashed line is "
-            + ("no change." if main.y.signed else "the control."),
-            "If the quick measure across could replace the costly one up, points would rise from left to right; a rank "
-            "correlation of 1 means the same order, 0 none. Colour in the head map shows each of them for all heads.",
-        ],
-        method=HEAD_IMPORTANCE,
-        data=main.rows.drop(columns=["model"], errors="ignore"),
-        tables=tables if transfer is None else (*tables, ABLATION_TRANSFER.name),
-        findings=("heads:M1", "heads:M5", "heads:V6"),
+        tables=tuple(frames),
+        facts={
+            "across": f"{main.x.label}, {main.x.explanation}",
+            "up": f"{main.y.label}, {main.y.explanation}",
+            "dashed": "no change" if main.y.signed else "the control",
+        },
     )
+
+
+IMPORTANCE = DeclaredFigure(
+    name="heads/importance",
+    id="heads-matter",
+    question="Do importance, relevance and removal single out the same heads?",
+    how_to_read=(
+        "Each point is a head. Across: its {across}. Up: {up}.",
+        "Whiskers, where a point does not hide them, are 95% intervals over sentences. The dashed line is {dashed}.",
+        "If the quick measure across could replace the costly one up, points would rise from left to right; a rank "
+        "correlation of 1 means the same order, 0 none. Colour in the head map shows each of them for all heads.",
+    ),
+    method=HEAD_IMPORTANCE,
+    tables=_TABLES,
+    findings=("heads:M1", "heads:M5", "heads:V6"),
+    draw=_draw_importance,
+)
 
 
 def _pairs(rows: pd.DataFrame, statistics: list[Statistic]) -> list[_Pair]:
@@ -158,11 +173,10 @@ def _agreement(pair: _Pair, series: list[Series]) -> str:
     return f"Rank correlation of {pair.x.label} and {pair.y.label}: {listed(parts) or 'none can be told'}."
 
 
-def _significant(frames: dict[str, pd.DataFrame], models: ShownModels) -> list[str]:
-    """How many heads change the loss on their own, corrected for multiple tests."""
-    frame = frames.get(HEAD_ABLATION.name)
-    if frame is None or "p_corrected" not in frame:
-        return []
+def _significant(frame: pd.DataFrame, models: ShownModels) -> str:
+    """How many heads change the loss on their own, corrected for multiple tests; "" if this was not tested."""
+    if "p_corrected" not in frame:
+        return ""
     metric = str(frame["metric"].iloc[0])
     own = frame[frame["trained"] & (frame["metric"] == metric)]
     own = own[own["removed"] == "head"] if "removed" in own else own
@@ -175,13 +189,13 @@ def _significant(frames: dict[str, pd.DataFrame], models: ShownModels) -> list[s
         parts.append(
             f"{len(sure)} of {len(heads)} in {one.label}" + (f" ({losses} for the worse)" if len(sure) else "")
         )
-    return [f"Heads whose removal alone changes the {metric} at all, corrected for their number: {listed(parts)}."]
+    return f"Heads whose removal alone changes the {metric} at all, corrected for their number: {listed(parts)}."
 
 
-def _elsewhere(transfer: pd.DataFrame | None, models: ShownModels) -> list[str]:
-    """Whether the heads that matter on these sentences also matter on sentences of another domain."""
-    if transfer is None:
-        return []
+def _elsewhere(transfer: pd.DataFrame, models: ShownModels) -> str:
+    """Whether the heads that matter on these sentences also matter on those of another domain; "" if not measured."""
+    if transfer.empty:
+        return ""
     own = transfer[transfer["trained"] & (transfer["kind"] == "all")].dropna(subset="value")
     parts = []
     for one in models.present(own):
@@ -189,7 +203,7 @@ def _elsewhere(transfer: pd.DataFrame | None, models: ShownModels) -> list[str]:
         limit = number(float(rows["baseline"].mean()), 2)
         parts.append(f"{estimate_text(Samples.of(rows).estimate())} in {one.label} (shuffled heads: {limit})")
     words = "Correlation with the effects of removal on sentences of another domain"
-    return [f"{words}: {listed(parts)}."] if parts else []
+    return f"{words}: {listed(parts)}." if parts else ""
 
 
 def _scatter_caption(pair: _Pair) -> str:

@@ -1,5 +1,6 @@
 """Loss by the share of ablated heads, on the same sentences, with random orders as the control."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -7,7 +8,8 @@ import pandas as pd
 from infoflow.heads import HEAD_PRUNING_CURVE
 
 from .._bands import band_words, mean_of_draws
-from .._figure import Panel, ReportFigure
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Panel
 from .._in_words import sentence
 from .._numbers import listed, number
 from .._samples import Samples
@@ -36,7 +38,7 @@ _CHANGE = ("change", "change_low", "change_high")
 _ALLOWED = 0.1  # relative rise of the loss that the sentence allows
 
 
-def removed_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_removed(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """The curves of each model, for all heads together and for each kind of attention."""
     frame = frame.loc[frame["trained"]]
     if frame.empty:
@@ -59,28 +61,35 @@ def removed_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     seeds = int(frame["seed"].nunique())
     draws = int(frame.loc[frame["order"] == "random", "draw"].nunique())
     grey = f" Grey, dashed: the mean of {draws} random orders per seed, with its band." if draws else ""
-    return ReportFigure(
-        id="heads-removed",
-        question="How many heads can go before quality falls?",
+    return Drawn(
+        data=curves.drop(columns="name"),
+        panels=panels,
         answer=[_sentence(curves, models, metric)],
         words=_words(curves, models, metric),
-        panels=panels,
         caption=f"{band_words(seeds)}; {int(frame['count'].median()):,} sentences behind each point.{grey} "
         "Changes are paired: each sentence with heads removed is held against itself with all of them. Nothing is "
         f"trained after the removal. {scale}".rstrip(),
-        how_to_read=[
-            f"Across: the share of heads that is removed. Up: how much the {metric} changes by that. A flat start at 0 "
-            "means heads that nothing depends on.",
-            "Below the band of random orders an order knows something about which heads matter. "
-            "“Least costly alone first” ranks heads by what the removal of each one alone costs.",
-            "It would be surprising if the ranking by single removals were much better than that by importance: a "
-            "head's cost alone says little about its cost once others are gone.",
-        ],
-        method=HEAD_IMPORTANCE,
-        data=curves.drop(columns="name"),
-        tables=(HEAD_PRUNING_CURVE.name,),
-        findings=("heads:M3", "heads:M4", "heads:M6"),
+        facts={"metric": metric},
     )
+
+
+REMOVED = DeclaredFigure(
+    name="heads/removed",
+    id="heads-removed",
+    question="How many heads can go before quality falls?",
+    how_to_read=(
+        "Across: the share of heads that is removed. Up: how much the {metric} changes by that. A flat start at 0 "
+        "means heads that nothing depends on.",
+        "Below the band of random orders an order knows something about which heads matter. "
+        "“Least costly alone first” ranks heads by what the removal of each one alone costs.",
+        "It would be surprising if the ranking by single removals were much better than that by importance: a "
+        "head's cost alone says little about its cost once others are gone.",
+    ),
+    method=HEAD_IMPORTANCE,
+    tables=(HEAD_PRUNING_CURVE.name,),
+    findings=("heads:M3", "heads:M4", "heads:M6"),
+    draw=_draw_removed,
+)
 
 
 def _curves(frame: pd.DataFrame) -> pd.DataFrame:
@@ -123,18 +132,20 @@ def _title(series: Series, kind: str) -> str:
     return series.label if kind == "all" else f"{series.label}, {_KINDS.get(kind, kind)}"
 
 
-def _sentence(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
-    parts, how = [], []
+def _of_all_heads(curves: pd.DataFrame, models: ShownModels) -> Iterator[tuple[Series, str, pd.DataFrame]]:
+    """Each model's curves of all heads, with the first of its orders that ranks heads."""
     for one in models.present(curves):
         own = curves[(curves["series"] == one.key) & (curves["kind"] == "all")]
-        best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)
-        if best is None:
-            continue
+        if best := next((order for order in _ORDERS if bool((own["order"] == order).any())), ""):
+            yield one, best, own
+
+
+def _sentence(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
+    parts, how = [], []
+    for one, best, own in _of_all_heads(curves, models):
         how.append(_ORDERS[best].label)
-        text = f"{_share(own, best, metric)} in {one.label}"
-        if bool((own["order"] == "random").any()):
-            text += f" ({_share(own, 'random', metric)} in random order)"
-        parts.append(text)
+        random = _in_random_order(own, metric, "{} in random order")
+        parts.append(f"{_share(own, best, metric)} in {one.label}{random}")
     ways = listed(list(dict.fromkeys(how)))
     return (
         f"With nothing trained again, this share of all heads can go, {ways}, before the {metric} is {_ALLOWED:.0%} "
@@ -144,21 +155,20 @@ def _sentence(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
 
 def _words(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
     """The models in which most and fewest heads can be removed, with their random orders as the control."""
-    shares = []
-    for one in models.present(curves):
-        own = curves[(curves["series"] == one.key) & (curves["kind"] == "all")]
-        best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)
-        if best is not None:
-            random = (
-                f" (in random order {_share(own, 'random', metric)})" if bool((own["order"] == "random").any()) else ""
-            )
-            shares.append((_percent(own, best, metric), f"{one.label}{random}"))
+    shares = [
+        (_percent(own, best, metric), f"{one.label}{_in_random_order(own, metric, 'in random order {}')}")
+        for one, best, own in _of_all_heads(curves, models)
+    ]
     if not shares:
         return ""
     groups = {share: [name for each, name in shares if each == share] for share in sorted({s for s, _ in shares})[::-1]}
     told = [f"{number(share, 0)}% in {listed(names)}" for share, names in groups.items()]
     shown = told if len(told) <= 3 else [f"most, {told[0]}", f"fewest, {told[-1]}"]
     return sentence(f"of all heads, {'; '.join(shown)} can go before the {metric} is {_ALLOWED:.0%} worse")
+
+
+def _in_random_order(own: pd.DataFrame, metric: str, text: str) -> str:
+    return f" ({text.format(_share(own, 'random', metric))})" if bool((own["order"] == "random").any()) else ""
 
 
 def _share(own: pd.DataFrame, order: str, metric: str) -> str:

@@ -9,12 +9,11 @@ import pandas as pd
 from infoflow.probing import PROBE_CODELENGTH
 
 from .._curves import interval_note, samples_at
-from .._figure import ReportFigure
+from .._declared import DeclaredFigure, Drawn
 from .._in_words import Candidate, extremes_words
 from .._layer_figure import layer_panels, stacked
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate
-from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._lines import POSITIVE, SHARE
 from ._methods import CODELENGTH
@@ -24,12 +23,14 @@ from ._rows import (
     Case,
     alike_text,
     any_trained,
-    best_layer,
+    best_layers,
+    best_of_all,
     case_name,
     cases_of,
     curves_with,
     held_out_at,
     left_out_note,
+    measured,
     most_layered,
     of,
     one_probe,
@@ -40,6 +41,7 @@ from ._rows import (
     tasks_of,
     times,
     told_of,
+    untrained_best,
 )
 
 CODES = ("online", "variational")
@@ -54,7 +56,7 @@ _METRICS = {
 _LEVEL = 0.02  # a negligible difference of accuracy
 
 
-def bits_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_bits(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """Compression over layers, next to the same probe's accuracy; None without either."""
     every = one_probe(in_bits(frame))
     code = next((name for name in CODES if len(of(every, code=name, labels="task", metric="compression"))), "")
@@ -67,39 +69,45 @@ def bits_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None
     tables = {(task, metric): coded_table(of(rows, metric=metric), task) for task in tasks for metric in _METRICS}
     tables = {key: table for key, table in tables.items() if len(table)}
     data = stacked(tables, "task", "metric").assign(code=code)
-    return ReportFigure(
-        id="probe-bits",
-        question="How hard is each task to read?",
-        answer=[
-            *(_task_sentence(of(rows, metric="compression", task=task), task, models) for task in shown[:_TOLD]),
-            *_beside_accuracy(rows, shown),
-            *_codes_agree(of(every, metric="compression"), code, models),
-        ],
-        words=_words(own, of(rows, labels="control", metric="compression"), models),
+    return Drawn(
+        data=data,
         panels=[
             panel
             for (task, metric), table in tables.items()
             if task in shown
             for panel in layer_panels({f"{task_label(task)}: {metric}": table}, models, **_METRICS[metric])
         ],
+        answer=[
+            *(_task_sentence(of(rows, metric="compression", task=task), task, models) for task in shown[:_TOLD]),
+            *_beside_accuracy(rows, shown),
+            *_codes_agree(of(every, metric="compression"), code, models),
+        ],
+        words=_words(own, of(rows, labels="control", metric="compression"), models),
         caption=f"{interval_note(data)} {_how_coded(own, code)} Each panel has its own scale."
         f"{left_out_note(tasks, shown)}",
-        how_to_read=[
-            "Compression: how many times shorter the labels are for someone who has this layer's vectors than for "
-            "someone who knows nothing but how many classes there are. Higher is easier: fewer bits in all, for the "
-            "labels and for the probe that reads them.",
-            "Accuracy asks whether a probe gets there in the end; bits also count how many examples, or how large a "
-            "probe, it took. So a task may be learned as well as its control in accuracy, and be far cheaper in bits.",
-            "Grey: the control task (every type of word has one label by chance), labels shuffled over all examples, "
-            "and, dashed, a model that was never trained. Shuffled labels cannot be compressed: their line lies at 1 "
-            "or slightly below, and above it something would be wrong.",
-        ],
-        method=CODELENGTH,
-        data=data,
-        tables=(PROBE_CODELENGTH.name,),
-        findings=tuple(f"probing:M-{n}" for n in range(1, 6)),
-        payload={"apart": True, "layout": "wide"},
     )
+
+
+BITS = DeclaredFigure(
+    name="probing/codelength",
+    id="probe-bits",
+    question="How hard is each task to read?",
+    how_to_read=(
+        "Compression: how many times shorter the labels are for someone who has this layer's vectors than for "
+        "someone who knows nothing but how many classes there are. Higher is easier: fewer bits in all, for the "
+        "labels and for the probe that reads them.",
+        "Accuracy asks whether a probe gets there in the end; bits also count how many examples, or how large a "
+        "probe, it took. So a task may be learned as well as its control in accuracy, and be far cheaper in bits.",
+        "Grey: the control task (every type of word has one label by chance), labels shuffled over all examples, "
+        "and, dashed, a model that was never trained. Shuffled labels cannot be compressed: their line lies at 1 "
+        "or slightly below, and above it something would be wrong.",
+    ),
+    method=CODELENGTH,
+    tables=(PROBE_CODELENGTH.name,),
+    findings=tuple(f"probing:M-{n}" for n in range(1, 6)),
+    payload={"apart": True, "layout": "wide"},
+    draw=_draw_bits,
+)
 
 
 def _words(own: pd.DataFrame, control: pd.DataFrame, models: ShownModels) -> str:
@@ -139,16 +147,10 @@ def _how_coded(own: pd.DataFrame, code: str) -> str:
 def _task_sentence(rows: pd.DataFrame, task: str, models: ShownModels) -> str:
     """The layer with the shortest labels, compared with the embeddings, the control and an untrained model."""
     own, control = of(rows, labels="task"), of(rows, labels="control")
-    lines = models.present(own[own["trained"]])
-    found = {one: best for one in lines if (best := best_layer(own, one.key)) is not None}
-    series, best = max(found.items(), key=lambda one: one[1].first)
-    here = held_out_at(own, series.key, best.layer)
-    told = [times(ratio(here, held_out_at(own, series.key, 0)), "its embeddings")] if best.layer else []
-    if beside := held_out_at(control, series.key, best.layer):
-        told.append(times(ratio(here, beside), "the control task"))
-    if other := best_layer(own, series.key, trained=False):
-        grey = held_out_at(own, series.key, other.layer, trained=False)
-        told.append(times(ratio(here, grey), f"an untrained model's best layer ({other.layer})"))
+    series, best = best_of_all(own, models)
+    here, beside = (held_out_at(each, series.key, best.layer) for each in (own, control))
+    others = measured(own, best, ("the control task", beside), untrained_best(own, series.key))
+    told = [times(ratio(here, other), name) for name, other in others]
     shorter = f"labels are {estimate_text(best.estimate)} times shorter than without vectors"
     place = f"in layer {best.layer} of {series.label}{alike_text(best)}"
     return f"{sentence_start(task_label(task))}: {shorter} {place}{f', {listed(told)}' if told else ''}."
@@ -183,19 +185,13 @@ def _codes_agree(every: pd.DataFrame, code: str, models: ShownModels) -> list[st
     same, near, cases = 0, 0, 0
     for task in tasks_of(every):
         rows = [of(every, task=task, code=name, labels="task") for name in (code, other)]
-        for series in _both(rows, models):
-            first, second = (best_layer(each, series.key) for each in rows)
-            if first is not None and second is not None:
-                cases += 1
-                same += first.layer == second.layer
-                near += abs(first.layer - second.layer) == 1
+        first, second = (best_layers(each, models) for each in rows)
+        for series in first.keys() & second.keys():
+            cases += 1
+            same += first[series].layer == second[series].layer
+            near += abs(first[series].layer - second[series].layer) == 1
     beside = f", and a neighbour of it in {near}" if near else ""
     return [f"The {other} code is shortest at the same layer in {same} of {cases} cases{beside}."] if cases else []
-
-
-def _both(rows: list[pd.DataFrame], models: ShownModels) -> list[Series]:
-    keys = [{one.key for one in models.present(each[each["trained"]])} for each in rows]
-    return [one for one in models.series if all(one.key in own for own in keys)]
 
 
 _SIZES = {
@@ -205,7 +201,7 @@ _SIZES = {
 _SIZE_TOLD = 5
 
 
-def size_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_size(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """Number of hidden units left in a Bayesian probe, or the bits of the probe itself."""
     metric, rows = _sized(one_probe(in_bits(frame)))
     own = of(rows, labels="task")
@@ -217,24 +213,30 @@ def size_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None
     title, unit = _SIZES[metric]
     drawn, axis = {task: tables[task] for task in shown}, {**CODED, "y_title": title, "baseline_name": "all units"}
     data = stacked(tables, "task").assign(metric=metric)
-    return ReportFigure(
-        id="probe-size",
-        question="How large a probe does it take?",
+    return Drawn(
+        data=data,
+        panels=layer_panels(drawn, models, task_label, **axis),
         answer=_sentences(rows, shown, unit, models),
         words=_size_words(rows, shown, unit, models),
-        panels=layer_panels(drawn, models, task_label, **axis),
         caption=f"{interval_note(data)} The {rows['code'].iloc[0]} code. Each panel has its own scale."
         f"{left_out_note(tasks, shown)}",
-        how_to_read=[
-            "Up: how much of the probe is needed. A linguistic task that the vectors show openly takes a small probe; "
-            "a control task has to be learned by heart, type by type, and takes a large one.",
-            "Grey: the control task, shuffled labels and untrained models, as in the figure above.",
-        ],
-        method=CODELENGTH,
-        data=data,
-        tables=(PROBE_CODELENGTH.name,),
-        findings=("probing:M-6",),
     )
+
+
+SIZE = DeclaredFigure(
+    name="probing/probe-size",
+    id="probe-size",
+    question="How large a probe does it take?",
+    how_to_read=(
+        "Up: how much of the probe is needed. A linguistic task that the vectors show openly takes a small probe; "
+        "a control task has to be learned by heart, type by type, and takes a large one.",
+        "Grey: the control task, shuffled labels and untrained models, as in the figure above.",
+    ),
+    method=CODELENGTH,
+    tables=(PROBE_CODELENGTH.name,),
+    findings=("probing:M-6",),
+    draw=_draw_size,
+)
 
 
 def _sized(every: pd.DataFrame) -> tuple[str, pd.DataFrame]:

@@ -1,14 +1,15 @@
 """The depth at which tasks are solved: mixing weights, gains per layer, expected layer and centre of gravity."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 import pandas as pd
 
 from infoflow.probing import PROBE_DEPTH, PROBE_MIXING
 
-from .._figure import Panel, ReportFigure
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Panel
 from .._in_words import Candidate, extremes_words
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate, Samples
@@ -27,9 +28,9 @@ _KEPT = ("expected_layer_running_maximum", "k_weights", "k_differences", "headro
 _KEYS = ["series", "group", "task", "statistic", "layer"]
 
 
-def depth_figure(mixing: pd.DataFrame | None, depth: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
+def _draw_depth(mixing: pd.DataFrame, depth: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """Two panels per line, as far as tables exist; None without any."""
-    bars, places = _bars(mixing), _places(depth)
+    bars, places = _estimates(mixing, _BARS, ("score", "fraction")), _places(depth)
     trained = pd.concat([bars, places], ignore_index=True)
     trained = trained[trained["group"] == "trained"]
     if trained.empty:
@@ -39,51 +40,45 @@ def depth_figure(mixing: pd.DataFrame | None, depth: pd.DataFrame | None, models
     panels = [panel for one in series[:_MOST] for panel in _panels(bars, places, labels, one, len(series) > 1)]
     data = pd.concat([bars, places], ignore_index=True).drop(columns=["shown", "label", "what", "name"])
     left = [one.label for one in series[_MOST:]]
-    return ReportFigure(
-        id="probe-depth",
-        question="At which depth is each task solved?",
+    return Drawn(
+        data=data,
+        panels=panels,
         answer=[*_order_sentences(places, series), *_focus_sentence(places, models), *_headroom_sentence(places)],
         words=_words(places, models),
-        panels=panels,
         caption=f"{_bands(trained)}; {int(trained['count'].median()):,} test examples. Weights have one scale; what "
         f"layers add fills each task's row.{f' In the data alone: {listed(left)}.' if left else ''}",
-        how_to_read=[
-            "Filled bars: how much of each layer a probe mixes that sees all layers, as weights that sum to 1. "
-            "Outlined bars: what a probe's score gains when it may see this layer too, besides those below; in another "
-            "colour, below the line, what it loses. K(s) and K(Δ) say how concentrated both are, in bits: 0 is evenly.",
-            "Circles: the expected layer, the mean layer at which score is gained. Diamonds: the centre of gravity of "
-            "the weights. Small grey marks: untrained models. Beside the rows, the probe's F1 from embeddings alone "
-            "and with all layers.",
-            f"{WARNING} means that an expected layer is ill-defined: all layers together add little, or much of what "
-            "changes is loss. It may then lie outside the model, at the edge of the picture, and the running maximum "
-            "of scores says more. Weights of an untrained model are not even either: only a difference from it speaks "
-            "of training.",
-        ],
-        method=DEPTH,
-        data=data,
-        tables=(PROBE_MIXING.name, PROBE_DEPTH.name),
-        findings=tuple(f"probing:T-{n}" for n in (1, 2, 3)),
-        payload={"layout": "wide", "apart": True},
     )
 
 
-def _bars(mixing: pd.DataFrame | None) -> pd.DataFrame:
-    """One row per line, task, layer and statistic."""
-    if mixing is None:
-        return _estimates(pd.DataFrame(), ())
-    found = _estimates(mixing, ("weight", "delta", "score", "fraction"))
-    found["what"] = found["statistic"].map({name: what for name, (what, _) in _BARS.items()}).fillna("")
-    found["name"] = found["statistic"].map({name: told for name, (_, told) in _BARS.items()}).fillna("")
-    return found
+DEPTH_FIGURE = DeclaredFigure(
+    name="probing/depth",
+    id="probe-depth",
+    question="At which depth is each task solved?",
+    how_to_read=(
+        "Filled bars: how much of each layer a probe mixes that sees all layers, as weights that sum to 1. "
+        "Outlined bars: what a probe's score gains when it may see this layer too, besides those below; in another "
+        "colour, below the line, what it loses. K(s) and K(Δ) say how concentrated both are, in bits: 0 is evenly.",
+        "Circles: the expected layer, the mean layer at which score is gained. Diamonds: the centre of gravity of "
+        "the weights. Small grey marks: untrained models. Beside the rows, the probe's F1 from embeddings alone "
+        "and with all layers.",
+        f"{WARNING} means that an expected layer is ill-defined: all layers together add little, or much of what "
+        "changes is loss. It may then lie outside the model, at the edge of the picture, and the running maximum "
+        "of scores says more. Weights of an untrained model are not even either: only a difference from it speaks "
+        "of training.",
+    ),
+    method=DEPTH,
+    tables=(PROBE_MIXING.name, PROBE_DEPTH.name),
+    findings=tuple(f"probing:T-{n}" for n in (1, 2, 3)),
+    payload={"layout": "wide", "apart": True},
+    draw=_draw_depth,
+)
 
 
-def _places(depth: pd.DataFrame | None) -> pd.DataFrame:
+def _places(depth: pd.DataFrame) -> pd.DataFrame:
     """One row per line, task and depth statistic, with a warning if any seed has one."""
-    if depth is None:
-        return _estimates(pd.DataFrame(), ()).assign(warning="")
-    found = _estimates(depth.assign(layer=-1), (*_DEPTHS, *_KEPT))
-    found["what"] = found["statistic"].map({name: what for name, (what, _) in _DEPTHS.items()}).fillna("")
-    found["name"] = found["statistic"].map({name: told for name, (_, told) in _DEPTHS.items()}).fillna("")
+    found = _estimates(depth.assign(layer=-1), _DEPTHS, _KEPT)
+    if found.empty:
+        return found.assign(warning="")
     warned = depth[depth["warning"].astype(str) != ""]
     told = warned.groupby(["series", "trained", warned["task"].astype(str)], sort=False)["warning"].first()
     keys = zip(found["series"], found["group"] == "trained", found["task"], strict=True)
@@ -94,17 +89,18 @@ def _places(depth: pd.DataFrame | None) -> pd.DataFrame:
     return found
 
 
-def _estimates(frame: pd.DataFrame, statistics: Sequence[str]) -> pd.DataFrame:
-    """Means and intervals over seeds and sentences."""
+def _estimates(frame: pd.DataFrame, drawn: Mapping[str, tuple[str, str]], others: Iterable[str]) -> pd.DataFrame:
+    """Means and intervals over seeds and sentences per line, task, layer and statistic; only some are `drawn`."""
     rows = []
     if len(frame):
-        kept = frame[frame["statistic"].astype(str).isin(statistics) & frame["value"].notna()]
+        kept = frame[frame["statistic"].astype(str).isin([*drawn, *others]) & frame["value"].notna()]
         keys = ["series", "trained", kept["task"].astype(str), kept["statistic"].astype(str), "layer"]
         for (series, trained, task, statistic, layer), own in kept.groupby(keys, sort=False):  # type: ignore[misc]
             estimate = Samples.of(own).estimate()
             group = "trained" if trained else "untrained"
             row = dict(zip(_KEYS, (series, group, task, statistic, int(layer)), strict=True))
-            rows.append({**row, "label": task_label(task), **asdict(estimate), "shown": estimate_text(estimate)})
+            row |= {"label": task_label(task), **asdict(estimate), "shown": estimate_text(estimate)}
+            rows.append(row | dict(zip(("what", "name"), drawn.get(statistic, ("", "")), strict=True)))
     columns = [*_KEYS, "label", "value", "low", "high", "seeds", "count", "shown", "what", "name"]
     return pd.DataFrame(rows, columns=columns)
 

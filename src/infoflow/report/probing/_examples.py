@@ -7,7 +7,8 @@ import pandas as pd
 
 from infoflow.probing import PROBE_SCORES
 
-from .._figure import Panel, ReportFigure
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Panel
 from .._in_words import Candidate, clear_cases, extremes_words
 from .._numbers import estimate_text, number
 from .._samples import Samples
@@ -22,7 +23,7 @@ from ._methods import PROBES
 from ._rows import (
     all_examples,
     any_trained,
-    best_layer,
+    best_layers,
     case_name,
     left_out_note,
     most_layered,
@@ -36,7 +37,7 @@ _HEIGHT = 230
 _TOLD = 5  # tasks that the sentence names
 
 
-def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_examples(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel per task; None if probes were only trained on all examples."""
     own = one_probe(of(frame, metric="accuracy", words="all", labels="task"))
     sizes = own.groupby([own["task"].astype(str), "series"])["training"].nunique() if "training" in own else pd.Series()
@@ -52,32 +53,38 @@ def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
         if seeds > 1
         else f"95% intervals over sentences, {HOLLOW}"
     )
-    return ReportFigure(
-        id="probe-examples",
-        question="How many examples does a probe need?",
+    return Drawn(
+        data=data,
+        panels=[Panel(spec=_chart(data[data["task"] == task], models), title=task_label(task)) for task in shown],
         answer=_sentences({task: found[task] for task in shown}, models),
         words=_words({task: found[task] for task in shown}, models),
-        panels=[Panel(spec=_chart(data[data["task"] == task], models), title=task_label(task)) for task in shown],
         caption=f"Bands: {bands}. Each model at the layer that is its best with all examples, the untrained one at "
         f"the same.{left_out_note(found, shown)}",
-        how_to_read=[
-            "Across: training examples of the probe, each step the same factor. Up: accuracy on the same test part.",
-            "Dashed grey: an untrained model at the same layer. With many examples a probe may learn from random "
-            "vectors nearly as well; what training has put within easy reach shows where examples are few. It would "
-            "be surprising if the gap were the same everywhere.",
-        ],
-        method=PROBES,
-        data=data,
-        tables=(PROBE_SCORES.name,),
-        findings=("probing:P-2",),
     )
+
+
+EXAMPLES = DeclaredFigure(
+    name="probing/examples",
+    id="probe-examples",
+    question="How many examples does a probe need?",
+    how_to_read=(
+        "Across: training examples of the probe, each step the same factor. Up: accuracy on the same test part.",
+        "Dashed grey: an untrained model at the same layer. With many examples a probe may learn from random "
+        "vectors nearly as well; what training has put within easy reach shows where examples are few. It would "
+        "be surprising if the gap were the same everywhere.",
+    ),
+    method=PROBES,
+    tables=(PROBE_SCORES.name,),
+    findings=("probing:P-2",),
+    draw=_draw_examples,
+)
 
 
 def _at_best(own: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """Each line's rows at the layer that is best with all examples."""
     whole = all_examples(own)
-    bests = [best_layer(whole, series.key) for series in models.present(whole[whole["trained"]])]
-    parts = [own[(own["series"] == best.series) & (own["layer"] == best.layer)] for best in bests if best is not None]
+    bests = best_layers(whole, models).values()
+    parts = [own[(own["series"] == best.series) & (own["layer"] == best.layer)] for best in bests]
     return pd.concat(parts, ignore_index=True)
 
 

@@ -8,7 +8,8 @@ import pandas as pd
 from infoflow.probing import PROBE_SCORES
 
 from .._curves import curves
-from .._figure import Panel, ReportFigure
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Panel
 from .._numbers import listed, number
 from .._series import Series
 from .._shown_models import ShownModels
@@ -35,7 +36,7 @@ _COLUMNS = ["series", "task", "label", "layer", "untrained", "value", "low", "hi
 _TOLD = 6  # up to this number, sentences give each model's best layers
 
 
-def overview_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_overview(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One map per line; None if no task is read better than by its majority class."""
     own = all_examples(one_probe(of(frame, metric="accuracy", labels="task", words="all")))
     if not any_trained(own):
@@ -46,29 +47,35 @@ def overview_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
     labels = list(dict.fromkeys(table["label"]))
     series = models.present(table)
     nothing = [f" No model does better than the majority class on {listed(hopeless)}."] if hopeless else []
-    return ReportFigure(
-        id="where-is-what",
-        question="Where in the network is what?",
+    return Drawn(
+        data=table,
+        panels=[Panel.of(TaskMap(table=table[table["series"] == one.key], labels=labels), one.label) for one in series],
         answer=[*_where(own, table, series), *_from_the_start(table), *_untrained(table)],
         words=place_words([case for case in cases_of(own, models) if task_label(case.task) in labels]),
-        panels=[Panel.of(TaskMap(table=table[table["series"] == one.key], labels=labels), one.label) for one in series],
         caption="Colours, and numbers where there is room: 100 × the share of what any layer of these models gains "
         f"over the majority class; framed: each model's best layer.{_beside(table)}{_seeds(own)}{''.join(nothing)}",
-        how_to_read=[
-            "A row is a task, a column a layer, 0 = embeddings. The stronger the colour, the more of the task a "
-            "linear probe reads from that layer: blank is no more than the majority class, 100 the best of all layers "
-            "of all models on this task. The colour grows fastest near 100, so that good layers can be told apart.",
-            "Rows whose colour is strong from the left on are tasks that words alone decide; where it grows to the "
-            "right, context is needed. Grey, at the right: the best layer of an untrained model on the same scale.",
-            "It would be surprising if all tasks were read best from the top layer: what a model is trained for "
-            "stands there, at the cost of the rest. The frame marks the highest mean; the sentences say which layers "
-            "are not told apart from it.",
-        ],
-        method=GAINS,
-        data=table,
-        tables=(PROBE_SCORES.name,),
-        payload={"layout": "wide"},
     )
+
+
+OVERVIEW = DeclaredFigure(
+    name="probing/overview",
+    id="where-is-what",
+    question="Where in the network is what?",
+    how_to_read=(
+        "A row is a task, a column a layer, 0 = embeddings. The stronger the colour, the more of the task a "
+        "linear probe reads from that layer: blank is no more than the majority class, 100 the best of all layers "
+        "of all models on this task. The colour grows fastest near 100, so that good layers can be told apart.",
+        "Rows whose colour is strong from the left on are tasks that words alone decide; where it grows to the "
+        "right, context is needed. Grey, at the right: the best layer of an untrained model on the same scale.",
+        "It would be surprising if all tasks were read best from the top layer: what a model is trained for "
+        "stands there, at the cost of the rest. The frame marks the highest mean; the sentences say which layers "
+        "are not told apart from it.",
+    ),
+    method=GAINS,
+    tables=(PROBE_SCORES.name,),
+    payload={"layout": "wide"},
+    draw=_draw_overview,
+)
 
 
 def _cells(own: pd.DataFrame, models: ShownModels) -> tuple[pd.DataFrame, list[str]]:

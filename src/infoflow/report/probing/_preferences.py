@@ -8,7 +8,7 @@ import pandas as pd
 from infoflow.probing import BERT_SCORE, BERT_SCORE_LAYERS, FILL_IN, MINIMAL_PAIRS
 
 from .._curves import curves, interval_note
-from .._figure import ReportFigure
+from .._declared import DeclaredFigure, Drawn
 from .._in_words import Candidate, clear_cases, extremes_words
 from .._layer_figure import layer_panels, stacked
 from .._numbers import estimate_text, number
@@ -20,7 +20,7 @@ from ._rows import (
     against,
     alike_text,
     any_trained,
-    best_layer,
+    best_layers,
     curves_with,
     held_out_at,
     of,
@@ -33,7 +33,7 @@ _CHANCE = 0.5
 _AXIS = {"y_title": "acceptable sentence preferred", "baseline_name": "chance", "bounds": SHARE}
 
 
-def pairs_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_pairs(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel for all pairs, and one per phenomenon; None without a trained model's preferences."""
     shares = of(frame, metric="preferred")
     if not any_trained(shares):
@@ -47,26 +47,31 @@ def pairs_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     more = (
         f" {left_out} further phenomena differ less between layers: in the data." if len(shown) > 1 < left_out else ""
     )
-    return ReportFigure(
-        id="probe-pairs",
-        question="Which layer first prefers the acceptable sentence?",
+    return Drawn(
+        data=data,
+        panels=layer_panels(tables, models, partial(_title, shares), **_AXIS),
         answer=_sentences(of(shares, phenomenon=_ALL), models),
         words=_words(of(shares, phenomenon=_ALL), models),
-        panels=layer_panels(tables, models, partial(_title, shares), **_AXIS),
         caption=f"{interval_note(data)} Sentences are scored whole, by the logit lens at each layer.{more}",
-        how_to_read=[
-            "Across: layers, from the embeddings (0) to the model's output. Up: the share of minimal pairs (two "
-            "sentences that differ in one respect, one acceptable and one not) whose acceptable sentence is the "
-            "likelier one when the next or the masked token is predicted from this layer.",
-            "The dotted line is chance, one half; the dashed grey one a model of this shape that was never trained.",
-            "A share below a half is possible: a model that prefers frequent words may find the wrong sentence "
-            "likelier.",
-        ],
-        method=PAIRS,
-        data=data,
-        tables=(MINIMAL_PAIRS.name,),
-        payload={"apart": True},
     )
+
+
+PAIRS_FIGURE = DeclaredFigure(
+    name="probing/minimal-pairs",
+    id="probe-pairs",
+    question="Which layer first prefers the acceptable sentence?",
+    how_to_read=(
+        "Across: layers, from the embeddings (0) to the model's output. Up: the share of minimal pairs (two "
+        "sentences that differ in one respect, one acceptable and one not) whose acceptable sentence is the "
+        "likelier one when the next or the masked token is predicted from this layer.",
+        "The dotted line is chance, one half; the dashed grey one a model of this shape that was never trained.",
+        "A share below a half is possible: a model that prefers frequent words may find the wrong sentence likelier.",
+    ),
+    method=PAIRS,
+    tables=(MINIMAL_PAIRS.name,),
+    payload={"apart": True},
+    draw=_draw_pairs,
+)
 
 
 def _title(shares: pd.DataFrame, phenomenon: str) -> str:
@@ -77,8 +82,7 @@ def _title(shares: pd.DataFrame, phenomenon: str) -> str:
 
 def _words(own: pd.DataFrame, models: ShownModels) -> str:
     """Which models prefer the most and the fewest acceptable sentences at their best layers."""
-    bests = {series: best_layer(own, series.key) for series in models.present(own[own["trained"]])}
-    told = [Candidate(f"in {series.label}", best.estimate) for series, best in bests.items() if best is not None]
+    told = [Candidate(f"in {series.label}", best.estimate) for series, best in best_layers(own, models).items()]
     return extremes_words(
         "the share of acceptable sentences preferred, at the best layer,",
         told,
@@ -89,10 +93,7 @@ def _words(own: pd.DataFrame, models: ShownModels) -> str:
 def _sentences(own: pd.DataFrame, models: ShownModels) -> list[str]:
     """Each model's best layer, and whether it beats chance and the untrained model there."""
     told = []
-    for series in models.present(own[own["trained"]]):
-        best = best_layer(own, series.key)
-        if best is None:
-            continue
+    for series, best in best_layers(own, models).items():
         here, untrained = (held_out_at(own, series.key, best.layer, trained) for trained in (True, False))
         beside = f", {against((here - untrained).estimate(), 'the untrained model')}" if untrained else ""
         known = "" if best.estimate.low > _CHANCE else ": not more than chance"
@@ -107,7 +108,7 @@ _FACT_AXIS = {"y_title": "facts filled in rightly", "baseline_name": "most frequ
 _WAYS = ["lens", "prompts", "ensemble"]
 
 
-def facts_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_facts(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel for all relations, and one per relation that depends on depth; None without a trained model."""
     if not any_trained(frame):
         return None
@@ -124,26 +125,32 @@ def facts_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     data = stacked(dict(zip(["all", *shown], tables.values(), strict=True)), "relation")
     more = len(relations) - len(shown) if shown else 0
     further = f" {more} further relations differ less between layers: in the table." if more else ""
-    return ReportFigure(
-        id="facts-filled-in",
-        question="Which facts can a model fill in, and from which layer on?",
-        answer=_fact_sentences(parts[0], models),
-        panels=layer_panels(tables, models, **_FACT_AXIS),
-        caption=f"{interval_note(data, 'facts')} {_asked(parts[0], way)}{further}",
-        how_to_read=[
-            "Across: layers, from the embeddings (0) to the model's output. Up: the share of facts whose object is the "
-            "likeliest filling of the blank, among the objects of all facts, when it is read off this layer by the "
-            "model's own output (logit lens).",
-            "The dotted line gives the most frequent object of each relation as the answer to all: what is known "
-            "without knowing the fact.",
-            "A curve that rises only at the end does not say that lower layers lack the fact: they may hold it in a "
-            "form that the output does not read.",
-        ],
-        method=FACTS,
+    return Drawn(
         data=data,
-        tables=(FILL_IN.name,),
-        payload={"apart": True},
+        panels=layer_panels(tables, models, **_FACT_AXIS),
+        answer=_fact_sentences(parts[0], models),
+        caption=f"{interval_note(data, 'facts')} {_asked(parts[0], way)}{further}",
     )
+
+
+FACTS_FIGURE = DeclaredFigure(
+    name="probing/facts",
+    id="facts-filled-in",
+    question="Which facts can a model fill in, and from which layer on?",
+    how_to_read=(
+        "Across: layers, from the embeddings (0) to the model's output. Up: the share of facts whose object is the "
+        "likeliest filling of the blank, among the objects of all facts, when it is read off this layer by the "
+        "model's own output (logit lens).",
+        "The dotted line gives the most frequent object of each relation as the answer to all: what is known "
+        "without knowing the fact.",
+        "A curve that rises only at the end does not say that lower layers lack the fact: they may hold it in a "
+        "form that the output does not read.",
+    ),
+    method=FACTS,
+    tables=(FILL_IN.name,),
+    payload={"apart": True},
+    draw=_draw_facts,
+)
 
 
 def _plain(relation: str) -> str:
@@ -161,10 +168,7 @@ def _asked(rows: pd.DataFrame, way: dict[str, str]) -> str:
 def _fact_sentences(own: pd.DataFrame, models: ShownModels) -> list[str]:
     """Each model's best layer, compared with the most frequent objects and with prompts without a subject."""
     told = []
-    for series in models.present(own[own["trained"]]):
-        best = best_layer(own, series.key)
-        if best is None:
-            continue
+    for series, best in best_layers(own, models).items():
         here = own[(own["series"] == series.key) & (own["layer"] == best.layer) & own["trained"]]
         blind = float(here["without_subject"].mean())
         alone = "" if math.isnan(blind) else f", and prompts without their subject {number(blind, 2)}"
@@ -179,7 +183,7 @@ def _fact_sentences(own: pd.DataFrame, models: ShownModels) -> list[str]:
 _SCORES = {"f": "F", "precision": "precision", "recall": "recall"}
 
 
-def bert_score_figure(means: pd.DataFrame, agreement: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
+def _draw_bert_score(means: pd.DataFrame, agreement: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel for the correlation with human scores if there are any, and one per score.
 
     None without a trained model.
@@ -187,11 +191,10 @@ def bert_score_figure(means: pd.DataFrame, agreement: pd.DataFrame | None, model
     if not any_trained(means):
         return None
     panels, data = [], []
-    human = None if agreement is None else of(agreement, score="f", labels="human")
-    if agreement is not None and human is not None and any_trained(human):
-        table = curves_with(
-            human.assign(baseline=float("nan")), {"permuted scores": of(agreement, score="f", labels="permuted")}
-        )
+    human = of(agreement, score="f", labels="human") if len(agreement) else agreement
+    if any_trained(human):
+        permuted = of(agreement, score="f", labels="permuted")
+        table = curves_with(human.assign(baseline=math.nan), {"permuted scores": permuted})
         title = f"agreement of F with people ({int(human['count'].max()):,} pairs)"
         how = {"y_title": "correlation with people", "bounds": COSINE, "controls": ("permuted scores",)}
         panels += layer_panels({title: table}, models, **how)
@@ -202,43 +205,45 @@ def bert_score_figure(means: pd.DataFrame, agreement: pd.DataFrame | None, model
     panels += layer_panels(tables, models, y_title=y_title, baseline_name="random pairs")
     data += [table.assign(shows="mean") for table in tables.values()]
     whole = pd.concat(data, ignore_index=True)
-    return ReportFigure(
-        id="bert-score",
-        question="Which layer tells best how alike two texts are?",
-        answer=_text_sentences(of(means, score="f"), human, models),
-        panels=panels,
-        caption=f"{interval_note(whole, 'pairs')} {_text_asked(means)}",
-        how_to_read=[
-            "Across: layers, from the embeddings (0) to the top. Up: how well the scores of a layer follow those of "
-            "people (Pearson's correlation over pairs), and the mean scores themselves.",
-            "The dotted line of mean scores is that of random pairs: only what lies above it says that two texts are "
-            "alike. Where a layer's vectors all point one way, both lines are high.",
-            "A best layer at the very top would be surprising for an encoder: published ones lie below it.",
-        ],
-        method=BERT_SCORES,
+    return Drawn(
         data=whole,
-        tables=(BERT_SCORE_LAYERS.name, *((BERT_SCORE.name,) if human is not None else ())),
-        findings=("probing:P-5",),
-        payload={"apart": True},
+        panels=panels,
+        answer=_text_sentences(of(means, score="f"), human, models),
+        caption=f"{interval_note(whole, 'pairs')} {_text_asked(means)}",
+        tables=() if len(agreement) else (BERT_SCORE_LAYERS.name,),
     )
+
+
+BERT_SCORE_FIGURE = DeclaredFigure(
+    name="probing/bert-score",
+    id="bert-score",
+    question="Which layer tells best how alike two texts are?",
+    how_to_read=(
+        "Across: layers, from the embeddings (0) to the top. Up: how well the scores of a layer follow those of "
+        "people (Pearson's correlation over pairs), and the mean scores themselves.",
+        "The dotted line of mean scores is that of random pairs: only what lies above it says that two texts are "
+        "alike. Where a layer's vectors all point one way, both lines are high.",
+        "A best layer at the very top would be surprising for an encoder: published ones lie below it.",
+    ),
+    method=BERT_SCORES,
+    tables=(BERT_SCORE_LAYERS.name, BERT_SCORE.name),
+    findings=("probing:P-5",),
+    payload={"apart": True},
+    draw=_draw_bert_score,
+)
 
 
 def _text_asked(means: pd.DataFrame) -> str:
     weights = "Rare tokens weigh more (idf)." if bool(means["idf"].any()) else "All tokens weigh the same."
-    scale = (
-        " Scores are rescaled: 0 is a random pair of this layer, 1 an equal one."
-        if bool(means["rescaled"].any())
-        else ""
-    )
-    return f"{weights}{scale}"
+    scale = " Scores are rescaled: 0 is a random pair of this layer, 1 an equal one."
+    return f"{weights}{scale if bool(means['rescaled'].any()) else ''}"
 
 
-def _text_sentences(means: pd.DataFrame, human: pd.DataFrame | None, models: ShownModels) -> list[str]:
+def _text_sentences(means: pd.DataFrame, human: pd.DataFrame, models: ShownModels) -> list[str]:
     """Each model's best layer by human scores; without these, where texts score above random ones."""
-    told = []
+    told, bests = [], best_layers(human, models) if len(human) else {}
     for series in models.present(means[means["trained"]]):
-        best = None if human is None else best_layer(human, series.key)
-        if best is not None and human is not None:
+        if best := bests.get(series):
             top = held_out_at(human, series.key, best.top).estimate().value
             at_top = "" if best.layer == best.top else f"; the top has {number(top, 2)}"
             told.append(

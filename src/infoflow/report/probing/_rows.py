@@ -152,6 +152,30 @@ def best_layer(frame: pd.DataFrame, series: str, trained: bool = True) -> Best |
     return Best(series=series, layer=best, estimate=found.estimate, alike=alike, top=max(at), first=found.first)
 
 
+def best_layers(own: pd.DataFrame, models: ShownModels) -> dict[Series, Best]:
+    """Where each trained model is highest, in reading order."""
+    found = {series: best_layer(own, series.key) for series in models.present(own[own["trained"]])}
+    return {series: best for series, best in found.items() if best is not None}
+
+
+def best_of_all(own: pd.DataFrame, models: ShownModels) -> tuple[Series, Best]:
+    """The model with the highest value of all, and its layer."""
+    return max(best_layers(own, models).items(), key=lambda one: one[1].first)
+
+
+def untrained_best(own: pd.DataFrame, series: str) -> tuple[str, Samples]:
+    """The best layer of a line's untrained model: its name, and its samples, which are empty without one."""
+    best = best_layer(own, series, trained=False)
+    layer = -1 if best is None else best.layer
+    return f"an untrained model's best layer ({layer})", held_out_at(own, series, layer, trained=False)
+
+
+def measured(own: pd.DataFrame, best: Best, *others: tuple[str, Samples]) -> list[tuple[str, Samples]]:
+    """What the best layer is compared with: the embeddings, unless they are the best, and others with samples."""
+    first = [("its embeddings", held_out_at(own, best.series, 0))] if best.layer else []
+    return [(name, other) for name, other in (*first, *others) if other]
+
+
 def held_out_at(frame: pd.DataFrame, series: str, layer: int, trained: bool = True) -> Samples:
     """One line at one layer, on the half of the sentences that does not choose the best layer."""
     return samples_at(frame, series, layer, trained).halves().second
@@ -242,10 +266,8 @@ class Case(NamedTuple):
     @property
     def over_untrained(self) -> Estimate | None:
         """The best layer's margin over the best layer of an untrained model; None without one."""
-        other = best_layer(self.rows, self.series.key, trained=False)
-        if other is None:
-            return None
-        return (self.samples - held_out_at(self.rows, self.series.key, other.layer, trained=False)).estimate()
+        _, other = untrained_best(self.rows, self.series.key)
+        return (self.samples - other).estimate() if other else None
 
 
 def case_name(task: str, label: str) -> str:
@@ -255,12 +277,8 @@ def case_name(task: str, label: str) -> str:
 
 def cases_of(own: pd.DataFrame, models: ShownModels) -> list[Case]:
     """Every task in every trained model, in reading order."""
-    found = []
-    for task in tasks_of(own):
-        rows = of(own, task=task)
-        bests = [(series, best_layer(rows, series.key)) for series in models.present(rows[rows["trained"]])]
-        found += [Case(rows, task, series, best) for series, best in bests if best is not None]
-    return found
+    by_task = {task: of(own, task=task) for task in tasks_of(own)}
+    return [Case(rows, task, *best) for task, rows in by_task.items() for best in best_layers(rows, models).items()]
 
 
 def told_of(

@@ -7,27 +7,27 @@ import pandas as pd
 from infoflow.probing import PROBE_SCORES
 
 from .._curves import curves, interval_note
-from .._figure import ReportFigure
+from .._declared import DeclaredFigure, Drawn
 from .._layer_figure import layer_panels, stacked
 from .._numbers import estimate_text, listed, number
-from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._lines import COSINE, SHARE
 from ._methods import PROBES
 from ._rows import (
     CONTROL_TASK,
-    Best,
     against,
     alike_text,
     all_examples,
     any_trained,
-    best_layer,
+    best_layers,
+    best_of_all,
     cases_of,
     control_curve,
     curves_with,
     gain_words,
     held_out_at,
     left_out_note,
+    measured,
     most_layered,
     of,
     one_probe,
@@ -36,6 +36,7 @@ from ._rows import (
     task_label,
     tasks_of,
     told_of,
+    untrained_best,
 )
 
 AXIS = {"y_title": "accuracy", "baseline_name": "majority class", "bounds": SHARE, "controls": (CONTROL_TASK,)}
@@ -46,7 +47,7 @@ HOW_UNTRAINED = (
 )
 
 
-def accuracy_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_accuracy(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel per task, over layers; None without accuracies."""
     scores = all_examples(one_probe(of(frame, metric="accuracy", words="all")))
     own, control = (of(scores, labels=name) for name in ("task", "control"))
@@ -56,29 +57,35 @@ def accuracy_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
     shown = most_layered(own, tasks)
     tables = {task: curves_with(of(own, task=task), {CONTROL_TASK: of(control, task=task)}) for task in tasks}
     data = stacked(tables, "task")
-    return ReportFigure(
-        id="probe-accuracy",
-        question="How well can each task be read from each layer?",
+    return Drawn(
+        data=data,
+        panels=layer_panels({task: tables[task] for task in shown}, models, partial(_title, own), **AXIS),
         answer=_sentences(own, control, shown, models),
         words=gain_words("accuracy", cases_of(own, models)),
-        panels=layer_panels({task: tables[task] for task in shown}, models, partial(_title, own), **AXIS),
         caption=f"{interval_note(data)} Test part; {_probe_note(own)}. Each panel has its own scale."
         f"{left_out_note(tasks, shown)}",
-        how_to_read=[
-            "Across: layers, from the embeddings (0) on. Up: the share of test examples that a probe labels rightly "
-            "when it sees the vectors of this layer alone.",
-            f"{HOW_UNTRAINED} Dash and dots in grey: the control task, in which every type of word has one label by "
-            "chance. The dotted line always names the most frequent label.",
-            "A probe that does as well on the control task has learned words by heart: only what a task has above its "
-            "control speaks of the vectors. It would be surprising if an untrained model did as well in upper layers "
-            "as a trained one.",
-        ],
-        method=PROBES,
-        data=data,
-        tables=(PROBE_SCORES.name,),
-        findings=tuple(f"probing:P-{n}" for n in (1, 2, 3, 6)),
-        payload={"apart": True},
     )
+
+
+ACCURACY = DeclaredFigure(
+    name="probing/accuracy",
+    id="probe-accuracy",
+    question="How well can each task be read from each layer?",
+    how_to_read=(
+        "Across: layers, from the embeddings (0) on. Up: the share of test examples that a probe labels rightly "
+        "when it sees the vectors of this layer alone.",
+        f"{HOW_UNTRAINED} Dash and dots in grey: the control task, in which every type of word has one label by "
+        "chance. The dotted line always names the most frequent label.",
+        "A probe that does as well on the control task has learned words by heart: only what a task has above its "
+        "control speaks of the vectors. It would be surprising if an untrained model did as well in upper layers "
+        "as a trained one.",
+    ),
+    method=PROBES,
+    tables=(PROBE_SCORES.name,),
+    findings=tuple(f"probing:P-{n}" for n in (1, 2, 3, 6)),
+    payload={"apart": True},
+    draw=_draw_accuracy,
+)
 
 
 def _title(own: pd.DataFrame, task: str) -> str:
@@ -109,55 +116,27 @@ def _sentences(own: pd.DataFrame, control: pd.DataFrame, tasks: list[str], model
     return [*_between(own, tasks, models), *told, *rest]
 
 
-def _best_of_all(own: pd.DataFrame, models: ShownModels) -> tuple[Series, Best]:
-    """The line with the highest value of all, and its layer."""
-    found = [(series, best_layer(own, series.key)) for series in models.present(own[own["trained"]])]
-    return max([(series, best) for series, best in found if best is not None], key=lambda one: one[1].first)
-
-
 def _task_sentence(own: pd.DataFrame, control: pd.DataFrame, task: str, models: ShownModels) -> str:
-    series, best = _best_of_all(own, models)
+    series, best = best_of_all(own, models)
     floor = number(float(own.loc[own["series"] == series.key, "baseline"].mean()), 2)
-    compared = [*_above_embeddings(own, best), *_above_untrained(own, best), *_above_control(own, control, best)]
+    here, beside = (held_out_at(rows, series.key, best.layer) for rows in (own, control))
+    others = measured(own, best, untrained_best(own, series.key), ("the control task there", beside))
+    compared = [against((here - other).estimate(), name) for name, other in others]
     place = f"in layer {best.layer} of {series.label}{alike_text(best)}"
-    beside = f", {listed(compared)}" if compared else ""
+    above = f", {listed(compared)}" if compared else ""
     return (
-        f"{sentence_start(task_label(task))}: {estimate_text(best.estimate)} {place}{beside}. Majority class: {floor}."
+        f"{sentence_start(task_label(task))}: {estimate_text(best.estimate)} {place}{above}. Majority class: {floor}."
     )
 
 
-def _above_embeddings(own: pd.DataFrame, best: Best) -> list[str]:
-    if best.layer == 0:
-        return []
-    here, first = (held_out_at(own, best.series, layer) for layer in (best.layer, 0))
-    return [against((here - first).estimate(), "its embeddings")] if first else []
-
-
-def _above_untrained(own: pd.DataFrame, best: Best) -> list[str]:
-    """Comparison with the best layer of the untrained model."""
-    other = best_layer(own, best.series, trained=False)
-    if other is None:
-        return []
-    gap = held_out_at(own, best.series, best.layer) - held_out_at(own, best.series, other.layer, trained=False)
-    return [against(gap.estimate(), f"an untrained model's best layer ({other.layer})")]
-
-
-def _above_control(own: pd.DataFrame, control: pd.DataFrame, best: Best) -> list[str]:
-    beside = held_out_at(control, best.series, best.layer)
-    gap = held_out_at(own, best.series, best.layer) - beside
-    return [against(gap.estimate(), "the control task there")] if beside else []
-
-
 def _short(own: pd.DataFrame, task: str, models: ShownModels) -> str:
-    series, best = _best_of_all(own, models)
+    series, best = best_of_all(own, models)
     return f"{task_label(task)} {number(best.estimate.value, 2)} in layer {best.layer} of {series.label}"
 
 
 def _between(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
     """How many best layers are clearly neither the embeddings nor the top layer."""
-    by_task = [of(own, task=task) for task in tasks]
-    found = [best_layer(rows, series.key) for rows in by_task for series in models.present(rows[rows["trained"]])]
-    bests = [best for best in found if best is not None]
+    bests = [best for task in tasks for best in best_layers(of(own, task=task), models).values()]
     if len(bests) < 3:
         return []
     below = sum(best.top != best.layer and best.top not in best.alike for best in bests)
@@ -172,7 +151,7 @@ _AXIS = {"y_title": "selectivity (accuracy less control)", "bounds": COSINE, "ba
 _SELECTIVITY_TOLD = 5  # tasks whose seen and unseen types get their own sentence
 
 
-def selectivity_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_selectivity(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """A task's margin over its control, for word types seen and unseen in training; None without it."""
     scores = all_examples(one_probe(of(frame, metric="selectivity")))
     own = of(scores, words="all")
@@ -184,26 +163,32 @@ def selectivity_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
     tables = {task: _table(of(scores, task=task)) for task in tasks}
     drawn = {task: tables[task].query("words == 'all'") for task in shown}
     data = stacked(tables, "task")
-    return ReportFigure(
-        id="probe-selectivity",
-        question="Is it in the vectors, or has the probe learned words by heart?",
+    return Drawn(
+        data=data,
+        panels=layer_panels(drawn, models, task_label, **_AXIS),
         answer=[*_layer_sentences(own, shown, models), *_type_sentences(scores, control, shown, models)],
         words=told_of("selectivity at its best layer", cases_of(own, models), lambda case: case.best.estimate, 0.0),
-        panels=layer_panels(drawn, models, task_label, **_AXIS),
         caption=f"{interval_note(data)} Each panel has its own scale; words of types that training had and had not are "
         f"apart under the pointer and in the data.{left_out_note(tasks, shown)}",
-        how_to_read=[
-            "Up: accuracy on the task less accuracy on its control, in which each type of word has one label by "
-            "chance. A probe with enough weights learns both; selectivity counts only what it could not have learned "
-            "from the word alone. The dotted line is no better than the control.",
-            "Embeddings tell words apart best, so layer 0 is where control tasks are easiest. Negative: the control "
-            "task is the easier one.",
-        ],
-        method=PROBES,
-        data=data,
-        tables=(PROBE_SCORES.name,),
-        findings=("probing:P-1",),
     )
+
+
+SELECTIVITY = DeclaredFigure(
+    name="probing/selectivity",
+    id="probe-selectivity",
+    question="Is it in the vectors, or has the probe learned words by heart?",
+    how_to_read=(
+        "Up: accuracy on the task less accuracy on its control, in which each type of word has one label by "
+        "chance. A probe with enough weights learns both; selectivity counts only what it could not have learned "
+        "from the word alone. The dotted line is no better than the control.",
+        "Embeddings tell words apart best, so layer 0 is where control tasks are easiest. Negative: the control "
+        "task is the easier one.",
+    ),
+    method=PROBES,
+    tables=(PROBE_SCORES.name,),
+    findings=("probing:P-1",),
+    draw=_draw_selectivity,
+)
 
 
 def _table(scores: pd.DataFrame) -> pd.DataFrame:
@@ -226,9 +211,9 @@ def _layer_sentences(own: pd.DataFrame, tasks: list[str], models: ShownModels) -
     for task in tasks:
         rows = of(own, task=task)
         upper = rows[rows["layer"] > 0]
-        for series in models.present(rows[rows["trained"]]):
-            best, first = best_layer(upper, series.key), held_out_at(rows, series.key, 0)
-            if best is None or not first:
+        for series, best in best_layers(upper, models).items():
+            first = held_out_at(rows, series.key, 0)
+            if not first:
                 continue
             gap = (held_out_at(upper, series.key, best.layer) - first).estimate()
             cases, lower = cases + 1, lower + (gap.sign > 0)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.probing import PROBE_EXAMPLES
+from infoflow.probing import PROBE_EXAMPLES, PROBE_SCORES
 
-from .._figure import ReportFigure
+from .._declared import DeclaredFigure, Drawn
 from .._in_words import by_answer
 from .._numbers import listed
 from .._series import Series
@@ -20,41 +20,47 @@ _WORDS = 24  # words of a sentence; longer ones are cut around the span
 _UNTRAINED = "untrained"
 
 
-def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
+def _draw_solved(frame: pd.DataFrame, scores: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """A few examples per task, with a row of layers for each model; None without examples."""
     own = _one_seed(frame)
     lines = list(models.present(own[own["trained"]])) if len(own) else []
     if not lines:
         return None
     tasks = tasks_of(own)
-    shown = (
-        most_layered(scores[scores["metric"] == "accuracy"], tasks, _TASKS) if scores is not None else tasks[:_TASKS]
-    )
+    shown = most_layered(scores[scores["metric"] == "accuracy"], tasks, _TASKS) if len(scores) else tasks[:_TASKS]
     cards = [card for task in shown if (card := _card(own[own["task"].astype(str) == task], lines)) is not None]
     if not cards:
         return None
-    return ReportFigure(
-        id="probe-solved",
-        question="Which words are read rightly, and from which layer on?",
-        answer=[_sentence(own, shown, lines)],
-        words=_words(own[own["task"].astype(str).isin(shown)], lines),
+    drawn = own[own["task"].astype(str).isin(shown)]
+    return Drawn(
+        data=drawn.drop(columns=["same_as"], errors="ignore"),
         panels=[],
+        answer=[_sentence(own, shown, lines)],
+        words=_words(drawn, lines),
         caption=f"Single test examples. Of the {own['example'].nunique()} that a hash of their text had chosen before "
         f"anything was trained, the first for each state from which on the probe of {lines[0].label} is right: picked "
         "to show the range, not how often it happens. They illustrate, and prove nothing.",
-        how_to_read=[
-            "Each row is a sentence with what is asked of it marked (of a pair the second one dotted), and its right "
-            "label. The strips below it are models, a square for each state from the embeddings (left) to the top: "
-            "full where all seeds of the probe are right, empty where none is. Point at a square for what most of "
-            "them say.",
-            "Grey: the same architecture with random weights. What it gets right too, a probe learns from the words.",
-        ],
-        method=PROBES,
-        data=own[own["task"].astype(str).isin(shown)].drop(columns=["same_as"], errors="ignore"),
-        tables=(PROBE_EXAMPLES.name,),
-        template="solved.html.jinja",
         payload={"cards": cards},
+        tables=(PROBE_EXAMPLES.name,),
     )
+
+
+SOLVED = DeclaredFigure(
+    name="probing/single-examples",
+    id="probe-solved",
+    question="Which words are read rightly, and from which layer on?",
+    how_to_read=(
+        "Each row is a sentence with what is asked of it marked (of a pair the second one dotted), and its right "
+        "label. The strips below it are models, a square for each state from the embeddings (left) to the top: "
+        "full where all seeds of the probe are right, empty where none is. Point at a square for what most of "
+        "them say.",
+        "Grey: the same architecture with random weights. What it gets right too, a probe learns from the words.",
+    ),
+    method=PROBES,
+    tables=(PROBE_EXAMPLES.name, PROBE_SCORES.name),  # scores choose the tasks
+    template="solved.html.jinja",
+    draw=_draw_solved,
+)
 
 
 def _one_seed(frame: pd.DataFrame) -> pd.DataFrame:

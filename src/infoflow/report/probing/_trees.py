@@ -8,16 +8,26 @@ import pandas as pd
 from infoflow.probing import PROBE_TREES
 
 from .._curves import interval_note
-from .._figure import ReportFigure
+from .._declared import DeclaredFigure, Drawn
 from .._in_words import Candidate, clear_cases, extremes_words
 from .._layer_figure import layer_panels, stacked
 from .._numbers import estimate_text, listed
-from .._samples import Samples
 from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._lines import COSINE, SHARE
 from ._methods import TREES
-from ._rows import Best, against, alike_text, best_layer, curves_with, held_out_at, of
+from ._rows import (
+    Best,
+    against,
+    alike_text,
+    best_layers,
+    best_of_all,
+    curves_with,
+    held_out_at,
+    measured,
+    of,
+    untrained_best,
+)
 
 _CHAIN, _RANDOM = "chain of words", "random map"
 _MOST = 4  # models with their own sentence
@@ -50,7 +60,7 @@ _SCORES = (
 )
 
 
-def trees_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_trees(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel per score; None without any."""
     found = {score: score.rows(frame) for score in _SCORES}
     tables = {score: _table(rows) for score, rows in found.items() if len(of(rows, probe="structural"))}
@@ -58,34 +68,40 @@ def trees_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     if not tables:
         return None
     data = stacked({(score.structure, score.metric): table for score, table in tables.items()}, "structure", "metric")
-    return ReportFigure(
-        id="probe-trees",
-        question="Do vectors hold the tree of a sentence?",
-        answer=[text for score in tables for text in _sentences(score, found[score], models)],
-        words=_words(next(iter(tables)), found, models),
+    return Drawn(
+        data=data,
         panels=[
             panel
             for score, table in tables.items()
             for panel in layer_panels({score.title: table}, models, **score.y_axis)
         ],
+        answer=[text for score in tables for text in _sentences(score, found[score], models)],
+        words=_words(next(iter(tables)), found, models),
         caption=f"{_counts(data)} {_trained_on(frame)} Each panel has its own scale.",
-        how_to_read=[
-            "A linear map is trained so that squared distances between mapped words are distances in the dependency "
-            "tree, another so that squared lengths are depths. Up, in the first panel: the share of the tree's edges "
-            "among those of the tree that predicted distances span; in the others: how well predicted distances and "
-            "depths are in the right order, and how often the root is found.",
-            "The dotted line hangs every word on its neighbour: many edges are that short. Dash and dots: a map that "
-            "was not trained. Dashed: the trained map on a model that was never trained, which knows words and places "
-            "but no syntax.",
-            "Only what lies above all of these is a tree that the model has built. It would be surprising if "
-            "embeddings alone, which see no other word, came near the best layer.",
-        ],
-        method=TREES,
-        data=data,
-        tables=(PROBE_TREES.name,),
-        findings=("probing:P-4",),
-        payload={"apart": True},
     )
+
+
+TREES_FIGURE = DeclaredFigure(
+    name="probing/trees",
+    id="probe-trees",
+    question="Do vectors hold the tree of a sentence?",
+    how_to_read=(
+        "A linear map is trained so that squared distances between mapped words are distances in the dependency "
+        "tree, another so that squared lengths are depths. Up, in the first panel: the share of the tree's edges "
+        "among those of the tree that predicted distances span; in the others: how well predicted distances and "
+        "depths are in the right order, and how often the root is found.",
+        "The dotted line hangs every word on its neighbour: many edges are that short. Dash and dots: a map that "
+        "was not trained. Dashed: the trained map on a model that was never trained, which knows words and places "
+        "but no syntax.",
+        "Only what lies above all of these is a tree that the model has built. It would be surprising if "
+        "embeddings alone, which see no other word, came near the best layer.",
+    ),
+    method=TREES,
+    tables=(PROBE_TREES.name,),
+    findings=("probing:P-4",),
+    payload={"apart": True},
+    draw=_draw_trees,
+)
 
 
 def _table(rows: pd.DataFrame) -> pd.DataFrame:
@@ -119,10 +135,9 @@ def _trained_on(frame: pd.DataFrame) -> str:
 def _sentences(score: _Score, rows: pd.DataFrame, models: ShownModels) -> list[str]:
     """Each model's best layer on the first score, with its controls; for other scores, the best model's."""
     own = of(rows, probe="structural")
-    bests = {one: best for one in models.present(own[own["trained"]]) if (best := best_layer(own, one.key)) is not None}
+    bests = best_layers(own, models)
     if score.metric != "uuas":
-        series = max(bests, key=lambda one: bests[one].first)
-        bests = {series: bests[series]}
+        bests = dict([best_of_all(own, models)])
     return [_sentence(score, rows, series, best) for series, best in list(bests.items())[:_MOST]]
 
 
@@ -131,22 +146,24 @@ def _words(score: _Score, found: dict[_Score, pd.DataFrame], models: ShownModels
     rows = found[score]
     own = of(rows, probe="structural")
     told: dict[str, list[Candidate]] = {}
-    for series in models.present(own[own["trained"]]):
-        best = best_layer(own, series.key)
-        if best is None:
-            continue
+    for series, best in best_layers(own, models).items():
         here = held_out_at(own, series.key, best.layer)
-        controls = {
-            "an untrained model's best layer": _untrained(own, series),
-            "a chain of words": held_out_at(of(rows, probe="chain"), series.key, -1),
-            "a random map": held_out_at(of(rows, probe="random"), series.key, best.layer),
-        }
-        for name, control in controls.items():
+        *maps, untrained = _controls(rows, own, best)
+        for name, control in (untrained, *maps):
             if control:
                 told.setdefault(name, []).append(Candidate(f"in {series.label}", (here - control).estimate()))
     name = next(iter(told), "")
     what = f"{score.axis.split(' (')[0]} at the best layer, above {name},"
     return extremes_words(what, told[name], end=clear_cases(told[name])) if name else ""
+
+
+def _controls(rows: pd.DataFrame, own: pd.DataFrame, best: Best) -> list[tuple[str, Samples]]:
+    """Samples of each control, which may be empty, by name."""
+    return [
+        ("a chain of words", held_out_at(of(rows, probe="chain"), best.series, -1)),
+        ("a random map", held_out_at(of(rows, probe="random"), best.series, best.layer)),
+        ("an untrained model's best layer", untrained_best(own, best.series)[1]),
+    ]
 
 
 def _sentence(score: _Score, rows: pd.DataFrame, series: Series, best: Best) -> str:
@@ -156,16 +173,6 @@ def _sentence(score: _Score, rows: pd.DataFrame, series: Series, best: Best) -> 
     if score.metric == "spearman":
         lead = f"The order {score.told} is best kept by {place}, with a correlation of {estimate_text(best.estimate)}"
     here = held_out_at(own, series.key, best.layer)
-    others = [
-        ("its embeddings", held_out_at(own, series.key, 0) if best.layer else None),
-        ("a chain of words", held_out_at(of(rows, probe="chain"), series.key, -1)),
-        ("a random map", held_out_at(of(rows, probe="random"), series.key, best.layer)),
-        ("an untrained model's best layer", _untrained(own, series)),
-    ]
-    compared = [against((here - other).estimate(), name) for name, other in others if other]
+    others = measured(own, best, *_controls(rows, own, best))
+    compared = [against((here - other).estimate(), name) for name, other in others]
     return f"{lead}{f': {listed(compared)}' if compared else ''}."
-
-
-def _untrained(own: pd.DataFrame, series: Series) -> Samples | None:
-    best = best_layer(own, series.key, trained=False)
-    return None if best is None else held_out_at(own, series.key, best.layer, trained=False)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from infoflow.report._curves import curves, interval_note
-from infoflow.report._figure import Method, Panel, ReportFigure, Section
+from infoflow.report._declared import DeclaredFigure, Drawn, names_of
+from infoflow.report._figure import Method, Panel, Section
 from infoflow.report._in_words import sentence
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._numbers import estimate_text, listed, number, size_text
@@ -73,32 +74,6 @@ _VERDICTS = {-1: "narrows", 0: "does not clearly change", 1: "widens"}
 _CURVES = {"average similarity": "random words", "self-similarity": "occurrences of one word"}
 
 
-ALIGNMENT = Section(
-    id="alignment",
-    title="Can one space be turned into another?",
-    lead="A masked LM and a translation encoder give the same word different vectors. Is that a matter of "
-    "coordinates, which a map undoes, or do the vectors hold different things, so that the encoder itself has to "
-    "learn?",
-    names={
-        "alignment-scores": "alignment/scores",
-        "alignment-curves": "alignment/layers",
-        "alignment-bleu": "alignment/translation",
-    },
-)
-
-
-def alignment_section(tables: ModelTables) -> Section | None:
-    """The section, or None if nothing was aligned."""
-    if ALIGNMENT_TABLE.name not in tables:
-        return None
-    models = tables.models
-    frame = _one_target(tables[ALIGNMENT_TABLE.name], models).assign(series=_SOURCE + JOIN + _TARGET, trained=True)
-    figures = [_score_figure(frame, models), _curve_figure(frame, models)]
-    if "bleu" in set(frame["metric"]):
-        figures.append(_bleu_figure(frame, models))
-    return replace(ALIGNMENT, figures=figures, keys=[one for one in models.series if one.key in (_SOURCE, _TARGET)])
-
-
 def _one_target(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """The rows of masked LMs that were aligned to a single translation model."""
     own = frame[frame["series"] == _SOURCE] if "series" in frame else frame
@@ -112,36 +87,42 @@ def _one_target(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     return own
 
 
-def _score_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _draw_scores(frame: pd.DataFrame, models: ShownModels) -> Drawn:
     mapped = frame[(frame["states"] == "mapped") & frame["metric"].isin(list(_SCORES))]
     table = _score_table(mapped)
-    return ReportFigure(
-        id="alignment-scores",
-        question="Does alignment bring a masked LM nearer to the translation encoder than a linear map does?",
-        words=_score_words(mapped),
-        answer=[_retrieval_sentence(mapped), _other_sentence(mapped), _shuffled_sentence(mapped)],
+    return Drawn(
+        data=table,
         panels=[
             Panel(title=score.title, spec=_score_chart(table[table["metric"] == metric], models, score.bounds))
             for metric, score in _SCORES.items()
             if metric in set(table["metric"])
         ],
+        answer=[_retrieval_sentence(mapped), _other_sentence(mapped), _shuffled_sentence(mapped)],
+        words=_score_words(mapped),
         caption=f"{_marks(table)} Top-layer vectors after the map, on "
         f"{int(table.loc[table['metric'] == 'mse', 'count'].median()):,} words of held-out sentences "
         f"({int(table.loc[table['metric'] == 'retrieval forward', 'count'].median()):,} candidates of a retrieval).",
-        how_to_read=[
-            "One line per way of training: aligned, the encoder and a linear map learn together to give each word the "
-            "vector that the translation encoder gives it; under the decoder, the encoder is fine-tuned as part of the "
-            "translation model, and a linear map is fitted then; linear map only, the encoder stays as it was.",
-            "The grey ones are controls: trained in the same way on links to words of other sentences, or without any "
-            "links, on staying as it was, under a random map. They must not come near.",
-            "The dashed grey mark is what ignores the word: chance for retrieval, the mean vector for the error, "
-            "shuffled words for RSA and PWCCA.",
-        ],
-        method=_METHOD,
-        data=table,
-        tables=(ALIGNMENT_TABLE.name,),
-        findings=("representations:Z-3",),
     )
+
+
+SCORES = DeclaredFigure(
+    name="alignment/scores",
+    id="alignment-scores",
+    question="Does alignment bring a masked LM nearer to the translation encoder than a linear map does?",
+    how_to_read=(
+        "One line per way of training: aligned, the encoder and a linear map learn together to give each word the "
+        "vector that the translation encoder gives it; under the decoder, the encoder is fine-tuned as part of the "
+        "translation model, and a linear map is fitted then; linear map only, the encoder stays as it was.",
+        "The grey ones are controls: trained in the same way on links to words of other sentences, or without any "
+        "links, on staying as it was, under a random map. They must not come near.",
+        "The dashed grey mark is what ignores the word: chance for retrieval, the mean vector for the error, "
+        "shuffled words for RSA and PWCCA.",
+    ),
+    method=_METHOD,
+    tables=(ALIGNMENT_TABLE.name,),
+    findings=("representations:Z-3",),
+    draw=_draw_scores,
+)
 
 
 def _score_table(frame: pd.DataFrame, kinds: Iterable[str] = _KINDS) -> pd.DataFrame:
@@ -188,27 +169,31 @@ def _color(kind: str, models: ShownModels) -> str:
 
 def _score_words(frame: pd.DataFrame) -> str:
     """How many more words a trained encoder finds than a linear map, and how many shuffled links find."""
-    at = {kind: _samples(frame, kind, "retrieval forward") for kind in ("aligned", "unaligned", "shuffled")}
-    gap = (at["aligned"] - at["unaligned"]).estimate()
-    shuffled = f"; on shuffled links it finds {estimate_text(at['shuffled'].estimate())}" if at["shuffled"] else ""
+    aligned, shuffled = (_samples(frame, kind, "retrieval forward") for kind in ("aligned", "shuffled"))
+    change = _change(_gain(frame, "retrieval forward"))
+    control = f"; on shuffled links it finds {estimate_text(shuffled.estimate())}" if shuffled else ""
     return sentence(
-        f"alignment finds {estimate_text(at['aligned'].estimate())} of the words, {_change(gap, 'more', 'less')} than "
-        f"a linear map{shuffled}"
+        f"alignment finds {estimate_text(aligned.estimate())} of the words, {change} than a linear map{control}"
     )
 
 
-def _change(difference: Estimate, more: str, less: str) -> str:
+def _gain(frame: pd.DataFrame, metric: str) -> Estimate:
+    """The aligned encoder's score less that of the linear map."""
+    return (_samples(frame, "aligned", metric) - _samples(frame, "unaligned", metric)).estimate()
+
+
+_MORE = {1: "more", 0: "not clearly more or less", -1: "less"}
+
+
+def _change(difference: Estimate) -> str:
     """`0.20 (0.19 to 0.21) more`, or that the direction is unclear."""
-    if not difference.sign:
-        return f"not clearly {more} or {less}"
-    return f"{size_text(difference)} {more if difference.sign > 0 else less}"
+    return f"{size_text(difference)} " * bool(difference.sign) + _MORE[difference.sign]
 
 
 def _retrieval_sentence(frame: pd.DataFrame) -> str:
     at = {kind: _samples(frame, kind, "retrieval forward") for kind in ("aligned", "unaligned")}
     chance = float(frame.loc[frame["metric"] == "retrieval forward", "baseline"].mean())
-    difference = (at["aligned"] - at["unaligned"]).estimate()
-    verdict = "more" if difference.sign > 0 else "less" if difference.sign < 0 else "not clearly more or less"
+    verdict = _MORE[_gain(frame, "retrieval forward").sign]
     return (
         f"After alignment a masked LM's word finds its counterpart among all others with probability "
         f"{estimate_text(at['aligned'].estimate())}, {verdict} than under the best linear map of the encoder as it "
@@ -220,8 +205,7 @@ def _other_sentence(frame: pd.DataFrame) -> str:
     """How the aligned encoder's other scores differ from those of the linear map."""
     moved = []
     for metric in ("mse", "rsa", "pwcca"):
-        difference = (_samples(frame, "aligned", metric) - _samples(frame, "unaligned", metric)).estimate()
-        name = _SCORES[metric].name
+        difference, name = _gain(frame, metric), _SCORES[metric].name
         if difference.sign:
             moved.append(f"{name} is {size_text(difference)} {'higher' if difference.value > 0 else 'lower'}")
         else:
@@ -259,36 +243,42 @@ def _rare_words(frame: pd.DataFrame) -> str:
     return f" Self-similarity leaves out words with fewer than {least} occurrences." if least else ""
 
 
-def _curve_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _draw_layers(frame: pd.DataFrame, models: ShownModels) -> Drawn:
     lines = _curve_lines(models)
     kept = frame[frame["metric"].isin(list(_CURVES)) & frame["kind"].isin([line.key for line in lines])]
     tables = {metric: curves(kept[kept["metric"] == metric].assign(series=kept["kind"])) for metric in _CURVES}
     tables = {metric: table[table["group"] == "trained"] for metric, table in tables.items()}
     everything = pd.concat([table.assign(metric=metric) for metric, table in tables.items()])
-    return ReportFigure(
-        id="alignment-curves",
-        question="Does the aligned encoder's space look like the translation encoder's, layer by layer?",
-        answer=[_gap_sentence(frame, metric) for metric in _CURVES],
-        words=sentence(f"alignment {listed([_gap_words(frame, metric) for metric in _CURVES])}"),
+    return Drawn(
+        data=everything,
         panels=[
             Panel.of(
                 LayerChart(table=tables[metric], series=lines, y_title=metric, bounds=COSINE), f"mean cosine of {what}"
             )
             for metric, what in _CURVES.items()
         ],
+        answer=[_gap_sentence(frame, metric) for metric in _CURVES],
+        words=sentence(f"alignment {listed([_gap_words(frame, metric) for metric in _CURVES])}"),
         caption=f"{interval_note(everything)}{_rare_words(kept)}",
-        how_to_read=[
-            "Left, how similar two words' vectors are wherever they occur; right, how similar the occurrences of one "
-            "word are. Across: layers, from the embeddings (0).",
-            "If alignment made the masked LM an encoder like the other, its line would lie nearer to that of "
-            "translation than the unaligned line does, in every layer and not only at the top, which alone is trained "
-            "to match.",
-        ],
-        method=_METHOD,
-        data=everything,
-        tables=(ALIGNMENT_TABLE.name,),
-        findings=("representations:Z-4",),
     )
+
+
+LAYERS = DeclaredFigure(
+    name="alignment/layers",
+    id="alignment-curves",
+    question="Does the aligned encoder's space look like the translation encoder's, layer by layer?",
+    how_to_read=(
+        "Left, how similar two words' vectors are wherever they occur; right, how similar the occurrences of one "
+        "word are. Across: layers, from the embeddings (0).",
+        "If alignment made the masked LM an encoder like the other, its line would lie nearer to that of "
+        "translation than the unaligned line does, in every layer and not only at the top, which alone is trained "
+        "to match.",
+    ),
+    method=_METHOD,
+    tables=(ALIGNMENT_TABLE.name,),
+    findings=("representations:Z-4",),
+    draw=_draw_layers,
+)
 
 
 def _curve_lines(models: ShownModels) -> list[Series]:
@@ -303,75 +293,99 @@ def _curve_lines(models: ShownModels) -> list[Series]:
 
 def _gap_words(frame: pd.DataFrame, metric: str) -> str:
     """`narrows the gap to translation in self-similarity by 0.04 (0.03 to 0.05)`."""
-    difference = _gap_change(frame, metric)
+    difference = _gain(frame, f"{metric} gap")
     by = f" by {size_text(difference)}" if difference.sign else ""
     return f"{_VERDICTS[difference.sign]} the gap to translation in {metric}{by}"
-
-
-def _gap_change(frame: pd.DataFrame, metric: str) -> Estimate:
-    aligned, unaligned = (_samples(frame, kind, f"{metric} gap") for kind in ("aligned", "unaligned"))
-    return (aligned - unaligned).estimate()
 
 
 def _gap_sentence(frame: pd.DataFrame, metric: str) -> str:
     name = f"{metric} gap"
     at = {kind: _samples(frame, kind, name) for kind in ("aligned", "unaligned", "shuffled")}
     texts = {kind: estimate_text(samples.estimate()) for kind, samples in at.items()}
-    verdict = _VERDICTS[_gap_change(frame, metric).sign]
+    verdict = _VERDICTS[_gain(frame, name).sign]
     return (
         f"Alignment {verdict} the gap to translation in {metric}: over all layers {texts['aligned']} against "
         f"{texts['unaligned']} before, and {texts['shuffled']} on shuffled links."
     )
 
 
-def _bleu_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _draw_translation(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """BLEU with each encoder; None if nothing was translated."""
+    if "bleu" not in set(frame["metric"]):
+        return None
     names = {"unaligned": "as it was", "implicit": "fine-tuned", "target": "translation's own encoder"}
     kept = frame[(frame["metric"] == "bleu") & frame["kind"].isin(list(names))]
     table = _score_table(kept, names).assign(label=lambda rows: rows["kind"].map(names))
     before, after, own = (_samples(frame, kind, "bleu") for kind in names)
     signatures = sorted({str(s) for s in kept["signature"] if s})
-    return ReportFigure(
-        id="alignment-bleu",
-        question="Can the masked LM's encoder serve the translation decoder?",
+    return Drawn(
+        data=table,
+        panels=[Panel(title="BLEU: higher is better", spec=_score_chart(table, models, POSITIVE))],
         answer=[
             f"Put under the decoder as it was, the masked LM's encoder gives BLEU {estimate_text(before.estimate())}; "
             f"after fine-tuning both together {estimate_text(after.estimate())}. The decoder's own encoder gives "
             f"{estimate_text(own.estimate())}.",
-            *_drift_sentence(frame),
+            _drift_sentence(frame),
         ],
         words=_bleu_words(before, after, own),
-        panels=[Panel(title="BLEU: higher is better", spec=_score_chart(table, models, POSITIVE))],
         caption=f"{_marks(table)} {int(table['count'].median()):,} held-out sentences. sacreBLEU signature: "
         f"{listed(signatures)}.",
-        how_to_read=[
-            "The masked LM's encoder takes the place of the translation model's own, and both it and the decoder are "
-            "trained on, on few sentences: how fast it gets there says how much it holds of what the decoder needs.",
-            "The dashed grey mark is the source copied.",
-        ],
-        method=_METHOD,
-        data=table,
-        tables=(ALIGNMENT_TABLE.name,),
     )
+
+
+TRANSLATION = DeclaredFigure(
+    name="alignment/translation",
+    id="alignment-bleu",
+    question="Can the masked LM's encoder serve the translation decoder?",
+    how_to_read=(
+        "The masked LM's encoder takes the place of the translation model's own, and both it and the decoder are "
+        "trained on, on few sentences: how fast it gets there says how much it holds of what the decoder needs.",
+        "The dashed grey mark is the source copied.",
+    ),
+    method=_METHOD,
+    tables=(ALIGNMENT_TABLE.name,),
+    draw=_draw_translation,
+)
 
 
 def _bleu_words(before: Samples, after: Samples, own: Samples) -> str:
     """BLEU after fine-tuning, compared with the encoder as it was and with the decoder's own encoder."""
     gain, left = (after - before).estimate(), (after - own).estimate()
     return sentence(
-        f"fine-tuned, the encoder gives BLEU {estimate_text(after.estimate())}, {_change(gain, 'more', 'less')} than "
-        f"as it was and {_change(left, 'more', 'less')} than the decoder's own"
+        f"fine-tuned, the encoder gives BLEU {estimate_text(after.estimate())}, {_change(gain)} than "
+        f"as it was and {_change(left)} than the decoder's own"
     )
 
 
-def _drift_sentence(frame: pd.DataFrame) -> list[str]:
-    """Whether training for the decoder alone moves the encoder's states nearer to those of the other encoder."""
+def _drift_sentence(frame: pd.DataFrame) -> str:
+    """Whether training for the decoder alone moves the encoder's states nearer to the other's; "" if not measured."""
     states = frame[frame["states"] == "encoder"]
     after, before = (_samples(states, kind, "rsa") for kind in ("implicit", "unaligned"))
     if not after:
-        return []
+        return ""
     difference = (after - before).estimate()
     towards = {1: "comes nearer to", -1: "moves away from", 0: "does not clearly move towards"}[difference.sign]
-    return [
+    return (
         f"No word of the other encoder was shown to it, and still its space {towards} that encoder's: RSA of the top "
         f"layers {estimate_text(after.estimate())} after {estimate_text(before.estimate())}."
-    ]
+    )
+
+
+ALIGNMENT = Section(
+    id="alignment",
+    title="Can one space be turned into another?",
+    lead="A masked LM and a translation encoder give the same word different vectors. Is that a matter of "
+    "coordinates, which a map undoes, or do the vectors hold different things, so that the encoder itself has to "
+    "learn?",
+    names=names_of([SCORES, LAYERS, TRANSLATION]),
+)
+
+
+def alignment_section(tables: ModelTables) -> Section | None:
+    """The section, or None if nothing was aligned."""
+    if ALIGNMENT_TABLE.name not in tables:
+        return None
+    models = tables.models
+    frame = _one_target(tables[ALIGNMENT_TABLE.name], models).assign(series=_SOURCE + JOIN + _TARGET, trained=True)
+    figures = [one for each in (SCORES, LAYERS, TRANSLATION) if (one := each.of(frame, models))]
+    return replace(ALIGNMENT, figures=figures, keys=[one for one in models.series if one.key in (_SOURCE, _TARGET)])

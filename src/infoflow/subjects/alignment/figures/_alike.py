@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.report._figure import Method, Panel, ReportFigure, Section
+from infoflow.report._declared import DeclaredFigure, Drawn, names_of
+from infoflow.report._figure import Method, Panel, Section
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._numbers import decimals, listed, number
 from infoflow.report._series import Series
@@ -21,18 +22,6 @@ from ..claims._objective_map import OBJECTIVE_DISTANCES, OBJECTIVE_FAMILIES, OBJ
 from ._plane import MEAN, PlaneView, map_chart
 from ._tree import agreement, joined, tree_chart
 
-ALIKE = Section(
-    id="objectives",
-    title="How alike are the objectives?",
-    lead="Each objective asked something else of the same blocks: to predict what comes next, to fill in what is "
-    "hidden, to translate, to tell true from false, to put damaged text right. Here is what became of them, all at "
-    "once: which ended up near each other, and whether these are the ones that were asked the same kind of thing.",
-    names={
-        "objective-map": "objectives/map",
-        "objective-tree": "objectives/tree",
-        "objective-families": "objectives/families",
-    },
-)
 _METHOD = Method(
     id="objective-map",
     title="The map of objectives",
@@ -59,26 +48,12 @@ _NO_BAR = (
 )
 
 
-def alike_section(tables: ModelTables) -> Section | None:
-    """The section, or None if fewer than five objectives were compared pairwise."""
-    found = [tables.get(name) for name in (OBJECTIVE_MAP.name, OBJECTIVE_DISTANCES.name, OBJECTIVE_FAMILIES.name)]
-    models = tables.models
-    if found[0] is None or found[1] is None or models.by != "objective":
-        return None
-    places, distances, shares = (_of(frame, models) for frame in found)
-    places = places.assign(series=models.line_keys(places)) if len(places) else places
-    known = {series.key for series in models.series}
-    places = places[places["series"].isin(known)] if len(places) else places
-    if not len(places[places["trained"]]):
-        return None
-    figures = [_map_figure(places, distances, models), _tree_figure(places, distances, models)]
-    if len(shares):
-        figures.append(_family_figure(shares, places, models))
-    return replace(ALIKE, figures=figures, keys=models.present(places))
-
-
 def _of(frame: pd.DataFrame | None, models: ShownModels) -> pd.DataFrame:
     return pd.DataFrame() if frame is None else frame[frame["architecture"] == models.architecture]
+
+
+def _name(aspect: object) -> str:
+    return _LABELS.get(str(aspect), str(aspect))
 
 
 def _aspects(frame: pd.DataFrame) -> list[str]:
@@ -88,42 +63,47 @@ def _aspects(frame: pd.DataFrame) -> list[str]:
 # -- the map --------------------------------------------------------------------------------------------------------
 
 
-def _map_figure(places: pd.DataFrame, distances: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _draw_map(places: pd.DataFrame, distances: pd.DataFrame, models: ShownModels) -> Drawn:
     rows = _with_names(places, models)
     aspects = _aspects(rows)
-    panels, first_view = [], None
-    for aspect in aspects:
-        own = rows[(rows["aspect"] == aspect) & rows["trained"]]
-        view = PlaneView.around(own)
-        first_view = first_view or view
-        panels.append(Panel(spec=map_chart(own, models.present(own), view), title=_LABELS.get(aspect, aspect)))
+    drawn = {aspect: rows[(rows["aspect"] == aspect) & rows["trained"]] for aspect in aspects}
+    views = {aspect: PlaneView.around(own) for aspect, own in drawn.items()}
+    panels = [
+        Panel(spec=map_chart(own, models.present(own), views[aspect]), title=_name(aspect))
+        for aspect, own in drawn.items()
+    ]
     control = rows[(rows["aspect"] == aspects[0]) & ~rows["trained"]]
-    if len(control) and first_view is not None:
-        centred = replace(first_view, x=float(control["x"].mean()), y=float(control["y"].mean()))
+    if len(control):
+        centred = replace(views[aspects[0]], x=float(control["x"].mean()), y=float(control["y"].mean()))
         spec = map_chart(control, models.present(control), centred, grey=True)
-        title = f"{_LABELS.get(aspects[0], aspects[0])} before training, same scale"
-        panels.insert(1, Panel(spec=spec, title=title))
-    return ReportFigure(
-        id="objective-map",
-        question="Which objectives end up near each other?",
-        answer=_map_sentences(rows, distances, aspects, models),
-        panels=panels,
-        caption=_map_caption(rows, models),
-        how_to_read=[
-            "Each mark is an objective: near marks are objectives whose models are alike. Directions mean nothing, "
-            "distances do: the short line at the bottom left says how long a distance is. Families share a colour's "
-            "hue, members differ in shade and mark. A thin grey line leads from each to its true nearest neighbour.",
-            "A plane cannot show all distances rightly. The stress in the caption says how wrong each picture is: 0 "
-            "is exact, .05 good, .2 poor; beside it stands that of the same distances dealt out at random. Where a "
-            "grey line does not lead to the nearest mark, believe the line.",
-            "The grey picture is the control: the same models before training, which begin from the same weights. All "
-            "that lies apart in the other picture of spaces, training has moved apart.",
-        ],
-        method=_METHOD,
+        panels.insert(1, Panel(spec=spec, title=f"{_name(aspects[0])} before training, same scale"))
+    return Drawn(
         data=_map_data(rows),
-        tables=(OBJECTIVE_MAP.name, OBJECTIVE_DISTANCES.name),
-        findings=("dynamics:V1",),
+        panels=panels,
+        answer=_map_sentences(rows, distances, aspects, models),
+        caption=_map_caption(rows, models),
     )
+
+
+MAP = DeclaredFigure(
+    name="objectives/map",
+    id="objective-map",
+    question="Which objectives end up near each other?",
+    how_to_read=(
+        "Each mark is an objective: near marks are objectives whose models are alike. Directions mean nothing, "
+        "distances do: the short line at the bottom left says how long a distance is. Families share a colour's "
+        "hue, members differ in shade and mark. A thin grey line leads from each to its true nearest neighbour.",
+        "A plane cannot show all distances rightly. The stress in the caption says how wrong each picture is: 0 "
+        "is exact, .05 good, .2 poor; beside it stands that of the same distances dealt out at random. Where a "
+        "grey line does not lead to the nearest mark, believe the line.",
+        "The grey picture is the control: the same models before training, which begin from the same weights. All "
+        "that lies apart in the other picture of spaces, training has moved apart.",
+    ),
+    method=_METHOD,
+    tables=(OBJECTIVE_MAP.name, OBJECTIVE_DISTANCES.name),
+    findings=("dynamics:V1",),
+    draw=_draw_map,
+)
 
 
 def _with_names(places: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
@@ -150,7 +130,7 @@ def _stress(rows: pd.DataFrame) -> str:
     """Stress of each picture, with shuffled distances as the control."""
     mean = rows[rows["trained"] & (rows["seed"] == MEAN)].drop_duplicates("aspect")
     told = [
-        f"{_LABELS.get(row['aspect'], row['aspect'])} {number(row['stress'], 2)} ({number(row['shuffled_stress'], 2)})"
+        f"{_name(row['aspect'])} {number(row['stress'], 2)} ({number(row['shuffled_stress'], 2)})"
         for row in mean.to_dict("records")
     ]
     return f" Stress of the pictures, and of the same distances dealt out at random: {listed(told)}."
@@ -170,7 +150,7 @@ def _map_sentences(rows: pd.DataFrame, distances: pd.DataFrame, aspects: list[st
         own = rows[(rows["aspect"] == aspect) & rows["trained"] & (rows["seed"] == MEAN)]
         strays = own[own["family"] != own["nearest_family"]]
         told = [f"{row['label']} (to {row['nearest_label']})" for row in strays.to_dict("records")]
-        name = _LABELS.get(aspect, aspect)
+        name = _name(aspect)
         if told:
             found.append(f"By their {name}, nearest to an objective of another family: {listed(told)}.")
         else:
@@ -224,7 +204,7 @@ def _map_data(rows: pd.DataFrame) -> pd.DataFrame:
 # -- the tree -------------------------------------------------------------------------------------------------------
 
 
-def _tree_figure(places: pd.DataFrame, distances: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _draw_tree(places: pd.DataFrame, distances: pd.DataFrame, models: ShownModels) -> Drawn:
     aspects, panels, told, floors = _aspects(places), [], [], []
     for aspect in aspects:
         own = distances[(distances["aspect"] == aspect) & distances["trained"]]
@@ -232,14 +212,13 @@ def _tree_figure(places: pd.DataFrame, distances: pd.DataFrame, models: ShownMod
         families = _families(places, keys)
         matrix, floor = _matrix(own, keys), _floor(own)
         floors += [floor] if floor is not None else []
-        name = _LABELS.get(aspect, aspect)
+        name = _name(aspect)
         panels.append(Panel(spec=tree_chart(matrix, keys, families, "distance", floor), title=name))
         told.append(_tree_sentence(matrix, keys, name))
-    return ReportFigure(
-        id="objective-tree",
-        question="In which groups do objectives join?",
-        answer=told,
+    return Drawn(
+        data=_named_distances(distances, models),
         panels=panels,
+        answer=told,
         caption="Average distances, means over seeds."
         + (
             " Dashed: how far two seeds of one objective are apart, mean over objectives; what joins left of it is no "
@@ -247,17 +226,24 @@ def _tree_figure(places: pd.DataFrame, distances: pd.DataFrame, models: ShownMod
             if floors
             else " One seed: what joins at nearly the same distance may join in another order under another seed."
         ),
-        how_to_read=[
-            "Read from the left: two branches join at the mean distance between the objectives of the one and those of "
-            "the other. Branches that join far left are nearly one objective. A branch wears the colour of a family as "
-            "long as all below it are of that family, and is grey above.",
-            "A tree cannot show all distances either. The cophenetic correlation in the sentences above says how well "
-            "it follows them: 1 is exact.",
-        ],
-        method=_METHOD,
-        data=_named_distances(distances, models),
-        tables=(OBJECTIVE_DISTANCES.name,),
     )
+
+
+TREE = DeclaredFigure(
+    name="objectives/tree",
+    id="objective-tree",
+    question="In which groups do objectives join?",
+    how_to_read=(
+        "Read from the left: two branches join at the mean distance between the objectives of the one and those of "
+        "the other. Branches that join far left are nearly one objective. A branch wears the colour of a family as "
+        "long as all below it are of that family, and is grey above.",
+        "A tree cannot show all distances either. The cophenetic correlation in the sentences above says how well "
+        "it follows them: 1 is exact.",
+    ),
+    method=_METHOD,
+    tables=(OBJECTIVE_DISTANCES.name,),
+    draw=_draw_tree,
+)
 
 
 def _families(places: pd.DataFrame, keys: Iterable[Series]) -> list[str]:
@@ -308,8 +294,8 @@ def _named_distances(distances: pd.DataFrame, models: ShownModels) -> pd.DataFra
 # -- families -------------------------------------------------------------------------------------------------------
 
 
-def _family_figure(shares: pd.DataFrame, places: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    names = [_LABELS.get(aspect, aspect) for aspect in shares["aspect"]]
+def _draw_families(shares: pd.DataFrame, places: pd.DataFrame, models: ShownModels) -> Drawn:
+    names = [_name(aspect) for aspect in shares["aspect"]]
     labels = [
         f"{name}{'' if trained else ', untrained'}" for name, trained in zip(names, shares["trained"], strict=True)
     ]
@@ -338,25 +324,31 @@ def _family_figure(shares: pd.DataFrame, places: pd.DataFrame, models: ShownMode
         domain=(0, 1),
         dim=False,
     )
-    return ReportFigure(
-        id="objective-families",
-        question="Is an objective's nearest neighbour of its own family?",
-        answer=_family_sentences(rows),
+    return Drawn(
+        data=rows.drop(columns=["group", "shown", "short", "architecture"]).reset_index(drop=True),
         panels=[Panel(spec=chart)],
+        answer=_family_sentences(rows),
         caption=f"Of the {int(rows['count'].max())} objectives that have a relative among those compared. Intervals: "
         "Wilson's, 95%, for so many objectives, widened to the seeds where there are several. "
         f"Families as the objectives declare them: {_families_told(places, models)}.",
-        how_to_read=[
-            "At each objective we look for the one that is nearest to it. The mark is the share of objectives for "
-            "which that is one that asks the same kind of thing; the dashed grey line is the share when families are "
-            "dealt out at random, p how often such a deal reaches the share or more.",
-            "The grey marks are the same models before training: some already differ, since a causal mask is part of "
-            "the model. What training adds is how far the dark mark lies to the right of the grey one.",
-        ],
-        method=_METHOD,
-        data=rows.drop(columns=["group", "shown", "short", "architecture"]).reset_index(drop=True),
-        tables=(OBJECTIVE_FAMILIES.name,),
     )
+
+
+FAMILIES = DeclaredFigure(
+    name="objectives/families",
+    id="objective-families",
+    question="Is an objective's nearest neighbour of its own family?",
+    how_to_read=(
+        "At each objective we look for the one that is nearest to it. The mark is the share of objectives for "
+        "which that is one that asks the same kind of thing; the dashed grey line is the share when families are "
+        "dealt out at random, p how often such a deal reaches the share or more.",
+        "The grey marks are the same models before training: some already differ, since a causal mask is part of "
+        "the model. What training adds is how far the dark mark lies to the right of the grey one.",
+    ),
+    method=_METHOD,
+    tables=(OBJECTIVE_FAMILIES.name,),
+    draw=_draw_families,
+)
 
 
 def _family_sentences(rows: pd.DataFrame) -> list[str]:
@@ -370,7 +362,7 @@ def _family_sentences(rows: pd.DataFrame) -> list[str]:
         untrained = f", and {number(before.iloc[0], 2)} before training" if len(before) else ""
         clear = "more than" if row["p"] < 0.05 else "not clearly more than"
         found.append(
-            f"By their {_LABELS.get(str(aspect), aspect)}, {row['shown']} of {row['count']} objectives are nearest to "
+            f"By their {_name(aspect)}, {row['shown']} of {row['count']} objectives are nearest to "
             f"a relative, {clear} chance ({number(row['baseline'], 2)}; p = {number(row['p'])}){untrained}."
         )
     return found
@@ -383,3 +375,30 @@ def _families_told(places: pd.DataFrame, models: ShownModels) -> str:
         if labels[key] not in members.setdefault(family or "none", []):
             members[family or "none"].append(labels[key])
     return "; ".join(f"{family}: {listed(names)}" for family, names in members.items())
+
+
+ALIKE = Section(
+    id="objectives",
+    title="How alike are the objectives?",
+    lead="Each objective asked something else of the same blocks: to predict what comes next, to fill in what is "
+    "hidden, to translate, to tell true from false, to put damaged text right. Here is what became of them, all at "
+    "once: which ended up near each other, and whether these are the ones that were asked the same kind of thing.",
+    names=names_of([MAP, TREE, FAMILIES]),
+)
+
+
+def alike_section(tables: ModelTables) -> Section | None:
+    """The section, or None if fewer than five objectives were compared pairwise."""
+    found = [tables.get(name) for name in (OBJECTIVE_MAP.name, OBJECTIVE_DISTANCES.name, OBJECTIVE_FAMILIES.name)]
+    models = tables.models
+    if found[0] is None or found[1] is None or models.by != "objective":
+        return None
+    places, distances, shares = (_of(frame, models) for frame in found)
+    places = places.assign(series=models.line_keys(places)) if len(places) else places
+    known = {series.key for series in models.series}
+    places = places[places["series"].isin(known)] if len(places) else places
+    if not len(places[places["trained"]]):
+        return None
+    figures = [MAP.of(places, distances, models), TREE.of(places, distances, models)]
+    figures += [FAMILIES.of(shares, places, models)] if len(shares) else []
+    return replace(ALIKE, figures=figures, keys=models.present(places))

@@ -5,7 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.report._figure import Panel, ReportFigure
+from infoflow.report._declared import DeclaredFigure, Drawn
+from infoflow.report._figure import Panel
 from infoflow.report._in_words import Candidate, extremes_words, percent_span, plain
 from infoflow.report._numbers import estimate_text, listed
 from infoflow.report._samples import Estimate
@@ -16,14 +17,15 @@ from infoflow.report.forms._marks import Constant
 from infoflow.report.forms._names import names_above
 
 from ..measures import PRUNING
-from ._rows import LEARNED, METHOD, PrunableHeads, over_seeds, percent_over_seeds, points_axis, pools_of
+from ._rows import LEARNED, METHOD, PrunableHeads, over_seeds, percent_bands, points_axis, pools_of, swept
 
 _LOOKS = (((1, 0), "circle", "●"), ((6, 2), "square", "■"), ((2, 2), "triangle-up", "▲"), ((4, 2), "diamond", "◆"))
 _HEIGHT = 200
 
 
-def gates_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_gates(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """Shares of undecided gates at each penalty, one line per model and set of heads."""
+    frame = swept(frame)
     frame = frame.loc[frame["way"] == LEARNED].drop_duplicates(["series", "scope", "seed", "draw", "point"])
     if frame.empty:
         return None
@@ -34,36 +36,39 @@ def gates_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     starts = {pool: float(pool.of(free)["percent"].mean()) if len(pool.of(free)) else 100.0 for pool in pools}
     name = "without a penalty" if len(free) else "before training"
     seeds = int(frame["seed"].nunique())
-    return ReportFigure(
-        id="pruning-gates",
-        question="Do the gates decide?",
+    return Drawn(
+        data=table,
+        panels=[Panel(spec=_chart(table, starts, name))],
         answer=[
             f"Gates that are neither 0 nor 1 at the largest penalty: "
             f"{'; '.join(f'{_last(pool, table)} ({name} {start:.0f}%)' for pool, start in starts.items())}."
         ],
         words=_words(starts, table, name),
-        panels=[Panel(spec=_chart(table, starts, name))],
         caption=f"{over_seeds(seeds)}; {listed([_gates(pool, frame) for pool in pools])}.",
-        how_to_read=[
-            "Across: the points of the sweep, by the weight of the penalty on open gates; each goes on from the one "
-            "before. Up: the share of gates that would pass on a part of their head's output, neither 0 nor 1.",
-            "While gates are undecided, it is open which heads the model needs, and their heads count as left. Gates "
-            "start undecided; it would be surprising if many still were at the end.",
-        ],
-        method=METHOD,
-        data=table,
-        tables=(PRUNING.name,),
-        findings=("heads:V5",),
     )
 
 
+GATES = DeclaredFigure(
+    name="pruning/gates",
+    id="pruning-gates",
+    question="Do the gates decide?",
+    how_to_read=(
+        "Across: the points of the sweep, by the weight of the penalty on open gates; each goes on from the one "
+        "before. Up: the share of gates that would pass on a part of their head's output, neither 0 nor 1.",
+        "While gates are undecided, it is open which heads the model needs, and their heads count as left. Gates "
+        "start undecided; it would be surprising if many still were at the end.",
+    ),
+    method=METHOD,
+    tables=(PRUNING.name,),
+    findings=("heads:V5",),
+    draw=_draw_gates,
+)
+
+
 def _curve(pool: PrunableHeads, own: pd.DataFrame) -> pd.DataFrame:
-    rows = []
-    for point, at in own.groupby("point"):
-        estimate = percent_over_seeds(dict(zip(at["seed"], at["percent"].astype(float), strict=False)))
-        rows.append({"point": int(str(point)), "setting": float(at["setting"].mean()), "value": estimate.value,
-                     "low": estimate.low, "high": estimate.high, "seeds": estimate.seeds})  # fmt: skip
-    return pd.DataFrame(rows).assign(series=pool.series.key, scope=pool.scope)
+    settings = own.groupby("point", as_index=False)["setting"].mean()
+    curve = settings.merge(percent_bands(own, ["point"]), on="point")
+    return curve.assign(series=pool.series.key, scope=pool.scope)
 
 
 def _gates(pool: PrunableHeads, frame: pd.DataFrame) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.report._figure import Panel, ReportFigure
+from infoflow.report._declared import DeclaredFigure, Drawn
+from infoflow.report._figure import Panel
 from infoflow.report._in_words import Candidate, both_extremes, percent_over_models, sentence
 from infoflow.report._numbers import listed, number
 from infoflow.report._series import Series
@@ -25,9 +26,10 @@ from ._rows import (
     PrunableHeads,
     heads_left,
     over_seeds,
-    percent_over_seeds,
+    percent_bands,
     points_axis,
     rows_axis,
+    scoped,
     widest_of,
 )
 
@@ -42,8 +44,9 @@ _LOOKS = {
 _HEIGHT = 220
 
 
-def kinds_figure(heads: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_pruned_kinds(heads: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """Each model's widest sweep with learned gates: shares of remaining heads by kind, and by layer."""
+    heads = scoped(heads)
     way = LEARNED if bool((heads["way"] == LEARNED).any()) else SUBSET
     heads = heads.loc[heads["way"] == way]
     if heads.empty:
@@ -54,26 +57,32 @@ def kinds_figure(heads: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     data = pd.concat([t.assign(series=p.series.key, scope=p.scope) for p, t in tables.items()], ignore_index=True)
     seeds = int(heads["seed"].nunique())
     gates = "learned gates" if way == LEARNED else "gates for exactly k heads"
-    return ReportFigure(
-        id="pruning-kinds",
-        question="Which heads go first?",
+    return Drawn(
+        data=data,
+        panels=panels,
         answer=[_sentence(pool, table) for pool, table in tables.items()],
         words=sentence("; ".join(_words(pool, tables[pool], rows) for pool, rows in own.items())),
-        panels=panels,
         caption=f"Heads that are alive by {gates}. {over_seeds(seeds)}; squares hold their number, rounded. Grey and "
         "dashed: the same share removed of every kind.",
-        how_to_read=[
-            "Lines: the share of each kind's heads that is left, against the heads left in all. A kind above the "
-            "dashed line keeps its heads longer than others do, one below loses them first.",
-            "Maps: layers from bottom (0) to top; one column for each point of the sweep, with the heads left in all "
-            "under it. The stronger the colour, the larger the share of the layer's heads that is left.",
-            "It would be surprising if all kinds stayed on the dashed line: then it would not matter where heads are.",
-        ],
-        method=METHOD,
-        data=data,
-        tables=(PRUNED_HEADS.name,),
-        findings=("heads:V3",),
     )
+
+
+PRUNED_KINDS = DeclaredFigure(
+    name="pruning/kinds",
+    id="pruning-kinds",
+    question="Which heads go first?",
+    how_to_read=(
+        "Lines: the share of each kind's heads that is left, against the heads left in all. A kind above the "
+        "dashed line keeps its heads longer than others do, one below loses them first.",
+        "Maps: layers from bottom (0) to top; one column for each point of the sweep, with the heads left in all "
+        "under it. The stronger the colour, the larger the share of the layer's heads that is left.",
+        "It would be surprising if all kinds stayed on the dashed line: then it would not matter where heads are.",
+    ),
+    method=METHOD,
+    tables=(PRUNED_HEADS.name,),
+    findings=("heads:V3",),
+    draw=_draw_pruned_kinds,
+)
 
 
 def _own(pool: PrunableHeads, heads: pd.DataFrame) -> pd.DataFrame:
@@ -113,14 +122,9 @@ def _panels(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> list
 
 def _by_kind(own: pd.DataFrame) -> pd.DataFrame:
     """Percentage of each kind's heads left at each sweep step, its interval over seeds, and the total number left."""
-    rows = []
-    for point, at in own.groupby("point"):
-        left = at.groupby(["seed", "draw"])["alive"].sum().mean()
-        for name, kind in at.groupby("name"):
-            estimate = percent_over_seeds({seed: 100 * share for seed, share in _share_alive(kind).items()})
-            rows.append({"point": point, "name": name, "left": float(left), "percent": estimate.value,
-                         "low": estimate.low, "high": estimate.high})  # fmt: skip
-    return pd.DataFrame(rows).sort_values(["name", "left"], ascending=False)
+    left = own.groupby(["point", "seed", "draw"])["alive"].sum().groupby("point").mean()
+    rows = percent_bands(own.assign(percent=100.0 * own["alive"]), ["point", "name"])
+    return rows.assign(left=rows["point"].map(left)).sort_values(["name", "left"], ascending=False)
 
 
 def _words(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> str:
@@ -172,14 +176,14 @@ def _sentence(pool: PrunableHeads, table: pd.DataFrame) -> str:
 def _lines(rows: pd.DataFrame, kinds: list[str], size: int, series: Series) -> dict[str, Any]:
     if int(rows["left"].max()) < size:  # every line starts at the unpruned model
         bound = 100.0 if bool(rows["low"].notna().any()) else math.nan
-        starts = pd.DataFrame({"name": kinds, "left": float(size), "percent": 100.0, "low": bound, "high": bound})
+        starts = pd.DataFrame({"name": kinds, "left": float(size), "value": 100.0, "low": bound, "high": bound})
         rows = pd.concat([starts, rows]).sort_values(["name", "left"], ascending=False)
     orders = [
         _LOOKS.get(kind, LineKind(key=kind, label=kind, dash=(4, 2), shape="diamond", mark="◆")) for kind in kinds
     ]
     even = pd.DataFrame([{"left": size, "value": 100.0}, {"left": 0, "value": 0.0}])
     at = {"x": heads_left(size), "y": amount("y", "value", "alive (%)", [0, 100])}
-    rows = rows.assign(value=rows["percent"]).loc[:, ["name", "left", "value", "low", "high"]].round(1)
+    rows = rows.loc[:, ["name", "left", "value", "low", "high"]].round(1)
     tooltip = tips("name:N", "left:Q|heads left", "value:Q|alive (%)")
     how = {"light": partial(lit, of=series), "band": 0.12, "width": 1.8, "size": 30, "touch": 0}
     names = [("– –", "equal shares", "var(--soft)"), *((order.mark, order.key, series.color) for order in orders)]

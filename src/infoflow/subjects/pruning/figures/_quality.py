@@ -6,13 +6,13 @@ from typing import Any
 import pandas as pd
 
 from infoflow.heads import removable
-from infoflow.report._figure import Panel, PanelGroup, ReportFigure
+from infoflow.report._declared import DeclaredFigure, Drawn
+from infoflow.report._figure import Panel, PanelGroup
 from infoflow.report._in_words import by_answer
 from infoflow.report._numbers import number
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import BASELINE, amount, finished, lit, tips
-from infoflow.report.forms._lines import area, control_lines, folded, level, lines, looks_of
-from infoflow.report.forms._marks import Layer
+from infoflow.report.forms._lines import LineKind, area, control_lines, folded, level, lines, looks_of
 from infoflow.report.forms._names import names_above
 
 from ..measures import PRUNING
@@ -35,15 +35,17 @@ from ._rows import (
     several,
     signature,
     span_of,
+    swept,
     widest_of,
 )
 
 _HEIGHT = 240
 
 
-def quality_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_quality(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """The curves of each model and prunable set of heads, one metric at a time."""
     trained = [SCRATCH, RECOVERED, RECOVERED_RANDOM]  # they have their own figures
+    frame = swept(frame)
     frame = frame.loc[~frame["way"].isin(trained) & frame["metric"].isin(METRICS)]
     if frame.empty:
         return None
@@ -51,30 +53,40 @@ def quality_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     groups = [_group(curves.loc[curves["metric"] == metric], metric, models) for metric in metrics_of(curves)]
     draws = int(frame.loc[frame["way"] == RANDOM, "draw"].nunique())
     grey = f" Grey, dashed: the mean of {draws} random choices per seed, with its band." if draws else ""
-    return ReportFigure(
-        id="pruning-quality",
-        question="How many heads does a model need?",
+    return Drawn(
+        data=curves,
+        panels=groups[0].panels,
         answer=_sentences(curves, models),
         words=_words(curves, models),
-        panels=groups[0].panels,
         caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.{grey} Dotted: the "
         f"model before any head went.{signature(frame)}",
-        how_to_read=[
-            "Across: the heads that are left, all of them at the left end. Up: the quality of what is left. Flat, then "
-            "steep means that most heads were not needed; the further right the bend, the fewer are.",
-            "Learned gates and gates for exactly k train the model on while its heads go, with the decoder frozen "
-            "where only encoder heads may go; all other ways train nothing. So gates may win by training as well as by "
-            "their choice: the next figures tell which heads they chose.",
-            "Below all others stand random choices, the control. It would be surprising if a ranking by importance, "
-            "confidence or relevance did no better than they.",
-        ],
-        method=METHOD,
-        data=curves,
-        tables=(PRUNING.name,),
-        findings=("heads:V1",),
-        template="metrics.html.jinja",
         payload={"metrics": groups},
     )
+
+
+QUALITY = DeclaredFigure(
+    name="pruning/quality",
+    id="pruning-quality",
+    question="How many heads does a model need?",
+    how_to_read=(
+        "Across: the heads that are left, all of them at the left end. Up: the quality of what is left. Flat, then "
+        "steep means that most heads were not needed; the further right the bend, the fewer are.",
+        "Learned gates and gates for exactly k train the model on while its heads go, with the decoder frozen "
+        "where only encoder heads may go; all other ways train nothing. So gates may win by training as well as by "
+        "their choice: the next figures tell which heads they chose.",
+        "Below all others stand random choices, the control. It would be surprising if a ranking by importance, "
+        "confidence or relevance did no better than they.",
+    ),
+    method=METHOD,
+    tables=(PRUNING.name,),
+    findings=("heads:V1",),
+    template="metrics.html.jinja",
+    draw=_draw_quality,
+)
+
+
+def _ways(own: pd.DataFrame) -> list[LineKind]:
+    return [way for way in WAYS if bool((own["way"] == way.key).any())]
 
 
 def _group(curves: pd.DataFrame, metric: str, models: ShownModels) -> PanelGroup:
@@ -104,15 +116,14 @@ def _words(curves: pd.DataFrame, models: ShownModels) -> str:
         own = pool.of(curves)
         metric = metrics_of(own)[0]
         own = own.loc[own["metric"] == metric]
-        way = next((one for one in WAYS if bool((own["way"] == one.key).any())), None)
-        if way is not None:
+        if ways := _ways(own):
             chance = own.loc[own["way"] == RANDOM]
             chance = chance.groupby("left", as_index=False)[["value", "unpruned", "size"]].mean()
             random = f", in random order {_share_gone(chance, metric)}" if len(chance) else ""
-            gone = _share_gone(own.loc[own["way"] == way.key], metric)
+            gone = _share_gone(own.loc[own["way"] == ways[0].key], metric)
             worse = "BLEU is {:g} worse" if metric == "bleu" else "the loss is {:g} nats worse"
             found[pool.series.label] = (
-                f"{gone} of {pool.heads} can go before {worse.format(CHEAP[metric])} ({way.label}{random})"
+                f"{gone} of {pool.heads} can go before {worse.format(CHEAP[metric])} ({ways[0].label}{random})"
             )
     return by_answer(found)
 
@@ -129,9 +140,9 @@ def _share_gone(line: pd.DataFrame, metric: str) -> str:
 def _sentence(own: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
     """The fewest heads whose quality counts as cheap, compared with the same number of random heads."""
     size, full, name = int(own["size"].iloc[0]), float(own["unpruned"].iloc[0]), METRICS[metric][0]
-    way = next((one for one in WAYS if bool((own["way"] == one.key).any())), None)
-    if way is None:
+    if not (ways := _ways(own)):
         return f"{pool.subject}: only random choices were made."
+    way = ways[0]
     point = _cheapest(own.loc[own["way"] == way.key], metric)
     limit = f"{CHEAP[metric]:g} {'BLEU' if metric == 'bleu' else 'nats'}"
     if point is None:
@@ -173,20 +184,22 @@ def _chart(own: pd.DataFrame, pool: PrunableHeads, metric: str, span: list[float
         "x": heads_left(int(own["size"].iloc[0])),
         "y": amount("y", "value", f"{name}{unit}", span),
     }
-    known = [way for way in WAYS if bool((own["way"] == way.key).any())]
+    known = _ways(own)
     drawn = own.loc[own["way"].isin([way.key for way in known]), ["way", "left", "value", "low", "high", "seeds"]]
     chance = own.loc[own["way"] == RANDOM, ["left", "value", "low", "high"]]
     look, light = looks_of(known, "way", pool.series.color), partial(lit, of=pool.series)
     learned = drawn.loc[drawn["way"] == (known[0].key if known else "")]
     by_way: Any = partial(folded, by="way")
     tooltip = tips("way:N|chosen by", "left:Q|heads left", f"value:Q|{name}|.3f")
+    names = [UNPRUNED_NAME] + [RANDOM_NAME] * bool(len(chance))
+    names += [(way.mark, way.label, pool.series.color) for way in known]
     how = {"light": light, "band": 0, "width": 1.8, "size": 26, "touch": 0}
     layers = [
         *control_lines(chance, at, band=0.15, by=""),
         level(float(own["unpruned"].mean()), BASELINE, y=at["y"]),
         area(learned, at, light(0.15), look, by_way),
         *lines(drawn[["way", "left", "value", "seeds"]], at, look, **how, tooltip=tooltip, on=by_way),
-        _names(own, pool),
+        names_above(names),
     ]
     return finished(layers, _HEIGHT)
 
@@ -202,9 +215,3 @@ def _from_the_start(own: pd.DataFrame) -> pd.DataFrame:
 
 def _places(metric: str) -> int:
     return 2 if metric == "bleu" else 3
-
-
-def _names(own: pd.DataFrame, pool: PrunableHeads) -> Layer:
-    found = [UNPRUNED_NAME] + [RANDOM_NAME] * int((own["way"] == RANDOM).any())
-    found += [(way.mark, way.label, pool.series.color) for way in WAYS if bool((own["way"] == way.key).any())]
-    return names_above(found)

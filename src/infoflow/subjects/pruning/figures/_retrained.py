@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.report._figure import Panel, ReportFigure
+from infoflow.report._declared import DeclaredFigure, Drawn
+from infoflow.report._figure import Panel
 from infoflow.report._in_words import Candidate, clear_cases, extremes_words
 from infoflow.report._numbers import estimate_text
 from infoflow.report._samples import Estimate, Samples
@@ -33,11 +34,13 @@ from ._rows import (
     PrunableHeads,
     heads_left,
     metrics_of,
+    of_whole_models,
     pools_of,
     quality_curves,
     several,
     signature,
     span_of,
+    swept,
 )
 
 
@@ -63,30 +66,36 @@ Level = tuple[float, dict[str, Any], tuple[str, str, str]]
 """A quality level drawn as a line, its style, and its mark, name and colour."""
 
 
-def scratch_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_from_scratch(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel per model and set of heads with sweep steps that were also trained from scratch."""
     beside = WaysBeside.of(frame, models, _WAYS)
     if beside is None:
         return None
-    return ReportFigure(
-        id="pruning-scratch",
-        question="Could a model with so few heads have been trained from the start?",
+    return Drawn(
+        data=beside.curves,
+        panels=[beside.panel(pool) for pool in beside.pools],
         answer=[_sentence(beside, pool) for pool in beside.pools],
         words=beside.words("the pruned model's advantage"),
-        panels=[beside.panel(pool) for pool in beside.pools],
         caption=beside.caption,
-        how_to_read=[
-            "In colour: the model that learned gates pruned. Grey and dashed, the control: a model that had exactly "
-            "these heads from its first update on, with as many updates as the model had before pruning. Dotted: the "
-            "model before any head went.",
-            "If the coloured line or point lies higher in BLEU (lower in loss), all heads were of use for learning, "
-            "though few are for the result. It would be surprising if training from scratch were better.",
-        ],
-        method=METHOD,
-        data=beside.curves,
-        tables=(PRUNING.name,),
-        findings=("heads:V2",),
     )
+
+
+FROM_SCRATCH = DeclaredFigure(
+    name="pruning/from-scratch",
+    id="pruning-scratch",
+    question="Could a model with so few heads have been trained from the start?",
+    how_to_read=(
+        "In colour: the model that learned gates pruned. Grey and dashed, the control: a model that had exactly "
+        "these heads from its first update on, with as many updates as the model had before pruning. Dotted: the "
+        "model before any head went.",
+        "If the coloured line or point lies higher in BLEU (lower in loss), all heads were of use for learning, "
+        "though few are for the result. It would be surprising if training from scratch were better.",
+    ),
+    method=METHOD,
+    tables=(PRUNING.name,),
+    findings=("heads:V2",),
+    draw=_draw_from_scratch,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -102,6 +111,7 @@ class WaysBeside:
     @classmethod
     def of(cls, frame: pd.DataFrame, models: ShownModels, ways: Sequence[Way]) -> "WaysBeside | None":
         """Compare at sweep steps where every seed pruned some heads; None if no step has both method and control."""
+        frame = swept(frame)
         pairs = _pairs(frame, ways[-1].key, ways[0].key)
         if pairs.empty:
             return None
@@ -164,13 +174,16 @@ class WaysBeside:
 
 def _sentence(beside: WaysBeside, pool: PrunableHeads) -> str:
     """Which of the two is better, and by how much."""
-    estimate, num = beside.advantage(pool), beside.num_points(pool)
-    better = "better" if estimate.value > 0 else "worse"
-    sure = "" if estimate.sign or not estimate.has_interval else ", which may be chance"
-    shown = estimate if estimate.value > 0 else estimate.negated()
-    points = f", the mean over {num} points" if num > 1 else ""
-    by = estimate_text(shown, unit_of(beside.metric[pool]))
-    return f"{pool.subject}: the pruned model is {better} by {by}{points}{sure}."
+    better, by, unsure = _compared(beside.advantage(pool), beside.metric[pool])
+    points = f", the mean over {num} points" if (num := beside.num_points(pool)) > 1 else ""
+    return f"{pool.subject}: the pruned model is {better} by {by}{points}{', which may be chance' if unsure else ''}."
+
+
+def _compared(advantage: Estimate, metric: str) -> tuple[str, str, bool]:
+    """Better or worse, by how much, and whether that may be chance."""
+    better = advantage.value > 0
+    by = estimate_text(advantage if better else advantage.negated(), unit_of(metric))
+    return "better" if better else "worse", by, advantage.has_interval and not advantage.sign
 
 
 _AS_PRUNED = {"strokeDash": Constant([2, 3]), "shape": Constant("square")}
@@ -273,37 +286,38 @@ _ALL = {**CONTROL, "strokeDash": [8, 3]}
 _ALL_NAME = ("— —", "all heads, trained on", "var(--soft)")
 
 
-def recovered_figure(frame: pd.DataFrame, whole: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """One panel per model and set of heads with sweep steps that were trained further.
-
-    Args:
-        frame: Curves with `left` and `size`.
-        whole: The rows of models with all heads: before pruning, and trained further.
-    """
-    beside = WaysBeside.of(frame, models, _RECOVERED_WAYS)
+def _draw_trained_on(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """One panel per model and set of heads with sweep steps that were trained further."""
+    beside, whole = WaysBeside.of(frame, models, _RECOVERED_WAYS), of_whole_models(frame)
     if beside is None:
         return None
-    return ReportFigure(
-        id="pruning-recovered",
-        question="Do pruned models come back when they are trained on?",
+    return Drawn(
+        data=beside.curves,
+        panels=[beside.panel(pool, _levels(beside, pool, whole)) for pool in beside.pools],
         answer=[_recovered_sentence(beside, pool, whole) for pool in beside.pools],
         words=beside.words("trained on, the advantage of the heads that gates left over random ones"),
-        panels=[beside.panel(pool, _levels(beside, pool, whole)) for pool in beside.pools],
         caption=beside.caption,
-        how_to_read=[
-            "Squares: the model as gates pruned it. Dots: the same, trained on without gates, at a rate that rises "
-            "and falls again. Grey and short dashes, the control: as many heads drawn at random from the model before, "
-            "trained on at once for as many updates as gates and what follows take together. Dotted: the model before "
-            "any head went; long dashes: all of its heads, trained on as long.",
-            "From squares to dots: what the rest of the model had not followed yet. From grey to dots: what it is "
-            "worth which heads are left; it would be surprising if random ones were better. Only beside the long "
-            "dashes does it show what the missing heads cost: more training helps all of them.",
-        ],
-        method=METHOD,
-        data=beside.curves,
-        tables=(PRUNING.name,),
-        findings=("heads:H2",),
     )
+
+
+TRAINED_ON = DeclaredFigure(
+    name="pruning/trained-on",
+    id="pruning-recovered",
+    question="Do pruned models come back when they are trained on?",
+    how_to_read=(
+        "Squares: the model as gates pruned it. Dots: the same, trained on without gates, at a rate that rises "
+        "and falls again. Grey and short dashes, the control: as many heads drawn at random from the model before, "
+        "trained on at once for as many updates as gates and what follows take together. Dotted: the model before "
+        "any head went; long dashes: all of its heads, trained on as long.",
+        "From squares to dots: what the rest of the model had not followed yet. From grey to dots: what it is "
+        "worth which heads are left; it would be surprising if random ones were better. Only beside the long "
+        "dashes does it show what the missing heads cost: more training helps all of them.",
+    ),
+    method=METHOD,
+    tables=(PRUNING.name,),
+    findings=("heads:H2",),
+    draw=_draw_trained_on,
+)
 
 
 def _levels(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataFrame) -> list[Level]:
@@ -318,15 +332,15 @@ def _whole(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataFrame, way: st
 
 def _recovered_sentence(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataFrame) -> str:
     """The model's distance from random heads, from its state before, and from all heads."""
-    unit, num, pairs = unit_of(beside.metric[pool]), beside.num_points(pool), pool.of(beside.pairs)
+    metric, num, pairs = beside.metric[pool], beside.num_points(pool), pool.of(beside.pairs)
     left = sorted(set(pairs.groupby("point")["left"].mean().round().astype(int)))
     few = f"{left[0]}" if len(left) == 1 else f"{left[0]} to {left[-1]}"
-    parts = [_told(beside.advantage(pool), unit, "as many random heads, trained on as long")]
+    parts = [_told(beside.advantage(pool), metric, "as many random heads, trained on as long")]
     names = {UNPRUNED: "the model before any head went", RECOVERED_ALL: "all heads, trained on as long"}
     for way, name in names.items():
         rows = _whole(beside, pool, whole, way)
         if len(rows):
-            parts.append(_told(beside.advantage_over(pool, rows), unit, name))
+            parts.append(_told(beside.advantage_over(pool, rows), metric, name))
     points = f" (means over {num} points)" if num > 1 else ""
     *most, last = parts
     return (
@@ -335,8 +349,6 @@ def _recovered_sentence(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataF
     )
 
 
-def _told(estimate: Estimate, unit: str, than: str) -> str:
-    better = "better" if estimate.value > 0 else "worse"
-    sure = "" if estimate.sign or not estimate.has_interval else " (which may be chance)"
-    shown = estimate if estimate.value > 0 else estimate.negated()
-    return f"{estimate_text(shown, unit)} {better} than {than}{sure}"
+def _told(advantage: Estimate, metric: str, than: str) -> str:
+    better, by, unsure = _compared(advantage, metric)
+    return f"{by} {better} than {than}{' (which may be chance)' if unsure else ''}"

@@ -5,10 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.report._figure import Panel, PanelGroup, ReportFigure
+from infoflow.report._bands import seed_bands
+from infoflow.report._declared import DeclaredFigure, Drawn
+from infoflow.report._figure import Panel, PanelGroup
 from infoflow.report._in_words import percent_over_models, sentence
 from infoflow.report._numbers import estimate_text, listed
-from infoflow.report._samples import Samples
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import NAME, amount, bounded, finished, lit, tips, with_field
 from infoflow.report.forms._grid import squares
@@ -18,15 +19,16 @@ from infoflow.report.forms._names import names_above
 
 from ..measures import PRUNED_ROLES
 from ._functions import BEFORE, Functions, functions
-from ._rows import LEARNED, METHOD, SUBSET, heads_left, points_axis, pools_of, rows_axis
+from ._rows import LEARNED, METHOD, SUBSET, heads_left, points_axis, pools_of, rows_axis, scoped
 
 _ROW = 18  # pixels of a function's row
 _MOST = 24  # functions drawn
 _HEIGHT = 200
 
 
-def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _draw_functions(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """A slider through the sweep of each model's first seed; counts cover all seeds."""
+    frame = scoped(frame)
     way = LEARNED if bool((frame["way"] == LEARNED).any()) else SUBSET
     found: dict[str, Functions] = {}
     for pool in pools_of(frame, models):  # the encoder's heads if they were pruned on their own
@@ -40,28 +42,12 @@ def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     overviews = _overviews(sweeps)
     longest = max(sweeps, key=lambda told: len(told.points))
     data = pd.concat([_as_data(told) for told in sweeps], ignore_index=True)
-    return ReportFigure(
-        id="pruning-functions",
-        question="Which functions survive?",
+    return Drawn(
+        data=data,
+        panels=[*matrices, *overviews],
         answer=[_sentence(told) for told in sweeps],
         words=sentence("; ".join(_words(told) for told in sweeps)),
-        panels=[*matrices, *overviews],
         caption=_caption(sweeps),
-        how_to_read=[
-            "A function is a role of the head map: a head has it if it reaches the role's usual threshold on one half "
-            "of the sentences and exceeds it with its 95% interval on the other. Roles are measured again at each "
-            "point of the sweep, since heads that stay may change.",
-            "Curve: the share of the model's functions that some living head still has. Grey and dashed, the control: "
-            "what as many heads drawn at random from the unpruned model would keep on average. Numbers: living heads "
-            "with the function; an empty square is a function that is lost.",
-            "Heads by functions: a tinted column is a head that lives; a dot is a function that it holds. A ring is a "
-            "head that is gone and that still looks there, to no effect. Move the slider to prune.",
-        ],
-        method=METHOD,
-        data=data,
-        tables=(PRUNED_ROLES.name,),
-        findings=("heads:V4",),
-        template="pruned.html.jinja",
         payload={
             "points": [_point_name(longest, point) for point in longest.points],
             "start": longest.points.index(longest.telling),
@@ -69,6 +55,28 @@ def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
             "overviews": _group("pruning-overview", overviews),
         },
     )
+
+
+FUNCTIONS = DeclaredFigure(
+    name="pruning/functions",
+    id="pruning-functions",
+    question="Which functions survive?",
+    how_to_read=(
+        "A function is a role of the head map: a head has it if it reaches the role's usual threshold on one half "
+        "of the sentences and exceeds it with its 95% interval on the other. Roles are measured again at each "
+        "point of the sweep, since heads that stay may change.",
+        "Curve: the share of the model's functions that some living head still has. Grey and dashed, the control: "
+        "what as many heads drawn at random from the unpruned model would keep on average. Numbers: living heads "
+        "with the function; an empty square is a function that is lost.",
+        "Heads by functions: a tinted column is a head that lives; a dot is a function that it holds. A ring is a "
+        "head that is gone and that still looks there, to no effect. Move the slider to prune.",
+    ),
+    method=METHOD,
+    tables=(PRUNED_ROLES.name,),
+    findings=("heads:V4",),
+    template="pruned.html.jinja",
+    draw=_draw_functions,
+)
 
 
 def _group(name: str, panels: list[Panel]) -> PanelGroup:
@@ -150,12 +158,9 @@ def _overviews(sweeps: list[Functions]) -> list[Panel]:
 def _curve(told: Functions) -> dict[str, Any]:
     series, size = told.pool.series, told.size
     counts = told.counts.assign(share=100 * told.counts["functions"] / told.counts["before"])
-    rows = []
-    for _, at in counts.groupby("point"):
-        estimate = Samples.bare(dict(zip(at["seed"], at["share"], strict=False))).estimate()
-        rows.append({"left": at["left"].mean(), "value": estimate.value, "low": estimate.low, "high": estimate.high,
-                     "chance": 100 * at["chance"].mean()})  # fmt: skip
-    table = pd.DataFrame(rows).round(1)
+    means = counts.groupby("point", as_index=False)[["left", "chance"]].mean()
+    table = seed_bands(counts, ["point"], "share").merge(means.assign(chance=100 * means["chance"]), on="point")
+    table = table[["left", "value", "low", "high", "chance"]].round(1)
     at = {"x": heads_left(size), "y": amount("y", "value", "functions left (%)", [0, 100])}
     look, light = {"color": Constant(series.color)}, partial(lit, of=series)
     tooltip = tips("left:Q|heads left", "value:Q|functions left (%)", "chance:Q|random heads (%)")

@@ -7,11 +7,12 @@ import pandas as pd
 
 from infoflow.report._bands import band_words, mean_of_draws
 from infoflow.report._figure import Method
-from infoflow.report._samples import Estimate, Samples
+from infoflow.report._samples import Samples
 from infoflow.report._series import Series
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import amount
 from infoflow.report.forms._grid import cells
+from infoflow.report.forms._lines import LineKind
 from infoflow.report.forms._marks import Channel
 from infoflow.report.forms._span import span
 
@@ -32,28 +33,18 @@ _SCOPES = {
 _KEPT = {scope: f"kept_{scope.replace('-', '_')}" for scope in _SCOPES if scope != "all"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PruningMethod:
-    """A pruning method, and the style of its line."""
-
-    key: str
-    label: str
-    dash: tuple[int, ...]
-    shape: str
-    mark: str  # the shape as a character
-
-
 WAYS = (
-    PruningMethod(key=LEARNED, label="learned gates", dash=(1, 0), shape="circle", mark="●"),
-    PruningMethod(key=SUBSET, label="gates for exactly k", dash=(8, 3), shape="diamond", mark="◆"),
-    PruningMethod(
+    LineKind(key=LEARNED, label="learned gates", dash=(1, 0), shape="circle", mark="●"),
+    LineKind(key=SUBSET, label="gates for exactly k", dash=(8, 3), shape="diamond", mark="◆"),
+    LineKind(
         key="straight-through", label="exactly k, straight-through", dash=(8, 2, 2, 2), shape="triangle-right", mark="▶"
     ),
-    PruningMethod(key="iterative", label="importance, ranked anew", dash=(6, 2, 2, 2), shape="triangle-up", mark="▲"),
-    PruningMethod(key="importance", label="importance", dash=(3, 2), shape="square", mark="■"),
-    PruningMethod(key="confidence", label="confidence", dash=(1, 2), shape="triangle-down", mark="▼"),
-    PruningMethod(key="relevance", label="relevance", dash=(5, 2, 1, 2), shape="cross", mark="✚"),
+    LineKind(key="iterative", label="importance, ranked anew", dash=(6, 2, 2, 2), shape="triangle-up", mark="▲"),
+    LineKind(key="importance", label="importance", dash=(3, 2), shape="square", mark="■"),
+    LineKind(key="confidence", label="confidence", dash=(1, 2), shape="triangle-down", mark="▼"),
+    LineKind(key="relevance", label="relevance", dash=(5, 2, 1, 2), shape="cross", mark="✚"),
 )
+"""Pruning methods, with the styles of their lines."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,18 +100,19 @@ def widest_of(frame: pd.DataFrame, models: ShownModels) -> list[PrunableHeads]:
     return list({pool.series.key: pool for pool in pools_of(frame, models)}.values())
 
 
-def with_counts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add `left` and `size`: remaining and total heads of the pool.
+def swept(frame: pd.DataFrame) -> pd.DataFrame:
+    """The `scoped` rows with `left` and `size`: remaining and total heads of the pool.
 
     Heads without a gate count as unchanged.
     """
+    frame = scoped(frame)
     kept = [row[_KEPT.get(scope, "kept")] for scope, row in zip(frame["scope"], frame.to_dict("records"), strict=True)]
     left = pd.Series(kept, index=frame.index, dtype=int)
     return frame.assign(left=left, size=left + frame["total"] - frame["kept"])
 
 
 def quality_curves(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean and interval at each sweep step of each line, pool, method and metric, from `with_counts`.
+    """Mean and interval at each sweep step of each line, pool, method and metric, from `swept`.
 
     Sweep steps with one number share a penalty or a number of heads; their heads are also means over seeds. Random
     orders of one seed count once, as their mean.
@@ -172,9 +164,14 @@ def over_seeds(seeds: int, bands: str = "bands") -> str:
     return band_words(seeds, over="", bands=bands)
 
 
-def percent_over_seeds(percent: dict[object, float]) -> Estimate:
-    """Mean of a percentage and its interval over seeds, clipped to 0–100."""
-    return Samples.bare(percent, "percent").estimate()
+def percent_bands(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Mean of the column `percent` and its interval over seeds, within 0–100, for each combination of `by`."""
+    rows = []
+    for key, own in frame.groupby(by):
+        found = Samples.bare(own.groupby("seed")["percent"].mean().to_dict(), "percent").estimate()
+        ends = {"value": found.value, "low": found.low, "high": found.high, "seeds": found.seeds}
+        rows.append(dict(zip(by, key, strict=True)) | ends)
+    return pd.DataFrame(rows)
 
 
 METHOD = Method(
