@@ -12,6 +12,7 @@ from .._declared import DeclaredFigure, Drawn
 from .._in_words import Candidate, clear_cases, extremes_words
 from .._layer_figure import layer_panels, stacked
 from .._numbers import estimate_text, listed
+from .._samples import Samples
 from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._lines import COSINE, SHARE
