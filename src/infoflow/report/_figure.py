@@ -31,10 +31,10 @@ class PanelGroup:
     """Charts of one measure, in a figure that shows one measure at a time."""
 
     id: str
-    label: str
-    note: str
-    scale: tuple[str, str]  # meaning of the palest and the strongest colour
     panels: list[Panel]
+    label: str = ""
+    note: str = ""
+    scale: tuple[str, str] = ("", "")  # meaning of the palest and the strongest colour
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

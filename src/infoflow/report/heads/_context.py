@@ -128,7 +128,7 @@ def _group(metric: str, curves: pd.DataFrame, control: pd.DataFrame, models: Sho
         )
         for kind in kinds
     ]
-    return PanelGroup(id=metric, label=told.label, note=told.note, scale=("", ""), panels=panels)
+    return PanelGroup(id=metric, label=told.label, note=told.note, panels=panels)
 
 
 def _chart(

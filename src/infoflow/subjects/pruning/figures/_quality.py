@@ -96,7 +96,7 @@ def _group(curves: pd.DataFrame, metric: str, models: ShownModels) -> PanelGroup
         for pool in pools_of(curves, models)
     ]
     note = f"{name}{unit}: {'more' if metric == 'bleu' else 'less'} is better. Each panel has its own scale."
-    return PanelGroup(id=metric, label=name, note=note, scale=("", ""), panels=panels)
+    return PanelGroup(id=metric, label=name, note=note, panels=panels)
 
 
 def _sentences(curves: pd.DataFrame, models: ShownModels) -> list[str]:

@@ -51,8 +51,10 @@ def _draw_functions(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         payload={
             "points": [_point_name(longest, point) for point in longest.points],
             "start": longest.points.index(longest.telling),
-            "matrices": [_group(f"pruning-matrix-{index}", [panel]) for index, panel in enumerate(matrices)],
-            "overviews": _group("pruning-overview", overviews),
+            "matrices": [
+                PanelGroup(id=f"pruning-matrix-{index}", panels=[panel]) for index, panel in enumerate(matrices)
+            ],
+            "overviews": PanelGroup(id="pruning-overview", panels=overviews),
         },
     )
 
@@ -77,10 +79,6 @@ FUNCTIONS = DeclaredFigure(
     template="pruned.html.jinja",
     draw=_draw_functions,
 )
-
-
-def _group(name: str, panels: list[Panel]) -> PanelGroup:
-    return PanelGroup(id=name, label="", note="", scale=("", ""), panels=panels)
 
 
 def _words(told: Functions) -> str:
