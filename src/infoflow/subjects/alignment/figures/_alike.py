@@ -1,6 +1,6 @@
 """The objective map: a map, a tree, and whether neighbours belong to one family."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,9 @@ from infoflow.report._model_tables import ModelTables
 from infoflow.report._numbers import decimals, listed, number
 from infoflow.report._series import Series
 from infoflow.report._shown_models import ShownModels
-from infoflow.report.forms._chart import tips
+from infoflow.report.forms._chart import by_key, tips
 from infoflow.report.forms._dots import interval_dots
 from infoflow.report.forms._lines import SHARE
-from infoflow.report.forms._marks import channel
 
 from ..claims._objective_map import OBJECTIVE_DISTANCES, OBJECTIVE_FAMILIES, OBJECTIVE_MAP
 from ._plane import MEAN, PlaneView, map_chart
@@ -162,8 +161,8 @@ def _pair(row: pd.Series, labels: dict[str, str]) -> str:
     return f"{labels.get(row['first'], row['first'])} and {labels.get(row['second'], row['second'])}"
 
 
-def _with_interval(row: pd.Series) -> str:
-    places = decimals(row["low"], row["high"], row["value"])
+def _with_interval(row: Mapping[Hashable, Any] | pd.Series, places: int | None = None) -> str:
+    places = decimals(row["low"], row["high"], row["value"]) if places is None else places
     if not np.isfinite(row["low"]):
         return number(row["value"])
     return f"{number(row['value'], places)} ({number(row['low'], places)} to {number(row['high'], places)})"
@@ -295,29 +294,21 @@ def _named_distances(distances: pd.DataFrame, models: ShownModels) -> pd.DataFra
 
 
 def _draw_families(shares: pd.DataFrame, places: pd.DataFrame, models: ShownModels) -> Drawn:
-    names = [_name(aspect) for aspect in shares["aspect"]]
+    groups = ["trained" if trained else "untrained" for trained in shares["trained"]]
     labels = [
-        f"{name}{'' if trained else ', untrained'}" for name, trained in zip(names, shares["trained"], strict=True)
+        f"{_name(aspect)}{', untrained' if group == 'untrained' else ''}"
+        for aspect, group in zip(shares["aspect"], groups, strict=True)
     ]
     rows = shares.assign(
         label=labels,
-        group=["trained" if trained else "untrained" for trained in shares["trained"]],
+        group=groups,
         short=shares["value"].map(lambda value: number(value, 2)),
-        shown=[
-            f"{number(row['value'], 2)} ({number(row['low'], 2)} to {number(row['high'], 2)})"
-            for row in shares.to_dict("records")
-        ],
+        shown=[_with_interval(row, 2) for row in shares.to_dict("records")],
     )
     rows = pd.concat([own.sort_values("trained", ascending=False) for _, own in rows.groupby("aspect", sort=False)])
-    look = channel(
-        "color",
-        "group:N",
-        scale={"domain": ["trained", "untrained"], "range": ["var(--ink)", "var(--control)"]},
-        legend=None,
-    )
     chart = interval_dots(
         rows.drop(columns="seeds"),  # marks stand for objectives, not seeds: they are never hollow
-        {"color": look},
+        {"color": by_key("color", "group", ["trained", "untrained"], ["var(--ink)", "var(--control)"])},
         bounds=SHARE,
         title="share whose nearest neighbour is of their family",
         tooltip=tips("label:N", "shown:N|share", "baseline:Q|by chance|.2f", "p:Q|p|.4f"),
