@@ -1,14 +1,15 @@
-"""Layer-by-task figures: how far tuning changed each layer's representations and weights."""
+"""What tuning changed, by layer and part: representations, weights, and the loss that their changes account for."""
 
+import numpy as np
 import pandas as pd
 
-from infoflow.report._figure import ReportFigure
+from infoflow.report._declared import DeclaredFigure, Drawn
 from infoflow.report._numbers import listed, number, two_digits
 from infoflow.report._samples import Samples, chosen
 from infoflow.report._shown_models import ShownModels
 
-from ..measures import TUNING_CHANGE, TUNING_WEIGHTS
-from ._methods import INSIDE
+from ..measures import TUNING_ALLOCATION, TUNING_CHANGE, TUNING_WEIGHTS
+from ._methods import ALLOCATION, INSIDE
 from ._rows import (
     FROM_SCRATCH,
     SHUFFLED,
@@ -16,13 +17,14 @@ from ._rows import (
     bands,
     beside_shuffled,
     estimated,
-    gap_text,
+    more_or_less,
     most_examples,
     of,
     plain,
     tasks_of,
+    tuned,
 )
-from ._squares import chosen_of, square_panels
+from ._squares import CHOSEN, chosen_squares
 
 MEASURES = {"pwcca": "PWCCA", "cka": "linear CKA", "rsa": "RSA"}
 _CONTROLS = {"untrained": FROM_SCRATCH, SHUFFLED: SHUFFLED}
@@ -50,7 +52,7 @@ COMPONENTS = (
 )
 
 
-def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _change(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel per line, with tasks as rows; None if no representations were compared before and after tuning."""
     own = most_examples(plain(frame))
     own = own[own["measure"].isin(list(MEASURES))]
@@ -59,31 +61,17 @@ def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
     means = averaged(own, _BY)
     plainly = estimated(means, _BY)
     data = beside_shuffled(plainly, frame, _BY)
-    measures = [name for name in MEASURES if name in set(plainly["measure"].astype(str))]
-    drawn = _drawn(data, measures)
-    series = models.present(data[data["trained"]])
+    measures = {name: title for name, title in MEASURES.items() if name in set(plainly["measure"].astype(str))}
+    drawn, trained = _drawn(data, list(measures)), data[data["trained"]]
+    series = models.present(trained)
     controls = [name for name in _CONTROLS.values() if name in set(drawn["label"])]
-    labels = [*tasks_of(data[data["trained"]]), *controls]
-    how = {"across": "layer", "labels": labels, "title": "layer (0 = embeddings)", "told": "distance"}
-    panels = square_panels(drawn, series, **how, strongest=float(drawn["value"].max()))
-    return ReportFigure(
-        id="tuning-change",
-        question="Which layers did tuning change?",
-        answer=[_sentence(of(means, series=one.key, trained=True), measures, one.label) for one in series],
-        panels=panels,
+    how = {"across": "layer", "title": "layer (0 = embeddings)", "told": "distance"}
+    return Drawn(
+        data=data,
+        answer=[_sentence(of(means, series=one.key, trained=True), list(measures), one.label) for one in series],
         caption=f"{bands(plainly, 'words')} Colours, and numbers where there is room: 100 × the distance (1 − "
         "similarity) of the layer before and after tuning; all panels on one scale." + _of_controls(controls),
-        how_to_read=[
-            "A row is a task, a column a layer. The stronger the colour, the further tuning has moved the words of the "
-            "task's test texts in that layer's space. Choose the measure of distance above the picture.",
-            "Two seeds of tuning differ too: their distance is under the pointer, and change that is no larger is "
-            "nothing that the task asked for. It would be surprising if the embeddings moved as far as the top layer.",
-        ],
-        method=INSIDE,
-        data=data,
-        tables=(TUNING_CHANGE.name,),
-        findings=("adaptation:A-1",),
-        **chosen_of([MEASURES[name] for name in measures]),
+        **chosen_squares(drawn, series, "measure", measures, [*tasks_of(trained), *controls], **how),
     )
 
 
@@ -110,7 +98,6 @@ def _drawn(data: pd.DataFrame, measures: list[str]) -> pd.DataFrame:
         rows = pd.concat([rows, mean.assign(shown=[number(value, 2) for value in mean["value"]])])
     rows = rows[rows["measure"].isin(measures)].sort_values("layer", kind="stable")
     return rows.assign(
-        set=rows["measure"].map(measures.index),
         text=[f"{100 * value:.0f}" for value in rows["value"]],
         grey=rows["label"].isin(list(_CONTROLS.values())),
     )
@@ -133,66 +120,54 @@ def _sentence(rows: pd.DataFrame, measures: list[str], name: str) -> str:
     most = f"In {name}, tuning moved layer {furthest.key} furthest ({number(furthest.estimate.value, 2)})"
     if not all(halves):
         return f"{most}."
-    gap = (halves[0] - halves[1]).estimate()
-    more = "further than" if gap.value >= 0 else "less than"
-    size = gap if gap.value >= 0 else gap.negated()
-    return f"{most}; the upper half of the layers moved {more} the lower half by {gap_text(size)}."
+    size, more = more_or_less((halves[0] - halves[1]).estimate())
+    further = "further" if more == "more" else "less"
+    return f"{most}; the upper half of the layers moved {further} than the lower half by {size}."
 
 
-def weights_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _weights(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel per line, blocks by components, one set per task; None without weights."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = tuned(frame)
     if own.empty:
         return None
     keys = ["series", "task", "layer", "component"]
     data = own.groupby(keys, as_index=False, sort=False)[["relative", "cosine", "parameters"]].mean()
-    tasks = tasks_of(data)
-    order = [*COMPONENTS, *sorted(set(data["component"].astype(str)) - set(COMPONENTS))]
-    rows = (
-        data.assign(
-            value=data["relative"],
-            label=[block_label(layer) for layer in data["layer"]],
-            set=data["task"].map(tasks.index),
-            text=[f"{100 * value:.0f}" for value in data["relative"]],
-            shown=[f"{100 * value:.2g}%" for value in data["relative"]],
-            place=data["component"].map(order.index),
-        )
-        .sort_values("place", kind="stable")
-        .drop(columns="place")
+    rows = _by_component(data)
+    rows = rows.assign(
+        value=rows["relative"],
+        label=[_block_label(layer) for layer in rows["layer"]],
+        text=[f"{100 * value:.0f}" for value in rows["relative"]],
+        shown=[f"{100 * value:.2g}%" for value in rows["relative"]],
     )
-    labels = block_labels(data["layer"])
-    how = {"across": "component", "labels": labels, "title": "part of the block", "told": "change"}
-    series, most = models.present(data), float(data["relative"].max())
-    return ReportFigure(
-        id="tuning-weights",
-        question="Which weights did tuning move?",
+    series, labels = models.present(data), _block_labels(data["layer"])
+    return Drawn(
+        data=data,
         answer=[_furthest(of(data, series=one.key), one.label) for one in series],
-        panels=square_panels(rows, series, **how, strongest=most),
         caption="Colours, and numbers where there is room: norm of the change in percent of the norm before; means "
         "over seeds. All panels and tasks on one scale. Nothing is a control here: a weight that moves may move at "
         "random.",
-        how_to_read=[
-            "A row is a block, the top one first, a column one of its parts. The stronger the colour, the further its "
-            "weights moved, relative to their size. Choose the task above the picture.",
-            "How far weights move says less than what changes by it: beside the picture above, a block whose weights "
-            "moved and whose space did not has moved in directions that its input does not use.",
-        ],
-        method=INSIDE,
-        data=data,
-        tables=(TUNING_WEIGHTS.name,),
-        **chosen_of(tasks),
+        **chosen_squares(rows, series, "task", tasks_of(data), labels, **_PARTS, told="change"),
     )
 
 
-def block_label(layer: int, stack: str = "") -> str:
+def _by_component(data: pd.DataFrame) -> pd.DataFrame:
+    """The rows in the order of their components."""
+    order = [*COMPONENTS, *sorted(set(data["component"].astype(str)) - set(COMPONENTS))]
+    return data.sort_values("component", key=lambda names: names.map(order.index), kind="stable")
+
+
+_PARTS = {"across": "component", "title": "part of the block"}
+"""How parts of blocks are named by the axis."""
+
+
+def _block_label(layer: int, stack: str = "") -> str:
     return {-1: "embeddings", -2: "task's head"}.get(int(layer), f"{stack} block {int(layer)}".lstrip())
 
 
-def block_labels(layers: pd.Series, stack: str = "") -> list[str]:
+def _block_labels(layers: pd.Series, stack: str = "") -> list[str]:
     """Row labels from top to bottom: the task's head, the blocks, the embeddings."""
     found = sorted({int(layer) for layer in layers}, key=lambda layer: 10**6 if layer == -2 else layer, reverse=True)
-    return [block_label(layer, stack) for layer in found]
+    return [_block_label(layer, stack) for layer in found]
 
 
 def _furthest(rows: pd.DataFrame, name: str) -> str:
@@ -206,3 +181,115 @@ def _furthest(rows: pd.DataFrame, name: str) -> str:
         f"In {name}, block {most} moved furthest ({two_digits(100 * blocks.max())}% of its norm{beside}), and of the "
         f"parts {parts.idxmax()} ({two_digits(100 * parts.max())}%)."
     )
+
+
+def _learned(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """One panel per line, blocks by components, one set per task; None without a recording."""
+    own = tuned(frame)
+    own = own[own["total"] != 0]
+    if own.empty:
+        return None
+    data = _by_place(own, models)
+    rows = _by_component(data)
+    rows = rows.assign(
+        value=rows["share"],
+        label=[_block_label(layer, stack) for layer, stack in zip(rows["layer"], rows["stack"], strict=True)],
+        text=[number(100 * share, 0) for share in rows["share"]],
+        shown=[f"{number(100 * share, 1)}% of the loss change, {number(nats, 3)} nats"
+               for share, nats in zip(rows["share"], rows["value"], strict=True)],
+    )  # fmt: skip
+    series = models.present(data)
+    return Drawn(
+        data=data,
+        answer=[_learners(of(data, series=one.key), one.label) for one in series],
+        caption="Numbers: percent of the fall of the training loss that fell to these weights; in blue what helped, in "
+        "orange what hurt. Means over seeds; no interval is known. All panels and tasks on one scale.",
+        **chosen_squares(rows, series, "task", tasks_of(data), _labels, **_PARTS, told="share", signed=True),
+    )
+
+
+def _by_place(own: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+    """Each position's shares as means over seeds; `stack` is empty except for blocks outside the compared stack.
+
+    Embeddings of both stacks count as one position, so that a model's shares add up to one.
+    """
+    beside = ~own.index.isin(models.main(own).index) & (own["layer"] >= 0).to_numpy()
+    own = own.assign(share=own["value"] / own["total"], stack=np.where(beside, own["stack"].astype(str), ""))
+    keys, numbers = ["series", "task", "stack", "layer", "component"], ["share", "value", "parameters"]
+    sums = own.groupby([*keys, "seed", "tuning_seed"], as_index=False, sort=False)[numbers].sum()
+    return sums.groupby(keys, as_index=False, sort=False)[numbers].mean()
+
+
+def _labels(rows: pd.DataFrame) -> list[str]:
+    """Row labels of one line: blocks of further stacks stand above the others, beneath the task's head."""
+    stacks = [part for _, part in rows.groupby("stack", sort=True)]  # "" is the first
+    labels = [*_block_labels(stacks[0]["layer"])]
+    above = [label for part in stacks[1:] for label in _block_labels(part["layer"], str(part["stack"].iloc[0]))]
+    place = 1 if _block_label(-2) in labels else 0
+    return [*labels[:place], *above, *labels[place:]]
+
+
+def _learners(data: pd.DataFrame, name: str) -> str:
+    by_task = data.groupby(["task", "stack", "layer"])["share"].sum()
+    by_place = by_task.unstack("task", fill_value=0.0).mean(axis=1).rename("share")  # a decoder is tuned on some only
+    head = f"{number(100 * by_place.get(('', -2), 0.0), 0)}% of the fall of the loss came from the task's head"
+    blocks = by_place[by_place.index.get_level_values("layer") >= 0]
+    if blocks.empty:
+        return f"In {name}, {head}."
+    stack, layer, _ = blocks.nlargest(1).reset_index().iloc[0]
+    of_stack = f" of the {stack}" if stack else ""
+    embeddings = number(100 * by_place.get(("", -1), 0.0), 0)
+    return (
+        f"In {name}, {head}, {number(100 * blocks.sum(), 0)}% from the blocks, {embeddings}% from the embeddings; of "
+        f"the blocks number {layer}{of_stack} did most ({number(100 * blocks.max(), 0)}%), means over tasks."
+    )
+
+
+CHANGE = DeclaredFigure(
+    name="adaptation/change",
+    id="tuning-change",
+    question="Which layers did tuning change?",
+    how_to_read=(
+        "A row is a task, a column a layer. The stronger the colour, the further tuning has moved the words of the "
+        "task's test texts in that layer's space. Choose the measure of distance above the picture.",
+        "Two seeds of tuning differ too: their distance is under the pointer, and change that is no larger is "
+        "nothing that the task asked for. It would be surprising if the embeddings moved as far as the top layer.",
+    ),
+    method=INSIDE,
+    tables=(TUNING_CHANGE.name,),
+    findings=("adaptation:A-1",),
+    draw=_change,
+    **CHOSEN,
+)
+WEIGHTS = DeclaredFigure(
+    name="adaptation/weights",
+    id="tuning-weights",
+    question="Which weights did tuning move?",
+    how_to_read=(
+        "A row is a block, the top one first, a column one of its parts. The stronger the colour, the further its "
+        "weights moved, relative to their size. Choose the task above the picture.",
+        "How far weights move says less than what changes by it: beside the picture above, a block whose weights "
+        "moved and whose space did not has moved in directions that its input does not use.",
+    ),
+    method=INSIDE,
+    tables=(TUNING_WEIGHTS.name,),
+    draw=_weights,
+    **CHOSEN,
+)
+LEARNED = DeclaredFigure(
+    name="adaptation/allocation",
+    id="tuning-learned",
+    question="Who learned the task?",
+    how_to_read=(
+        "A row is a block, above them the head of the task, a column a part. The change of the loss at each step "
+        "of tuning is shared out over all weights; the square is what came to these. Choose the task above the "
+        "picture.",
+        "All shares add up to 100. The head of the task starts from random weights and so has much to learn (a "
+        "text is written by the pretrained one); what is left is what the pretrained body did. It would be "
+        "surprising if the embeddings had done most.",
+    ),
+    method=ALLOCATION,
+    tables=(TUNING_ALLOCATION.name,),
+    draw=_learned,
+    **CHOSEN,
+)

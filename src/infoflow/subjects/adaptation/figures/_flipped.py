@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.report._figure import ReportFigure
+from infoflow.report._declared import DeclaredFigure, Drawn
 from infoflow.report._numbers import number
 from infoflow.report._shown_models import ShownModels
 
@@ -73,43 +73,29 @@ BESIDE = (
 """In order of preference: the figure shows the first one that has answers."""
 
 
-def flipped_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _flipped(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """Table of examples that are right in exactly one of the tuned model and its control; None if there are none."""
     both, beside = _both(frame)
     flipped = both[both["right_tuned"] != both["right_beside"]]
     if flipped.empty:
         return None
-    shown = _some_of_each(flipped)
+    shown, way = _some_of_each(flipped), way_of(frame)
     labels = {one.key: one.label for one in models.series}
     rows = [
-        {
-            "model": labels.get(row["series"], ""),
-            "task": str(row["task"]),
-            **_told(row),
-            "gained": bool(row["right_tuned"]),
-        }
+        {"model": labels.get(row["series"], ""), "task": str(row["task"]), **_told(row)}
+        | {"gained": bool(row["right_tuned"])}
         for row in shown.to_dict("records")
     ]
     told, control = beside.how_to_read
-    return ReportFigure(
-        id="tuned-flipped",
-        question=beside.question,
-        answer=[_sentence(both, beside, way_of(frame))],
+    data = shown[["series", "task", "example", "text", "wanted", "said_beside", "said_tuned"]]
+    return Drawn(
+        data=data.rename(columns={"said_beside": f"said_{beside.key}"}),
         panels=[],
+        answer=[_sentence(both, beside, way)],
         caption=f"{len(rows)} of {len(flipped):,} examples that one has right and the other wrong, some of each task, "
         "and of as many models as there is room for; one seed of pretraining and of tuning. Beside the tuned model: "
         f"{beside.caption}. Of tags those that the two tell differently. They illustrate, and prove nothing.",
-        how_to_read=[
-            f"Each row is a test example: its text, the right answer, {told}, and what the model answers once it was "
-            f"tuned ({way_of(frame)}).",
-            control,
-        ],
-        method=SCORES,
-        data=shown[["series", "task", "example", "text", "wanted", "said_beside", "said_tuned"]].rename(
-            columns={"said_beside": f"said_{beside.key}"}
-        ),
-        tables=(TASK_ANSWERS.name,),
-        template="flipped.html.jinja",
+        facts={"question": beside.question, "told": told, "way": way, "control": control},
         payload={"rows": rows, "beside": beside.head},
     )
 
@@ -192,3 +178,19 @@ def _sentence(both: pd.DataFrame, beside: Beside, way: str) -> str:
         f"Of {len(both):,} examples, the tuned model has {gained:,} right that {beside.name} has wrong, and {lost:,} "
         f"wrong that it has right ({share}% differ)."
     )
+
+
+FLIPPED = DeclaredFigure(
+    name="adaptation/flipped",
+    id="tuned-flipped",
+    question="{question}",
+    how_to_read=(
+        "Each row is a test example: its text, the right answer, {told}, and what the model answers once it was "
+        "tuned ({way}).",
+        "{control}",
+    ),
+    method=SCORES,
+    tables=(TASK_ANSWERS.name,),
+    template="flipped.html.jinja",
+    draw=_flipped,
+)

@@ -6,36 +6,38 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.report._figure import Panel, ReportFigure
+from infoflow.report._declared import DeclaredFigure, Drawn
+from infoflow.report._figure import Panel
 from infoflow.report._numbers import listed, number
 from infoflow.report._samples import Samples
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import CONTROL, amount, by_key, finished, tips
 from infoflow.report.forms._grid import cells
-from infoflow.report.forms._lines import control_lines, lines, looks_of
+from infoflow.report.forms._lines import control_lines
 from infoflow.report.forms._marks import Constant, calculated, channel, draw, expression, filtered
-from infoflow.report.forms._names import names_above
+from infoflow.report.forms._named_lines import named_lines
 from infoflow.report.forms._span import span
 from infoflow.report.heads._names import kind_label
 
 from ..measures import TASK_PRUNING, TUNING_HEADS, head_overlap
-from ._methods import HEADS
-from ._rows import MOST_TASKS, averaged, bands, estimated, left_out, most_examples, names_of, of, plain, tasks_of
-from ._squares import chosen_of, square_panels
+from . import _methods
+from ._rows import MOST_TASKS, averaged, bands, estimated, left_out, names_of, of, tasks_of, tuned
+from ._squares import CHOSEN, chosen_squares
 
 STEPS = 10  # steps of the slider
 _QUARTER = 0.25
 _KEYS = ["series", "seed", "task", "stack", "kind"]
+_DATA = [*_KEYS, "layer", "head", "js", "js_low", "js_high", "confidence_before", "confidence_after",
+         "role_before", "role_after", "cost_before", "value", "low", "high", "fate"]  # fmt: skip
 _MOST = 12  # maps
 _MOVED = 5  # heads that the sentence names
 _BETWEEN = ", "  # separator of a head's roles in its table
 IMPORTANCE, CONFIDENCE, ATTENTION = "importance (rank)", "confidence", "attention moved (1: most)"
 
 
-def heads_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _heads(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """Maps of the first seed, one set per task and statistic; None without heads before and after tuning."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = tuned(frame)
     if own.empty:
         return None
     ranked = with_ranks(own)
@@ -43,46 +45,21 @@ def heads_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     rows, sets = _drawn(first)
     if rows.empty:
         return None
-    data = first[[*_KEYS, "layer", "head", "js", "js_low", "js_high", "confidence_before", "confidence_after",
-                  "role_before", "role_after", "cost_before", "value", "low", "high", "fate"]]  # fmt: skip
     groups = [
-        (one, stack, kind)
+        (one.label, stack, kind, part)
         for one in models.present(rows)
-        for stack, kind in of(rows, series=one.key)[["stack", "kind"]]
-        .drop_duplicates()
-        .itertuples(index=False, name=None)
+        for (stack, kind), part in of(rows, series=one.key).groupby(["stack", "kind"], sort=False)
     ]
-    panels = [
-        Panel(
-            spec=_chart(of(rows, series=one.key, stack=stack, kind=kind)),
-            title=f"{one.label}, {kind_label(stack, kind)}",
-        )
-        for one, stack, kind in groups[:_MOST]
-    ]
-    return ReportFigure(
-        id="tuned-heads",
-        question="Which heads did tuning put to other work?",
+    return Drawn(
+        data=first[_DATA],
         answer=[text for one in models.present(ranked) for text in _sentences(of(ranked, series=one.key), one.label)],
-        panels=panels,
+        panels=[
+            Panel(spec=_chart(part), title=f"{label}, {kind_label(stack, kind)}")
+            for label, stack, kind, part in groups[:_MOST]
+        ],
         caption=f"{_seeds(ranked)} The scale of colours is one for both ends of the slider. No untrained model is "
         "drawn: its heads have no work to lose; two random quarters of the heads would share a sixteenth of them.",
-        how_to_read=[
-            "Each square is a head: layers from bottom (0) to top, heads from left to right. Move the slider, or "
-            "focus it and press the arrow keys, to go from the model before tuning to the one after: what grows "
-            "stronger matters more, what fades matters less. Choose task and statistic above the picture.",
-            "Importance is by rank: before, what the pretraining loss rises by without the head; after, what the "
-            "task's loss rises by. Confidence is the mean strongest weight of a head's attention, on the same texts; "
-            "attention moved is how far (Jensen–Shannon divergence), beside the head that moved most. "
-            "A frame is a head that is among the most important quarter on one side only.",
-            "Roles are chosen on one half of the texts and must exceed their limit with the 95% interval on the other; "
-            "of the chosen heads that are no better than the limit, at most one in forty has the role by chance.",
-        ],
-        method=HEADS,
-        data=data,
-        tables=(TUNING_HEADS.name,),
-        findings=("adaptation:A-12",),
-        template="before_after.html.jinja",
-        payload={"sets": sets, "steps": STEPS, "layout": "wide", "apart": True},
+        payload={"sets": sets},
     )
 
 
@@ -193,31 +170,20 @@ def _fates(ranked: pd.DataFrame, name: str) -> list[str]:
 _HEIGHT = 220
 
 
-def pruned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _pruned(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel per task; None if no heads were pruned."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = tuned(frame)
     own = own.assign(removed=own["removed"] / own["heads"].where(own["heads"] > 0))
     means = averaged(own, ["task", "order", "removed"])
     if means.empty:
         return None
     data = names_of(estimated(means, ["task", "order", "removed"]), models)
     tasks = tasks_of(data)
-    return ReportFigure(
-        id="tuned-pruning",
-        question="How many heads can a tuned model do without?",
+    return Drawn(
+        data=data,
         answer=[text for task in tasks[:MOST_TASKS] for text in _pruned_sentences(of(means, task=task), task, models)],
         panels=[Panel(spec=_pruned_chart(of(data, task=task), models), title=task) for task in tasks[:MOST_TASKS]],
         caption=f"{bands(data)} Nothing is tuned again.{left_out(tasks)}",
-        how_to_read=[
-            "Across: the share of the heads that is taken away, least important first. Up: what is left of the score. "
-            "Dashed grey: heads taken away at random.",
-            "A curve that stays flat says that those heads did nothing for this task. It would be surprising if random "
-            "orders did as well.",
-        ],
-        method=HEADS,
-        data=data,
-        tables=(TASK_PRUNING.name,),
     )
 
 
@@ -227,11 +193,9 @@ def _pruned_chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     at = {"x": x, "y": amount("y", "value", "score", span(rows[["low", "value", "high"]], margin=0.06, flat=0.05))}
     ordered, random = (of(rows, order=order) for order in ("importance", "random"))
     tooltip = tips("name:N|model", "removed:Q|taken away|.0%", "shown:N|score")
-    names = [("●", one.label, one.color) for one in series]
-    names += [("– –", "at random", "var(--control)")] if len(random) else []
+    names = [("– –", "at random", "var(--control)")] if len(random) else []
     grey = control_lines(random.drop(columns="shown"), at, CONTROL)
-    drawn = lines(ordered, at, looks_of(series), size=34, touch=0, tooltip=tooltip)
-    return finished([*grey, *drawn, names_above(names)], _HEIGHT)
+    return named_lines(ordered, at, series, _HEIGHT, beneath=grey, names=names, size=34, touch=0, tooltip=tooltip)
 
 
 def _pruned_sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
@@ -260,10 +224,9 @@ def _free(rows: pd.DataFrame) -> float | None:
 MEASURES = {"spearman": "rank correlation over all heads", "jaccard": "overlap of the most important quarter"}
 
 
-def overlap_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _overlap(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel per line, tasks by tasks, one set per measure; None if only one task has heads."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = tuned(frame)
     data = _agreement(own)
     if data.empty:
         return None
@@ -271,34 +234,19 @@ def overlap_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     rows = data.assign(
         label=data["task_a"],
         other=data["task_b"],
-        order=data["task_b"].map(tasks.index),
-        set=data["measure"].map(list(MEASURES).index),
         text=[number(value, 2) for value in data["value"]],
         shown=[
             f"{told}; of unrelated tasks {number(chance, 2)}"
             for told, chance in zip(data["shown"], data["baseline"], strict=True)
         ],
-    ).sort_values("order", kind="stable")
-    how = {"across": "other", "labels": tasks, "title": "other task", "told": "agreement"}
-    how |= {"strongest": 1.0, "signed": True}
-    return ReportFigure(
-        id="head-overlap",
-        question="Do tasks need the same heads?",
+    ).sort_values("other", key=lambda names: names.map(tasks.index), kind="stable")
+    how = {"across": "other", "title": "other task", "told": "agreement", "strongest": 1.0, "signed": True}
+    return Drawn(
+        data=data,
         answer=[_sentence(of(data, series=one.key), one.label) for one in series],
-        panels=square_panels(rows, series, **how),
         caption=f"{bands(data, 'heads')} Colours and numbers: how far two tasks agree about what each head is worth, "
         "which is what the task's loss rises by without it. 1: all the same; 0 or below: nothing in common.",
-        how_to_read=[
-            "Rows and columns are tasks. Choose above the picture whether all heads count, by their order, or how many "
-            "of the most important quarter two tasks share (of two random quarters a seventh of those in either).",
-            "Agreement is bounded by how well a head's worth is known from so few test examples: what A-12 tells "
-            "counts that. It would be surprising if tasks needed quite different heads of one pretrained model.",
-        ],
-        method=HEADS,
-        data=data,
-        tables=(TUNING_HEADS.name,),
-        findings=("adaptation:A-12",),
-        **chosen_of(list(MEASURES.values())),
+        **chosen_squares(rows, series, "measure", MEASURES, tasks, **how),
     )
 
 
@@ -336,3 +284,57 @@ def _sentence(data: pd.DataFrame, name: str) -> str:
             chance = float(np.mean(rows["baseline"]))
             told.append(f"{words} {number(float(np.mean(rows['value'])), 2)} (of unrelated tasks {number(chance, 2)})")
     return f"In {name}, over pairs of tasks: {', '.join(told)}."
+
+
+HEADS = DeclaredFigure(
+    name="adaptation/heads",
+    id="tuned-heads",
+    question="Which heads did tuning put to other work?",
+    how_to_read=(
+        "Each square is a head: layers from bottom (0) to top, heads from left to right. Move the slider, or "
+        "focus it and press the arrow keys, to go from the model before tuning to the one after: what grows "
+        "stronger matters more, what fades matters less. Choose task and statistic above the picture.",
+        "Importance is by rank: before, what the pretraining loss rises by without the head; after, what the "
+        "task's loss rises by. Confidence is the mean strongest weight of a head's attention, on the same texts; "
+        "attention moved is how far (Jensen–Shannon divergence), beside the head that moved most. "
+        "A frame is a head that is among the most important quarter on one side only.",
+        "Roles are chosen on one half of the texts and must exceed their limit with the 95% interval on the other; "
+        "of the chosen heads that are no better than the limit, at most one in forty has the role by chance.",
+    ),
+    method=_methods.HEADS,
+    tables=(TUNING_HEADS.name,),
+    findings=("adaptation:A-12",),
+    template="before_after.html.jinja",
+    payload={"steps": STEPS, "layout": "wide", "apart": True},
+    draw=_heads,
+)
+OVERLAP = DeclaredFigure(
+    name="adaptation/head-overlap",
+    id="head-overlap",
+    question="Do tasks need the same heads?",
+    how_to_read=(
+        "Rows and columns are tasks. Choose above the picture whether all heads count, by their order, or how many "
+        "of the most important quarter two tasks share (of two random quarters a seventh of those in either).",
+        "Agreement is bounded by how well a head's worth is known from so few test examples: what A-12 tells "
+        "counts that. It would be surprising if tasks needed quite different heads of one pretrained model.",
+    ),
+    method=_methods.HEADS,
+    tables=(TUNING_HEADS.name,),
+    findings=("adaptation:A-12",),
+    draw=_overlap,
+    **CHOSEN,
+)
+PRUNED = DeclaredFigure(
+    name="adaptation/pruning",
+    id="tuned-pruning",
+    question="How many heads can a tuned model do without?",
+    how_to_read=(
+        "Across: the share of the heads that is taken away, least important first. Up: what is left of the score. "
+        "Dashed grey: heads taken away at random.",
+        "A curve that stays flat says that those heads did nothing for this task. It would be surprising if random "
+        "orders did as well.",
+    ),
+    method=_methods.HEADS,
+    tables=(TASK_PRUNING.name,),
+    draw=_pruned,
+)

@@ -1,11 +1,12 @@
 """In which layer the label can be read, and what linguistic probes lose and gain through tuning."""
 
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pandas as pd
 
 from infoflow.report._curves import interval_note
-from infoflow.report._figure import ReportFigure
+from infoflow.report._declared import DeclaredFigure, Drawn
 from infoflow.report._layer_figure import layer_panels, stacked
 from infoflow.report._numbers import estimate_text, number
 from infoflow.report._samples import Samples
@@ -15,8 +16,21 @@ from infoflow.report.probing._rows import task_label
 
 from ..measures import LABEL_BY_LAYER, PROBES_AFTER_TUNING
 from ._methods import INSIDE
-from ._rows import MOST_TASKS, averaged, bands, estimated, gap_text, left_out, most_examples, of, plain, tasks_of
-from ._squares import chosen_of, square_panels
+from ._rows import (
+    MOST_TASKS,
+    averaged,
+    bands,
+    columns_of,
+    estimated,
+    left_out,
+    more_or_less,
+    most_examples,
+    of,
+    plain,
+    tasks_of,
+    tuned,
+)
+from ._squares import CHOSEN, chosen_squares
 
 BEFORE = "untuned"
 INFORMATION = {
@@ -35,90 +49,67 @@ _NATS = {"y_title": "nats", "baseline_name": "shuffled", "controls": (BEFORE,)}
 _COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count", "shown"]
 
 
-def label_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """One panel per task, lines after tuning; None if no labels were probed."""
+def _label(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    return _before_and_after(frame, models, ["task"], {"accuracy": ""}, _readable, "", **_ACCURACY)
+
+
+def _information(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    titles = {metric: f": {what}" for metric, what in INFORMATION.items()}
+    scale = " Each panel has its own scale."
+    return _before_and_after(frame, models, ["task", "metric"], titles, _known, scale, **_NATS)
+
+
+def _before_and_after(
+    frame: pd.DataFrame,
+    models: ShownModels,
+    keys: list[str],
+    metrics: dict[str, str],
+    told: Callable[[pd.DataFrame, str, str, ShownModels], list[str]],
+    note: str,
+    **axis: Any,
+) -> Drawn | None:
+    """One panel per task and metric, lines after tuning; None if no metric was measured after tuning.
+
+    `keys`: the columns that tell panels apart in the data; `metrics`: each with what its titles end on.
+    """
     own = most_examples(plain(frame))
-    own = own[(own["metric"] == "accuracy") & own["trained"]]
-    if own.empty or not bool((own["state"] == "after").any()):
+    own = own[own["metric"].isin(list(metrics)) & own["trained"]].dropna(subset="value")
+    if not bool((own["state"] == "after").any()):
         return None
-    means = averaged(own, ["task", "state", "layer"])
-    data = estimated(means, ["task", "state", "layer"], "share")
-    tasks = tasks_of(data)
-    tables = {task: _curves(of(data, task=task)) for task in tasks}
-    table, drawn = stacked(tables, "task"), {task: tables[task] for task in tasks[:MOST_TASKS]}
-    return ReportFigure(
-        id="label-by-layer",
-        question="In which layer does the label become readable?",
-        answer=[text for task in drawn for text in _sentences(of(means, task=task), task, models)],
-        panels=layer_panels(drawn, models, **_ACCURACY),
-        caption=f"{interval_note(table)} Lines: after tuning.{left_out(tasks)}",
-        how_to_read=[
-            "Across: layers, from the embeddings (0) on. Up: the share of test examples whose label a linear probe "
-            "reads rightly from that layer alone, the model frozen. The dotted line is the most frequent label.",
-            "Dash and dots in grey, untuned: the same model before tuning. Dashed grey: a model that was never "
-            "trained. Where the line leaves the grey one, tuning has put the label there; below, pretraining already "
-            "had. It would be surprising if the label were as readable from the embeddings as from the top.",
-        ],
-        method=INSIDE,
+    means = averaged(own, by := ["task", "metric", "state", "layer"])
+    data = estimated(means, by, lambda metric: "share" if metric == "accuracy" else "any")
+    pairs = [(task, metric) for task in tasks_of(data) for metric in metrics]
+    tables = {pair: _curves(rows) for pair in pairs if len(rows := of(data, task=pair[0], metric=pair[1]))}
+    drawn = dict(list(tables.items())[:MOST_TASKS])
+    table = stacked({pair[: len(keys)]: curves for pair, curves in tables.items()}, *keys)
+    further = left_out(list(tables), "panels" if "metric" in keys else "tasks")
+    return Drawn(
         data=table,
-        tables=(LABEL_BY_LAYER.name,),
-        payload={"apart": True},
+        answer=[text for pair in drawn for text in told(of(means, task=pair[0], metric=pair[1]), *pair, models)],
+        panels=layer_panels(drawn, models, lambda pair: f"{pair[0]}{metrics[pair[1]]}", **axis),
+        caption=f"{interval_note(table)} Lines: after tuning.{note}{further}",
     )
 
 
-def information_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """One panel per task and target of the information, lines after tuning; None if none was measured."""
-    own = most_examples(plain(frame))
-    own = own[own["metric"].isin(list(INFORMATION)) & own["trained"]].dropna(subset="value")
-    if own.empty or not bool((own["state"] == "after").any()):
-        return None
-    means = averaged(own, ["task", "metric", "state", "layer"])
-    data = estimated(means, ["task", "metric", "state", "layer"])
-    tasks = tasks_of(data)
-    shown = [(task, metric) for task in tasks for metric in INFORMATION if len(of(data, task=task, metric=metric))]
-    tables = {(task, metric): _curves(of(data, task=task, metric=metric)) for task, metric in shown}
-    table, drawn = stacked(tables, "task", "metric"), {key: tables[key] for key in shown[:MOST_TASKS]}
-    return ReportFigure(
-        id="information-after-tuning",
-        question="What do layers know of input, output and label, before and after?",
-        answer=[
-            text
-            for task, metric in drawn
-            for text in _known(of(means, task=task, metric=metric), task, INFORMATION[metric], models)
-        ],
-        panels=layer_panels(drawn, models, lambda key: f"{key[0]}: {INFORMATION[key[1]]}", **_NATS),
-        caption=f"{interval_note(table)} Lines: after tuning. Each panel has its own scale.{left_out(shown, 'panels')}",
-        how_to_read=[
-            "Across: layers, from the embeddings (0) on. Up: mutual information, in nats, of the cluster of a state "
-            "and the label, the token that is read, or the token to come. The dotted line is what shuffled labels or "
-            "tokens have.",
-            "Dash and dots in grey, untuned: the same model before tuning. Dashed grey: a model that was never "
-            "trained. Tuning that throws away what the task does not need lowers the line of the token that is read "
-            "and raises that of the label; it would be surprising if both rose.",
-        ],
-        method=INSIDE,
-        data=table,
-        tables=(LABEL_BY_LAYER.name,),
-        payload={"apart": True},
-    )
-
-
-def _known(means: pd.DataFrame, task: str, what: str, models: ShownModels) -> list[str]:
+def _known(means: pd.DataFrame, task: str, metric: str, models: ShownModels) -> list[str]:
     """How much tuning changed each line's information at the top layer."""
-    told = []
+    told = [f"{label} {_gained(*both, unit=' nats')} than before tuning" for label, both, _ in _at_top(means, models)]
+    return [f"Of {INFORMATION[metric]} in {task}, the top layer knows: {'; '.join(told)}."] if told else []
+
+
+def _at_top(means: pd.DataFrame, models: ShownModels) -> Iterator[tuple[str, list[Samples], pd.DataFrame]]:
+    """Each line's name, its values after and before tuning in the top layer, and its rows after tuning."""
     for one in models.present(means):
         states = [of(means, series=one.key, state=state) for state in ("after", "before")]
         at_top = [Samples.of(rows[rows["layer"] == rows["layer"].max()]) for rows in states]
         if all(at_top):
-            told.append(f"{one.label} {_gained(*at_top, unit=' nats')} than before tuning")
-    return [f"Of {what} in {task}, the top layer knows: {'; '.join(told)}."] if told else []
+            yield one.label, at_top, states[0]
 
 
 def _gained(after: Samples, before: Samples, unit: str = "") -> str:
     """`0.20, 0.15 to 0.25 more`, or `less`."""
-    gain = (after - before).estimate()
-    size, more = (gain, "more") if gain.value >= 0 else (gain.negated(), "less")
-    return f"{gap_text(size)}{unit} {more}"
+    size, more = more_or_less((after - before).estimate())
+    return f"{size}{unit} {more}"
 
 
 def _curves(rows: pd.DataFrame) -> pd.DataFrame:
@@ -130,17 +121,12 @@ def _curves(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([found, floor.assign(shown=[number(value, 2) for value in base["value"]])], ignore_index=True)
 
 
-def _sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
+def _readable(means: pd.DataFrame, task: str, metric: str, models: ShownModels) -> list[str]:
     """Each line's best layer after tuning, and the gain from tuning at the top layer."""
     told = []
-    for one in models.present(means):
-        after, before = (of(means, series=one.key, state=state) for state in ("after", "before"))
-        top = int(after["layer"].max())
-        at_top = [Samples.of(rows[rows["layer"] == top]) for rows in (after, before)]
-        if not all(at_top):
-            continue
-        share = estimate_text(at_top[0].estimate().within(SHARE))
-        told.append(f"{one.label} {share} ({_gained(*at_top)} than before tuning; {_readable_from(after)})")
+    for label, both, after in _at_top(means, models):
+        share = estimate_text(both[0].estimate().within(SHARE))
+        told.append(f"{label} {share} ({_gained(*both)} than before tuning; {_readable_from(after)})")
     return [f"Of {task}, the top layer tells after tuning: {'; '.join(told)}."] if told else []
 
 
@@ -154,56 +140,37 @@ def _readable_from(after: pd.DataFrame) -> str:
     return f"best in layer {best}, nine tenths of that gain from layer {first} on"
 
 
-def probes_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _probes(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel per line, properties by layers, one set per task; None without probes before and after."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
-    means = averaged(own, ["task", "probe", "layer", "state"])
-    data = _differences(means)
+    data = _differences(averaged(tuned(frame), [*_PROBED, "state"]))
     if data.empty:
         return None
-    tasks = tasks_of(data)
-    probes = list(dict.fromkeys(data["probe"].astype(str)))
     rows = data.assign(
         label=[task_label(name) for name in data["probe"].astype(str)],
-        set=data["task"].map(tasks.index),
         text=[number(100 * value, 0) for value in data["value"]],
     ).sort_values("layer", kind="stable")
-    series, most = models.present(data), float(data["value"].abs().max())
-    how = {"across": "layer", "labels": [task_label(name) for name in probes], "title": "layer (0 = embeddings)"}
-    how |= {"told": "change of accuracy", "strongest": most, "signed": True}
-    return ReportFigure(
-        id="probes-after-tuning",
-        question="What does the model forget about words, and what does it learn?",
+    series, labels = models.present(data), [task_label(name) for name in dict.fromkeys(data["probe"].astype(str))]
+    how = {"across": "layer", "title": "layer (0 = embeddings)", "told": "change of accuracy", "signed": True}
+    return Drawn(
+        data=data,
         answer=[_extremes(of(data, series=one.key), one.label) for one in series],
-        panels=square_panels(rows, series, **how),
         caption=f"{bands(data, 'test words')} Numbers: points of accuracy after tuning less before; in blue what is "
         "gained, in orange what is lost; all panels and tasks on one scale.",
-        how_to_read=[
-            "A row is a property of words, a column a layer. A linear probe is trained on the frozen states of that "
-            "layer before tuning and again after; the square is the difference. Choose the task above the picture.",
-            "The model before tuning is the control. It would be surprising if tuning taught properties that the task "
-            "does not need, or changed what the embeddings hold.",
-        ],
-        method=INSIDE,
-        data=data,
-        tables=(PROBES_AFTER_TUNING.name,),
-        **chosen_of(tasks),
+        **chosen_squares(rows, series, "task", tasks_of(data), labels, **how),
     )
+
+
+_PROBED = ["task", "probe", "layer"]
 
 
 def _differences(means: pd.DataFrame) -> pd.DataFrame:
     """After minus before, per seed, for each line, task, property and layer."""
-    rows = []
-    for keys, own in means.groupby(["series", "task", "probe", "layer"], sort=False):
+    rows, keys = [], ["series", *_PROBED]
+    for values, own in means.groupby(keys, sort=False):
         after, before = (Samples.of(own[own["state"] == state]) for state in ("after", "before"))
         if after and before:
-            found = (after - before).estimate()
-            named = dict(zip(("series", "task", "probe", "layer"), keys, strict=True))
-            rows.append({**named, **asdict(found), "shown": estimate_text(found)})
-    return pd.DataFrame(
-        rows, columns=["series", "task", "probe", "layer", "value", "low", "high", "seeds", "count", "shown"]
-    )
+            rows.append({**dict(zip(keys, values, strict=True)), **columns_of((after - before).estimate())})
+    return pd.DataFrame(rows, columns=[*keys, "value", "low", "high", "seeds", "count", "shown"])
 
 
 def _extremes(data: pd.DataFrame, name: str) -> str:
@@ -218,3 +185,53 @@ def _extremes(data: pd.DataFrame, name: str) -> str:
             parts.append(f"{word} {place_text} ({row['task']}: {size})")
     told = f"{name} {' and '.join(parts)}" if parts else f"{name} clearly changes nothing"
     return f"{told[:1].upper()}{told[1:]}; {len(lost) + len(gained)} of {len(data)} differences are clear of 0."
+
+
+LABEL = DeclaredFigure(
+    name="adaptation/label",
+    id="label-by-layer",
+    question="In which layer does the label become readable?",
+    how_to_read=(
+        "Across: layers, from the embeddings (0) on. Up: the share of test examples whose label a linear probe "
+        "reads rightly from that layer alone, the model frozen. The dotted line is the most frequent label.",
+        "Dash and dots in grey, untuned: the same model before tuning. Dashed grey: a model that was never "
+        "trained. Where the line leaves the grey one, tuning has put the label there; below, pretraining already "
+        "had. It would be surprising if the label were as readable from the embeddings as from the top.",
+    ),
+    method=INSIDE,
+    tables=(LABEL_BY_LAYER.name,),
+    payload={"apart": True},
+    draw=_label,
+)
+INFORMATION_FIGURE = DeclaredFigure(
+    name="adaptation/information",
+    id="information-after-tuning",
+    question="What do layers know of input, output and label, before and after?",
+    how_to_read=(
+        "Across: layers, from the embeddings (0) on. Up: mutual information, in nats, of the cluster of a state "
+        "and the label, the token that is read, or the token to come. The dotted line is what shuffled labels or "
+        "tokens have.",
+        "Dash and dots in grey, untuned: the same model before tuning. Dashed grey: a model that was never "
+        "trained. Tuning that throws away what the task does not need lowers the line of the token that is read "
+        "and raises that of the label; it would be surprising if both rose.",
+    ),
+    method=INSIDE,
+    tables=(LABEL_BY_LAYER.name,),
+    payload={"apart": True},
+    draw=_information,
+)
+PROBES = DeclaredFigure(
+    name="adaptation/probes",
+    id="probes-after-tuning",
+    question="What does the model forget about words, and what does it learn?",
+    how_to_read=(
+        "A row is a property of words, a column a layer. A linear probe is trained on the frozen states of that "
+        "layer before tuning and again after; the square is the difference. Choose the task above the picture.",
+        "The model before tuning is the control. It would be surprising if tuning taught properties that the task "
+        "does not need, or changed what the embeddings hold.",
+    ),
+    method=INSIDE,
+    tables=(PROBES_AFTER_TUNING.name,),
+    draw=_probes,
+    **CHOSEN,
+)

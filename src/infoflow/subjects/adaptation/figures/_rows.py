@@ -56,6 +56,12 @@ def plain(frame: pd.DataFrame, method: str | None = None) -> pd.DataFrame:
     return of(frame, strategy=AS_IS, control="", method=method or main_method(frame))
 
 
+def tuned(frame: pd.DataFrame) -> pd.DataFrame:
+    """The pretrained models of `plain`, tuned on the largest number of labelled examples."""
+    own = most_examples(plain(frame))
+    return own[own["trained"]]
+
+
 def way_of(frame: pd.DataFrame) -> str:
     """Name of the tuning method that `plain` selects."""
     return METHODS[main_method(frame)]
@@ -135,10 +141,15 @@ def estimated(
         named = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
         of_metric = scale(str(named["metric"])) if callable(scale) else scale
         found = Samples.of(own, scale=of_metric).estimate()
-        told = {"shown": estimate_text(found), "baseline": float(own["baseline"].mean())}
-        rows.append({**named, **asdict(found), **told, "group": "trained" if named["trained"] else "untrained"})
+        told = {"baseline": float(own["baseline"].mean()), "group": "trained" if named["trained"] else "untrained"}
+        rows.append({**named, **columns_of(found), **told})
     names = [*keys, "value", "low", "high", "seeds", "count", "shown", "baseline", "group"]
     return pd.DataFrame(rows, columns=names)
+
+
+def columns_of(found: Estimate) -> dict[str, Any]:
+    """An estimate's numbers and its text, as columns of a figure's data."""
+    return {**asdict(found), "shown": estimate_text(found)}
 
 
 def bands(data: pd.DataFrame, counted: str = "test examples (of tags, words)") -> str:
@@ -160,6 +171,11 @@ def names_of(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
 def gap_text(found: Estimate) -> str:
     """`0.05 (0.04 to 0.06)`, for use inside brackets and lists."""
     return estimate_text(found).replace(" (", ", ").removesuffix(")")
+
+
+def more_or_less(gap: Estimate) -> tuple[str, str]:
+    """The size of a difference as `gap_text`, and whether it is `more` or `less`."""
+    return (gap_text(gap), "more") if gap.value >= 0 else (gap_text(gap.negated()), "less")
 
 
 def left_out(every: Sequence[object], what: str = "tasks") -> str:

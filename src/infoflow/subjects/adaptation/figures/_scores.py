@@ -4,7 +4,8 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.report._figure import Panel, ReportFigure
+from infoflow.report._declared import DeclaredFigure, Drawn
+from infoflow.report._figure import Panel
 from infoflow.report._numbers import estimate_text, listed, number
 from infoflow.report._samples import Samples
 from infoflow.report._series import Series
@@ -14,7 +15,7 @@ from infoflow.report.forms._dots import interval_dots
 from infoflow.results import scale_of
 
 from ..measures import TASK_SCORES
-from ._methods import SCORES
+from . import _methods
 from ._rows import (
     AS_IS,
     FROM_SCRATCH,
@@ -65,7 +66,7 @@ _CONTROLS = {"untrained": (FROM_SCRATCH, "cross", "✚"), SHUFFLED: (SHUFFLED, "
 """Group of rows → the control's name, its mark, and its mark in the legend."""
 
 
-def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _scores(scores: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel per task; None if nothing was fully tuned."""
     own = averaged(most_examples(plain(scores)), SCORED)
     if not bool(own["trained"].any()):
@@ -73,43 +74,34 @@ def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     own = own[own["task"].isin(own.loc[own["trained"], "task"])]  # the others were only tuned from scratch
     plainly = estimated(own, SCORED, scale_of)
     data = names_of(beside_shuffled(plainly, scores, SCORED, scale_of), models)
-    tasks = tasks_of(data)
-    return ReportFigure(
-        id="tuned-scores",
-        question="Which pretraining serves which task?",
+    tasks, tuned = tasks_of(data), set(data["group"]) & set(_CONTROLS) or {"none"}
+    return Drawn(
+        data=data,
         answer=[*_best(own, tasks, models), *_from_scratch(own)],
         panels=[
             Panel(spec=_chart(of(data, task=task), models), title=_title(data, task)) for task in tasks[:MOST_TASKS]
         ],
         caption=f"{bands(plainly)} Tuned: {way_of(scores)}; most labelled examples.{left_out(tasks)}",
-        how_to_read=_how_to_read(data, models),
-        method=SCORES,
-        data=data,
-        tables=(TASK_SCORES.name,),
-        findings=tuple(f"adaptation:A-{number}" for number in (7, 8, 9, 10)),
-        payload={"apart": True},
+        facts={
+            "row": "an objective of pretraining" if models.by == "objective" else "a model",
+            **{name: text * (name in tuned) for name, text in _GUIDE.items()},
+            "crosses": _CROSSES * (data["series"].nunique() > 1),
+        },
     )
 
 
-def _how_to_read(data: pd.DataFrame, models: ShownModels) -> list[str]:
-    row = "an objective of pretraining" if models.by == "objective" else "a model"
-    told = [
-        f"A row is {row}, across is the task's main metric on test examples, 1 the best. The dashed tick is the best "
-        "guess without a model; it would be surprising if a tuned model were not above it.",
-    ]
-    if "untrained" in set(data["group"]):
-        told.append(
-            "The grey cross is the same model tuned from random weights, on the same examples: what lies between cross "
-            "and mark is what pretraining gained."
-            + " It would be surprising if crosses differed much between rows of one architecture: their models differ "
-            "in nothing but whether they may look ahead." * (data["series"].nunique() > 1)
-        )
-    if SHUFFLED in set(data["group"]):
-        told.append(
-            "The grey triangle is the pretrained model tuned on labels that changed places: there is nothing to learn, "
-            "so it should be no better than the guess. What a mark has above it comes from the labels."
-        )
-    return told if len(told) > 1 else [*told, "No control was tuned: neither from random weights nor on other labels."]
+_GUIDE = {
+    "untrained": "The grey cross is the same model tuned from random weights, on the same examples: what lies between "
+    "cross and mark is what pretraining gained.{crosses}",
+    SHUFFLED: "The grey triangle is the pretrained model tuned on labels that changed places: there is nothing to "
+    "learn, so it should be no better than the guess. What a mark has above it comes from the labels.",
+    "none": "No control was tuned: neither from random weights nor on other labels.",
+}
+"""The reading guide for each control, and for none."""
+_CROSSES = (
+    " It would be surprising if crosses differed much between rows of one architecture: their models differ in nothing "
+    "but whether they may look ahead."
+)
 
 
 def _title(data: pd.DataFrame, task: str) -> str:
@@ -171,10 +163,9 @@ _BY = ["strategy", "method"]
 _MOST = 8  # models with a panel
 
 
-def ways_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _ways(scores: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel per line that was tuned in several combinations of strategy and method; None if there is none."""
-    own = most_examples(scores[(scores["control"] == "") & scores["trained"]])
-    own = _same_tasks(own)
+    own = _same_tasks(most_examples(scores[(scores["control"] == "") & scores["trained"]]))
     counts = own.groupby("series")[_BY].apply(lambda rows: len(rows.drop_duplicates())) if len(own) else pd.Series()
     own = own[own["series"].isin(counts[counts > 1].index)] if len(counts) else own
     if own.empty:
@@ -182,25 +173,12 @@ def ways_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     means = averaged(own, _BY)
     data = estimated(means, _BY)
     series = models.present(data)[:_MOST]
-    return ReportFigure(
-        id="tuned-ways",
-        question="Frozen or tuned, general or in the domain?",
+    return Drawn(
+        data=data,
         answer=[text for one in series for text in _sentences(of(means, series=one.key), one.label)],
         panels=[Panel(spec=_way_chart(of(data, series=one.key), models), title=one.label) for one in series],
         caption=f"{bands(data)} Each model's mean over the tasks that it was tuned for in all of these ways, most "
         f"labelled examples.{_further(models.present(data))}",
-        how_to_read=[
-            "A row is a way to a model of the task: which text it was pretrained on, and what of it was trained on the "
-            "labels. Across: mean over tasks of their main metrics on test examples. The dashed tick is the best guess "
-            "without a model.",
-            "Frozen features show what pretraining has put there already; what all weights add is what tuning moved. "
-            "It would be surprising if frozen features won: they are a special case.",
-        ],
-        method=SCORES,
-        data=data,
-        tables=(TASK_SCORES.name,),
-        findings=tuple(f"adaptation:A-{number}" for number in (2, 3, 4)),
-        payload={"layout": "wide", "apart": True},
     )
 
 
@@ -263,3 +241,37 @@ def _sentences(rows: pd.DataFrame, name: str) -> list[str]:
             gap = estimate_text((own - general).estimate())
             told.append(f"“{METHODS.get(method, method)}” differs from “{METHODS[FULL]}” by {gap}")
     return [f"In {name}, {'; '.join(told)}."] if told else []
+
+
+SCORES = DeclaredFigure(
+    name="adaptation/scores",
+    id="tuned-scores",
+    question="Which pretraining serves which task?",
+    how_to_read=(
+        "A row is {row}, across is the task's main metric on test examples, 1 the best. The dashed tick is the best "
+        "guess without a model; it would be surprising if a tuned model were not above it.",
+        *(f"{{{name}}}" for name in _GUIDE),
+    ),
+    method=_methods.SCORES,
+    tables=(TASK_SCORES.name,),
+    findings=tuple(f"adaptation:A-{number}" for number in (7, 8, 9, 10)),
+    payload={"apart": True},
+    draw=_scores,
+)
+WAYS = DeclaredFigure(
+    name="adaptation/methods",
+    id="tuned-ways",
+    question="Frozen or tuned, general or in the domain?",
+    how_to_read=(
+        "A row is a way to a model of the task: which text it was pretrained on, and what of it was trained on the "
+        "labels. Across: mean over tasks of their main metrics on test examples. The dashed tick is the best guess "
+        "without a model.",
+        "Frozen features show what pretraining has put there already; what all weights add is what tuning moved. "
+        "It would be surprising if frozen features won: they are a special case.",
+    ),
+    method=_methods.SCORES,
+    tables=(TASK_SCORES.name,),
+    findings=tuple(f"adaptation:A-{number}" for number in (2, 3, 4)),
+    payload={"layout": "wide", "apart": True},
+    draw=_ways,
+)

@@ -1,75 +1,55 @@
 """The section on tuning: results of tuning, and what it changed inside the models."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pandas as pd
 
-from infoflow.report._figure import ReportFigure, Section
+from infoflow.report._declared import names_of
+from infoflow.report._figure import Section
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._shown_models import ShownModels
 
 from ..measures import (
-    DOMAIN_LOSS,
     LABEL_BY_LAYER,
-    LAYER_SWAPS,
     PROBES_AFTER_TUNING,
-    TASK_ANSWERS,
     TASK_LEAKAGE,
-    TASK_PRUNING,
     TASK_SCORES,
-    TUNING_ALLOCATION,
     TUNING_CHANGE,
-    TUNING_HEADS,
     TUNING_WEIGHTS,
 )
-from ._change import change_figure, weights_figure
-from ._flipped import flipped_figure
-from ._heads import heads_figure, overlap_figure, pruned_figure
-from ._learned import learned_figure
-from ._readable import information_figure, label_figure, probes_figure
+from ._change import CHANGE, LEARNED, WEIGHTS
+from ._flipped import FLIPPED
+from ._heads import HEADS, OVERLAP, PRUNED
+from ._readable import INFORMATION_FIGURE, LABEL, PROBES
 from ._rows import scores_on_test
-from ._scores import leaks, scores_figure, ways_figure
-from ._swaps import single_figure, swaps_figure
-from ._worth import domain_figure, worth_figure
+from ._scores import SCORES, WAYS, leaks
+from ._swaps import SINGLE_BLOCKS, SWAPS
+from ._worth import DOMAIN, WORTH
 
+_FIGURES = (
+    SCORES,
+    WAYS,
+    WORTH,
+    DOMAIN,
+    CHANGE,
+    WEIGHTS,
+    LABEL,
+    INFORMATION_FIGURE,
+    PROBES,
+    SWAPS,
+    SINGLE_BLOCKS,
+    LEARNED,
+    HEADS,
+    OVERLAP,
+    PRUNED,
+    FLIPPED,
+)
 ADAPTATION = Section(
     id="adaptation",
     title="What did fine-tuning change?",
     lead="Pretrained models are tuned for tasks. How well does each do, what is pretraining worth in labelled "
     "examples, which layers and heads does tuning change, and what does the model forget?",
-    names={
-        "tuned-scores": "adaptation/scores",
-        "tuned-ways": "adaptation/methods",
-        "tuned-domain": "adaptation/domain",
-        "tuned-worth": "adaptation/labelled-examples",
-        "tuning-change": "adaptation/change",
-        "tuning-weights": "adaptation/weights",
-        "label-by-layer": "adaptation/label",
-        "information-after-tuning": "adaptation/information",
-        "probes-after-tuning": "adaptation/probes",
-        "layer-swaps": "adaptation/layer-swaps",
-        "single-blocks": "adaptation/single-blocks",
-        "tuning-learned": "adaptation/allocation",
-        "tuned-heads": "adaptation/heads",
-        "head-overlap": "adaptation/head-overlap",
-        "tuned-pruning": "adaptation/pruning",
-        "tuned-flipped": "adaptation/flipped",
-    },
-)
-_INSIDE: tuple[tuple[str, Callable[[pd.DataFrame, ShownModels], ReportFigure | None]], ...] = (
-    (TUNING_CHANGE.name, change_figure),
-    (TUNING_WEIGHTS.name, weights_figure),
-    (LABEL_BY_LAYER.name, label_figure),
-    (LABEL_BY_LAYER.name, information_figure),
-    (PROBES_AFTER_TUNING.name, probes_figure),
-    (LAYER_SWAPS.name, swaps_figure),
-    (LAYER_SWAPS.name, single_figure),
-    (TUNING_ALLOCATION.name, learned_figure),
-    (TUNING_HEADS.name, heads_figure),
-    (TUNING_HEADS.name, overlap_figure),
-    (TASK_PRUNING.name, pruned_figure),
-    (TASK_ANSWERS.name, flipped_figure),
+    names=names_of(_FIGURES),
 )
 _OF_ONE_STACK = (TUNING_CHANGE.name, LABEL_BY_LAYER.name, PROBES_AFTER_TUNING.name, TUNING_WEIGHTS.name)
 
@@ -77,16 +57,11 @@ _OF_ONE_STACK = (TUNING_CHANGE.name, LABEL_BY_LAYER.name, PROBES_AFTER_TUNING.na
 def adaptation_section(tables: ModelTables) -> Section | None:
     """The section, or None if nothing was tuned."""
     models = tables.models
-    names = (TASK_SCORES.name, DOMAIN_LOSS.name, *dict.fromkeys(name for name, _ in _INSIDE))
-    frames = tables.some(names)
+    frames = tables.some(dict.fromkeys(figure.tables[0] for figure in _FIGURES))
     frames |= {name: _main(frames[name], models) for name in _OF_ONE_STACK if name in frames}
-    figures: list[ReportFigure | None] = []
-    scores = scores_on_test(frames[TASK_SCORES.name]) if TASK_SCORES.name in frames else None
-    if scores is not None:
-        figures += [make(scores, models) for make in (scores_figure, ways_figure, worth_figure)]
-    if (losses := frames.get(DOMAIN_LOSS.name)) is not None:
-        figures.append(domain_figure(losses, scores, models))
-    figures += [make(frames[name], models) for name, make in _INSIDE if name in frames]
+    drawn = frames | {name: scores_on_test(frames[name]) for name in (TASK_SCORES.name,) if name in frames}
+    known = [figure for figure in _FIGURES if figure.tables[0] in drawn]
+    figures = [figure.of(*map(drawn.get, figure.tables), models) for figure in known]
     section = ADAPTATION.told_by(figures, models, [frame for frame in frames.values() if "series" in frame])
     leaked = tables.of_run(TASK_LEAKAGE.name)
     if section is None or leaked is None or not (told := leaks(leaked)):

@@ -1,6 +1,6 @@
 """Square charts in rows and columns; the page shows one set at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -60,14 +60,35 @@ def square_chart(
     return one_at_a_time(marks, _ROW * len(labels) + 4)
 
 
-def square_panels(rows: pd.DataFrame, series: Sequence[Series], **how: Any) -> list[Panel]:
-    """One chart per line."""
-    return [Panel(spec=square_chart(rows[rows["series"] == one.key], **how), title=one.label) for one in series]
+def chosen_squares(
+    rows: pd.DataFrame,
+    series: Sequence[Series],
+    by: str,
+    sets: Sequence[str] | Mapping[str, str],
+    labels: Sequence[str] | Callable[[pd.DataFrame], Sequence[str]],
+    **how: Any,
+) -> dict[str, Any]:
+    """Parts of a figure with one chart per line, of which the reader sees one set at a time.
+
+    Args:
+        by: The column that tells the set of a row.
+        sets: Its values in order, or each with the name that the reader sees.
+        labels: Row names from top to bottom, or a function from a line's rows to them.
+        how: See `square_chart`; without `strongest`, the value farthest from 0 has the strongest colour.
+    """
+    names = sets if isinstance(sets, Mapping) else {name: name for name in sets}
+    rows = rows.assign(set=rows[by].map(list(names).index))
+    how = {"strongest": float(rows["value"].abs().max()), **how}
+    panels = []
+    for one in series:
+        own = rows[rows["series"] == one.key]
+        chart = square_chart(own, labels=labels(own) if callable(labels) else labels, **how)
+        panels.append(Panel(spec=chart, title=one.label))
+    return {"panels": panels, "payload": {"sets": list(names.values())}}
 
 
-def chosen_of(sets: Sequence[str]) -> dict[str, Any]:
-    """Figure payload that lets the reader choose one of these sets."""
-    return {"template": "evaluated.html.jinja", "payload": {"sets": list(sets), "layout": "wide", "apart": True}}
+CHOSEN: dict[str, Any] = {"template": "evaluated.html.jinja", "payload": {"layout": "wide", "apart": True}}
+"""What figures of `chosen_squares` declare."""
 
 
 def _slanted(columns: Sequence[str]) -> dict[str, Any]:

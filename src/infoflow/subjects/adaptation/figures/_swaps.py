@@ -1,12 +1,12 @@
 """Layers reset to their pretrained weights, jointly or one block at a time: what that costs and what it regains."""
 
-from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
-from infoflow.report._figure import Panel, ReportFigure
-from infoflow.report._numbers import estimate_text, number
+from infoflow.report._declared import DeclaredFigure, Drawn
+from infoflow.report._figure import Panel
+from infoflow.report._numbers import number
 from infoflow.report._samples import Samples
 from infoflow.report._series import Series
 from infoflow.report._shown_models import ShownModels
@@ -17,10 +17,9 @@ from infoflow.report.forms._names import names_above
 from infoflow.report.forms._span import span
 
 from ..measures import LAYER_SWAPS
-from ._methods import SWAPS
-from ._methods import SWAPS as METHOD
-from ._rows import averaged, bands, estimated, gap_text, most_examples, of, plain, tasks_of
-from ._squares import chosen_of, square_panels
+from . import _methods
+from ._rows import averaged, bands, columns_of, estimated, gap_text, more_or_less, of, tasks_of, tuned
+from ._squares import CHOSEN, chosen_squares
 
 _HEIGHT = 220
 SIDES = (
@@ -31,60 +30,37 @@ QUANTITIES = {"score": "score of the task", "pretraining-loss": "pretraining los
 _MOST = 8
 
 
-def swaps_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _swaps(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """Two panels per line; None if no layers were reset."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"] & (own["rewound"] != "one")]
+    own = tuned(frame)
+    own = own[own["rewound"] != "one"]
     if own.empty:
         return None
     own = own.assign(depth=own.groupby(["series", "task"])["blocks"].transform("max"))
     by = ["depth", "quantity", "rewound", "blocks"]
     means = averaged(own, by)
     data = estimated(means, by)
-    series = models.present(data)[:_MOST]
-    panels = [
-        Panel(spec=_chart(rows, one, axis), title=f"{_named(one.label, depth, data, one)}: {axis.split(' (')[0]}")
-        for one in series
-        for depth in depths_of(data, one)
-        for name, axis in QUANTITIES.items()
-        if len(rows := of(data, series=one.key, depth=depth, quantity=name))
-    ]
+    panels, told = [], []
+    for one in models.present(data)[:_MOST]:
+        for depth in (depths := depths_of(data, one)):
+            name = f"{one.label}, {depth} blocks" if len(depths) > 1 else one.label
+            told += _sentences(of(means, series=one.key, depth=depth), name)
+            for quantity, axis in QUANTITIES.items():
+                if len(rows := of(data, series=one.key, depth=depth, quantity=quantity)):
+                    panels.append(Panel(spec=_chart(rows, one, axis), title=f"{name}: {axis.split(' (')[0]}"))
     if not panels:
         return None
-    return ReportFigure(
-        id="layer-swaps",
-        question="Where does the task sit, and where was pretraining forgotten?",
-        answer=[
-            text
-            for one in series
-            for depth in depths_of(data, one)
-            for text in _sentences(of(means, series=one.key, depth=depth), _named(one.label, depth, data, one))
-        ],
-        panels=panels,
-        caption=f"{bands(of(data, quantity='score'))} Means over tasks. Each panel has its own scale.",
-        how_to_read=[
-            "Across: how many blocks have again the weights from before tuning, from none to all. Up: what the task's "
-            "score is then, and what the loss of pretraining is. Circles: from the bottom, at 0 the embeddings alone; "
-            "triangles: from the top, at 0 nothing, or the norm above the blocks alone.",
-            "The dashed grey line is the model before tuning (of the score: under the tuned head). The line whose "
-            "score falls first lost what the task needs; the one whose loss falls first got back what was forgotten. "
-            "It would be surprising if the order did not matter.",
-        ],
-        method=METHOD,
+    return Drawn(
         data=data,
-        tables=(LAYER_SWAPS.name,),
-        findings=("adaptation:A-11",),
-        payload={"layout": "wide", "apart": True},
+        panels=panels,
+        answer=told,
+        caption=f"{bands(of(data, quantity='score'))} Means over tasks. Each panel has its own scale.",
     )
 
 
 def depths_of(data: pd.DataFrame, series: Series) -> list[int]:
     """Number of blocks in a line's tuned models; generation tasks include the decoder's."""
     return sorted({int(depth) for depth in of(data, series=series.key)["depth"]})
-
-
-def _named(label: str, depth: int, data: pd.DataFrame, series: Series) -> str:
-    return f"{label}, {depth} blocks" if len(depths_of(data, series)) > 1 else label
 
 
 def with_ends(rows: pd.DataFrame) -> pd.DataFrame:
@@ -125,9 +101,8 @@ def _sentences(means: pd.DataFrame, name: str) -> list[str]:
             told.append(f"tuning {verb} {gap_text(change)} {words}")
         gap = _gap(rows)
         if gap and quantity == "pretraining-loss":
-            more = "more" if gap.estimate().value >= 0 else "less"
-            size = gap.estimate() if gap.estimate().value >= 0 else gap.estimate().negated()
-            told.append(f"upper blocks taken back regain {gap_text(size)} nats {more} than as many lower ones")
+            size, more = more_or_less(gap.estimate())
+            told.append(f"upper blocks taken back regain {size} nats {more} than as many lower ones")
     return [f"In {name}, {'; '.join(told)}."] if told else []
 
 
@@ -146,43 +121,29 @@ def _gap(rows: pd.DataFrame) -> Samples | None:
 CHANGES = {"score": "change of the task's score", "pretraining-loss": "pretraining loss regained (nats per token)"}
 
 
-def single_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _single(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel per line, tasks by blocks, one set each for score and loss; None if no single block was reset."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = tuned(frame)
     if "layer" not in own or not bool((own["rewound"] == "one").any()):
         return None
-    means = averaged(own, ["task", "quantity", "rewound", "layer"])
-    data = _changes(means)
+    data = _changes(averaged(own, ["task", "quantity", "rewound", "layer"]))
     if data.empty:
         return None
-    kinds = [name for name in CHANGES if len(of(data, quantity=name))]
-    tasks, series = tasks_of(data), models.present(data)
     most = data.groupby("quantity")["value"].agg(lambda values: values.abs().max() or 1.0)
     rows = data.assign(
         label=data["task"],
-        set=data["quantity"].map(kinds.index),
         text=[number(value, 2) for value in data["value"]],
         value=data["value"] / data["quantity"].map(most).astype(float),
     ).sort_values("layer", kind="stable")
-    how = {"across": "layer", "labels": tasks, "title": "block", "told": "change", "strongest": 1.0, "signed": True}
-    return ReportFigure(
-        id="single-blocks",
-        question="Which single block does the task need, and which one forgot?",
+    kinds = {name: title for name, title in CHANGES.items() if len(of(data, quantity=name))}
+    series = models.present(data)
+    how = {"across": "layer", "title": "block", "told": "change", "strongest": 1.0, "signed": True}
+    return Drawn(
+        data=data,
         answer=[_sentence(of(data, series=one.key), one.label) for one in series],
-        panels=square_panels(rows, series, **how),
         caption=f"{bands(of(data, quantity='score'))} In blue what gets better when that block alone has its weights "
         "from before tuning, in orange what gets worse; of score and of loss all panels are on one scale.",
-        how_to_read=[
-            "A row is a task, a column a block, an encoder's before its decoder's. All other blocks, the embeddings "
-            "and the task's head stay tuned. Choose score or pretraining loss above the picture.",
-            "A block without which the score falls learned what the others cannot do for it; one whose return lowers "
-            "the pretraining loss had forgotten most. It would be surprising if a single block undid all of tuning.",
-        ],
-        method=SWAPS,
-        data=data,
-        tables=(LAYER_SWAPS.name,),
-        **chosen_of([CHANGES[name] for name in kinds]),
+        **chosen_squares(rows, series, "quantity", kinds, tasks_of(data), **how),
     )
 
 
@@ -197,7 +158,7 @@ def _changes(means: pd.DataFrame) -> pd.DataFrame:
             change = Samples.of(of_block) - none
             if change:
                 found = change.estimate() if named["quantity"] == "score" else change.estimate().negated()
-                rows.append({**named, "layer": layer, **asdict(found), "shown": estimate_text(found)})
+                rows.append({**named, "layer": layer, **columns_of(found)})
     return pd.DataFrame(rows)
 
 
@@ -217,3 +178,38 @@ def _sentence(data: pd.DataFrame, name: str) -> str:
         told.append(f"block {most} regains most of pretraining ({number(regained[most], 2)} nats)")
     clear = len(data[(data["low"] > 0) | (data["high"] < 0)])
     return f"In {name}, {', '.join(told)}; {clear} of {len(data)} changes are clear of 0."
+
+
+SWAPS = DeclaredFigure(
+    name="adaptation/layer-swaps",
+    id="layer-swaps",
+    question="Where does the task sit, and where was pretraining forgotten?",
+    how_to_read=(
+        "Across: how many blocks have again the weights from before tuning, from none to all. Up: what the task's "
+        "score is then, and what the loss of pretraining is. Circles: from the bottom, at 0 the embeddings alone; "
+        "triangles: from the top, at 0 nothing, or the norm above the blocks alone.",
+        "The dashed grey line is the model before tuning (of the score: under the tuned head). The line whose "
+        "score falls first lost what the task needs; the one whose loss falls first got back what was forgotten. "
+        "It would be surprising if the order did not matter.",
+    ),
+    method=_methods.SWAPS,
+    tables=(LAYER_SWAPS.name,),
+    findings=("adaptation:A-11",),
+    payload={"layout": "wide", "apart": True},
+    draw=_swaps,
+)
+SINGLE_BLOCKS = DeclaredFigure(
+    name="adaptation/single-blocks",
+    id="single-blocks",
+    question="Which single block does the task need, and which one forgot?",
+    how_to_read=(
+        "A row is a task, a column a block, an encoder's before its decoder's. All other blocks, the embeddings "
+        "and the task's head stay tuned. Choose score or pretraining loss above the picture.",
+        "A block without which the score falls learned what the others cannot do for it; one whose return lowers "
+        "the pretraining loss had forgotten most. It would be surprising if a single block undid all of tuning.",
+    ),
+    method=_methods.SWAPS,
+    tables=(LAYER_SWAPS.name,),
+    draw=_single,
+    **CHOSEN,
+)

@@ -6,19 +6,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.report._figure import Panel, ReportFigure
+from infoflow.report._declared import DeclaredFigure, Drawn
+from infoflow.report._figure import Panel
 from infoflow.report._numbers import listed, number, two_digits
 from infoflow.report._series import Series
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import BASELINE, amount, bounded, by_key, finished, opacity_if, tips
-from infoflow.report.forms._lines import area, control_lines, level, lines, looks_of
+from infoflow.report.forms._lines import area, control_lines, level, looks_of
 from infoflow.report.forms._marks import draw
+from infoflow.report.forms._named_lines import named_lines
 from infoflow.report.forms._names import names_above
 from infoflow.report.forms._span import span
 from infoflow.results import scale_of
 
 from ..measures import DOMAIN_LOSS, TASK_SCORES
-from ._methods import SCORES, WORTH
+from . import _methods
 from ._rows import (
     FULL,
     MOST_TASKS,
@@ -41,7 +43,7 @@ _FEW = 6  # up to this many lines, overlapping intervals can be told apart
 _POINTED = " Intervals of a line are drawn while it is pointed at in the legend; all are in the data."
 
 
-def worth_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def _worth(scores: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """One panel per task tuned on several numbers of examples; None if there is none."""
     own = plain(scores)
     sizes = own[own["trained"]].groupby("task")["examples"].nunique()
@@ -50,25 +52,12 @@ def worth_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | No
         return None
     data = names_of(estimated(averaged(own, SCORED), SCORED, scale_of), models)
     tasks = tasks_of(data)
-    return ReportFigure(
-        id="tuned-worth",
-        question="How many labelled examples is pretraining worth?",
+    return Drawn(
+        data=data,
         answer=[text for task in tasks[:MOST_TASKS] for text in _sentences(of(data, task=task), task, models)],
         panels=[Panel(spec=_chart(of(data, task=task), models), title=task) for task in tasks[:MOST_TASKS]],
         caption=f"{bands(data)}{_POINTED if _many(data) else ''} Tuned: {way_of(scores)}; the examples are nested."
         f"{left_out(tasks)}",
-        how_to_read=[
-            "Across: labelled examples, each step the same factor. Up: the task's main metric on the same test "
-            "examples. The dotted line is the best guess without a model.",
-            "Dashed grey: the same model from random weights. The vertical gap is what pretraining gains; the "
-            "horizontal one is how many more labelled examples would do the same. It would be surprising if the gap "
-            "stayed as wide with many examples as with few.",
-        ],
-        method=WORTH,
-        data=data,
-        tables=(TASK_SCORES.name,),
-        findings=("adaptation:A-6",),
-        payload={"apart": True},
     )
 
 
@@ -83,17 +72,15 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     at = {"x": x, "y": amount("y", "value", "score", scores)}
     trained, untrained = (rows[rows["group"] == group] for group in ("trained", "untrained"))
     tooltip = tips("name:N|pretrained for", "examples:Q|examples|,", "shown:N|score")
-    names = [("●", one.label, one.color) for one in series]
-    names += [("– –", "from scratch", "var(--control)")] if len(untrained) else []
+    names = [("– –", "from scratch", "var(--control)")] if len(untrained) else []
     names.append(("⋯", "best guess", "var(--control)"))
-    looks = looks_of(series)
-    drawn = lines(trained, at, looks, band=0 if many else 0.18, size=34, touch=0, tooltip=tooltip)
+    grey = control_lines(untrained.drop(columns="shown"), at, band=0 if many else 0.10)
+    beneath = [level(guess, BASELINE, y=at["y"]), *grey]
     if many:
         pointed = opacity_if("datum.series === highlight", 0.18, 0)
-        drawn.insert(0, area(bounded(trained, scores), at, pointed, looks))
-    base = level(guess, BASELINE, y=at["y"])
-    grey = control_lines(untrained.drop(columns="shown"), at, band=0 if many else 0.10)
-    return finished([base, *grey, *drawn, names_above(names)], _HEIGHT)
+        beneath.append(area(bounded(trained, scores), at, pointed, looks_of(series)))
+    how = {"band": 0 if many else 0.18, "size": 34, "touch": 0, "tooltip": tooltip}
+    return named_lines(trained, at, series, _HEIGHT, beneath=beneath, names=names, **how)
 
 
 def worth(trained: pd.DataFrame, untrained: pd.DataFrame) -> tuple[int, float, bool]:
@@ -144,7 +131,7 @@ _BY = ["task", "metric", "strategy"]
 _MARKS = {"as-is": ("circle", "●"), "continued": ("square", "■"), "scratch": ("triangle-up", "▲")}
 
 
-def domain_figure(losses: pd.DataFrame, scores: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
+def _domain(losses: pd.DataFrame, scores: pd.DataFrame | None, models: ShownModels) -> Drawn | None:
     """One panel per line with a score and a loss under two strategies; None without any."""
     if scores is None:
         return None
@@ -159,22 +146,11 @@ def domain_figure(losses: pd.DataFrame, scores: pd.DataFrame | None, models: Sho
     if data.empty:
         return None
     series = models.present(data)
-    return ReportFigure(
-        id="tuned-domain",
-        question="Does a lower loss on the domain's text mean better tasks?",
+    return Drawn(
+        data=data,
         answer=[text for one in series for text in _domain_sentences(of(data, series=one.key), one.label)],
         panels=[Panel(spec=_domain_chart(of(data, series=one.key), one), title=one.label) for one in series],
         caption=f"{bands(data)} Losses are per word, so that vocabularies can be compared; whiskers: 95% intervals.",
-        how_to_read=[
-            "Across: pretraining loss on text of the domain, in nats per word; left is better. Up: score of the tuned "
-            "model. A line joins the strategies of one task; the mark tells the strategy.",
-            "If loss ordered the tasks, all lines would fall from left to right. Where one does not, the loss is no "
-            "substitute for tuning and scoring.",
-        ],
-        method=SCORES,
-        data=data,
-        tables=(DOMAIN_LOSS.name, TASK_SCORES.name),
-        findings=("adaptation:A-5",),
     )
 
 
@@ -218,3 +194,37 @@ def _domain_sentences(rows: pd.DataFrame, name: str) -> list[str]:
 
 def _falls(own: pd.DataFrame) -> bool:
     return bool(own.sort_values("loss_value")["value"].is_monotonic_decreasing)
+
+
+WORTH = DeclaredFigure(
+    name="adaptation/labelled-examples",
+    id="tuned-worth",
+    question="How many labelled examples is pretraining worth?",
+    how_to_read=(
+        "Across: labelled examples, each step the same factor. Up: the task's main metric on the same test "
+        "examples. The dotted line is the best guess without a model.",
+        "Dashed grey: the same model from random weights. The vertical gap is what pretraining gains; the "
+        "horizontal one is how many more labelled examples would do the same. It would be surprising if the gap "
+        "stayed as wide with many examples as with few.",
+    ),
+    method=_methods.WORTH,
+    tables=(TASK_SCORES.name,),
+    findings=("adaptation:A-6",),
+    payload={"apart": True},
+    draw=_worth,
+)
+DOMAIN = DeclaredFigure(
+    name="adaptation/domain",
+    id="tuned-domain",
+    question="Does a lower loss on the domain's text mean better tasks?",
+    how_to_read=(
+        "Across: pretraining loss on text of the domain, in nats per word; left is better. Up: score of the tuned "
+        "model. A line joins the strategies of one task; the mark tells the strategy.",
+        "If loss ordered the tasks, all lines would fall from left to right. Where one does not, the loss is no "
+        "substitute for tuning and scoring.",
+    ),
+    method=_methods.SCORES,
+    tables=(DOMAIN_LOSS.name, TASK_SCORES.name),
+    findings=("adaptation:A-5",),
+    draw=_domain,
+)
