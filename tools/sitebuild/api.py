@@ -60,17 +60,18 @@ def public_names(source: Path, room: str) -> list[Name]:
     """
     module, path = package(source)[room], source / PACKAGE / room.replace(".", "/")
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    names = _exports(file)
+    names = [*_exports(file)]
     if not path.is_dir():  # the settings of a subject
         tree = ast.parse(file.read_text(encoding="utf-8"))
         names += [node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Plan")]
     return [_name(source, room, name, module[name]) for name in names]
 
 
-def _exports(file: Path) -> list[str]:
+@cache
+def _exports(file: Path) -> tuple[str, ...]:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     imported = [alias for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
-    return [one.name for one in imported if one.asname == one.name]
+    return tuple(one.name for one in imported if one.asname == one.name)
 
 
 def _name(source: Path, room: str, name: str, member: griffe.Object | griffe.Alias) -> Name:

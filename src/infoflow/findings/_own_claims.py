@@ -27,12 +27,12 @@ def load_claims(path: Path | str) -> list[Finding]:
     module = run_python_file(path)
     found: dict[str, Finding] = {}
     for claim in _claims_in(vars(module).values()):
-        if FINDINGS.get(claim.id) is claim or found.get(claim.id) is claim:  # imported, or bound to two names
-            continue
         if not isinstance(claim.id, str):
             raise UserError(
                 f"The id of a claim must be ROOM:NUMBER, such as mine:1. Got {as_written(claim.id)} in {path}."
             )
+        if FINDINGS.get(claim.id) is claim or found.get(claim.id) is claim:  # imported, or bound to two names
+            continue
         room, _, number = claim.id.partition(":")
         if not room or not number:
             raise UserError(f"The id of a claim must be ROOM:NUMBER, such as mine:1. Got {claim.id[:80]!r} in {path}.")

@@ -31,8 +31,8 @@ class _Registry(Mapping[str, Finding]):
         ordered = sorted(found, key=lambda finding: (not finding.id.startswith("representations"), _natural(finding)))
         return {finding.id: finding for finding in ordered}
 
-    def __getitem__(self, key: object) -> Finding:  # a user's claim may have a number for its id
-        return self._findings[key]  # pyright: ignore[reportArgumentType]
+    def __getitem__(self, key: str) -> Finding:
+        return self._findings[key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._findings)

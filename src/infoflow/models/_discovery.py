@@ -205,7 +205,7 @@ def _require_every_block(module: nn.Module, stacks: list[Stack], two: bool) -> N
     """Refuse a hybrid model with blocks without attention: its layers would be misnumbered."""
     if two and len(stacks) < 2:
         raise UserError(
-            f"The {'encoder' if stacks[0].name == 'decoder' else 'decoder'} of {type(module).__name__} never calls the "
+            f"The {'encoder' if stacks[0].name == 'decoder' else 'decoder'} of {type(module).__name__} never calls "
             "Hugging Face's attention function, nor multiplies one softmax over its tokens by "
             "values (it may attend in blocks or bands), so half of the model could not be read."
         )
