@@ -32,14 +32,15 @@ class Extreme(NamedTuple):
 
     candidate: Candidate
     alike: tuple[str, ...]
+    chosen_here: bool = False  # of many, by the very number that is told: the largest of many is partly so by chance
 
     def told(self, unit: str = "") -> str:
         """`0.54 nats (0.49 to 0.59) in causal LM, not clearly apart from masked LM`."""
-        return f"{estimate_text(self.candidate.estimate, unit)} {self.candidate.name}{self.note}"
+        return f"{estimate_text(self.candidate.estimate, unit)} {self.candidate.name}{self.note}{self.choice}"
 
     def told_after(self, unit: str = "") -> str:
         """`in causal LM, 0.54 nats (0.49 to 0.59), not clearly apart from that in masked LM`."""
-        return f"{self.candidate.name}, {estimate_text(self.candidate.estimate, unit)}{self.note}"
+        return f"{self.candidate.name}, {estimate_text(self.candidate.estimate, unit)}{self.note}{self.choice}"
 
     @property
     def note(self) -> str:
@@ -49,6 +50,11 @@ class Extreme(NamedTuple):
         if len(self.alike) <= _NAMED:
             return f", not clearly apart from that {listed(list(self.alike))}"
         return f", not clearly apart from {len(self.alike)} others"
+
+    @property
+    def choice(self) -> str:
+        """`, chosen by this number` if no other half of the sentences selected it."""
+        return ", chosen by this number" if self.chosen_here else ""
 
 
 def extreme(candidates: Sequence[Candidate], least: bool = False) -> Extreme | None:
@@ -62,7 +68,7 @@ def extreme(candidates: Sequence[Candidate], least: bool = False) -> Extreme | N
     alike = [
         one.name for one in known if one is not best and sign * _ends(one.estimate)[0 if least else 1] >= sign * near
     ]
-    return Extreme(best, tuple(alike))
+    return Extreme(best, tuple(alike), len(known) > _NAMED and best.rank is None)
 
 
 def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "highest", least: str = "lowest") -> str:
@@ -76,7 +82,13 @@ def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "
     if top.candidate is bottom.candidate:
         return top.told(unit)
     if bottom.candidate.name in top.alike:
-        return f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, with no clear difference elsewhere"
+        return (
+            f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, with no clear difference elsewhere"
+            f"{top.choice}"
+        )
+    if top.chosen_here:
+        top, bottom = top._replace(chosen_here=False), bottom._replace(chosen_here=False)
+        return f"{most} {top.told_after(unit)}; {least} {bottom.told_after(unit)}, both chosen by these numbers"
     return f"{most} {top.told_after(unit)}; {least} {bottom.told_after(unit)}"
 
 
