@@ -32,7 +32,8 @@ class Extreme(NamedTuple):
 
     candidate: Candidate
     alike: tuple[str, ...]
-    chosen_here: bool = False  # of many, by the very number that is told: the largest of many is partly so by chance
+    of: int = 0  # number of candidates; 0 if few, or if another half of the sentences selected it
+    least: bool = False
 
     def told(self, unit: str = "") -> str:
         """`0.54 nats (0.49 to 0.59) in causal LM, not clearly apart from masked LM`."""
@@ -53,8 +54,10 @@ class Extreme(NamedTuple):
 
     @property
     def choice(self) -> str:
-        """`, chosen by this number` if no other half of the sentences selected it."""
-        return ", chosen by this number" if self.chosen_here else ""
+        """`, the largest of 12 and so partly by chance`; "" for few, or if other sentences selected it."""
+        return (
+            f", the {'smallest' if self.least else 'largest'} of {self.of} and so partly by chance" if self.of else ""
+        )
 
 
 def extreme(candidates: Sequence[Candidate], least: bool = False) -> Extreme | None:
@@ -68,7 +71,8 @@ def extreme(candidates: Sequence[Candidate], least: bool = False) -> Extreme | N
     alike = [
         one.name for one in known if one is not best and sign * _ends(one.estimate)[0 if least else 1] >= sign * near
     ]
-    return Extreme(best, tuple(alike), len(known) > _NAMED and best.rank is None)
+    many = len(known) > _NAMED and best.rank is None
+    return Extreme(best, tuple(alike), len(known) if many else 0, least)
 
 
 def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "highest", least: str = "lowest") -> str:
@@ -86,9 +90,9 @@ def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "
             f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, with no clear difference elsewhere"
             f"{top.choice}"
         )
-    if top.chosen_here:
-        top, bottom = top._replace(chosen_here=False), bottom._replace(chosen_here=False)
-        return f"{most} {top.told_after(unit)}; {least} {bottom.told_after(unit)}, both chosen by these numbers"
+    if top.of:
+        ends = f"{most} {top._replace(of=0).told_after(unit)}; {least} {bottom._replace(of=0).told_after(unit)}"
+        return f"{ends}, extremes of {top.of} and so partly by chance"
     return f"{most} {top.told_after(unit)}; {least} {bottom.told_after(unit)}"
 
 

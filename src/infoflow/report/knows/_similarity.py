@@ -208,7 +208,6 @@ def _words(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: li
     if best.alike:
         others = "another pair" if len(best.alike) == 1 else f"{len(best.alike)} other pairs"
         said += f", not clearly more than those of {others}"
-    said += ", chosen among all pairs of layers by this number"
     control = f"; two untrained models reach {tops[CONTROL][1]['shown']}" if CONTROL in tops else ""
     return sentence(f"{said}{control}")
 

@@ -268,10 +268,7 @@ def _size_words(rows: pd.DataFrame, tasks: Iterable[str], unit: str, models: Sho
             found.append(Candidate(case_name(task, models[key].label), here.estimate()))
             gaps += [(beside - here).estimate()] if beside else []
     smaller = f"clearly smaller than its control's in {sum(gap.sign > 0 for gap in gaps)} of {len(gaps)} cases"
-    layers = "each at the layer with the smallest, chosen by these numbers"
-    return extremes_words(
-        "the smallest probe that a task takes", found, unit, end=f"{layers}{f'; {smaller}' * bool(gaps)}"
-    )
+    return extremes_words("the smallest probe that a task takes", found, unit, end=smaller if gaps else "")
 
 
 def _smallest(own: pd.DataFrame) -> Iterator[tuple[str, int]]:
@@ -292,4 +289,4 @@ def _sentences(rows: pd.DataFrame, tasks: Iterable[str], unit: str, models: Show
         text = f"{task_label(task)} {size} in layer {layer} of {models[key].label}"
         beside = samples_at(control, key, int(layer))
         told.append(f"{text}, its control {number(beside.estimate().value)}" if beside else text)
-    return [f"The smallest probes: {'; '.join(told)}. Each layer is chosen by these numbers."]
+    return [f"The smallest probes: {'; '.join(told)}."]

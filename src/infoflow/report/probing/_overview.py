@@ -132,7 +132,7 @@ def _from_the_start(table: pd.DataFrame) -> list[str]:
     most, least = str(first.idxmax()), str(first.idxmin())
     return [
         f"Of what can be gained on {most}, embeddings already have {_percent(first[most])} on average, of {least} "
-        f"{_percent(first[least])}: the most and the least of {len(first)} tasks, chosen by these numbers."
+        f"{_percent(first[least])}."
     ]
 
 

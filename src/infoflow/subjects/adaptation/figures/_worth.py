@@ -203,12 +203,13 @@ def _domain_sentences(rows: pd.DataFrame, name: str) -> list[str]:
     means = rows.groupby("strategy")[["value", "loss_value"]].mean()
     lowest, best = str(means["loss_value"].idxmin()), str(means["value"].idxmax())
     ordered = [str(task) for task, own in rows.groupby("task", sort=False) if _falls(own)]
-    loss = f"{number(means['loss_value'].min(), 2)}, by which it is chosen"
-    told = f"In {name}, “{STRATEGIES.get(lowest, lowest)}” has the lowest loss ({loss}), "
+    told = (
+        f"In {name}, “{STRATEGIES.get(lowest, lowest)}” has the lowest loss ({number(means['loss_value'].min(), 2)}), "
+    )
     told += (
         "and the best mean score too."
         if lowest == best
-        else f"“{STRATEGIES.get(best, best)}” the best mean score ({number(means['value'].max(), 2)}, likewise)."
+        else f"“{STRATEGIES.get(best, best)}” the best mean score ({number(means['value'].max(), 2)})."
     )
     whole = rows["task"].nunique()
     of_all = f"On {len(ordered)} of {whole} tasks" + (f" ({listed(ordered)})" if 0 < len(ordered) < whole else "")

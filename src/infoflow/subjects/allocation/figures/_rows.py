@@ -88,13 +88,12 @@ def shown_component(frame: pd.DataFrame) -> pd.Series:
 
 
 def most_in_layer(by_layer: pd.Series, held_out: pd.Series | None = None) -> str:
-    """`most in layer 3 (21% on held-out sentences)`, with the share of the layer that training sentences select.
-
-    Without held-out sentences, that the share itself selected it.
+    """`most in layer 3 (21% on held-out sentences)`: training sentences select the layer, held-out ones, if any, give
+    its share.
     """
     layer = by_layer.idxmax()
     if held_out is None:
-        return f"most in layer {layer} ({by_layer[layer]:.0f}%, by which it is chosen)"
+        return f"most in layer {layer} ({by_layer[layer]:.0f}%)"
     return f"most in layer {layer} ({held_out[layer]:.0f}% on held-out sentences)"
 
 

@@ -201,8 +201,7 @@ def _most(part: ModelStack, table: pd.DataFrame) -> str:
     curves = table[table["layer"] != _OUTSIDE].pivot_table(index="update", columns="layer", values="value")
     most = curves.iloc[-1].idxmax()
     curve = curves[most].dropna()
-    size = f"{number(curve.iloc[-1])} nats, by which it is chosen"
-    return f"{part.label} layer {most} ({size}, half by update {half_by(curve):,})"
+    return f"{part.label} layer {most} ({number(curve.iloc[-1])} nats, half by update {half_by(curve):,})"
 
 
 LOSS = DeclaredFigure(

@@ -165,7 +165,7 @@ def _sentence(pool: PrunableHeads, table: pd.DataFrame) -> str:
     layers = own.set_index("layer")["share"]
     return (
         f"{start}, layer {layers.idxmax()} keeps most ({layers.max():.0%}) and layer {layers.idxmin()} fewest "
-        f"({layers.min():.0%}), both chosen by these numbers; equal shares would be {left / size:.0%}."
+        f"({layers.min():.0%}); equal shares would be {left / size:.0%}."
     )
 
 
