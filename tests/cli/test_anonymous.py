@@ -1,16 +1,24 @@
 """An anonymous run holds no name of a local file: in no setting, table, log or page."""
 
+import base64
+import re
 import shutil
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from infoflow.foundation import file_settings
+from infoflow.foundation import private_settings
 from infoflow.studies import AnalyzeOptions, StudyPlan, study
 
 MARKER = "zebra"
-_SETTINGS = [*file_settings(StudyPlan), *file_settings(AnalyzeOptions, "options.")]
+_PRIVATE = {
+    kind: [*names, *private_settings(AnalyzeOptions, "options.")[kind]]
+    for kind, names in private_settings(StudyPlan).items()
+}
+_SETTINGS = [name for names in _PRIVATE.values() for name in names]
 
 
 def _holding(folder: Path) -> list[str]:
@@ -21,13 +29,24 @@ def _holding(folder: Path) -> list[str]:
         content = path.read_bytes()
         if path.suffix == ".parquet":
             content += pd.read_parquet(path).to_csv().encode()
+        if path.suffix == ".html":
+            content += b"".join(_unpacked(content.decode()))
         if MARKER in name or MARKER.encode() in content.lower():
             found.append(name)
     return found
 
 
+def _unpacked(page: str) -> Iterator[bytes]:
+    """What a page unpacks on demand: deflated texts and numbers in base64."""
+    for text in re.findall(r"[A-Za-z0-9+/]{24,}={0,2}", page):
+        try:
+            yield zlib.decompress(base64.b64decode(text), wbits=47)
+        except (ValueError, zlib.error):
+            continue
+
+
 def _plan_with(value: str) -> dict:
-    """A plan in which every setting that may name a file has this value."""
+    """A plan in which every setting that may name a file or hold a word of the user's has this value."""
     plan: dict = {}
     for name in _SETTINGS:
         *tables, setting = name.split(".")
@@ -35,26 +54,42 @@ def _plan_with(value: str) -> dict:
         for table in tables:
             at = inner.setdefault(table.removesuffix("[]"), [{}] if table.endswith("[]") else {})
             inner = at[0] if isinstance(at, list) else at
-        inner[setting] = value
+        inner[setting.removesuffix("[]")] = [value] if setting.endswith("[]") else value
     return plan
 
 
 def test_settings_that_name_files_are_found_by_their_metadata():
     assert {"corpus.name", "probing.corpus", "domain.corpus", "retrieval.test", "tune[].train"} <= set(_SETTINGS)
     assert {"options.tokenizer", "options.corpus", "options.own"} <= set(_SETTINGS)
+    assert {"corpus.text_column", "domain.document_column", "tune[].columns[]"} <= set(_SETTINGS)
+    assert {"options.tags[]", "options.label_column", "options.prefix"} <= set(_SETTINGS)
 
 
-@pytest.mark.parametrize("files", [{"files": _SETTINGS}, {}], ids=["listed in run.json", "as earlier versions wrote"])
-def test_no_setting_is_left(files, tmp_path):
+@pytest.mark.parametrize("listed", [_PRIVATE, {}], ids=["listed in run.json", "as earlier versions wrote"])
+def test_no_setting_is_left(listed, tmp_path):
     from infoflow.report import anonymize
     from infoflow.results import RunFolder
 
     value = f"data of {MARKER}/{MARKER}.tsv"
     run = RunFolder(tmp_path / "run")
     warnings = [f"{value} has long lines.", f"'{MARKER}.tsv': cut"]
-    run.update(kind="study", title=f"On {value}", plan=_plan_with(value), warnings=warnings, **files)
+    run.update(kind="study", title=f"On {value}", plan=_plan_with(value), warnings=warnings, **listed)
     anonymize(run)
     assert _holding(run.path) == []
+
+
+def test_models_and_words_are_left_whatever_their_names(tmp_path):
+    from infoflow.report import anonymize
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path / "run")
+    models = [f"/home/{MARKER}/one, {MARKER}", f"/data/v1. {MARKER}/model", "org/public-model"]
+    options = {"text_column": MARKER, "tags": [MARKER, MARKER], "prefix": f"{MARKER}:"}
+    plan = {"models": models, "options": options, "steps": [f"{MARKER}=5"]}
+    run.update(kind="over-training", title="On models", plan=plan, warnings=[f"The column {MARKER} is short."])
+    anonymize(run)
+    assert _holding(run.path) == []
+    assert run.read()["plan"]["models"][-1] == "org/public-model"
 
 
 @pytest.fixture

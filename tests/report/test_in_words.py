@@ -51,7 +51,10 @@ EXTREMES = [
         (("A", 0.5, 0.1), ("B", 0.45, 0.1), ("C", 0.1, 0.1), ("D", math.nan, 0.1)),
         "highest in A, 0.50 (0.40 to 0.60), not clearly apart from that in B; lowest in C, 0.10 (0.00 to 0.20)",
     ),
-    (tuple((name, 0.5, 0.1) for name in "ABCDE"), "0.50 (0.40 to 0.60) in A, not clearly apart from 4 others"),
+    (
+        tuple((name, 0.5, 0.1) for name in "ABCDE"),
+        "0.50 (0.40 to 0.60) in A, not clearly apart from 4 others, the largest of 5 and so partly by chance",
+    ),
 ]
 
 

@@ -137,7 +137,7 @@ def test_probes_that_are_not_told_apart_share_one_number(tmp_path):
     figures = drawn_figures(small_run.write_run(tmp_path, probe_scores=scores), "probing")
     assert figures["where-is-what"].words == f"The best layer is 1 {UPOS}, not clearly apart from that {CHUNKS}."
     assert figures["probe-accuracy"].words == (
-        f"The gain in accuracy over an untrained model's best layer is 0.2 (−0.4 to 0.9) {UPOS}, with no clear "
+        f"The gain in accuracy over an untrained model's best layer is 0.2 (−0.4 to 0.7) {UPOS}, with no clear "
         "difference elsewhere; clearly above 0 in 0 of 2 cases."
     )
 
@@ -309,12 +309,12 @@ RECORDED = {
         "not clearly apart from that in masked LM; to first order, the error is at least 0.505% (0.493 to 0.517) "
         "in causal LM, not clearly apart from that in masked LM."
     ),
-    "allocation-heads": "The largest share of one layer's heads is 44.4% in layer 2 of masked LM; with "
-    "equal layers it would be 17%.",
+    "allocation-heads": "The largest share of one layer's heads is 44.4% in layer 2 of masked LM, the "
+    "largest of 12 and so partly by chance; with equal layers it would be 17%.",
     # 3% × (1, 1.01, 1.02) ± 4.303 × .03% / √3
     "allocation-hurting": "The share of steps in which a component hurt is highest for query in masked LM, 3.03% (2.96 "
-    "to 3.11); lowest for embeddings in causal LM, 0.00%, not clearly apart from that for embeddings in masked LM; "
-    "for single parameters 47%.",
+    "to 3.11); lowest for embeddings in causal LM, 0.00%, not clearly apart from that for embeddings in masked LM, "
+    "extremes of 16 and so partly by chance; for single parameters 47%.",
     "allocation-histogram": "Of the changes of single parameters that moved the loss, the share that helped is highest "
     "in masked LM, 100%; lowest in causal LM, 53.0%; with random signs it would be 50%.",
     "allocation-similarity": (

@@ -14,7 +14,16 @@ from ._bootstrap import Interval, dealt
 from ._bootstrap import block_of as block_of
 from ._bootstrap import interval as interval
 from ._bootstrap import replicate_weights as replicate_weights
-from ._bounded import Scale, at_least_each_class, at_least_fisher, bounded_interval, bounds_of, symmetric_interval
+from ._bounded import (
+    Scale,
+    at_least_each_class,
+    at_least_fisher,
+    bounded_interval,
+    bounds_of,
+    difference_interval,
+    scale_of_difference,
+    symmetric_interval,
+)
 from ._digest import LATER, digest, file_digest, named_fields
 from ._display import Display as Display
 from ._display import (
@@ -48,6 +57,8 @@ from ._limits import (
     Limits,
     MaxLength,
     Name,
+    OwnWord,
+    OwnWords,
     Probability,
     Processes,
     RequiredFile,
@@ -60,8 +71,8 @@ from ._limits import (
     check_settings,
     default_settings,
     example_setting,
-    file_settings,
     one_of,
+    private_settings,
     read_setting,
 )
 from ._limits import describe_setting as describe_setting

@@ -66,6 +66,28 @@ def bounded_interval(value: float, half: float, scale: Scale, *, agreeing: float
     )
 
 
+def scale_of_difference(one: Scale, other: Scale) -> Scale:
+    """The range of the difference of two statistics: from −1 to 1 for two shares."""
+    (least, most), (lowest, highest) = bounds_of(one), bounds_of(other)
+    ends = (least - highest, most - lowest)
+    return ends if all(map(math.isfinite, ends)) else "any"
+
+
+def difference_interval(value: float, ends: Interval, other_value: float, other_ends: Interval) -> Interval:
+    r"""Newcombe's interval of a difference $v - w$ from the intervals of both, if they vary apart.
+
+    $$ \left[ (v - w) - \sqrt{(v - l_v)^2 + (u_w - w)^2},\; (v - w) + \sqrt{(u_v - v)^2 + (w - l_w)^2} \right] $$
+
+    It lies inside the range of the difference if both intervals lie inside theirs, and it has a width where no resample
+    moves the difference, since all answers of one model are right.
+
+    Source: [@newcombe1998].
+    """
+    down = math.hypot(value - ends.low, other_ends.high - other_value)
+    up = math.hypot(ends.high - value, other_value - other_ends.low)
+    return Interval(value - other_value - down, value - other_value + up)
+
+
 def symmetric_interval(value: float, replicates: np.ndarray, scale: Scale = "any") -> Interval:
     r"""The interval of a statistic that noise biases one way, such as the correlation of two noisy profiles.
 

@@ -31,6 +31,7 @@ class Limits:
     filled: bool = False  # a text or list must not be empty
     distinct: bool = False  # list items must differ
     file: bool = False  # the text may name a user's file
+    own: bool = False  # the text is the user's own word, such as the name of a column
 
     def hold(self, value: float) -> bool:
         """Whether the number lies within the limits."""
@@ -80,6 +81,10 @@ File = Annotated[str, Limits(file=True)]
 """A user's file, or a name of a text, tokenizer or model; may be empty."""
 RequiredFile = Annotated[str, Limits(filled=True, like="that is not empty", file=True)]
 """As `File`, but not empty."""
+OwnWord = Annotated[str, Limits(own=True)]
+"""A word of the user's, such as the name of a column; may be empty."""
+OwnWords = Annotated[tuple[str, ...], Limits(own=True)]
+"""Several such words."""
 Device = Annotated[
     str, Limits(pattern=r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?", like="such as auto, cpu, cuda, cuda:1 or mps")
 ]
@@ -160,18 +165,20 @@ def describe_setting(hint: Any) -> str:
     return f"{noun} {limits}" if limits is not None and str(limits) else noun
 
 
-def file_settings(settings: type, prefix: str = "") -> list[str]:
-    """Names of the settings that may name a file, such as `corpus.name` or, in a list of tables, `tune[].train`."""
-    found = []
+def private_settings(settings: type, prefix: str = "") -> dict[str, list[str]]:
+    """What an anonymous run leaves out: names of the settings that may name a file (`files`) or hold a word of the
+    user's (`own_words`), such as `corpus.name`, in a list of tables `tune[].train`, in a list of texts `tags[]`.
+    """
+    found: dict[str, list[str]] = {"files": [], "own_words": []}
     for name, hint in get_type_hints(settings, include_extras=True).items():
         kind, limits = _parts(hint)
         items = get_args(kind) if get_origin(kind) is tuple else ()
-        if dataclasses.is_dataclass(kind):
-            found += file_settings(kind, f"{prefix}{name}.")  # type: ignore[arg-type]
-        elif items and dataclasses.is_dataclass(items[0]):
-            found += file_settings(items[0], f"{prefix}{name}[].")  # type: ignore[arg-type]
-        elif limits is not None and limits.file:
-            found.append(f"{prefix}{name}")
+        inner, end = (items[0], "[]") if items else (kind, "")
+        if dataclasses.is_dataclass(inner):
+            for key, names in private_settings(inner, f"{prefix}{name}{end}.").items():  # type: ignore[arg-type]
+                found[key] += names
+        elif limits is not None and (limits.file or limits.own):
+            found["files" if limits.file else "own_words"].append(f"{prefix}{name}{end}")
     return found
 
 

@@ -28,10 +28,11 @@ from ._depth_statistics import (
 )
 from ._edge_probe import EdgeSettings, Spans, edge_probe
 from ._micro_f1 import f1_counts
-from ._over_probe_seeds import SEED_COLUMNS, block_sums, replicated, seed_estimate
+from ._over_probe_seeds import SEED_COLUMNS, block_sums, replicated, seed_estimate, with_still_sides
 from ._probed_task import ProbedTask, TaskChoice, probed_task
 from ._stacked import Schedule
 
+_GAIN: Scale = (-1.0, 1.0)  # range of a difference of two F1
 _LEAST_GAIN = 0.02  # of F1 from 0 to 1: two points
 
 _KEYS = (
@@ -46,7 +47,7 @@ _SIZES = (
 
 PROBE_MIXING = TableSchema(
     name="probe_mixing",
-    version=2,
+    version=3,
     description="Edge probes on a learned mix of layers: the weight of each layer, and what it adds to the score.",
     columns=(
         *_KEYS,
@@ -285,14 +286,23 @@ def mixing_rows(found: EdgeOutcome) -> list[dict[str, Any]]:
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = deltas / _above_zero(contextual_headroom(found.scores))[:, None]
         share_replicates = delta_replicates / _above_zero(contextual_headroom(found.replicates))[..., None]
+    scores = [
+        found.row(found.scores[:, layer], found.replicates[..., layer], found.majority, "share")
+        for layer in range(states)
+    ]
     rows = []
     for layer in range(states):
         of_layer = {
             "weight": found.fixed(found.weights[:, layer], 1 / states, "share"),
-            "score": found.row(found.scores[:, layer], found.replicates[..., layer], found.majority, "share"),
+            "score": scores[layer],
         }
         if layer:
-            of_layer["delta"] = found.row(deltas[:, layer - 1], delta_replicates[..., layer - 1], 0.0)
+            of_layer["delta"] = with_still_sides(
+                found.row(deltas[:, layer - 1], delta_replicates[..., layer - 1], 0.0, _GAIN),
+                scores[layer],
+                scores[layer - 1],
+                [found.replicates[..., at].T for at in (layer, layer - 1)],
+            )
             of_layer["fraction"] = found.row(shares[:, layer - 1], share_replicates[..., layer - 1], 0.0)
         rows += [{"layer": layer, "statistic": name, **row} for name, row in of_layer.items()]
     return rows

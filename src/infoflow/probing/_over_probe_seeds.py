@@ -1,12 +1,21 @@
 """The columns of a row that summarises several trainings of one probe."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from infoflow.foundation import Interval, Scale, block_effects, block_interval, interval_over_seeds, replicate_weights
+from infoflow.foundation import (
+    Interval,
+    Scale,
+    block_effects,
+    block_interval,
+    difference_interval,
+    interval_over_seeds,
+    replicate_weights,
+)
 from infoflow.results import Column, estimate
 
 SEED_COLUMNS = (
@@ -56,6 +65,34 @@ def seed_estimate(
         ends = own[0] if len(own) == 1 else interval_over_seeds(units, values, usable, own, scale)
     mean = estimate(value, replicates.mean(axis=0), baseline, count, ends=ends)
     return mean | {"seed_sd": sd, "seeds": len(values)}
+
+
+def with_still_sides(
+    row: dict[str, Any], one: Mapping[str, Any], other: Mapping[str, Any], moved: Sequence[np.ndarray]
+) -> dict[str, Any]:
+    """The columns of a difference of two shares, with an interval that respects a side that no draw moves.
+
+    If all answers of one side are right, resamples say nothing about it; the difference then gets at least the interval
+    that both sides' own intervals allow, see `difference_interval`.
+
+    Args:
+        row: The difference, with an interval from its replicates.
+        one: The columns of the first share.
+        other: The columns of the second.
+        moved: Replicates (seeds, replicates) of each.
+    """
+    low, high = row["low"], row["high"]
+    if any(_still(drawn) for drawn in moved):
+        ends = (Interval(side["low"], side["high"]) for side in (one, other))
+        apart = difference_interval(one["value"], next(ends), other["value"], next(ends))
+        low, high = float(np.fmin(low, apart.low)), float(np.fmax(high, apart.high))
+    return row | {"low": max(low, -1.0), "high": min(high, 1.0)}
+
+
+def _still(drawn: np.ndarray) -> bool:
+    """Whether no usable draw moves the number of any seed."""
+    usable = drawn[:, np.isfinite(drawn).all(axis=0)]
+    return bool(usable.size) and bool((usable == usable[:, :1]).all())
 
 
 def block_sums(costs: np.ndarray, blocks: np.ndarray) -> np.ndarray:

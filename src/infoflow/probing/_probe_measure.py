@@ -26,7 +26,7 @@ PROBES = ("linear", "mlp")
 
 PROBE_SCORES = TableSchema(
     name="probe_scores",
-    version=3,
+    version=4,
     description="How well a probe trained on the frozen states of a layer predicts the labels of a task on unseen "
     "sentences; the control task gives random labels to word types.",
     made_by="a plan with tasks in [probing] makes it",

@@ -2,7 +2,6 @@
 
 # L blocks, S seed, N example, B bootstrap block, C class, R replicate
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,7 +11,7 @@ from jaxtyping import Bool, Int
 
 from infoflow.foundation import NUM_BLOCKS, Interval, at_least_each_class, block_of, replicate_weights
 
-from ._over_probe_seeds import block_sums, replicated, seed_estimate
+from ._over_probe_seeds import block_sums, replicated, seed_estimate, with_still_sides
 
 Words = Literal["all", "seen", "unseen"]
 WORDS: tuple[Words, ...] = ("all", "seen", "unseen")
@@ -85,7 +84,7 @@ def _drawn(right: Bool[np.ndarray, "seed example"], blocks: Int[np.ndarray, " ex
 def difference(task: dict[str, Any], control: dict[str, Any]) -> dict[str, Any]:
     """The columns of task − control; their replicates are paired, since both draw the same sentences.
 
-    If no draw changes either (all answers of both are right), the interval is Newcombe's, from both intervals.
+    If no draw changes one of them (all answers are right), the interval is at least Newcombe's, from both intervals.
 
     Source: [@newcombe1998].
     """
@@ -94,11 +93,7 @@ def difference(task: dict[str, Any], control: dict[str, Any]) -> dict[str, Any]:
         sides = [(values.mean(keepdims=True), drawn.mean(0, keepdims=True)) for values, drawn in sides]
     values, drawn = (one - other for one, other in zip(*sides, strict=True))
     row = seed_estimate(values, drawn, task["baseline"] - control["baseline"], task["count"])
-    if all(np.ptp(side["seed_replicates"][np.isfinite(side["seed_replicates"])]) == 0 for side in (task, control)):
-        down = math.hypot(task["value"] - task["low"], control["high"] - control["value"])
-        up = math.hypot(task["high"] - task["value"], control["value"] - control["low"])
-        row |= {"low": row["value"] - down, "high": row["value"] + up}
-    row |= {"low": max(row["low"], -1.0), "high": min(row["high"], 1.0)}
+    row = with_still_sides(row, task, control, [side["seed_replicates"] for side in (task, control)])
     return {**row, "untaught": task.get("untaught", 0)}
 
 

@@ -32,14 +32,16 @@ class Extreme(NamedTuple):
 
     candidate: Candidate
     alike: tuple[str, ...]
+    of: int = 0  # number of candidates; 0 if few, or if another half of the sentences selected it
+    least: bool = False
 
     def told(self, unit: str = "") -> str:
         """`0.54 nats (0.49 to 0.59) in causal LM, not clearly apart from masked LM`."""
-        return f"{estimate_text(self.candidate.estimate, unit)} {self.candidate.name}{self.note}"
+        return f"{estimate_text(self.candidate.estimate, unit)} {self.candidate.name}{self.note}{self.choice}"
 
     def told_after(self, unit: str = "") -> str:
         """`in causal LM, 0.54 nats (0.49 to 0.59), not clearly apart from that in masked LM`."""
-        return f"{self.candidate.name}, {estimate_text(self.candidate.estimate, unit)}{self.note}"
+        return f"{self.candidate.name}, {estimate_text(self.candidate.estimate, unit)}{self.note}{self.choice}"
 
     @property
     def note(self) -> str:
@@ -49,6 +51,13 @@ class Extreme(NamedTuple):
         if len(self.alike) <= _NAMED:
             return f", not clearly apart from that {listed(list(self.alike))}"
         return f", not clearly apart from {len(self.alike)} others"
+
+    @property
+    def choice(self) -> str:
+        """`, the largest of 12 and so partly by chance`; "" for few, or if other sentences selected it."""
+        return (
+            f", the {'smallest' if self.least else 'largest'} of {self.of} and so partly by chance" if self.of else ""
+        )
 
 
 def extreme(candidates: Sequence[Candidate], least: bool = False) -> Extreme | None:
@@ -62,7 +71,8 @@ def extreme(candidates: Sequence[Candidate], least: bool = False) -> Extreme | N
     alike = [
         one.name for one in known if one is not best and sign * _ends(one.estimate)[0 if least else 1] >= sign * near
     ]
-    return Extreme(best, tuple(alike))
+    many = len(known) > _NAMED and best.rank is None
+    return Extreme(best, tuple(alike), len(known) if many else 0, least)
 
 
 def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "highest", least: str = "lowest") -> str:
@@ -76,7 +86,13 @@ def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "
     if top.candidate is bottom.candidate:
         return top.told(unit)
     if bottom.candidate.name in top.alike:
-        return f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, with no clear difference elsewhere"
+        return (
+            f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, with no clear difference elsewhere"
+            f"{top.choice}"
+        )
+    if top.of:
+        ends = f"{most} {top._replace(of=0).told_after(unit)}; {least} {bottom._replace(of=0).told_after(unit)}"
+        return f"{ends}, extremes of {top.of} and so partly by chance"
     return f"{most} {top.told_after(unit)}; {least} {bottom.told_after(unit)}"
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from infoflow.foundation import command_without_folders, model_name_of, name_of, without_folders
 from infoflow.results import RunFolder, StoredTable, Tables
 
+_ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 _BUILT_IN = ("hf:", "grammar", "tatoeba")
 _TELL_OF_FILES = ("title", "corpus", "models", "stages", "failures", "warnings")  # entries with text about files
 # Plan settings that may name files, for runs of earlier versions, which do not list them in run.json.
@@ -20,6 +21,15 @@ _EARLIER_FILES = [
     *("tune[].train", "tune[].dev", "tune[].test"),
     *(f"options.{name}" for name in ("corpus", "test", "labels", "own", "tokenizer", "parser", "probing.corpus")),
 ]
+
+
+# The same for columns and other words of the user's.
+_EARLIER_WORDS = [
+    *(f"{table}.{name}_column" for table in ("corpus", "domain") for name in ("text", "translation", "document")),
+    *(f"options.{name}_column" for name in ("text", "translation", "label", "bad")),
+    *("options.tags[]", "options.prefix", "tune[].columns[]", "steps[]"),
+]
+_MODELS = ("plan.models[]", "plan.model")  # a local one is an absolute path
 
 
 class ShownRun(RunFolder):
@@ -66,6 +76,8 @@ class ShownRun(RunFolder):
     def _files_renamed(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """The entries with file paths reduced to their last part, or removed if anonymous."""
         files = {f"plan.{name}" for name in manifest.get("files", _EARLIER_FILES)} | {"corpus.name"}
+        if self.anonymous:
+            files |= {f"plan.{name}" for name in manifest.get("own_words", _EARLIER_WORDS)}
         renamed: dict[str, str] = {}
         shown = _with_files(manifest, "", files, self.anonymous, renamed)
         if not self.anonymous:
@@ -132,6 +144,8 @@ def _with_files(value: Any, name: str, files: Collection[str], anonymous: bool, 
         }
     if isinstance(value, list):
         return [_with_files(inner, f"{name}[]", files, anonymous, renamed) for inner in value]
+    if name in _MODELS and isinstance(value, str) and _ABSOLUTE.match(value):
+        return "…" if anonymous else name_of(value)
     if name not in files or not isinstance(value, str) or not value or value.startswith(_BUILT_IN):
         return value
     if not anonymous:

@@ -4,7 +4,7 @@
 # N rows of a table
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -12,13 +12,16 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import (
+    Interval,
     Scale,
     block_effects,
     block_interval,
     bounds_of,
+    difference_interval,
     interval_over_seeds,
     on_halves,
     replicate_weights,
+    scale_of_difference,
 )
 
 from ._estimate import scale_of
@@ -190,13 +193,15 @@ class Samples:
         mine = [row for row, key in enumerate(self.keys) if key in there]
         theirs = [there[self.keys[row]] for row in mine]
         drawn = self.num_replicates if self.num_replicates == other.num_replicates else 0
-        return Samples(
+        found = Samples(
             units=tuple(self.units[row] for row in mine),
             values_UK=self.values_UK[mine] - other.values_UK[theirs],
             replicates_URK=self.replicates_URK[mine][:, :drawn] - other.replicates_URK[theirs][:, :drawn],
             keys=tuple(self.keys[row] for row in mine),
             count=min(self.count, other.count),
+            scale=scale_of_difference(self.scale, other.scale),
         )
+        return replace(found, ends_U2=_ends_of_still(found, (self, mine), (other, theirs)))
 
     def applied(self, function: Callable[[np.ndarray], np.ndarray]) -> "Samples":
         """The same after an elementwise function."""
@@ -219,6 +224,12 @@ class Samples:
             keys=tuple(self.keys[row] for row in rows),
             ends_U2=None if self.ends_U2 is None else self.ends_U2[rows],
         )
+
+    def _is_still(self) -> np.ndarray:
+        """Whether no draw moves the single number of each unit, (U,)."""
+        drawn_UR = self.replicates_URK[:, :, 0]
+        same_UR = (drawn_UR == self.values_UK) | ~np.isfinite(drawn_UR)
+        return same_UR.all(axis=1) & np.isfinite(drawn_UR).any(axis=1)
 
     def noise(self, num_replicates: int) -> np.ndarray:
         """The first `num_replicates` minus their mean, (U, R, K): the spread of the numbers over sentences.
@@ -277,6 +288,8 @@ class Samples:
         low, high = own[0]
         if len(values) > 1:
             drawn = self.replicates_URK[:, :, 0] if self.num_replicates else None
+            if drawn is not None and (known := np.isfinite(drawn).all(axis=0)).any():
+                drawn = drawn[:, known]  # a draw of few sentences may hold none
             low, high = interval_over_seeds(self.units, values, drawn, own, self._scale_here(values))
         found = Estimate(value=float(values.mean()), low=low, high=high, seeds=len(values), count=self.count)
         return found.within((least, most)) if least <= found.value <= most else found
@@ -292,10 +305,35 @@ class Samples:
             if self.ends_U2 is not None:
                 yield float(self.ends_U2[row, 0]), float(self.ends_U2[row, 1])
             elif self.num_replicates > 1:
-                ends = block_interval(value, block_effects(value, self.replicates_URK[row, :, 0]))
-                yield ends.low, ends.high
+                effects, scale = block_effects(value, self.replicates_URK[row, :, 0]), self._scale_here(np.array(value))
+                bounded = bool(np.any(effects)) or (self.count > 0 and value in bounds_of(scale))
+                yield tuple(block_interval(value, effects, scale=scale if bounded else "any", count=self.count))
             else:
                 yield math.nan, math.nan
+
+
+def _ends_of_still(
+    found: Samples, one: tuple[Samples, Sequence[int]], other: tuple[Samples, Sequence[int]]
+) -> np.ndarray | None:
+    """The intervals (U, 2) of differences if no draw moves one side of any: its interval then comes from its table.
+
+    All answers of a model are right, or none: resamples say nothing, and differences would have no width, or only that
+    of the other side.
+    """
+    if found.values_UK.shape[1] != 1 or not found.num_replicates or not found.keys:
+        return None
+    sides = [(samples, rows, list(samples._own_ends())) for samples, rows in (one, other)]
+    ends = np.array(list(found._own_ends()))
+    stills = [samples._is_still() for samples, _, _ in sides]
+    for place, pair in enumerate(zip(*(rows for _, rows, _ in sides), strict=True)):
+        if any(still[row] for still, row in zip(stills, pair, strict=True)):
+            known = [
+                (float(samples.values_UK[row, 0]), Interval(*own[row]))
+                for (samples, _, own), row in zip(sides, pair, strict=True)
+            ]
+            apart = difference_interval(*known[0], *known[1])
+            ends[place] = np.fmin(ends[place, 0], apart.low), np.fmax(ends[place, 1], apart.high)
+    return ends if any(map(np.any, stills)) else None
 
 
 class Halves(NamedTuple):

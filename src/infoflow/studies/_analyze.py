@@ -18,7 +18,7 @@ from infoflow.flow import (
     load_measures,
     wait_for_all,
 )
-from infoflow.foundation import UserError, absolute, atomic_folder, digest, file_settings, provenance
+from infoflow.foundation import UserError, absolute, atomic_folder, digest, private_settings, provenance
 from infoflow.report import anonymize, check_output, known_tables, write_report
 from infoflow.results import GIVEN_SCORES, TASK_SCORES, RunFolder
 
@@ -259,7 +259,7 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions, own: 
             title=f"How information flows through {names}",
             plan=plan,
             tables_of=tables_of,
-            files=file_settings(AnalyzeOptions, "options."),
+            **private_settings(AnalyzeOptions, "options."),
         )
     wait_for_all()
 

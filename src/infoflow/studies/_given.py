@@ -16,6 +16,8 @@ from infoflow.foundation import (
     Device,
     File,
     MaxLength,
+    OwnWord,
+    OwnWords,
     RequiredFile,
     Seed,
     UserError,
@@ -43,12 +45,12 @@ class AnalyzeOptions:
     """What `analyze` reads and how: plain values, kept in run.json so that shards can be merged later."""
 
     corpus: RequiredFile = "tatoeba-en-fr"
-    text_column: str = ""  # column of the sentences, in a table or dataset
-    translation_column: str = ""
-    label_column: str = ""  # column of each sentence's class, for the task sentence-label
-    bad_column: str = ""  # column of the contrasting sentence of each minimal pair
+    text_column: OwnWord = ""  # column of the sentences, in a table or dataset
+    translation_column: OwnWord = ""
+    label_column: OwnWord = ""  # column of each sentence's class, for the task sentence-label
+    bad_column: OwnWord = ""  # column of the contrasting sentence of each minimal pair
     labels: File = ""  # alternatively a file with one sentence class per line
-    tags: tuple[str, ...] = ()  # column names of a tagged file
+    tags: OwnWords = ()  # column names of a tagged file
     test: File = ""  # test corpus for probes; empty: a part of `corpus`
     parser: File = ""  # spaCy pipeline that parses the sentences; empty: the corpus's own trees, if any
     only: tuple[str, ...] = ()  # tables to compute; empty: all
@@ -60,7 +62,7 @@ class AnalyzeOptions:
     tokenizer: File | None = None
     source_language: str = dataclasses.field(default="", metadata=LATER)  # code, for models of several languages
     target_language: str = dataclasses.field(default="", metadata=LATER)
-    prefix: str = dataclasses.field(default="", metadata=LATER)  # prepended to each text
+    prefix: OwnWord = dataclasses.field(default="", metadata=LATER)  # prepended to each text
     max_length: MaxLength = 512
     precision: Literal["fp32", "bf16"] = "fp32"  # of weights and states; "bf16" is faster on processors that support it
     anonymous: bool = False  # omit all paths and names of local files from the output

@@ -15,8 +15,8 @@ from infoflow.foundation import (
     UserError,
     current_display,
     disk_named,
-    file_settings,
     lock_file,
+    private_settings,
     provenance,
     read_setting,
     sweep_partial,
@@ -86,7 +86,7 @@ def study(
                 kind="study",
                 title=plan.title,
                 plan=plan.to_json(),
-                files=file_settings(StudyPlan),
+                **private_settings(StudyPlan),
                 provenance=provenance(),
             )
         with wall_clock(run, save=is_first()) as clock:

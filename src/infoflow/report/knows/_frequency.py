@@ -12,7 +12,7 @@ from .._curves import curves, interval_note
 from .._figure import Method, Panel, ReportFigure
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
-from .._samples import Estimate, Samples
+from .._samples import Estimate, Samples, chosen
 from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._frame import free_scales, scale_note
@@ -244,8 +244,10 @@ def _contrast(series: Series, ends: _Ends, wording: _Wording) -> str:
     if not sign:
         return f"{_upper(series.label)} {wording.neither.format(**names)}."
     claim = (wording.frequent_more if sign == 1 else wording.rare_more).format(**names)
-    most = max(ahead[sign], key=lambda layer: abs(gaps[layer].value))
-    values = [estimate_text(samples.estimate()) for samples in pairs[most][::sign]]
+    found = chosen({layer: a - b for layer in ahead[sign] for a, b in [pairs[layer]]}, lambda gap: sign * gap)
+    assert found is not None  # an interval is clear of 0 there
+    most = found.key
+    values = [estimate_text(samples.halves().second.estimate()) for samples in pairs[most][::sign]]
     text = f"{_upper(series.label)} {claim} {wording.among(len(ahead[sign]), len(gaps))}"
     text += f", most so at {wording.at(most)}: {values[0]} against {values[1]}"
     if wording.control:

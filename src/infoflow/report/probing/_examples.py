@@ -131,7 +131,7 @@ def _sentences(found: dict[str, pd.DataFrame], models: ShownModels) -> list[str]
 def _words(found: dict[str, pd.DataFrame], models: ShownModels) -> str:
     """The gain from training with the fewest examples."""
     told = [
-        Candidate(case_name(task, series.label), few.estimate())
+        Candidate.held_out(case_name(task, series.label), few)
         for task, rows in found.items()
         for series, few, _ in _gaps(rows, models)
     ]

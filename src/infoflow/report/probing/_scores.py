@@ -32,6 +32,7 @@ from ._rows import (
     of,
     one_probe,
     probe_label,
+    samples_at,
     sentence_start,
     task_label,
     tasks_of,
@@ -232,10 +233,10 @@ def _layer_sentences(own: pd.DataFrame, tasks: list[str], models: ShownModels) -
                 continue
             gap = (held_out_at(upper, series.key, best.layer) - first).estimate()
             cases, lower = cases + 1, lower + (gap.sign > 0)
-            most.append((gap, task, series, best))
+            most.append((best.first - samples_at(rows, series.key, 0).halves().first, gap, task, series, best))
     if not most:
         return []
-    gap, task, series, best = max(most, key=lambda one: one[0].value)
+    _, gap, task, series, best = max(most, key=lambda one: one[0])  # chosen on the half that chose the layers
     return [
         f"Embeddings are clearly less selective than the best layer above them in {lower} of {cases} cases. The "
         f"difference is largest for {task_label(task)} in {series.label}, where layer {best.layer} is "

@@ -12,6 +12,7 @@ from infoflow.foundation import (
     LearningRate,
     Limits,
     Name,
+    OwnWords,
     Share,
     UserError,
     as_written,
@@ -53,7 +54,7 @@ class TunePlan(TuneSettings):
     test: File = ""  # "": a fifth of the texts of `train`
     as_text: bool = False  # generate the answer as words, as T5 does: for models that write, all shapes except tagging
     shape: Shapes = ""  # "": determined by the columns of `train`
-    columns: tuple[str, ...] = ()  # "text=COLUMN", "second=COLUMN", "label=COLUMN", "tags=COLUMN", ...
+    columns: OwnWords = ()  # "text=COLUMN", "second=COLUMN", "label=COLUMN", "tags=COLUMN", ...
     multi: bool = False  # an example may have several labels, joined by "|", or none
     size: Size = 1000  # examples of a built-in task
     methods: Methods = ("full", "frozen")  # and top, decay, lora

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow.foundation import Scale
 from infoflow.report._figure import Panel, ReportFigure
 from infoflow.report._numbers import estimate_text, number
 from infoflow.report._samples import Samples
@@ -192,23 +193,39 @@ def _changes(means: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for values, own in means.groupby(keys, sort=False):
         named = dict(zip(keys, values, strict=True))
-        none, single = Samples.of(of(own, rewound="none")), of(own, rewound="one")
+        scale = _scale(own) if named["quantity"] == "score" else "any"
+        none, single = Samples.of(of(own, rewound="none"), scale=scale), of(own, rewound="one")
         for layer, of_block in single.groupby("layer", sort=True):
-            change = Samples.of(of_block) - none
+            change = Samples.of(of_block, scale=scale) - none
             if change:
-                found = change.estimate() if named["quantity"] == "score" else change.estimate().negated()
-                rows.append({**named, "layer": layer, **asdict(found), "shown": estimate_text(found)})
+                sign = 1 if named["quantity"] == "score" else -1
+                found = change.estimate() if sign > 0 else change.estimate().negated()
+                first, second = change.halves()
+                halves = {"first": sign * first, "second": sign * second.estimate().value}
+                rows.append({**named, "layer": layer, **asdict(found), **halves, "shown": estimate_text(found)})
     return pd.DataFrame(rows)
 
 
+def _scale(scores: pd.DataFrame) -> Scale:
+    """The range of a task's score: the table does not name the metric, but bounds its intervals."""
+    return "share" if bool((scores["low"].fillna(0) >= 0).all()) else "correlation"
+
+
 def _sentence(data: pd.DataFrame, name: str) -> str:
-    """The block whose reset costs the task most, and the one whose reset regains most; means over tasks."""
+    """The block whose reset costs the task most, and the one whose reset regains most; means over tasks.
+
+    One half of the examples selects the block, the other gives its number.
+    """
     told = []
-    score, regained = (
-        {int(str(layer)): float(own["value"].mean()) for layer, own in of(data, quantity=name).groupby("layer")}
+    (first_score, score), (first_regained, regained) = (
+        [
+            {int(str(layer)): float(own[half].mean()) for layer, own in of(data, quantity=name).groupby("layer")}
+            for half in ("first", "second")
+        ]
         for name in CHANGES
     )
-    least, most = (min(score, key=score.__getitem__, default=-1), max(regained, key=regained.__getitem__, default=-1))
+    least = min(first_score, key=first_score.__getitem__, default=-1)
+    most = max(first_regained, key=first_regained.__getitem__, default=-1)
     if score and score[least] < 0:
         told.append(f"block {least} taken back alone costs the task most ({number(-score[least], 2)})")
     elif score:

@@ -138,7 +138,10 @@ def label_table(
             read = [accuracy[place * layers + layer] for place in members]
             rows.append({**keys, "metric": "accuracy", **mean_estimate(read, scale="share")})
             found = [_informations(asked, places["test"], flat[place][1], layer, stack) for place in members]
-            rows += [{**keys, "metric": metric, **mean_estimate([one[metric] for one in found])} for metric in found[0]]
+            rows += [
+                {**keys, "metric": metric, **mean_estimate([one[metric] for one in found], scale="any")}
+                for metric in found[0]
+            ]
     schema = without_tuned(LABEL_BY_LAYER)
     return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
 

@@ -17,9 +17,10 @@ from infoflow.foundation import NUM_BLOCKS
 from infoflow.heads import SentenceScorer, loss_scores, no_loss
 from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
-from infoflow.results import ratio_estimate
+from infoflow.results import ratio_estimate, scale_of
 
 from ._body import BodyGroup, began_as, body_groups, body_parameters, with_weights
+from ._scoring import Score
 from ._seeds import mean_estimate, without_tuned
 from ._tables import LAYER_SWAPS
 from ._task import AbstractTask, TaskData
@@ -89,7 +90,7 @@ def layer_swaps(
                 with with_weights(start, _taken(one, swap, from_before=False)):
                     losses.append(text.loss())
         named = asdict(swap)
-        rows.append({**named, "quantity": "score", **mean_estimate(scores)})
+        rows.append({**named, "quantity": "score", **mean_score(scores)})
         if text is not None:
             sums, counts = np.mean([each[0] for each in losses], axis=0), losses[0][1]
             rows.append({**named, "quantity": "pretraining-loss", **ratio_estimate(sums, counts, float("nan"))})
@@ -138,11 +139,16 @@ def _taken(model: Model, swap: Swap, from_before: bool) -> dict[str, Tensor]:
     }
 
 
-def part_score(model: Model, part: TaskPart, train: Corpus) -> dict[str, Any]:
-    """The estimate columns of the task's main metric on a part."""
+def part_score(model: Model, part: TaskPart, train: Corpus) -> Score:
+    """The task's main metric on a part."""
     task = part.task
     said = task.predict(model.module, part.rows, part.corpus, part.vocabulary, part.options.tokens_per_batch)
-    return dict(task.scores(said, part.corpus, train)[0].row)
+    return task.scores(said, part.corpus, train)[0]
+
+
+def mean_score(scores: Sequence[Score], baseline: float | None = None) -> dict[str, Any]:
+    """The estimate columns of the mean of one metric over models, within the metric's range."""
+    return mean_estimate([one.row for one in scores], scale_of(scores[0].metric), baseline)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -11,9 +11,7 @@ from infoflow.results import TableSchema, estimate
 from ._tables import TUNED
 
 
-def mean_estimate(
-    rows: Sequence[Mapping[str, Any]], scale: Scale = "any", baseline: float | None = None
-) -> dict[str, Any]:
+def mean_estimate(rows: Sequence[Mapping[str, Any]], scale: Scale, baseline: float | None = None) -> dict[str, Any]:
     """Estimate columns of the mean over seeds, from each seed's estimate on the same examples.
 
     The interval is over seeds and examples, see `interval_over_seeds`; with one seed it is that seed's own.

@@ -141,7 +141,7 @@ PROBES_AFTER_TUNING = TableSchema(
 )
 LAYER_SWAPS = TableSchema(
     name="layer_swaps",
-    version=4,
+    version=5,
     description="Some layers of the tuned model reset to their weights before tuning: what the task loses, and "
     "what the "
     "pretraining objective regains.",
@@ -183,7 +183,7 @@ TUNING_ALLOCATION = TableSchema(
 )
 TASK_PRUNING = TableSchema(
     name="task_pruning",
-    version=2,
+    version=3,
     description="Score of a tuned model as heads are removed, least important first or at random.",
     columns=(
         *TUNED,

@@ -1,7 +1,6 @@
 """Which heads a tuned model does not need."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,8 +10,9 @@ from infoflow.foundation import stream
 from infoflow.heads import Head, ablate, all_heads
 from infoflow.models import Model
 
-from ._layer_swaps import part_score
-from ._seeds import mean_estimate, without_tuned
+from ._layer_swaps import mean_score, part_score
+from ._scoring import Score
+from ._seeds import without_tuned
 from ._tables import TASK_PRUNING
 from ._task import AbstractTask, TaskData
 from ._task_losses import task_importance
@@ -55,20 +55,20 @@ def task_pruning(
     heads = all_heads(after[0].anatomy)
     numbers = sorted({max(1, round(share * len(heads))) for share in shares})
     whole = [part_score(one, scored, data.train) for one in after]
-    baseline = float(np.mean([row["value"] for row in whole]))
+    baseline = float(np.mean([one.row["value"] for one in whole]))
     rows = []
     for order, orders in (
         ("importance", [[_by_importance(one, ranked)] for one in after]),
         ("random", [[_at_random(heads, place, draw) for draw in range(draws)] for place in range(len(after))]),
     ):
-        rows.append({"order": order, "removed": 0, **mean_estimate(whole, baseline=baseline)})
+        rows.append({"order": order, "removed": 0, **mean_score(whole, baseline)})
         for number in numbers:
             found = [
                 _without(one, scored, data, each[:number])
                 for one, own in zip(after, orders, strict=True)
                 for each in own
             ]
-            rows.append({"order": order, "removed": number, **mean_estimate(found, baseline=baseline)})
+            rows.append({"order": order, "removed": number, **mean_score(found, baseline)})
     schema = without_tuned(TASK_PRUNING)
     return schema.conform(pd.DataFrame(rows).assign(heads=len(heads)))
 
@@ -82,6 +82,6 @@ def _at_random(heads: Sequence[Head], model: int, draw: int) -> list[Head]:
     return [heads[place] for place in stream("task-pruning", model, draw).permutation(len(heads))]
 
 
-def _without(model: Model, part: TaskPart, data: TaskData, heads: Sequence[Head]) -> dict[str, Any]:
+def _without(model: Model, part: TaskPart, data: TaskData, heads: Sequence[Head]) -> Score:
     with ablate(model, heads):
         return part_score(model, part, data.train)

@@ -8,12 +8,13 @@ from infoflow.report._declared import DeclaredFigure, Drawn
 from infoflow.report._figure import Panel
 from infoflow.report._in_words import ANY_PERCENT, Candidate, extreme, percent_over_models, percent_span, sentence
 from infoflow.report._numbers import number
+from infoflow.report._samples import Estimate
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import color_if, one_at_a_time, tips
 from infoflow.report.forms._grid import cells, squares
 
 from ..measures import ALLOCATION_HEADS
-from ._rows import LOSS_CHANGE, SETS, ModelStack, of_part, parts_of
+from ._rows import LOSS_CHANGE, SETS, ModelStack, most_in_layer, of_part, parts_of
 
 
 def _heads(by_set: dict[str, pd.DataFrame], models: ShownModels) -> Drawn:
@@ -38,8 +39,8 @@ def _heads(by_set: dict[str, pd.DataFrame], models: ShownModels) -> Drawn:
             )
             for part, kind in maps
         ],
-        answer=[f"{'; '.join(_sentence(part, kind, table) for (part, kind), table in maps.items())}."],
-        words=_words(_rows_by_map(heads, models)),
+        answer=[f"{'; '.join(_sentence(key, list(all_maps.values())) for key in maps)}."],
+        words=_words([_rows_by_map(frame, models) for frame in by_set.values()]),
         caption=f"Means over {int(heads['seed'].nunique())} seeds, over the whole training. A head is its rows of the "
         "query, key and value projections with their biases and its columns of the output projection.",
         payload={"sets": [SETS[name] for name in by_set]},
@@ -72,15 +73,19 @@ def _map(rows: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index().merge(spread.reset_index(), on="layer")
 
 
-def _words(maps: dict[tuple[ModelStack, str], pd.DataFrame]) -> str:
-    """The layer whose heads have the largest share of their map, compared with an equal share."""
+def _words(maps: list[dict[tuple[ModelStack, str], pd.DataFrame]]) -> str:
+    """The layer whose heads have the largest share of their map, compared with an equal share.
+
+    Training sentences select it, and its share is that on held-out sentences, if there are any.
+    """
     found, equal = [], []
-    for (part, kind), rows in maps.items():
-        shares = -rows["value"] / rows["value"].abs().groupby(rows["seed"]).transform("sum")
+    for key, rows in maps[0].items():
+        part, kind = key
         name = f"{'cross-attention of ' if kind == 'cross' else ''}{part.label}"
-        for layer, own in shares.groupby(rows["layer"]):
-            share = percent_over_models(own.groupby(rows["seed"]).sum().to_dict(), ANY_PERCENT)
-            found.append(Candidate(f"in layer {layer} of {name}", share))
+        shares = [_shares_of_layers(each[key]) for each in maps if key in each]
+        for layer, selects in shares[0].items():
+            rank = selects.value if len(shares) > 1 else None
+            found.append(Candidate(f"in layer {layer} of {name}", shares[-1][layer], rank))
         equal.append(1 / rows["layer"].nunique())
     most = extreme(found)
     if most is None:
@@ -91,12 +96,23 @@ def _words(maps: dict[tuple[ModelStack, str], pd.DataFrame]) -> str:
     )
 
 
-def _sentence(part: ModelStack, kind: str, table: pd.DataFrame) -> str:
-    by_layer = table.groupby("layer")["map"].sum()
+def _shares_of_layers(rows: pd.DataFrame) -> dict[int, Estimate]:
+    """The share of each layer's heads in their map, over seeds."""
+    shares = -rows["value"] / rows["value"].abs().groupby(rows["seed"]).transform("sum")
+    return {
+        int(str(layer)): percent_over_models(own.groupby(rows["seed"]).sum().to_dict(), ANY_PERCENT)
+        for layer, own in shares.groupby(rows["layer"])
+    }
+
+
+def _sentence(key: tuple[ModelStack, str], maps: list[dict[tuple[ModelStack, str], pd.DataFrame]]) -> str:
+    """The layer with most; training sentences, the first map, select it."""
+    (part, kind), table = key, maps[0][key]
+    layers = [each[key].groupby("layer")["map"].sum() for each in maps if key in each]
     name = f"{part.label}{', cross-attention' if kind == 'cross' else ''}"
     uneven = float(table.drop_duplicates("layer")["spread_in_layer"].mean())
     return (
-        f"{name}: most in layer {by_layer.idxmax()} ({by_layer.max():.0f}%); within a layer heads differ by "
+        f"{name}: {most_in_layer(*layers)}; within a layer heads differ by "
         f"{number(uneven, 0)} percentage points (standard deviation); equal heads would have "
         f"{number(100 / table['head'].nunique(), 0)}% each"
     )

@@ -14,7 +14,18 @@ from infoflow.report.forms._chart import amount, by_key, finished, tips
 from infoflow.report.forms._marks import calculated, channel, draw, nested
 
 from ..measures import ALLOCATION_GROUPS, ALLOCATION_STEPS
-from ._rows import COMPONENTS, LOSS_CHANGE, SETS, ModelStack, joined, of_part, of_sets, parts_of, shown_component
+from ._rows import (
+    COMPONENTS,
+    LOSS_CHANGE,
+    SETS,
+    ModelStack,
+    joined,
+    most_in_layer,
+    of_part,
+    of_sets,
+    parts_of,
+    shown_component,
+)
 
 _FRAMES = 24
 _FEED_FORWARD = ("mlp_in", "mlp_out")
@@ -34,7 +45,7 @@ def _bars(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: ShownMod
             Panel(spec=_chart([each[part] for each in all_tables.values()], frames, reach), title=part.label)
             for part in parts
         ],
-        answer=[_blocks_sentence(tables), _outside_sentence(groups, models), *_held_out_sentence(all_tables)],
+        answer=[_blocks_sentence(all_tables), _outside_sentence(groups, models), *_held_out_sentence(all_tables)],
         words=_words({part: of_part(steps["train"], part) for part in parts}, groups),
         caption=f"Means over {int(groups['seed'].nunique())} seeds. 100% is the total by which the blocks of a stack "
         "lowered the loss by the end of training; parts to the left of 0 raised it.",
@@ -127,17 +138,19 @@ def _held_out_sentence(tables: dict[str, dict[ModelStack, pd.DataFrame]]) -> lis
     return [f"On held-out sentences no share of a layer and component differs by more than {max(gaps):.1f} points."]
 
 
-def _blocks_sentence(tables: dict[ModelStack, pd.DataFrame]) -> str:
+def _final(table: pd.DataFrame) -> pd.DataFrame:
+    return table[table["frame"] == table["frame"].max()]
+
+
+def _blocks_sentence(tables: dict[str, dict[ModelStack, pd.DataFrame]]) -> str:
+    """The blocks' shares; training sentences select the layer, whose share is that on held-out ones."""
     texts = []
-    for part, table in tables.items():
-        final = table[table["frame"] == table["frame"].max()]
-        by_layer = final.groupby("layer")["share"].sum()
+    for part, table in tables["train"].items():
+        final = _final(table)
+        layers = [_final(tables[name][part]).groupby("layer")["share"].sum() for name in tables if part in tables[name]]
         feed = float(final.loc[final["component"].isin(_FEED_FORWARD), "share"].sum())
         look = float(final.loc[final["component"].isin(["query", "key"]), "share"].sum())
-        texts.append(
-            f"{part.label}: feed-forward {feed:.0f}%, query and key {look:.1f}%, most in layer {by_layer.idxmax()} "
-            f"({by_layer.max():.0f}%)"
-        )
+        texts.append(f"{part.label}: feed-forward {feed:.0f}%, query and key {look:.1f}%, {most_in_layer(*layers)}")
     return f"Shares of the blocks' contribution: {'; '.join(texts)}."
 
 

@@ -87,6 +87,16 @@ def shown_component(frame: pd.DataFrame) -> pd.Series:
     return frame["component"].astype(str).mask(cross, "cross")
 
 
+def most_in_layer(by_layer: pd.Series, held_out: pd.Series | None = None) -> str:
+    """`most in layer 3 (21% on held-out sentences)`: training sentences select the layer, held-out ones, if any, give
+    its share.
+    """
+    layer = by_layer.idxmax()
+    if held_out is None:
+        return f"most in layer {layer} ({by_layer[layer]:.0f}%)"
+    return f"most in layer {layer} ({held_out[layer]:.0f}% on held-out sentences)"
+
+
 def joined(tables: Mapping[ModelStack, pd.DataFrame]) -> pd.DataFrame:
     """Join the tables of all stacks, with the columns `series` and `stack`."""
     return pd.concat([t.assign(series=p.series, stack=p.stack) for p, t in tables.items()], ignore_index=True)

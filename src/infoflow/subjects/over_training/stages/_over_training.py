@@ -10,7 +10,7 @@ import pandas as pd
 
 from infoflow.engine import Engine
 from infoflow.flow import is_first, wait_for_all
-from infoflow.foundation import UserError, current_display, file_settings, provenance
+from infoflow.foundation import UserError, current_display, private_settings, provenance
 from infoflow.models import check_loading
 from infoflow.report import anonymize, check_output, write_report
 from infoflow.results import RunFolder, TableSchema
@@ -156,8 +156,8 @@ def _open(
             run.tables.clear()
             reset_clock(run)
         names = ", ".join(one.name for one in series)
-        title, files = f"{names} over training", file_settings(AnalyzeOptions, "options.")
-        run.update(anonymous=False, kind=kind, title=title, plan=plan, tables_of=tables_of, files=files)
+        title, private = f"{names} over training", private_settings(SeriesOptions)
+        run.update(anonymous=False, kind=kind, title=title, plan=plan, tables_of=tables_of, **private)
         if shard is not None:
             run.update(shard=list(shard), corpus={"digest": stages.corpus.digest})
     wait_for_all()

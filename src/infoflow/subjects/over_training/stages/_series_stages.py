@@ -12,7 +12,7 @@ import numpy as np
 from infoflow.corpus import Corpus
 from infoflow.engine import Engine, InTurn, local_engine
 from infoflow.flow import AbstractMeasure, is_first, processes
-from infoflow.foundation import Processes, UserError, atomic_write, digest, read_object, read_setting
+from infoflow.foundation import OwnWords, Processes, UserError, atomic_write, digest, read_object, read_setting
 from infoflow.models import Model
 from infoflow.results import RunFolder
 from infoflow.studies._analyze import corpus_of
@@ -49,7 +49,7 @@ class SeriesOptions:
 
     sources: tuple[str, ...]
     options: AnalyzeOptions
-    steps: tuple[str, ...] = ()
+    steps: OwnWords = ()
     check: bool = False
     keep_downloads: bool = False
     include_suspect: bool = False
