@@ -18,7 +18,7 @@ _BATCH = 10_240
 _STEPS = 20
 """Minimum number of steps: few rows make one pass a step or two, which leaves the centres where they started."""
 _SMALL = 0.05
-"""Clusters below this share of the mean size move: on these states 0.02 and 0.05 leave the least inertia, 0.2 2% more."""
+"""Clusters below this share of the mean size move: on these states 0.02 and 0.05 leave least inertia, 0.2 2% more."""
 _RECENT, _FALL = 5, 0.001
 """Steps that are compared with as many before them, and the least relative fall of the distances to go on."""
 _ROUNDING = 1e-5
