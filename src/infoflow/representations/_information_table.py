@@ -22,7 +22,7 @@ CONVERGED = 0.03
 
 MUTUAL_INFORMATION = TableSchema(
     name="mutual_information",
-    version=4,
+    version=5,
     description="Mutual information between a layer's states (as clusters) and the token there, in nats, corrected for "
     "the number of tokens. Compare values of equal clusters and types; where `converged` is false, more tokens "
     "would give another value.",

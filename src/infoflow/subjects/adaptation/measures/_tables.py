@@ -115,7 +115,7 @@ TUNING_HEADS = TableSchema(
 )
 LABEL_BY_LAYER = TableSchema(
     name="label_by_layer",
-    version=3,
+    version=4,
     description="In which layer the label can be read, before tuning, after tuning, and in the untrained model.",
     columns=(
         *TUNED,

@@ -63,7 +63,7 @@ KNOWLEDGE_CONFLICT = TableSchema(
 )
 KNOWLEDGE_LENS = TableSchema(
     name="knowledge_lens",
-    version=4,
+    version=5,
     description="From which layer the answer can be read, with each document.",
     made_by="a plan that says [retrieval] on = true makes it",
     columns=(
