@@ -64,6 +64,9 @@ from ._tag_neighbours import TagNeighbours as TagNeighbours
 from ._token_map import TOKEN_MAP, map_states
 from ._token_map import TokenMap as TokenMap
 from ._tuned_lens import TunedLens as TunedLens
+from ._usable_information import USABLE_INFORMATION, GaussianClassifier
+from ._usable_information import UsableInformation as UsableInformation
+from ._usable_information import usable_information as usable_information
 from ._within_tokens import position_distance as position_distance
 from ._within_tokens import within_token_agreement as within_token_agreement
 from ._word_geometry import WordGeometry as WordGeometry

@@ -1,0 +1,361 @@
+"""Usable information: what a simple classifier can read of a token from a layer's states."""
+
+# N token, D width, K label; 64 bootstrap blocks
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Float32, Float64, Int, Int64
+from scipy.special import ndtri
+from torch import Tensor
+
+from infoflow.flow import NO_LABEL, SAMPLE_COLUMNS, Regime, SampleMeasure, SampleRequest, TokenSample
+from infoflow.foundation import NUM_BLOCKS, UserError, block_interval, block_of, current_display
+from infoflow.models import Model
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
+
+from ._block_counts import BlockCounts
+from ._further_error import wider
+from ._information_estimate import bias_draws
+from ._information_table import CONVERGED
+from ._views import as_labels, as_view
+
+_LEAST_TOKENS = 500
+_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)  # of the mean variance of a dimension
+_TEMPERATURES = (1.0, 0.5, 0.25, 0.12, 0.06)
+_FLOORS = (1e-4, 1e-3, 1e-2, 1e-1)  # share of the labels' frequencies in each prediction
+_CHOICE_TOKENS = 3000
+_CHUNK = 4096
+
+USABLE_INFORMATION = TableSchema(
+    name="usable_information",
+    version=1,
+    description="What a Gaussian classifier, fitted on other sentences, can read of the token from a layer's states, in "
+    "nats: entropy of the tokens minus the classifier's cross-entropy. A lower bound that needs no clusters. Compare "
+    "rows of equal types and count.",
+    light=True,
+    columns=(
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
+        Column(name="regime", dtype="string", unit="", description="clean, or training: corrupted as in training"),
+        Column(name="side", dtype="string", unit="", description="input: the token read; output: the token to predict"),
+        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        *estimate_columns(
+            "nats",
+            "usable information; its interval carries the choice of sentences and what more tokens would add",
+            "the same of shuffled labels",
+            "occurrences; every one is scored by the classifier of the other half of the sentences",
+        ),
+        Column(name="at_half", dtype="float64", unit="nats", description="value with half of the fitted sentences"),
+        Column(
+            name="converged",
+            dtype="bool",
+            unit="",
+            description=f"value and at_half differ by at most {CONVERGED} nats",
+        ),
+        Column(name="entropy", dtype="float64", unit="nats", description="entropy of the labels: the ceiling"),
+        Column(name="types", dtype="int64", unit="types", description="distinct labels"),
+        *SAMPLE_COLUMNS,
+    ),
+)
+
+
+class _Calibration(NamedTuple):
+    ridge: float
+    temperature: float
+    floor: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GaussianClassifier:
+    r"""Labels whose states are Gaussian with one covariance, and whose means are Gaussian too.
+
+    With z the state, whitened by the covariance within labels and turned to the principal axes between them, and
+    $\psi_d$ the variance of the labels' means on axis d, a label with n fitted states of mean $\bar z$ predicts
+
+    $$ \ln p(z \mid k) = -\tfrac12 \sum_d \frac{(z_d - m_d)^2}{1 + v_d} + \ln(1 + v_d) + \text{const},\quad
+    v_d = \frac{\psi_d}{1 + n \psi_d},\quad m_d = n v_d \bar z_d $$
+
+    so that a label seen once is not certain of its mean [@ioffe2006]. The log-densities are multiplied by a temperature
+    and their probabilities mixed with the labels' frequencies, since real states have heavier tails. With many states
+    the classifier is linear in z.
+    """
+
+    mean: Float32[Tensor, " width"]
+    whitening: Float32[Tensor, "width width"]
+    weights: Float32[Tensor, "twice_width label"]  # of z² and z
+    bias: Float32[Tensor, " label"]
+    log_prior: Float32[Tensor, " label"]
+
+    @classmethod
+    def fit(
+        cls, states: Float32[Tensor, "token width"], labels: Int64[Tensor, " token"], num_labels: int, ridge: float
+    ) -> "GaussianClassifier":
+        """Fit to states; `ridge` is added to the covariance within labels, in units of the mean variance."""
+        width = states.shape[1]
+        count = torch.bincount(labels, minlength=num_labels).double()
+        mean = states.double().mean(0)
+        centred = states.double() - mean
+        means = torch.zeros(num_labels, width, dtype=torch.float64).index_add_(0, labels, centred)
+        means /= count.clamp(min=1)[:, None]
+        within = centred - means[labels]
+        seen = int((count > 0).sum())
+        covariance = within.T @ within / max(len(states) - seen, 1)
+        scale = float(centred.square().mean()) or 1.0
+        covariance += ridge * scale * torch.eye(width, dtype=torch.float64)
+        whitening = torch.linalg.inv(torch.linalg.cholesky(covariance)).T
+        between = means @ whitening
+        whitening = whitening @ torch.linalg.eigh(between.T @ (between * count[:, None]) / len(states)).eigenvectors
+        means = means @ whitening
+        return cls._of(mean, whitening, means, count, seen)
+
+    @classmethod
+    def _of(
+        cls,
+        mean: Float64[Tensor, " width"],
+        whitening: Float64[Tensor, "width width"],
+        means: Float64[Tensor, "label width"],
+        count: Float64[Tensor, " label"],
+        seen: int,
+    ) -> "GaussianClassifier":
+        total = count.sum()
+        squares = (count[:, None] * means**2).sum(0)
+        between = ((squares - seen) / (total - (count**2).sum() / total).clamp(min=1)).clamp(min=1e-6)
+        uncertain = between / (1 + count[:, None] * between)
+        expected = count[:, None] * uncertain * means
+        precision = 1 / (1 + uncertain)
+        bias = -0.5 * ((expected**2 * precision).sum(1) + torch.log(1 + uncertain).sum(1))
+        prior = (count + 0.5) / (count + 0.5).sum()
+        weights = torch.cat([-0.5 * precision, expected * precision], dim=1).T
+        return cls(*(part.float().contiguous() for part in (mean, whitening, weights, bias, prior.log())))
+
+    def log_probabilities(
+        self,
+        states: Float32[Tensor, "token width"],
+        labels: Int64[Tensor, " token"],
+        temperatures: tuple[float, ...],
+    ) -> Float32[Tensor, "temperature token"]:
+        """The log-probability of each state's own label, before the labels' frequencies are mixed in."""
+        found = []
+        for start in range(0, len(states), _CHUNK):
+            z = (states[start : start + _CHUNK] - self.mean) @ self.whitening
+            density = torch.addmm(self.bias, torch.cat([z.square(), z], dim=1), self.weights)
+            own = labels[start : start + _CHUNK, None]
+            for temperature in temperatures:
+                logits = torch.add(self.log_prior, density, alpha=temperature)
+                found.append(logits.gather(1, own)[:, 0] - torch.logsumexp(logits, 1))
+        parts = [torch.cat(found[place :: len(temperatures)]) for place in range(len(temperatures))]
+        return torch.stack(parts)
+
+    def mixed(
+        self, log_probability: Float32[Tensor, "*part token"], labels: Int64[Tensor, " token"], floor: float
+    ) -> Float64[Tensor, "*part token"]:
+        """With the labels' frequencies mixed in."""
+        prior = self.log_prior[labels].double()
+        return torch.logaddexp(log_probability.double() + np.log1p(-floor), prior + np.log(floor))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class UsableEstimate:
+    """Usable information of one layer, in nats."""
+
+    value: float
+    at_half: float
+    """The value if half as many sentences fit the classifiers."""
+    baseline: float
+    """The value with shuffled labels."""
+    entropy: float
+    without_block: Float[np.ndarray, " block"]
+    """The value without the sentences of each bootstrap block among those scored."""
+
+    @property
+    def drift(self) -> float:
+        return self.value - self.at_half
+
+    def columns(self, count: int) -> dict[str, Any]:
+        """The columns of the table that depend on the layer."""
+        replicates = linear_replicates(self.value, self.without_block)
+        replicates += bias_draws(self.drift, len(replicates))
+        ends = block_interval(self.value, self.value - self.without_block)
+        ends = wider(ends, self.value, abs(self.drift) * float(ndtri(0.975)))
+        return {
+            **estimate(self.value, replicates, self.baseline, count, ends=ends),
+            "at_half": self.at_half,
+            "converged": abs(self.drift) <= CONVERGED,
+            "entropy": self.entropy,
+        }
+
+
+def usable_information(
+    states: Tensor | np.ndarray, labels: Tensor | np.ndarray | list, sentences: np.ndarray | None = None
+) -> float:
+    r"""What a Gaussian classifier can read of labels from states it was not fitted on, in nats.
+
+    $$ I_V = H(T) - \frac1N \sum_i -\ln f_{\text{other half}}(t_i \mid h_i) $$
+
+    A lower bound of the mutual information, for the family V of classifiers with Gaussian labels that share a
+    covariance; it depends on no clustering, and not on components of the states that say nothing about labels.
+
+    Args:
+        states: (token, width).
+        labels: (token,) labels of any kind.
+        sentences: (token,) ids of sentences, which are fitted or scored as a whole; default: each token for itself.
+
+    Source: [@xu2020usable], [@pimentel2020information].
+
+    Raises:
+        UserError: Lengths differ, or there are too few tokens.
+
+    >>> states = np.repeat(np.eye(4), 500, axis=0)
+    >>> round(usable_information(states, np.repeat(np.arange(4), 500)), 2)
+    1.39
+    """
+    rows = as_view(states, "states", torch.float32)
+    targets = as_labels(labels, "labels", len(rows))
+    if len(rows) < _LEAST_TOKENS:
+        raise UserError(f"Usable information needs at least {_LEAST_TOKENS} tokens. Got {len(rows)}.")
+    ids = np.arange(len(rows)) if sentences is None else np.asarray(sentences)
+    return estimate_usable(rows, targets.astype(np.int64), block_of(ids)).value
+
+
+def estimate_usable(
+    states: Float32[Tensor, "token width"], labels: Int[np.ndarray, " token"], blocks: Int[np.ndarray, " token"]
+) -> UsableEstimate:
+    """Two classifiers, each fitted on half of the bootstrap blocks and scored on the other half.
+
+    Ridge, temperature and floor are chosen on an eighth of the fitted blocks.
+    """
+    targets = torch.from_numpy(labels)
+    num_labels = int(labels.max()) + 1
+    score, at_half = np.zeros(len(labels)), np.zeros(len(labels))
+    shuffled = []
+    for fold in (0, 1):
+        part = (blocks % 2) == fold
+        scored, fitted = np.flatnonzero(~part), blocks // 2
+        which = [np.flatnonzero(part & chosen) for chosen in (fitted % 8 != 0, fitted % 8 == 0, fitted % 2 == 0)]
+        fold_data = _Fold(states, targets, num_labels, np.flatnonzero(part), *which)
+        score[scored], at_half[scored] = fold_data.scores(scored)
+        shuffled.append(fold_data.shuffled())
+    counts = BlockCounts.of(labels, blocks)
+    entropy, without = float(counts.sums().chao_wang_jost), counts.sums_without_each().chao_wang_jost
+    sums = np.bincount(blocks, weights=score, minlength=NUM_BLOCKS)
+    sizes = np.bincount(blocks, minlength=NUM_BLOCKS)
+    mean = score.mean()
+    return UsableEstimate(
+        value=entropy + mean,
+        at_half=entropy + at_half.mean(),
+        baseline=entropy + float(np.mean(shuffled)),
+        entropy=entropy,
+        without_block=without + (sums.sum() - sums) / np.maximum(len(score) - sizes, 1),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fold:
+    """One half of the sentences, on which a classifier is fitted."""
+
+    states: Float32[Tensor, "token width"]
+    labels: Int64[Tensor, " token"]
+    num_labels: int
+    whole: Int[np.ndarray, " fitted"]
+    most: Int[np.ndarray, " _"]  # fitted while ridge, temperature and floor are chosen
+    held: Int[np.ndarray, " _"]  # on which they are chosen
+    half: Int[np.ndarray, " _"]
+
+    def scores(self, scored: Int[np.ndarray, " scored"]) -> tuple[np.ndarray, np.ndarray]:
+        """Log-probabilities from all fitted sentences and from half of them."""
+        chosen = self._calibration(self.labels)
+        return tuple(self._score(index, scored, chosen) for index in (self.whole, self.half))  # type: ignore[return-value]
+
+    def shuffled(self) -> float:
+        """Mean log-probability of shuffled labels, on the tokens of the choice."""
+        order = torch.from_numpy(np.random.default_rng(0).permutation(len(self.labels)))
+        return self._best(self.labels[order], _RIDGES[-1:])[0]
+
+    def _score(self, fitted: np.ndarray, scored: np.ndarray, chosen: _Calibration) -> np.ndarray:
+        model = GaussianClassifier.fit(self.states[fitted], self.labels[fitted], self.num_labels, chosen.ridge)
+        labels = self.labels[scored]
+        found = model.log_probabilities(self.states[scored], labels, (chosen.temperature,))
+        return model.mixed(found[0], labels, chosen.floor).numpy()
+
+    def _calibration(self, labels: Tensor) -> _Calibration:
+        return self._best(labels, _RIDGES)[1]
+
+    def _best(self, labels: Tensor, ridges: tuple[float, ...]) -> tuple[float, _Calibration]:
+        best = (-np.inf, _Calibration(ridges[0], 1.0, _FLOORS[0]))
+        held = self.held[:_CHOICE_TOKENS]
+        for ridge in ridges:
+            model = GaussianClassifier.fit(self.states[self.most], labels[self.most], self.num_labels, ridge)
+            found = model.log_probabilities(self.states[held], labels[held], _TEMPERATURES)
+            for (place, temperature), floor in product(enumerate(_TEMPERATURES), _FLOORS):
+                mean = float(model.mixed(found[place], labels[held], floor).mean())
+                best = max(best, (mean, _Calibration(ridge, temperature, floor)), key=lambda each: each[0])
+        return best
+
+
+class UsableInformation(SampleMeasure):
+    """The information in a layer's states that a simple classifier can use, about the same tokens as
+    `MutualInformation`.
+
+    No clustering limits it, so that layer 0, which determines the token, has all of H(T) as soon as there are enough
+    tokens. The value is a lower bound that rises with the number of tokens: `at_half` and `converged` say how far.
+
+    Args:
+        types: Number of most frequent token types.
+        occurrences: At most this many sampled tokens, half of which fit a classifier.
+        regime: `"clean"`: unmodified text; `"training"`: masked as in training.
+
+    Source: [@xu2020usable], [@pimentel2020information]; the classifier: [@ioffe2006], [@friedman1989].
+    """
+
+    table: ClassVar[TableSchema] = USABLE_INFORMATION
+
+    def __init__(self, types: int = 1000, occurrences: int = 50_000, regime: Regime = "clean") -> None:
+        for name, number, least in (("types", types, 2), ("occurrences", occurrences, _LEAST_TOKENS)):
+            if number < least:
+                raise UserError(f"{name} must be at least {least}. Got {number}.")
+        self.types, self.occurrences = types, occurrences
+        self.regime = regime
+        self.request = SampleRequest(occurrences=occurrences, top_types=types)
+
+    def refusal(self, model: Model) -> str | None:
+        if self.regime == "training" and model.task != "masked-lm":
+            return f"its input is the same in training as at test time (task {model.task})"
+        return None
+
+    def compute(self, sample: TokenSample) -> pd.DataFrame:
+        rows = []
+        for side, labels in self._sides(sample).items():
+            kept = np.flatnonzero(labels >= 0)
+            if len(kept) < _LEAST_TOKENS:
+                continue
+            classes, targets = np.unique(labels[kept], return_inverse=True)
+            part = sample.take(kept)
+            for layer in range(sample.num_states):
+                found = estimate_usable(torch.from_numpy(part.states(layer)), targets.astype(np.int64), part.blocks)
+                keys = {"stack": sample.facts.stack, "regime": self.regime, "side": side, "layer": layer}
+                rows.append({**keys, **found.columns(len(kept)), "types": len(classes)})
+        if not rows:
+            current_display().note(
+                f"{self.name} of {sample.facts.model} is skipped: fewer than {_LEAST_TOKENS} usable tokens."
+            )
+        frame = pd.DataFrame(rows, columns=None if rows else self.table.column_names)
+        return frame.assign(**sample.sizes(self.request)) if rows else frame
+
+    def _sides(self, sample: TokenSample) -> dict[str, Int[np.ndarray, " token"]]:
+        """The labels of both sides, −1 where they do not count."""
+        token, label = sample.occurrences.token, sample.occurrences.label
+        frequent = self._frequent(sample.facts.frequencies)
+        read, to_predict = frequent[token], (label != NO_LABEL) & frequent[np.maximum(label, 0)]
+        if self.regime == "training":
+            read = to_predict = read & to_predict & (token != label)
+        sides = {"input": np.where(read, token, -1), "output": np.where(read & to_predict, label, -1)}
+        return {side: labels for side, labels in sides.items() if side == "input" or (labels >= 0).sum() > 1}
+
+    def _frequent(self, frequencies: Int[np.ndarray, " id"]) -> Bool[np.ndarray, " id"]:
+        frequent = np.zeros(len(frequencies), dtype=bool)
+        frequent[np.argsort(-frequencies, kind="stable")[: self.types]] = True
+        return frequent & (frequencies > 0)
