@@ -13,6 +13,7 @@ from ._distance_distribution import DistanceDistribution as DistanceDistribution
 from ._entropy import EntropyEstimator as EntropyEstimator
 from ._entropy import entropy as entropy
 from ._explainable_variance import maximum_explainable_variance as maximum_explainable_variance
+from ._gaussian_classifier import GaussianClassifier
 from ._geometry_table import GEOMETRY
 from ._identity_neighbours import IDENTITY_NEIGHBOURS
 from ._identity_neighbours import IdentityNeighbours as IdentityNeighbours
@@ -64,7 +65,7 @@ from ._tag_neighbours import TagNeighbours as TagNeighbours
 from ._token_map import TOKEN_MAP, map_states
 from ._token_map import TokenMap as TokenMap
 from ._tuned_lens import TunedLens as TunedLens
-from ._usable_information import USABLE_INFORMATION, GaussianClassifier
+from ._usable_information import USABLE_INFORMATION
 from ._usable_information import UsableInformation as UsableInformation
 from ._usable_information import usable_information as usable_information
 from ._within_tokens import position_distance as position_distance

@@ -1,7 +1,5 @@
 """Usable information: what a simple classifier can read of a token from a layer's states."""
 
-# N token, D width, K label; 64 bootstrap blocks
-
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar, NamedTuple
@@ -9,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Float32, Float64, Int, Int64
+from jaxtyping import Bool, Float, Float32, Int, Int64
 from scipy.special import ndtri
 from torch import Tensor
 
@@ -20,24 +18,24 @@ from infoflow.results import Column, TableSchema, estimate, estimate_columns, li
 
 from ._block_counts import BlockCounts
 from ._further_error import wider
+from ._gaussian_classifier import GaussianClassifier
 from ._information_estimate import bias_draws
 from ._information_table import CONVERGED
 from ._views import as_labels, as_view
 
 _LEAST_TOKENS = 500
-_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)  # of the mean variance of a dimension
+_LEAST_BLOCKS = 4  # two halves of the sentences, and in each some to choose ridge, temperature and floor on
+_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)  # of the median variance of a principal axis
 _TEMPERATURES = (1.0, 0.5, 0.25, 0.12, 0.06)
 _FLOORS = (1e-4, 1e-3, 1e-2, 1e-1)  # share of the labels' frequencies in each prediction
 _CHOICE_TOKENS = 3000
-_CHUNK = 4096
 
 USABLE_INFORMATION = TableSchema(
     name="usable_information",
     version=1,
-    description="What a Gaussian classifier, fitted on other sentences, can read of the token from a layer's states, in "
-    "nats: entropy of the tokens minus the classifier's cross-entropy. A lower bound that needs no clusters. Compare "
-    "rows of equal types and count.",
-    light=True,
+    description="What a Gaussian classifier, fitted on other sentences, can read of the token from a layer's states, "
+    "in nats: entropy of the tokens minus the classifier's cross-entropy. A lower bound that needs no clusters. "
+    "Compare rows of equal types and count.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
         Column(name="regime", dtype="string", unit="", description="clean, or training: corrupted as in training"),
@@ -67,95 +65,6 @@ class _Calibration(NamedTuple):
     ridge: float
     temperature: float
     floor: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GaussianClassifier:
-    r"""Labels whose states are Gaussian with one covariance, and whose means are Gaussian too.
-
-    With z the state, whitened by the covariance within labels and turned to the principal axes between them, and
-    $\psi_d$ the variance of the labels' means on axis d, a label with n fitted states of mean $\bar z$ predicts
-
-    $$ \ln p(z \mid k) = -\tfrac12 \sum_d \frac{(z_d - m_d)^2}{1 + v_d} + \ln(1 + v_d) + \text{const},\quad
-    v_d = \frac{\psi_d}{1 + n \psi_d},\quad m_d = n v_d \bar z_d $$
-
-    so that a label seen once is not certain of its mean [@ioffe2006]. The log-densities are multiplied by a temperature
-    and their probabilities mixed with the labels' frequencies, since real states have heavier tails. With many states
-    the classifier is linear in z.
-    """
-
-    mean: Float32[Tensor, " width"]
-    whitening: Float32[Tensor, "width width"]
-    weights: Float32[Tensor, "twice_width label"]  # of z² and z
-    bias: Float32[Tensor, " label"]
-    log_prior: Float32[Tensor, " label"]
-
-    @classmethod
-    def fit(
-        cls, states: Float32[Tensor, "token width"], labels: Int64[Tensor, " token"], num_labels: int, ridge: float
-    ) -> "GaussianClassifier":
-        """Fit to states; `ridge` is added to the covariance within labels, in units of the mean variance."""
-        width = states.shape[1]
-        count = torch.bincount(labels, minlength=num_labels).double()
-        mean = states.double().mean(0)
-        centred = states.double() - mean
-        means = torch.zeros(num_labels, width, dtype=torch.float64).index_add_(0, labels, centred)
-        means /= count.clamp(min=1)[:, None]
-        within = centred - means[labels]
-        seen = int((count > 0).sum())
-        covariance = within.T @ within / max(len(states) - seen, 1)
-        scale = float(centred.square().mean()) or 1.0
-        covariance += ridge * scale * torch.eye(width, dtype=torch.float64)
-        whitening = torch.linalg.inv(torch.linalg.cholesky(covariance)).T
-        between = means @ whitening
-        whitening = whitening @ torch.linalg.eigh(between.T @ (between * count[:, None]) / len(states)).eigenvectors
-        means = means @ whitening
-        return cls._of(mean, whitening, means, count, seen)
-
-    @classmethod
-    def _of(
-        cls,
-        mean: Float64[Tensor, " width"],
-        whitening: Float64[Tensor, "width width"],
-        means: Float64[Tensor, "label width"],
-        count: Float64[Tensor, " label"],
-        seen: int,
-    ) -> "GaussianClassifier":
-        total = count.sum()
-        squares = (count[:, None] * means**2).sum(0)
-        between = ((squares - seen) / (total - (count**2).sum() / total).clamp(min=1)).clamp(min=1e-6)
-        uncertain = between / (1 + count[:, None] * between)
-        expected = count[:, None] * uncertain * means
-        precision = 1 / (1 + uncertain)
-        bias = -0.5 * ((expected**2 * precision).sum(1) + torch.log(1 + uncertain).sum(1))
-        prior = (count + 0.5) / (count + 0.5).sum()
-        weights = torch.cat([-0.5 * precision, expected * precision], dim=1).T
-        return cls(*(part.float().contiguous() for part in (mean, whitening, weights, bias, prior.log())))
-
-    def log_probabilities(
-        self,
-        states: Float32[Tensor, "token width"],
-        labels: Int64[Tensor, " token"],
-        temperatures: tuple[float, ...],
-    ) -> Float32[Tensor, "temperature token"]:
-        """The log-probability of each state's own label, before the labels' frequencies are mixed in."""
-        found = []
-        for start in range(0, len(states), _CHUNK):
-            z = (states[start : start + _CHUNK] - self.mean) @ self.whitening
-            density = torch.addmm(self.bias, torch.cat([z.square(), z], dim=1), self.weights)
-            own = labels[start : start + _CHUNK, None]
-            for temperature in temperatures:
-                logits = torch.add(self.log_prior, density, alpha=temperature)
-                found.append(logits.gather(1, own)[:, 0] - torch.logsumexp(logits, 1))
-        parts = [torch.cat(found[place :: len(temperatures)]) for place in range(len(temperatures))]
-        return torch.stack(parts)
-
-    def mixed(
-        self, log_probability: Float32[Tensor, "*part token"], labels: Int64[Tensor, " token"], floor: float
-    ) -> Float64[Tensor, "*part token"]:
-        """With the labels' frequencies mixed in."""
-        prior = self.log_prior[labels].double()
-        return torch.logaddexp(log_probability.double() + np.log1p(-floor), prior + np.log(floor))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -207,7 +116,7 @@ def usable_information(
     Source: [@xu2020usable], [@pimentel2020information].
 
     Raises:
-        UserError: Lengths differ, or there are too few tokens.
+        UserError: Lengths differ, states are not finite, or there are too few tokens or sentences.
 
     >>> states = np.repeat(np.eye(4), 500, axis=0)
     >>> round(usable_information(states, np.repeat(np.arange(4), 500)), 2)
@@ -215,10 +124,22 @@ def usable_information(
     """
     rows = as_view(states, "states", torch.float32)
     targets = as_labels(labels, "labels", len(rows))
-    if len(rows) < _LEAST_TOKENS:
-        raise UserError(f"Usable information needs at least {_LEAST_TOKENS} tokens. Got {len(rows)}.")
     ids = np.arange(len(rows)) if sentences is None else np.asarray(sentences)
-    return estimate_usable(rows, targets.astype(np.int64), block_of(ids)).value
+    if len(ids) != len(rows):
+        raise UserError(f"sentences must hold one id per row. Got {len(ids)} for {len(rows)} rows.")
+    blocks = block_of(ids)
+    if lack := _lack(blocks):
+        raise UserError(f"Usable information needs {lack}.")
+    return estimate_usable(rows, targets.astype(np.int64), blocks).value
+
+
+def _lack(blocks: Int[np.ndarray, " token"]) -> str:
+    """Why there is no estimate for tokens of these blocks; empty if there is one."""
+    if len(blocks) < _LEAST_TOKENS:
+        return f"at least {_LEAST_TOKENS} tokens. Got {len(blocks)}"
+    if (num := len(np.unique(blocks))) < _LEAST_BLOCKS:
+        return f"sentences in at least {_LEAST_BLOCKS} bootstrap blocks. Got {num}: give more sentences"
+    return ""
 
 
 def estimate_usable(
@@ -226,15 +147,16 @@ def estimate_usable(
 ) -> UsableEstimate:
     """Two classifiers, each fitted on half of the bootstrap blocks and scored on the other half.
 
-    Ridge, temperature and floor are chosen on an eighth of the fitted blocks.
+    Ridge, temperature and floor are chosen on an eighth of the fitted blocks. Needs tokens of `_LEAST_BLOCKS` blocks.
     """
     targets = torch.from_numpy(labels)
+    place = np.unique(blocks, return_inverse=True)[1]
     num_labels = int(labels.max()) + 1
     score, at_half = np.zeros(len(labels)), np.zeros(len(labels))
     shuffled = []
     for fold in (0, 1):
-        part = (blocks % 2) == fold
-        scored, fitted = np.flatnonzero(~part), blocks // 2
+        part, fitted = place % 2 == fold, place // 2
+        scored = np.flatnonzero(~part)
         which = [np.flatnonzero(part & chosen) for chosen in (fitted % 8 != 0, fitted % 8 == 0, fitted % 2 == 0)]
         fold_data = _Fold(states, targets, num_labels, np.flatnonzero(part), *which)
         score[scored], at_half[scored] = fold_data.scores(scored)
@@ -330,10 +252,10 @@ class UsableInformation(SampleMeasure):
         rows = []
         for side, labels in self._sides(sample).items():
             kept = np.flatnonzero(labels >= 0)
-            if len(kept) < _LEAST_TOKENS:
+            part = sample.take(kept)
+            if _lack(part.blocks):
                 continue
             classes, targets = np.unique(labels[kept], return_inverse=True)
-            part = sample.take(kept)
             for layer in range(sample.num_states):
                 found = estimate_usable(torch.from_numpy(part.states(layer)), targets.astype(np.int64), part.blocks)
                 keys = {"stack": sample.facts.stack, "regime": self.regime, "side": side, "layer": layer}

@@ -1,0 +1,111 @@
+"""A classifier of labels whose states are Gaussian with one covariance: a linear reader fitted in closed form."""
+
+# K label
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Float64, Int64
+from torch import Tensor
+
+_CHUNK = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GaussianClassifier:
+    r"""Labels whose states are Gaussian with one covariance, and whose means are Gaussian too.
+
+    With z the state, whitened by the covariance within labels and turned to the principal axes between them, and
+    $\psi_d$ the variance of the labels' means on axis d, a label with n fitted states of mean $\bar z$ predicts
+
+    $$ \ln p(z \mid k) = -\tfrac12 \sum_d \frac{(z_d - m_d)^2}{1 + v_d} + \ln(1 + v_d) + \text{const},\quad
+    v_d = \frac{\psi_d}{1 + n \psi_d},\quad m_d = n v_d \bar z_d $$
+
+    so that a label seen once is not certain of its mean [@ioffe2006]. The log-densities are multiplied by a temperature
+    and their probabilities mixed with the labels' frequencies, since real states have heavier tails. With many states
+    the classifier is linear in z.
+    """
+
+    mean: Float32[Tensor, " width"]
+    whitening: Float32[Tensor, "width width"]
+    weights: Float32[Tensor, "twice_width label"]  # of z² and z
+    bias: Float32[Tensor, " label"]
+    log_prior: Float32[Tensor, " label"]
+
+    @classmethod
+    def fit(
+        cls, states: Float32[Tensor, "token width"], labels: Int64[Tensor, " token"], num_labels: int, ridge: float
+    ) -> "GaussianClassifier":
+        """Fit to states; `ridge` is added to the covariance within labels, in units of `_scale`."""
+        width = states.shape[1]
+        count = torch.bincount(labels, minlength=num_labels).double()
+        mean = states.double().mean(0)
+        centred = states.double() - mean
+        means = torch.zeros(num_labels, width, dtype=torch.float64).index_add_(0, labels, centred)
+        means /= count.clamp(min=1)[:, None]
+        within = centred - means[labels]
+        seen = int((count > 0).sum())
+        covariance = within.T @ within / max(len(states) - seen, 1)
+        covariance += ridge * _scale(centred) * torch.eye(width, dtype=torch.float64)
+        whitening = torch.linalg.inv(torch.linalg.cholesky(covariance)).T
+        between = means @ whitening
+        whitening = whitening @ torch.linalg.eigh(between.T @ (between * count[:, None]) / len(states)).eigenvectors
+        means = means @ whitening
+        return cls._of(mean, whitening, means, count, seen)
+
+    @classmethod
+    def _of(
+        cls,
+        mean: Float64[Tensor, " width"],
+        whitening: Float64[Tensor, "width width"],
+        means: Float64[Tensor, "label width"],
+        count: Float64[Tensor, " label"],
+        seen: int,
+    ) -> "GaussianClassifier":
+        total = count.sum()
+        squares = (count[:, None] * means**2).sum(0)
+        between = ((squares - seen) / (total - (count**2).sum() / total).clamp(min=1)).clamp(min=1e-6)
+        uncertain = between / (1 + count[:, None] * between)
+        expected = count[:, None] * uncertain * means
+        precision = 1 / (1 + uncertain)
+        bias = -0.5 * ((expected**2 * precision).sum(1) + torch.log(1 + uncertain).sum(1))
+        prior = (count + 0.5) / (count + 0.5).sum()
+        weights = torch.cat([-0.5 * precision, expected * precision], dim=1).T
+        return cls(*(part.float().contiguous() for part in (mean, whitening, weights, bias, prior.log())))
+
+    def log_probabilities(
+        self,
+        states: Float32[Tensor, "token width"],
+        labels: Int64[Tensor, " token"],
+        temperatures: tuple[float, ...],
+    ) -> Float32[Tensor, "temperature token"]:
+        """The log-probability of each state's own label, before the labels' frequencies are mixed in."""
+        found = []
+        for start in range(0, len(states), _CHUNK):
+            z = (states[start : start + _CHUNK] - self.mean) @ self.whitening
+            density = torch.addmm(self.bias, torch.cat([z.square(), z], dim=1), self.weights)
+            own = labels[start : start + _CHUNK, None]
+            for temperature in temperatures:
+                logits = torch.add(self.log_prior, density, alpha=temperature)
+                found.append(logits.gather(1, own)[:, 0] - torch.logsumexp(logits, 1))
+        parts = [torch.cat(found[place :: len(temperatures)]) for place in range(len(temperatures))]
+        return torch.stack(parts)
+
+    def mixed(
+        self, log_probability: Float32[Tensor, "*part token"], labels: Int64[Tensor, " token"], floor: float
+    ) -> Float64[Tensor, "*part token"]:
+        """With the labels' frequencies mixed in."""
+        prior = self.log_prior[labels].double()
+        return torch.logaddexp(log_probability.double() + np.log1p(-floor), prior + np.log(floor))
+
+
+def _scale(centred: Float64[Tensor, "token width"]) -> float:
+    """The median variance of a principal axis, or the mean one if that is 0.
+
+    A large component in a few directions, such as the position, would raise the mean and drown the rest in the ridge.
+    """
+    variances = torch.linalg.eigvalsh(centred.T @ centred / len(centred)).clamp(min=0)
+    largest = float(variances[-1])
+    middle, mean = float(variances.median()), float(variances.mean())
+    return (middle if middle > 1e-10 * largest else mean) or 1.0
