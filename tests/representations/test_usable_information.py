@@ -10,7 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from infoflow.flow import NO_LABEL, Occurrences, PassOptions, SampleFacts, TokenSample, measure
 from infoflow.foundation import UserError, block_of
-from infoflow.representations import GaussianClassifier, UsableInformation, _usable_information, usable_information
+from infoflow.representations import LabelledMoments, UsableInformation, _usable_information, usable_information
 from infoflow.representations._usable_information import estimate_usable
 
 TYPES = 30
@@ -50,7 +50,8 @@ def log_probabilities(model, states, labels):
 
 
 def fitted(states, labels, ridge=1e-9):
-    return GaussianClassifier.fit(torch.from_numpy(states), torch.from_numpy(labels), int(labels.max()) + 1, ridge)
+    moments = LabelledMoments.of(torch.from_numpy(states), torch.from_numpy(labels), int(labels.max()) + 1)
+    return moments.classifier(ridge)
 
 
 def test_with_many_states_per_label_it_is_linear_discriminant_analysis():

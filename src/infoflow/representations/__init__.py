@@ -13,7 +13,7 @@ from ._distance_distribution import DistanceDistribution as DistanceDistribution
 from ._entropy import EntropyEstimator as EntropyEstimator
 from ._entropy import entropy as entropy
 from ._explainable_variance import maximum_explainable_variance as maximum_explainable_variance
-from ._gaussian_classifier import GaussianClassifier
+from ._gaussian_classifier import LabelledMoments
 from ._geometry_table import GEOMETRY
 from ._identity_neighbours import IDENTITY_NEIGHBOURS
 from ._identity_neighbours import IdentityNeighbours as IdentityNeighbours

@@ -10,6 +10,7 @@ from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
 _CHUNK = 4096
+_LEAST_LOGIT = -80.0  # below the largest; exponentials of lower ones are denormal, which takes many times as long
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,47 +34,6 @@ class GaussianClassifier:
     bias: Float32[Tensor, " label"]
     log_prior: Float32[Tensor, " label"]
 
-    @classmethod
-    def fit(
-        cls, states: Float32[Tensor, "token width"], labels: Int64[Tensor, " token"], num_labels: int, ridge: float
-    ) -> "GaussianClassifier":
-        """Fit to states; `ridge` is added to the covariance within labels, in units of `_scale`."""
-        width = states.shape[1]
-        count = torch.bincount(labels, minlength=num_labels).double()
-        mean = states.double().mean(0)
-        centred = states.double() - mean
-        means = torch.zeros(num_labels, width, dtype=torch.float64).index_add_(0, labels, centred)
-        means /= count.clamp(min=1)[:, None]
-        within = centred - means[labels]
-        seen = int((count > 0).sum())
-        covariance = within.T @ within / max(len(states) - seen, 1)
-        covariance += ridge * _scale(centred) * torch.eye(width, dtype=torch.float64)
-        whitening = torch.linalg.inv(torch.linalg.cholesky(covariance)).T
-        between = means @ whitening
-        whitening = whitening @ torch.linalg.eigh(between.T @ (between * count[:, None]) / len(states)).eigenvectors
-        means = means @ whitening
-        return cls._of(mean, whitening, means, count, seen)
-
-    @classmethod
-    def _of(
-        cls,
-        mean: Float64[Tensor, " width"],
-        whitening: Float64[Tensor, "width width"],
-        means: Float64[Tensor, "label width"],
-        count: Float64[Tensor, " label"],
-        seen: int,
-    ) -> "GaussianClassifier":
-        total = count.sum()
-        squares = (count[:, None] * means**2).sum(0)
-        between = ((squares - seen) / (total - (count**2).sum() / total).clamp(min=1)).clamp(min=1e-6)
-        uncertain = between / (1 + count[:, None] * between)
-        expected = count[:, None] * uncertain * means
-        precision = 1 / (1 + uncertain)
-        bias = -0.5 * ((expected**2 * precision).sum(1) + torch.log(1 + uncertain).sum(1))
-        prior = (count + 0.5) / (count + 0.5).sum()
-        weights = torch.cat([-0.5 * precision, expected * precision], dim=1).T
-        return cls(*(part.float().contiguous() for part in (mean, whitening, weights, bias, prior.log())))
-
     def log_probabilities(
         self,
         states: Float32[Tensor, "token width"],
@@ -88,7 +48,8 @@ class GaussianClassifier:
             own = labels[start : start + _CHUNK, None]
             for temperature in temperatures:
                 logits = torch.add(self.log_prior, density, alpha=temperature)
-                found.append(logits.gather(1, own)[:, 0] - torch.logsumexp(logits, 1))
+                logits.sub_(logits.amax(1, keepdim=True)).clamp_(min=_LEAST_LOGIT)
+                found.append(logits.gather(1, own)[:, 0] - logits.exp_().sum(1).log())
         parts = [torch.cat(found[place :: len(temperatures)]) for place in range(len(temperatures))]
         return torch.stack(parts)
 
@@ -100,12 +61,60 @@ class GaussianClassifier:
         return torch.logaddexp(log_probability.double() + np.log1p(-floor), prior + np.log(floor))
 
 
-def _scale(centred: Float64[Tensor, "token width"]) -> float:
-    """The median variance of a principal axis, or the mean one if that is 0.
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledMoments:
+    """What a classifier needs to know of the states that it is fitted to, whatever the ridge."""
 
-    A large component in a few directions, such as the position, would raise the mean and drown the rest in the ridge.
-    """
-    variances = torch.linalg.eigvalsh(centred.T @ centred / len(centred)).clamp(min=0)
-    largest = float(variances[-1])
-    middle, mean = float(variances.median()), float(variances.mean())
-    return (middle if middle > 1e-10 * largest else mean) or 1.0
+    mean: Float64[Tensor, " width"]
+    means: Float64[Tensor, "label width"]  # of each label's states, less the mean; 0 for labels without states
+    count: Float64[Tensor, " label"]
+    within: Float64[Tensor, "width width"]  # covariance within labels
+
+    @classmethod
+    def of(
+        cls, states: Float32[Tensor, "token width"], labels: Int64[Tensor, " token"], num_labels: int
+    ) -> "LabelledMoments":
+        count = torch.bincount(labels, minlength=num_labels).double()
+        centred = states.double()
+        mean = centred.mean(0)
+        centred = centred - mean
+        means = torch.zeros(num_labels, states.shape[1], dtype=torch.float64).index_add_(0, labels, centred)
+        means /= count.clamp(min=1)[:, None]
+        centred -= means[labels]
+        return cls(mean, means, count, centred.T @ centred / max(len(states) - int((count > 0).sum()), 1))
+
+    @property
+    def seen(self) -> int:
+        return int((self.count > 0).sum())
+
+    @property
+    def scale(self) -> float:
+        """The median variance of a principal axis, or the mean one if that is 0: the unit of the ridge.
+
+        A large component in a few directions, such as the position, would raise the mean and drown the rest in the
+        ridge.
+        """
+        total = self.count.sum()
+        within = self.within * max(float(total) - self.seen, 1) / total
+        variances = torch.linalg.eigvalsh(within + self.means.T @ (self.means * self.count[:, None]) / total)
+        middle, mean = float(variances.median()), float(variances.mean())
+        return (middle if middle > 1e-10 * float(variances[-1]) else mean) or 1.0
+
+    def classifier(self, ridge: float) -> GaussianClassifier:
+        """The classifier with `ridge` times `scale` added to every variance within labels."""
+        count, total = self.count, self.count.sum()
+        covariance = self.within + ridge * self.scale * torch.eye(len(self.mean), dtype=torch.float64)
+        whitening = torch.linalg.inv(torch.linalg.cholesky(covariance)).T
+        between = self.means @ whitening
+        whitening = whitening @ torch.linalg.eigh(between.T @ (between * count[:, None]) / total).eigenvectors
+        means = self.means @ whitening
+        squares = (count[:, None] * means**2).sum(0)
+        psi = ((squares - self.seen) / (total - (count**2).sum() / total).clamp(min=1)).clamp(min=1e-6)
+        uncertain = psi / (1 + count[:, None] * psi)
+        expected = count[:, None] * uncertain * means
+        precision = 1 / (1 + uncertain)
+        bias = -0.5 * ((expected**2 * precision).sum(1) + torch.log(1 + uncertain).sum(1))
+        prior = (count + 0.5) / (count + 0.5).sum()
+        weights = torch.cat([-0.5 * precision, expected * precision], dim=1).T
+        parts = (self.mean, whitening, weights, bias, prior.log())
+        return GaussianClassifier(*(part.float().contiguous() for part in parts))

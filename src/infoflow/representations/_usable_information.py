@@ -18,7 +18,7 @@ from infoflow.results import Column, TableSchema, estimate, estimate_columns, li
 
 from ._block_counts import BlockCounts
 from ._further_error import wider
-from ._gaussian_classifier import GaussianClassifier
+from ._gaussian_classifier import LabelledMoments
 from ._information_estimate import bias_draws
 from ._information_table import CONVERGED
 from ._views import as_labels, as_view
@@ -28,7 +28,7 @@ _LEAST_BLOCKS = 4  # two halves of the sentences, and in each some to choose rid
 _RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)  # of the median variance of a principal axis
 _TEMPERATURES = (1.0, 0.5, 0.25, 0.12, 0.06)
 _FLOORS = (1e-4, 1e-3, 1e-2, 1e-1)  # share of the labels' frequencies in each prediction
-_CHOICE_TOKENS = 3000
+_CHOICE_TOKENS = 1500
 
 USABLE_INFORMATION = TableSchema(
     name="usable_information",
@@ -198,7 +198,8 @@ class _Fold:
         return self._best(self.labels[order], _RIDGES[-1:])[0]
 
     def _score(self, fitted: np.ndarray, scored: np.ndarray, chosen: _Calibration) -> np.ndarray:
-        model = GaussianClassifier.fit(self.states[fitted], self.labels[fitted], self.num_labels, chosen.ridge)
+        moments = LabelledMoments.of(self.states[fitted], self.labels[fitted], self.num_labels)
+        model = moments.classifier(chosen.ridge)
         labels = self.labels[scored]
         found = model.log_probabilities(self.states[scored], labels, (chosen.temperature,))
         return model.mixed(found[0], labels, chosen.floor).numpy()
@@ -209,8 +210,9 @@ class _Fold:
     def _best(self, labels: Tensor, ridges: tuple[float, ...]) -> tuple[float, _Calibration]:
         best = (-np.inf, _Calibration(ridges[0], 1.0, _FLOORS[0]))
         held = self.held[:_CHOICE_TOKENS]
+        moments = LabelledMoments.of(self.states[self.most], labels[self.most], self.num_labels)
         for ridge in ridges:
-            model = GaussianClassifier.fit(self.states[self.most], labels[self.most], self.num_labels, ridge)
+            model = moments.classifier(ridge)
             found = model.log_probabilities(self.states[held], labels[held], _TEMPERATURES)
             for (place, temperature), floor in product(enumerate(_TEMPERATURES), _FLOORS):
                 mean = float(model.mixed(found[place], labels[held], floor).mean())
