@@ -10,7 +10,14 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from infoflow.flow import NO_LABEL, Occurrences, PassOptions, SampleFacts, TokenSample, measure
 from infoflow.foundation import UserError, block_of
-from infoflow.representations import LabelledMoments, UsableInformation, _usable_information, usable_information
+from infoflow.representations import (
+    LabelledMoments,
+    UsableInformation,
+    _usable_information,
+    discretize,
+    mutual_information,
+    usable_information,
+)
 from infoflow.representations._usable_information import estimate_usable
 
 TYPES = 30
@@ -278,3 +285,14 @@ def test_on_models_of_all_tasks(matched_models, parallel_corpus, monkeypatch):
 
 def test_a_small_corpus_gives_no_rows(matched_models, parallel_corpus):
     assert measure(matched_models["causal-lm"], parallel_corpus, [UsableInformation()])["usable_information"].empty
+
+
+def test_a_component_that_comes_and_goes_is_a_loss_and_a_recovery_of_clusters_alone():
+    """All layers say the same of the token, which decides what an estimate of it should be."""
+    types, sentences = tokens(6000)
+    component = np.random.default_rng(5).normal(size=(10, 4))[np.arange(6000) % 10]
+    layers = [np.concatenate([noisy(types, 0.3), size * component], 1) for size in (0, 4, 0)]
+    clusters = [float(mutual_information(discretize(each.astype(np.float32), 60), types)) for each in layers]
+    usable = [estimated(each, types, sentences).value for each in layers]
+    assert clusters[1] < min(clusters[0], clusters[2]) - 0.5
+    assert max(usable) - min(usable) < 0.01

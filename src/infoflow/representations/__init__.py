@@ -22,7 +22,7 @@ from ._influence_by_frequency import InfluenceByFrequency as InfluenceByFrequenc
 from ._information_estimate import corrected_information as corrected_information
 from ._information_estimate import estimate_information as estimate_information
 from ._information_measure import MutualInformation as MutualInformation
-from ._information_table import MUTUAL_INFORMATION
+from ._information_table import CONVERGED, LIMITED, MUTUAL_INFORMATION
 from ._intra_sentence import IntraSentence as IntraSentence
 from ._intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
 from ._intrinsic_dimension import spread_of_neighbours, two_neighbours
