@@ -26,11 +26,12 @@ from ._chart import (
     tips,
 )
 from ._frame import AbstractForm, Frame, free_scales, scale_note
-from ._lines import ANY, control_lines, hovered_layer, lines, looks_of
+from ._lines import ANY, control_lines, hovered_layer, level, lines, looks_of
 from ._marks import Channel, Constant, Layer, channel, draw
 
 _CONVERGED = {True: "has converged", False: "has not converged: more text would change it"}
 _ROW = 9  # pixels per row of squares
+_KNOWN = {"color": "var(--soft)", "strokeWidth": 1.2}
 _FURTHER = ([9, 2, 2, 2], [2, 2], [14, 3])  # dashes of additional controls, in order
 
 
@@ -73,6 +74,7 @@ class LayerChart(AbstractForm):
     inverted: bool = False  # the y axis, for quantities where less is more
     chosen: Frame | None = None
     controls: tuple[str, ...] = ()
+    known: tuple[float, str] | None = None  # a value that is known at the lowest layer, and its name: a line across
 
     @property
     def frame(self) -> Frame:
@@ -100,10 +102,12 @@ class LayerChart(AbstractForm):
             layers += control_lines(baseline, at, BASELINE)
         elif len(baseline):
             layers += _edge_note(baseline, self.baseline_name, span)
+        if self.known:
+            layers.append(level(self.known[0], _KNOWN, y=y))
         layers += _series_layers(trained, self.series, at)
         if rows:
             layers += _convergence_strip(trained, self.series, x)
-        layers.append(_direct_labels(table, self.series, at, span, self.baseline_name, self.controls))
+        layers.append(_direct_labels(table, self.series, at, span, self.baseline_name, self.controls, self.known))
         return finished(layers, HEIGHT)
 
     @property
@@ -112,7 +116,8 @@ class LayerChart(AbstractForm):
 
     def _span(self, table: pd.DataFrame) -> _Span:
         given = self.y_range if self.chosen is None else (self.chosen.low, self.chosen.high)
-        return _y_range(table, given)._replace(inverted=self.inverted)
+        known = self.known and pd.DataFrame([{"group": "known", "value": self.known[0]}])
+        return _y_range(table if known is None else pd.concat([table, known]), given)._replace(inverted=self.inverted)
 
 
 def layer_axis(rows: pd.DataFrame, frame: Frame, title: str, transitions: bool, most: int = 99) -> Channel:
@@ -160,6 +165,7 @@ def _direct_labels(
     span: _Span,
     baseline: str,
     controls: tuple[str, ...] = (),
+    known: tuple[float, str] | None = None,
 ) -> Layer:
     """Names at the right ends of the lines, moved apart where they would overlap."""
     gap = LABEL_GAP / HEIGHT * (span.high - span.low)
@@ -170,6 +176,7 @@ def _direct_labels(
         labels += [("", text, end) for text, end in control_names(ends[ends["group"] == name], name, names, 2 * gap)]
     if span.holds_baseline:
         labels += [("", baseline, end) for end in ends.loc[ends["group"] == "baseline", "value"]]
+    labels += [("", known[1], known[0])] if known else []
     frame = pd.DataFrame(labels, columns=["series", "text", "at"]).assign(layer=int(table["layer"].max()))
     return end_labels(frame, gap, span.high, at, color_if("datum.series === ''", "var(--soft)", color_of(series)))
 
