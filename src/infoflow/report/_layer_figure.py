@@ -65,8 +65,8 @@ class LayerFigure:
         parts = self._parts(rows)
         tables = {title: with_convergence(curves(part), part) for title, part in parts.items()}
         axis, scale = {**self.axis, "y_title": filled(self.axis["y_title"], rows)}, ""
-        if self.known:
-            axis["known"] = (float(rows.loc[rows["trained"], self.known].median()), self.known_name)
+        if self.known and math.isfinite(known := float(rows.loc[rows["trained"], self.known].median())):
+            axis["known"] = (known, self.known_name)
         if self.panels:
             named = [one.assign(**{self.panels: parts[title][self.panels].iloc[0]}) for title, one in tables.items()]
             panels, scale = shared_panels(tables, lambda _: series, zero=self.zero, **axis)

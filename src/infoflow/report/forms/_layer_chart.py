@@ -45,6 +45,14 @@ class _Span(NamedTuple):
     foot: int = 0
     """Pixels at the lower edge for the convergence strip."""
 
+    def reaching(self, value: float) -> "_Span":
+        """Extend the range to a value that does not squash it to less than a third."""
+        low, high = min(self.low, value), max(self.high, value)
+        if (low, high) == (self.low, self.high) or high - low > 3 * (self.high - self.low):
+            return self
+        margin = 0.06 * (high - low)
+        return self._replace(low=low - margin * (low < self.low), high=high + margin * (high > self.high))
+
     def above_strip(self, rows: int) -> "_Span":
         """Extend the range to fit this number of square rows below it."""
         foot = _ROW * rows + 4 if rows else 0
@@ -102,12 +110,15 @@ class LayerChart(AbstractForm):
             layers += control_lines(baseline, at, BASELINE)
         elif len(baseline):
             layers += _edge_note(baseline, self.baseline_name, span)
-        if self.known:
-            layers.append(level(self.known[0], _KNOWN, y=y))
+        known = self.known if self.known and span.low <= self.known[0] <= span.high else None
+        if known:
+            layers.append(level(known[0], _KNOWN, y=y))
+        elif self.known:
+            layers += _edge_note(pd.DataFrame([{"value": self.known[0]}]), self.known[1], span)
         layers += _series_layers(trained, self.series, at)
         if rows:
             layers += _convergence_strip(trained, self.series, x)
-        layers.append(_direct_labels(table, self.series, at, span, self.baseline_name, self.controls, self.known))
+        layers.append(_direct_labels(table, self.series, at, span, self.baseline_name, self.controls, known))
         return finished(layers, HEIGHT)
 
     @property
@@ -116,8 +127,10 @@ class LayerChart(AbstractForm):
 
     def _span(self, table: pd.DataFrame) -> _Span:
         given = self.y_range if self.chosen is None else (self.chosen.low, self.chosen.high)
-        known = self.known and pd.DataFrame([{"group": "known", "value": self.known[0]}])
-        return _y_range(table if known is None else pd.concat([table, known]), given)._replace(inverted=self.inverted)
+        span = _y_range(table, given)
+        if self.known and given is None:
+            span = span.reaching(self.known[0])
+        return span._replace(inverted=self.inverted)
 
 
 def layer_axis(rows: pd.DataFrame, frame: Frame, title: str, transitions: bool, most: int = 99) -> Channel:

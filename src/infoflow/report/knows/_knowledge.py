@@ -75,7 +75,8 @@ _INPUT = LayerFigure(
         HOW_BANDS,
         "The line across is the entropy of the tokens, which layer 0 determines: what a curve misses of it there, too "
         "few clusters or the positions hide, and a rise from there is one of clusters.",
-        "“Shuffled labels” is what is left of chance with as many clusters and tokens.",
+        "“Shuffled labels” is what is left of chance with as many clusters and tokens. It would be surprising if "
+        "a causal LM kept its input to the top.",
     ),
     method=MUTUAL_INFORMATION,
     claims=("representations:V-1", "representations:V-2", "representations:V-3"),
