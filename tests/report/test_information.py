@@ -57,7 +57,7 @@ def test_usable_information_is_the_first_figure_and_shows_the_entropy(figures_of
     for name in ("usable-input", "mi-input"):
         assert rules(figures[name]) == [pytest.approx(ENTROPY)]
     assert "5.20 nats, which layer 0 must have" in figures["usable-input"].caption
-    assert "loses 0.20 nats" in figures["usable-input"].answer[0]
+    assert "loses 0.200 nats of usable information" in figures["usable-input"].answer[0]
 
 
 def test_the_ceiling_of_clusters_is_the_smaller_of_entropy_and_their_number(figures_of):

@@ -75,13 +75,14 @@ def _is_measured(reading: Reading) -> bool:
 
 
 def _with_least_effect(test: Test, curves: Curves) -> list[Condition]:
-    """The conditions with the least effect in nats that a converged estimate can show.
+    """The conditions with the least effect in nats that a converged estimate can show, under names of their own.
 
     Published effects are of clusters, whose information changes many times as much.
     """
+    conditions = [replace(one, name=f"{one.name} ({USABLE})") for one in test(curves)]
     return [
         replace(one, threshold=CONVERGED, published=np.nan) if one.unit == "nats" and one.threshold > CONVERGED else one
-        for one in test(curves)
+        for one in conditions
     ]
 
 

@@ -46,9 +46,9 @@ class _Span(NamedTuple):
     """Pixels at the lower edge for the convergence strip."""
 
     def reaching(self, value: float) -> "_Span":
-        """Extend the range to a value that does not squash it to less than a third."""
+        """Extend the range to a value that does not squash it to less than a fifth."""
         low, high = min(self.low, value), max(self.high, value)
-        if (low, high) == (self.low, self.high) or high - low > 3 * (self.high - self.low):
+        if (low, high) == (self.low, self.high) or high - low > 5 * (self.high - self.low):
             return self
         margin = 0.06 * (high - low)
         return self._replace(low=low - margin * (low < self.low), high=high + margin * (high > self.high))
