@@ -152,6 +152,18 @@ def test_a_component_that_says_nothing_of_tokens_changes_nothing(of, size):
     assert expected.value > 2
 
 
+def test_a_large_component_in_states_of_few_directions_changes_nothing():
+    """Wide states of few tokens and positions have many directions without any variance."""
+    types, sentences = tokens(3000)
+    rng = np.random.default_rng(5)
+    embeddings, positions = rng.normal(size=(TYPES, 100)), rng.normal(size=(10, 100))
+    values = [
+        estimated(embeddings[types] + size * positions[np.arange(3000) % 10], types, sentences).value
+        for size in (0.1, 300)
+    ]
+    assert values[1] == pytest.approx(values[0], abs=0.01)
+
+
 @pytest.mark.parametrize("of", ["rotation", "scale"])
 def test_neither_axes_nor_units_matter(of):
     types, sentences = tokens(4000)

@@ -89,7 +89,7 @@ class LabelledMoments:
 
     @property
     def scale(self) -> float:
-        """The median variance of a principal axis, or the mean one if that is 0: the unit of the ridge.
+        """The median variance of a principal axis, of those that have any: the unit of the ridge.
 
         A large component in a few directions, such as the position, would raise the mean and drown the rest in the
         ridge.
@@ -97,8 +97,8 @@ class LabelledMoments:
         total = self.count.sum()
         within = self.within * max(float(total) - self.seen, 1) / total
         variances = torch.linalg.eigvalsh(within + self.means.T @ (self.means * self.count[:, None]) / total)
-        middle, mean = float(variances.median()), float(variances.mean())
-        return (middle if middle > 1e-10 * float(variances[-1]) else mean) or 1.0
+        known = variances[variances > 1e-10 * variances[-1]]
+        return float(known.median()) if len(known) else 1.0
 
     def classifier(self, ridge: float) -> GaussianClassifier:
         """The classifier with `ridge` times `scale` added to every variance within labels."""
