@@ -185,6 +185,7 @@ def test_shuffled_labels_have_nothing():
 def test_more_tokens_give_more_and_the_drift_says_so():
     few, many = (estimated(noisy(types, 0.6), types, sentences) for types, sentences in (tokens(1000), tokens(10_000)))
     assert few.drift > many.drift > 0
+    assert few.drift <= few.entropy - few.value
     assert few.value < many.value
     low, high = (few.columns(1000)[end] for end in ("low", "high"))
     assert low < few.value < high

@@ -52,7 +52,7 @@ USABLE_INFORMATION = TableSchema(
             name="converged",
             dtype="bool",
             unit="",
-            description=f"value and at_half differ by at most {CONVERGED} nats",
+            description=f"value and at_half differ by at most {CONVERGED} nats, or value and entropy do",
         ),
         Column(name="entropy", dtype="float64", unit="nats", description="entropy of the labels: the ceiling"),
         Column(name="types", dtype="int64", unit="types", description="distinct labels"),
@@ -82,7 +82,11 @@ class UsableEstimate:
 
     @property
     def drift(self) -> float:
-        return self.value - self.at_half
+        """What more tokens would add, as a standard error.
+
+        As much as the last doubling of the fitted sentences, but no more than the value misses of the entropy.
+        """
+        return min(self.value - self.at_half, max(self.entropy - self.value, 0.0))
 
     def columns(self, count: int) -> dict[str, Any]:
         """The columns of the table that depend on the layer."""
