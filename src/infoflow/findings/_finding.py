@@ -87,6 +87,12 @@ class Finding:
         readings += self.reliable.reads.values() if self.reliable else ()
         return tuple(dict.fromkeys([*(table for reading in readings for table in reading.sources), "task_scores"]))
 
+    @property
+    def all_tables(self) -> tuple[str, ...]:
+        """Also those of its other estimate, which a run need not have."""
+        other = self.another.finding.tables if self.another else ()
+        return tuple(dict.fromkeys([*other, *self.tables]))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Another:
