@@ -53,6 +53,7 @@ TABLES = {
     "task_scores",
     "token_map",
     "training_runs",
+    "usable_information",
     "word_neighbours",
 }
 
@@ -83,7 +84,8 @@ def test_models_are_plain_checkpoints(tiny_run: Run) -> None:
 
 
 def test_every_model_and_its_control_is_in_every_table(tiny_run: Run) -> None:
-    for name in ("mutual_information", "layer_distance", "identity_neighbours", "head_confidence", "task_scores"):
+    names = ("mutual_information", "usable_information", "layer_distance", "identity_neighbours", "head_confidence")
+    for name in (*names, "task_scores"):
         table = tiny_run.tables[name]
         keys = table[["model", "trained"]].drop_duplicates()
         assert len(keys) == 6, name
@@ -91,7 +93,8 @@ def test_every_model_and_its_control_is_in_every_table(tiny_run: Run) -> None:
 
 
 def test_numbers_have_intervals_and_baselines(tiny_run: Run) -> None:
-    for name in ("mutual_information", "layer_distance", "model_distance", "space_similarity", "head_entropy"):
+    names = ("mutual_information", "usable_information", "layer_distance", "model_distance", "space_similarity")
+    for name in (*names, "head_entropy"):
         table = tiny_run.tables[name]
         assert (table["low"] <= table["value"] + 1e-9).all(), name
         assert (table["high"] >= table["value"] - 1e-9).all(), name

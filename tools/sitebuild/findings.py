@@ -48,5 +48,5 @@ def _section(finding) -> str:
         ("Source", source),
     ]
     lines += [f"- **{name}:** {escaped(text)}" for name, text in facts]
-    lines.append("- **Tables:** " + ", ".join(f"`{table}`" for table in finding.tables))
+    lines.append("- **Tables:** " + ", ".join(f"`{table}`" for table in finding.all_tables))
     return "\n".join([*lines, ""])

@@ -136,7 +136,7 @@ def _reading(table: str) -> Iterator[str]:
     from infoflow.findings import FINDINGS
 
     for finding in FINDINGS.values():
-        if table in finding.tables:
+        if table in finding.all_tables:
             yield f"- [{finding.id}](../findings.md#{anchor(finding.id)}): {escaped(finding.claim)}"
 
 

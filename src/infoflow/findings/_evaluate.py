@@ -23,6 +23,7 @@ from ._resampled import resampled_curves
 from ._schema import FINDINGS_TABLE
 from ._table import gather, of_seeds
 from ._too_few import too_few
+from ._two_estimates import combined
 
 
 def evaluate(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding] | None = None) -> pd.DataFrame:
@@ -115,6 +116,17 @@ def _blank(finding: Finding, models: ModelGroup) -> dict[str, object]:
 
 
 def _judged(finding: Finding, models: ModelGroup, why_not: _WhyNot) -> Judged:
+    """The claim on a group of models, by two estimates if it has two."""
+    own = _judged_alone(finding, models, why_not)
+    if finding.another is None:
+        return own
+    other = _judged_alone(finding.another.finding, models, why_not)
+    by_other, changes = combined(finding.another, own.row, other.row, models)
+    chosen = other if by_other else own
+    return Judged(row=chosen.row | changes, outcomes=chosen.outcomes, deciding=chosen.deciding)
+
+
+def _judged_alone(finding: Finding, models: ModelGroup, why_not: _WhyNot) -> Judged:
     row = _blank(finding, models)
     try:
         found = gather(finding.reads, models)

@@ -68,6 +68,7 @@ class Finding:
     minimum_seeds: int = 3  # 1 for a claim about each model by itself, which involves no difference between models
     reliable: Agreement | None = None  # required for a verdict: chance numbers do not agree
     uncontrolled: str = ""  # why no control could show it, so that only the interval decides
+    another: "Another | None" = None  # a second estimate of what it is about
 
     def conditions(self, curves: Curves) -> list[Condition]:
         """The claim's conditions on rows of curves; a ratio to zero is infinite or undefined and decides nothing."""
@@ -85,6 +86,26 @@ class Finding:
         readings = [*self.reads.values(), *(r for control in self.controls for r in control.reads.values())]
         readings += self.reliable.reads.values() if self.reliable else ()
         return tuple(dict.fromkeys([*(table for reading in readings for table in reading.sources), "task_scores"]))
+
+    @property
+    def all_tables(self) -> tuple[str, ...]:
+        """Also those of its other estimate, which a run need not have."""
+        other = self.another.finding.tables if self.another else ()
+        return tuple(dict.fromkeys([*other, *self.tables]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Another:
+    """The same claim by another estimate, and what both estimates give where the truth is known.
+
+    Readings of known values have two numbers, the value and the truth.
+    """
+
+    name: str
+    own_name: str  # of the claim's own estimate
+    finding: Finding
+    known: Mapping[str, Reading]
+    own_known: Mapping[str, Reading]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

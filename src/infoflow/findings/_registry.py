@@ -74,7 +74,7 @@ def _section(finding: Finding) -> str:
             f"- Controls: {controls}",
             f"- Published: {finding.published}",
             f"- Needs: {several(finding.minimum_seeds)}; {models}",
-            f"- Tables: {', '.join(finding.tables)}",
+            f"- Tables: {', '.join(finding.all_tables)}",
             tail,
         ]
     )

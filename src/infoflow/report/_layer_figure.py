@@ -57,12 +57,16 @@ class LayerFigure:
     panels: str = ""  # a column of the table: one panel per value
     titles: Mapping[str, str] = field(default_factory=dict)  # panel titles in order; other panels follow
     zero: float = math.inf  # see `panel_scales`
+    known: str = ""  # the column with the value that layer 0 must have, drawn as a line across
+    known_name: str = ""
 
     def drawn(self, rows: pd.DataFrame, series: list[Series], **own: Any) -> ReportFigure:
         """The figure of rows with the column `series`; `own` overrides parts of the declaration."""
         parts = self._parts(rows)
         tables = {title: with_convergence(curves(part), part) for title, part in parts.items()}
         axis, scale = {**self.axis, "y_title": filled(self.axis["y_title"], rows)}, ""
+        if self.known and math.isfinite(known := float(rows.loc[rows["trained"], self.known].median())):
+            axis["known"] = (known, self.known_name)
         if self.panels:
             named = [one.assign(**{self.panels: parts[title][self.panels].iloc[0]}) for title, one in tables.items()]
             panels, scale = shared_panels(tables, lambda _: series, zero=self.zero, **axis)

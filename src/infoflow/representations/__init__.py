@@ -13,6 +13,7 @@ from ._distance_distribution import DistanceDistribution as DistanceDistribution
 from ._entropy import EntropyEstimator as EntropyEstimator
 from ._entropy import entropy as entropy
 from ._explainable_variance import maximum_explainable_variance as maximum_explainable_variance
+from ._gaussian_classifier import LabelledMoments
 from ._geometry_table import GEOMETRY
 from ._identity_neighbours import IDENTITY_NEIGHBOURS
 from ._identity_neighbours import IdentityNeighbours as IdentityNeighbours
@@ -21,7 +22,7 @@ from ._influence_by_frequency import InfluenceByFrequency as InfluenceByFrequenc
 from ._information_estimate import corrected_information as corrected_information
 from ._information_estimate import estimate_information as estimate_information
 from ._information_measure import MutualInformation as MutualInformation
-from ._information_table import MUTUAL_INFORMATION
+from ._information_table import CONVERGED, LIMITED, MUTUAL_INFORMATION
 from ._intra_sentence import IntraSentence as IntraSentence
 from ._intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
 from ._intrinsic_dimension import spread_of_neighbours, two_neighbours
@@ -64,6 +65,9 @@ from ._tag_neighbours import TagNeighbours as TagNeighbours
 from ._token_map import TOKEN_MAP, map_states
 from ._token_map import TokenMap as TokenMap
 from ._tuned_lens import TunedLens as TunedLens
+from ._usable_information import USABLE_INFORMATION
+from ._usable_information import UsableInformation as UsableInformation
+from ._usable_information import usable_information as usable_information
 from ._within_tokens import position_distance as position_distance
 from ._within_tokens import within_token_agreement as within_token_agreement
 from ._word_geometry import WordGeometry as WordGeometry

@@ -19,6 +19,9 @@ from ._information_estimate import InformationEstimate, bias_draws, corrected_in
 _SHUFFLES = 3
 CONVERGED = 0.03
 """Maximum remaining bias of a converged estimate in nats, as a standard error (`InformationEstimate.drift`)."""
+LIMITED = 0.05
+"""Share of the tokens' entropy that an estimate may miss at layer 0, which has all of it; more is limited by its
+resolution."""
 
 MUTUAL_INFORMATION = TableSchema(
     name="mutual_information",

@@ -42,6 +42,7 @@ from infoflow.representations import (
     SpaceSimilarity,
     TagNeighbours,
     TokenMap,
+    UsableInformation,
     WordGeometry,
     WordNeighbours,
 )
@@ -156,6 +157,8 @@ def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
     return [
         MutualInformation(**information),
         MutualInformation(**information, regime="training"),
+        UsableInformation(plan.types, plan.usable_occurrences),
+        UsableInformation(plan.types, plan.usable_occurrences, regime="training"),
         LayerDistance(occurrences=plan.distance_occurrences),
         ChangeByFrequency(per_bin=plan.frequency_occurrences),
         InfluenceByFrequency(per_bin=plan.frequency_occurrences),

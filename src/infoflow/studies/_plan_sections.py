@@ -30,6 +30,7 @@ Clusters = Annotated[int, Limits(at_least=0, at_most=65_535)]
 Few = Annotated[int, Limits(at_least=1, at_most=1000)]
 Bytes = Annotated[int, Limits(at_least=1, at_most=1 << 50)]
 Points = Annotated[int, Limits(at_least=12, at_most=10**4)]
+Fitted = Annotated[int, Limits(at_least=500, at_most=10**9)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +77,7 @@ class AnalysisPlan:
     types: Several = 1000  # most frequent tokens used for mutual information
     clusters: Clusters = 0  # clusters, for mutual information; 0: by number of tokens, at most 500
     clusterings: Few = 2  # repetitions with other rows and starts: intervals include their spread
+    usable_occurrences: Fitted = field(default=40_000, metadata=LATER)  # sampled tokens for usable information
     distance_occurrences: Count = 20_000  # sampled tokens for PWCCA
     neighbour_occurrences: Count = 20_000
     neighbours: Count = 50

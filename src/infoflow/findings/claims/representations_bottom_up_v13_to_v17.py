@@ -15,6 +15,7 @@ from .._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION
 from .._shapes import early_layer, falls, layer_names, middle_layer, num_layers, spearman, step_names
 from .._sources import BOTTOM_UP
 from .._table import Reading, baselines, untrained
+from .._two_estimates import by_usable_information
 
 _V13_READS = {"causal": identity(CAUSAL), "masked": identity(MASKED), "translation": identity(TRANSLATION)}
 
@@ -276,6 +277,7 @@ def _orders(num_layers: int) -> np.ndarray:
     return generator.permuted(np.tile(np.arange(num_layers), (factorial(7), 1)), axis=1)
 
 
+@by_usable_information
 @claim(
     "representations:V-17",
     "Two measures agree: layers that know more about their input token also keep its occurrences closer together.",

@@ -1,14 +1,19 @@
 """Claims about representations: V18, Z1, Z2."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from infoflow.representations import CONVERGED
+
 from .._condition import CORRELATION, Condition, exceeds, stays_below
-from .._curves import geometry, identity
+from .._curves import geometry, identity, information
 from .._finding import Control, Curves, claim
 from .._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES
 from .._shapes import depth_correlation, layer_names
 from .._sources import GEOMETRY, LESSONS_ON_WORDS
 from .._table import Reading, baselines, untrained
+from .._two_estimates import also_by, of_usable_information
 
 _V18_READS = untrained({NAMES[o]: identity(o) for o in OBJECTIVES})
 
@@ -41,6 +46,40 @@ def v18(curves: Curves) -> list[Condition]:
             [f"{layer}, {name}" for name in losses for layer in layers],
         )
     ]
+
+
+_V18_USABLE = of_usable_information(untrained({NAMES[o]: information(o, "input") for o in OBJECTIVES}))
+_TRAINED_USABLE = of_usable_information({"trained": information(CAUSAL, "input")})["trained"]
+
+
+def _loss_of_usable_information(curves: Curves) -> list[Condition]:
+    """Layers are 0..L."""
+    losses = {name: curve[:, :1] - curve[:, 1:] for name, curve in curves.items()}
+    layers = layer_names(next(iter(losses.values())).shape[1], 1)
+    return [
+        stays_below(
+            "loss of usable information from layer 0, untrained",
+            np.concatenate(list(losses.values()), axis=1),
+            CONVERGED,
+            "nats",
+            [f"{layer}, {name}" for name in losses for layer in layers],
+        )
+    ]
+
+
+v18 = also_by(
+    v18,
+    "identity neighbours",
+    replace(
+        v18,
+        reads=_V18_USABLE,
+        controls=(
+            Control(name="trained causal LM, which must lose it", reads=dict.fromkeys(_V18_USABLE, _TRAINED_USABLE)),
+        ),
+        statistic=f"untrained models: no layer lies {CONVERGED} nats or more below layer 0",
+        test=_loss_of_usable_information,
+    ),
+)
 
 
 _Z1_READS = {"masked": geometry(MASKED, "average_similarity")}

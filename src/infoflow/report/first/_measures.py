@@ -16,11 +16,12 @@ from infoflow.representations import (
     LENS,
     MUTUAL_INFORMATION,
     POSITION_NEIGHBOURS,
+    USABLE_INFORMATION,
 )
 
 from .._model_tables import ModelTables
 from .._shown_models import ShownModels
-from ..knows._knowledge import input_rows, output_rows
+from ..knows._information_rows import LIMITED_BY, input_rows, output_rows
 from ..knows._lenses import one_choice
 
 Contrast = Literal["ends", "middle", "reached"]
@@ -49,6 +50,7 @@ class CardMeasure:
     untrained: bool = True  # whether an untrained model is its control
     x: str = "layer"
     ends: tuple[str, str] | None = None  # names of the first and the last position, if no number describes them
+    unless: str = ""  # a table that answers the same question better
     reached: float = 0.5  # end of the contrast "reached", as a share of the course
 
 
@@ -89,9 +91,25 @@ def _removed(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
 
 MEASURES: tuple[CardMeasure, ...] = (
     CardMeasure(
-        figure="mi-input",
+        figure="usable-input",
         axis="nats",
-        noun="information lost about the input token",
+        noun="usable information lost about the input token",
+        section="knows",
+        question="How much of the input do layers keep?",
+        table=USABLE_INFORMATION.name,
+        rows=_input,
+        contrast="ends",
+        opening="From layer {first} to {last}, ",
+        rises="gains",
+        falls="loses",
+        unit="nats",
+        what="of usable information about its input token",
+    ),
+    CardMeasure(
+        figure="mi-input",
+        unless=USABLE_INFORMATION.name,
+        axis="nats",
+        noun="information lost about the input token, limited by its clusters,",
         section="knows",
         question="How much of the input do layers keep?",
         table=MUTUAL_INFORMATION.name,
@@ -101,7 +119,7 @@ MEASURES: tuple[CardMeasure, ...] = (
         rises="gains",
         falls="loses",
         unit="nats",
-        what="of information about its input token",
+        what=f"of information about its input token, {LIMITED_BY}",
     ),
     CardMeasure(
         figure="mi-output",
@@ -229,7 +247,7 @@ def card_measures() -> list[CardMeasure]:
 def measured(measure: CardMeasure, tables: ModelTables) -> pd.DataFrame | None:
     """The rows of a measure: series, seed, trained, layer, value, low, high, replicates; None if there are none."""
     frame = tables.get(measure.table)
-    if frame is None:
+    if frame is None or (measure.unless and tables.get(measure.unless) is not None):
         return None
     rows = measure.rows(frame, tables.models)
     trained = rows[rows["trained"]]

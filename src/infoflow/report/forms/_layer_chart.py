@@ -26,11 +26,12 @@ from ._chart import (
     tips,
 )
 from ._frame import AbstractForm, Frame, free_scales, scale_note
-from ._lines import ANY, control_lines, hovered_layer, lines, looks_of
+from ._lines import ANY, control_lines, hovered_layer, level, lines, looks_of
 from ._marks import Channel, Constant, Layer, channel, draw
 
 _CONVERGED = {True: "has converged", False: "has not converged: more text would change it"}
 _ROW = 9  # pixels per row of squares
+_KNOWN = {"color": "var(--soft)", "strokeWidth": 1.2}
 _FURTHER = ([9, 2, 2, 2], [2, 2], [14, 3])  # dashes of additional controls, in order
 
 
@@ -43,6 +44,14 @@ class _Span(NamedTuple):
     inverted: bool = False
     foot: int = 0
     """Pixels at the lower edge for the convergence strip."""
+
+    def reaching(self, value: float) -> "_Span":
+        """Extend the range to a value that does not squash it to less than a fifth."""
+        low, high = min(self.low, value), max(self.high, value)
+        if (low, high) == (self.low, self.high) or high - low > 5 * (self.high - self.low):
+            return self
+        margin = 0.06 * (high - low)
+        return self._replace(low=low - margin * (low < self.low), high=high + margin * (high > self.high))
 
     def above_strip(self, rows: int) -> "_Span":
         """Extend the range to fit this number of square rows below it."""
@@ -73,6 +82,7 @@ class LayerChart(AbstractForm):
     inverted: bool = False  # the y axis, for quantities where less is more
     chosen: Frame | None = None
     controls: tuple[str, ...] = ()
+    known: tuple[float, str] | None = None  # a value that is known at the lowest layer, and its name: a line across
 
     @property
     def frame(self) -> Frame:
@@ -100,10 +110,15 @@ class LayerChart(AbstractForm):
             layers += control_lines(baseline, at, BASELINE)
         elif len(baseline):
             layers += _edge_note(baseline, self.baseline_name, span)
+        known = self.known if self.known and span.low <= self.known[0] <= span.high else None
+        if known:
+            layers.append(level(known[0], _KNOWN, y=y))
+        elif self.known:
+            layers += _edge_note(pd.DataFrame([{"value": self.known[0]}]), self.known[1], span)
         layers += _series_layers(trained, self.series, at)
         if rows:
             layers += _convergence_strip(trained, self.series, x)
-        layers.append(_direct_labels(table, self.series, at, span, self.baseline_name, self.controls))
+        layers.append(_direct_labels(table, self.series, at, span, self.baseline_name, self.controls, known))
         return finished(layers, HEIGHT)
 
     @property
@@ -112,7 +127,10 @@ class LayerChart(AbstractForm):
 
     def _span(self, table: pd.DataFrame) -> _Span:
         given = self.y_range if self.chosen is None else (self.chosen.low, self.chosen.high)
-        return _y_range(table, given)._replace(inverted=self.inverted)
+        span = _y_range(table, given)
+        if self.known and given is None:
+            span = span.reaching(self.known[0])
+        return span._replace(inverted=self.inverted)
 
 
 def layer_axis(rows: pd.DataFrame, frame: Frame, title: str, transitions: bool, most: int = 99) -> Channel:
@@ -160,6 +178,7 @@ def _direct_labels(
     span: _Span,
     baseline: str,
     controls: tuple[str, ...] = (),
+    known: tuple[float, str] | None = None,
 ) -> Layer:
     """Names at the right ends of the lines, moved apart where they would overlap."""
     gap = LABEL_GAP / HEIGHT * (span.high - span.low)
@@ -170,6 +189,7 @@ def _direct_labels(
         labels += [("", text, end) for text, end in control_names(ends[ends["group"] == name], name, names, 2 * gap)]
     if span.holds_baseline:
         labels += [("", baseline, end) for end in ends.loc[ends["group"] == "baseline", "value"]]
+    labels += [("", known[1], known[0])] if known else []
     frame = pd.DataFrame(labels, columns=["series", "text", "at"]).assign(layer=int(table["layer"].max()))
     return end_labels(frame, gap, span.high, at, color_if("datum.series === ''", "var(--soft)", color_of(series)))
 

@@ -1,27 +1,25 @@
 """What representations encode: information about the input and output tokens, and identity among neighbours."""
 
+import math
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
-from infoflow.representations import IDENTITY_NEIGHBOURS
+from infoflow.representations import IDENTITY_NEIGHBOURS, USABLE_INFORMATION
 from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
 
-from .._curves import samples_at
-from .._figure import Method, Panel, ReportFigure, Section
-from .._in_words import Candidate, extreme, sentence
+from .._figure import Method, ReportFigure, Section
 from .._layer_figure import HOW_BANDS, LayerFigure, moves
 from .._model_tables import ModelTables
-from .._numbers import estimate_text, listed
-from .._samples import Estimate
+from .._numbers import listed
 from .._series import Series, own_style
 from .._shown_models import JOIN, ShownModels
-from .._trends import Wording, change, trend_words
-from ..forms._chart import CONTROL, NAME, amount, finished, lit, tips
-from ..forms._lines import POSITIVE, SHARE, looks_of, whiskers
-from ..forms._marks import draw
+from .._trends import Wording, trend_words
+from ..forms._lines import SHARE
 from ._convergence import MUTUAL_INFORMATION, ConvergencePanel, convergence_figure
+from ._information_rows import LIMITED_BY, input_rows, limited, output_rows, span
+from ._plane import plane_figure
+from ._usable import ABOUT, usable_figures
 
 _IDENTITY_METHOD = Method(
     id="identity-neighbours",
@@ -32,32 +30,53 @@ _IDENTITY_METHOD = Method(
     """,
 )
 
-_ABOUT = {"baseline_name": "shuffled labels", "bounds": POSITIVE}
-
 
 def _ceiling(frame: pd.DataFrame) -> str:
-    """The entropy of the labels, which no curve can exceed, and the underlying clustering."""
+    """What no curve can exceed: the entropy of the labels, and the number of clusters."""
     trained = frame[frame["trained"]]
-    low, high = float(trained["entropy"].min()), float(trained["entropy"].max())
-    ceiling = f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
-    types = f", the {int(trained['types'].median()):,} most frequent tokens" if "types" in trained else ""
-    return f"Ceiling (entropy of the tokens): {ceiling} nats; {int(trained['clusters'].median()):,} clusters{types}."
+    most, clusters = math.log(trained["clusters"].median()), int(trained["clusters"].median())
+    types = f" of the {int(trained['types'].median()):,} most frequent tokens" if "types" in trained else ""
+    ceiling = span(trained["entropy"].clip(upper=most))
+    return (
+        f"Ceiling: {ceiling} nats, the smaller of the entropy{types}, {span(trained['entropy'])} nats, and ln "
+        f"{clusters:,} = {most:.2f} nats for {clusters:,} clusters."
+    )
+
+
+def _shortfall(frame: pd.DataFrame) -> str:
+    """What clusters miss of the tokens' entropy at layer 0 where they are limited, else nothing."""
+    at_start = frame[frame["trained"] & (frame["layer"] == 0)]
+    values = at_start.groupby("series", sort=False)["value"].mean()
+    if at_start.empty or not limited(frame):
+        return ""
+    return (
+        f"Limited by its clusters: layer 0 determines its token, but they show {span(values)} of "
+        f"{span(at_start['entropy'])} nats there."
+    )
+
+
+def _input_of_clusters(frame: pd.DataFrame) -> str:
+    return " ".join(filter(None, (_ceiling(frame), _shortfall(frame))))
 
 
 _INPUT = LayerFigure(
     id="mi-input",
-    question="How much do representations remember of their own input token?",
+    question="How much of the input token do clusters of representations show?",
     table=MUTUAL_INFORMATION_TABLE,
-    axis={"y_title": "mutual information with the input token (nats)", **_ABOUT},
+    axis={"y_title": "mutual information with the input token (nats)", **ABOUT},
     noun="information about the input token",
     wording=Wording("nats", what="of information about its input token"),
-    caption=_ceiling,
+    caption=_input_of_clusters,
+    known="entropy",
+    known_name="entropy H(T)",
     how_to_read=(
         "Across: layers, from the embeddings (0) to the top. Up: how many nats of the input token's identity can "
         "be read from its vector, after sorting vectors into clusters.",
         HOW_BANDS,
+        "The line across is the entropy of the tokens, which layer 0 determines: what a curve misses of it there, too "
+        "few clusters or the positions hide, and a rise from there is one of clusters.",
         "“Shuffled labels” is what is left of chance with as many clusters and tokens. It would be surprising if "
-        "a causal LM kept its input to the top: it is trained to name the next token, not to repeat this one.",
+        "a causal LM kept its input to the top.",
     ),
     method=MUTUAL_INFORMATION,
     claims=("representations:V-1", "representations:V-2", "representations:V-3"),
@@ -65,14 +84,14 @@ _INPUT = LayerFigure(
 _INPUT_OF_DECODER = replace(
     _INPUT,
     id="mi-input-decoder",
-    question="How much do decoder states remember of the decoder's own input token?",
+    question="How much of the decoder's own input token do clusters of its states show?",
     claims=(),
 )
 _OUTPUT = LayerFigure(
     id="mi-output",
     question="How much do they know of the token they have to produce?",
     table=MUTUAL_INFORMATION_TABLE,
-    axis={"y_title": "mutual information with the output token (nats)", **_ABOUT},
+    axis={"y_title": "mutual information with the output token (nats)", **ABOUT},
     noun="information about the output token",
     wording=Wording("nats", what="of information about its output token"),
     caption=_ceiling,
@@ -89,9 +108,9 @@ _HIDDEN = LayerFigure(
     id="mi-training",
     question="What does {label} do with a token that is hidden from it, as in training?",
     table=MUTUAL_INFORMATION_TABLE,
-    axis={"y_title": "mutual information (nats)", **_ABOUT},
+    axis={"y_title": "mutual information (nats)", **ABOUT},
     noun="information",
-    wording=Wording("nats", "rises by", "falls by", subject=lambda side: f"information about the {side.label}"),
+    wording=Wording("nats", "rises by", "falls by"),
     caption=lambda rows: "Only positions whose input was replaced by another token.",
     how_to_read=(
         "The input token is the wrong one that took the original's place; the output token is the original, which "
@@ -141,6 +160,7 @@ KNOWS = Section(
     lead="Every layer rewrites each token's vector. What can still be read from it: the token that went in, or the "
     "token that has to come out?",
     names={
+        "usable-input": "representations/usable-information",
         "mi-input": "representations/mutual-information",
         "mi-output": "representations/next-token-information",
         "mi-training": "representations/hidden-token-information",
@@ -154,48 +174,48 @@ KNOWS = Section(
 def knowledge_section(tables: ModelTables) -> Section | None:
     """The section, or None if the run has none of its measures."""
     models = tables.models
-    frames = tables.some((MUTUAL_INFORMATION_TABLE.name, IDENTITY_NEIGHBOURS.name))
-    information, identity = frames.get(MUTUAL_INFORMATION_TABLE.name), frames.get(IDENTITY_NEIGHBOURS.name)
-    figures = [] if information is None else _information_figures(information, models)
+    frames = tables.some((USABLE_INFORMATION.name, MUTUAL_INFORMATION_TABLE.name, IDENTITY_NEIGHBOURS.name))
+    usable, information, identity = (
+        frames.get(table.name) for table in (USABLE_INFORMATION, MUTUAL_INFORMATION_TABLE, IDENTITY_NEIGHBOURS)
+    )
+    figures = [] if usable is None else usable_figures(usable, models)
+    plane = None if usable is None else plane_figure(USABLE_INFORMATION, models.main(usable), models)
+    if information is not None:
+        figures += _information_figures(information, plane, models)
+    elif plane is not None:
+        figures.append(plane)
     if identity is not None and len(rows := models.main(identity)):
         figures.append(_IDENTITY.drawn(rows, models.present(rows)))
     return KNOWS.told_by(figures, models, frames.values())
 
 
-def _information_figures(frame: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
+def _of_clusters(figure: LayerFigure, rows: pd.DataFrame) -> LayerFigure:
+    """The figure, whose sentences say that clusters limit it where they do."""
+    if not limited(rows):
+        return figure
+    what = f"{figure.wording.what}, {LIMITED_BY}"
+    return replace(figure, noun=f"{figure.noun}, {LIMITED_BY},", wording=figure.wording._replace(what=what))
+
+
+def _information_figures(frame: pd.DataFrame, plane: ReportFigure | None, models: ShownModels) -> list[ReportFigure]:
+    """Figures of clusters; `plane` is that of usable information, if there is one."""
     main, others = models.main(frame), models.others(frame)
     figures = []
     if len(rows := input_rows(main)):
-        figures.append(_INPUT.drawn(rows, models.present(rows)))
+        figures.append(_of_clusters(_INPUT, rows).drawn(rows, models.present(rows)))
     if len(rows := output_rows(main)):
         figures.append(_output_figure(rows, models))
     training = main[main["regime"] == "training"]
     figures += [_training_figure(training[training["series"] == s.key], s) for s in models.present(training)]
-    if len(plane := _plane_rows(main)):
-        figures.append(_plane_figure(main, plane, models))
+    if (plane := plane or plane_figure(MUTUAL_INFORMATION_TABLE, main, models)) is not None:
+        figures.append(plane)
     sides = [ConvergencePanel("About the input token", input_rows(main))]
     sides.append(ConvergencePanel("About the output token", output_rows(main)))
     if convergence := convergence_figure(sides, models):
         figures.append(convergence)
     if len(rows := input_rows(others)):
-        figures.append(_INPUT_OF_DECODER.drawn(rows, models.present(rows)))
+        figures.append(_of_clusters(_INPUT_OF_DECODER, rows).drawn(rows, models.present(rows)))
     return figures
-
-
-def _of(frame: pd.DataFrame, regime: str, side: str) -> pd.DataFrame:
-    return frame[(frame["regime"] == regime) & (frame["side"] == side)]
-
-
-def input_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """The input side, on uncorrupted text."""
-    return _of(frame, "clean", "input")
-
-
-def output_rows(main: pd.DataFrame) -> pd.DataFrame:
-    """The output side; models that mask their input use their training regime, since otherwise output = input."""
-    output = main[main["side"] == "output"]
-    hidden = set(output.loc[output["regime"] == "training", "series"])
-    return output[(output["regime"] == "training") == output["series"].isin(hidden)]
 
 
 def _output_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
@@ -220,13 +240,17 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> ReportFigure:
         if side in set(frame["side"])
     ]
     by_side = frame.assign(series=f"{owner.key}{JOIN}" + frame["side"].astype(str))
+    note = f", {LIMITED_BY}," if limited(frame[frame["side"] == "input"]) else ""
+    named = [replace(one, label=f"the {one.label}{note if one.label == 'input token' else ''}") for one in lines]
     variant = "" if owner.style is None else f"-{owner.style}"  # a variant shares the colour slot of its objective
-    figure = _HIDDEN.drawn(
+    labels = {one.key: one.label for one in named}
+    wording = _HIDDEN.wording._replace(subject=lambda side: f"information about {labels[side.key]}")
+    figure = replace(_HIDDEN, wording=wording).drawn(
         by_side,
         lines,
         id=f"{_HIDDEN.id}-{owner.slot}{variant}",
         question=_HIDDEN.question.format(label=owner.label),
-        words=trend_words(by_side, [replace(one, label=f"the {one.label}") for one in lines], _HIDDEN.noun, "about"),
+        words=trend_words(by_side, named, _HIDDEN.noun, "about"),
     )
     return replace(figure, answer=[*figure.answer, *_crossing(figure.data, lines)])
 
@@ -241,106 +265,3 @@ def _crossing(table: pd.DataFrame, lines: list[Series]) -> list[str]:
         return []
     first = int(ahead.index[len(ahead) - ahead[::-1].cummin().sum()])
     return [f"From layer {first} on, vectors say more of the token to restore than of the one put in."]
-
-
-def _plane_rows(main: pd.DataFrame) -> pd.DataFrame:
-    """Both sides of the models that have both in one regime: one row per line and layer."""
-    rows = []
-    lines: Any = main.groupby(["series", "trained"], sort=False)
-    for (key, trained), own in lines:
-        output = output_rows(own)
-        source = _of(own, str(output["regime"].iloc[0]), "input") if len(output) else output
-        for layer in sorted(set(output["layer"]) & set(source["layer"])):
-            x = samples_at(source, key, layer, trained).estimate()
-            y = samples_at(output, key, layer, trained).estimate()
-            row: dict[str, Any] = {"series": key, "group": "trained" if trained else "untrained", "layer": int(layer)}
-            row |= {"input": x.value, "input_low": x.low, "input_high": x.high}
-            row |= {"output": y.value, "output_low": y.low, "output_high": y.high, "count": y.count}
-            rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def _trade(main: pd.DataFrame, series: Series) -> tuple[Estimate, Estimate]:
-    """One line's loss of information about its input, and gain about its output, from bottom to top."""
-    own = main[main["series"] == series.key]
-    output = output_rows(own)
-    lost = change(_of(own, str(output["regime"].iloc[0]), "input"), series.key).negated()
-    return lost, change(output, series.key)
-
-
-def _plane_words(main: pd.DataFrame, series: list[Series]) -> str:
-    """The models with the largest trade of input for output, and those without a clear trade."""
-    trades = {line.label: _trade(main, line) for line in series}
-    clear = {label: both for label, both in trades.items() if both[0].sign > 0 and both[1].sign > 0}
-    unclear = [label for label in trades if label not in clear]
-    if not clear:
-        return sentence(f"no clear trade of input for output is seen in {listed(unclear)}") if unclear else ""
-    top = extreme([Candidate(f"in {label}", lost) for label, (lost, _) in clear.items()])
-    assert top is not None
-    gained = clear[top.candidate.name.removeprefix("in ")][1]
-    said = (
-        f"{estimate_text(top.candidate.estimate, 'nats')} about the input are given up for "
-        f"{estimate_text(gained, 'nats')} about the output {top.candidate.name}"
-    )
-    if top.alike:
-        said += f", and not clearly less {listed(list(top.alike))}"
-    elif len(clear) > 1:
-        said += ", more than elsewhere"
-    return sentence(said + (f"; no clear trade is seen in {listed(unclear)}" if unclear else ""))
-
-
-def _plane_clause(main: pd.DataFrame, series: Series) -> str:
-    """One line's loss about its input and gain about its output, or that neither is clear."""
-    lost, gained = _trade(main, series)
-    if lost.sign > 0 and gained.sign > 0:
-        return (
-            f"{series.label} gives up {estimate_text(lost, 'nats')} about its input and gains "
-            f"{estimate_text(gained, 'nats')} about its output"
-        )
-    input_text, output_text = estimate_text(lost.negated(), "nats"), estimate_text(gained, "nats")
-    return f"{series.label} shows no clear trade: its input changes by {input_text}, its output by {output_text}"
-
-
-def _plane_figure(main: pd.DataFrame, plane: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    series = models.present(plane)
-    return ReportFigure(
-        id="mi-plane",
-        question="Do they give up the input in exchange for the output?",
-        answer=[f"From bottom to top, {'; '.join(_plane_clause(main, s) for s in series)}."],
-        words=_plane_words(main, series),
-        panels=[Panel(spec=_plane_chart(plane[plane["series"] == s.key], s), title=s.label) for s in series],
-        caption=f"Points are layers, numbered; whiskers are 95% intervals in both directions; "
-        f"{int(plane['count'].median()):,} occurrences behind each point. Each panel has its own scale.",
-        how_to_read=[
-            "Across: information about the input token. Up: information about the output token. A path that goes left "
-            "and up trades one for the other.",
-            "The grey path is the untrained model: it has nothing to trade, so it stays in one place.",
-            "A masked LM is shown at hidden positions, as in training.",
-        ],
-        method=MUTUAL_INFORMATION,
-        data=plane,
-        tables=(MUTUAL_INFORMATION_TABLE.name,),
-        findings=("representations:V-4", "representations:V-5"),
-    )
-
-
-def _plane_chart(plane: pd.DataFrame, series: Series) -> dict[str, Any]:
-    x = amount("x", "input", "about the input token (nats)", padding=18)
-    y = amount("y", "output", "about the output token (nats)", padding=18)
-    at, look = {"x": x, "y": y}, looks_of([series])
-    trained, untrained = (plane[plane["group"] == group] for group in ("trained", "untrained"))
-    color, in_order = {"color": look.pop("color")}, {"order": "layer:Q"}
-    tooltip = tips("layer:Q", "input:Q||.3f", "output:Q||.3f")
-    shape, dash = {"shape": look["shape"]}, {"strokeDash": look["strokeDash"]}
-    layers = [
-        *whiskers(trained, at, color, {"x": ("input_low", "input_high"), "y": ("output_low", "output_high")}),
-        draw("line", trained, at, color, dash, in_order, strokeWidth=2, opacity=lit()),
-        draw("point", trained, at, color, shape, filled=True, size=50, opacity=lit(), tooltip=tooltip),
-        draw("text", trained, at, dx=10, dy=-8, fontSize=11, color="var(--ink)", text="layer:Q", opacity=lit()),
-    ]
-    if len(untrained):
-        points = {"color": "var(--control)", "size": 16}
-        label = untrained[untrained["layer"] == untrained["layer"].max()].assign(text="untrained")
-        layers.insert(0, draw("line", untrained, CONTROL, at, in_order, point=points))
-        layers.insert(1, draw("text", label, NAME, at, dy=13, color="var(--soft)", text="text:N"))
-    return finished(layers, 250)

@@ -130,6 +130,7 @@ class MeasureCheckpoint(AbstractCheckpoint, AbstractScoredMeasure):
     def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
         plan = self.models.plan.checkpoints
         sizes = {"occurrences": plan.occurrences, "distance_occurrences": plan.occurrences}
+        sizes["usable_occurrences"] = max(plan.occurrences, 500)
         wanted = checkpoint_tables(self.models.plan, self.is_heavy)
         names = [name for name in wanted if name not in (*OF_CHECKPOINTS, *OF_PROBES)]
         measures = named_measures(dataclasses.replace(self.models.plan.analysis, **sizes, tables=()), names)

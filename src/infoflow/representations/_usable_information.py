@@ -1,0 +1,289 @@
+"""Usable information: what a simple classifier can read of a token from a layer's states."""
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Float32, Int, Int64
+from scipy.special import ndtri
+from torch import Tensor
+
+from infoflow.flow import NO_LABEL, SAMPLE_COLUMNS, Regime, SampleMeasure, SampleRequest, TokenSample
+from infoflow.foundation import NUM_BLOCKS, UserError, block_interval, block_of, current_display
+from infoflow.models import Model
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
+
+from ._block_counts import BlockCounts
+from ._further_error import wider
+from ._gaussian_classifier import LabelledMoments
+from ._information_estimate import bias_draws
+from ._information_table import CONVERGED
+from ._views import as_labels, as_view
+
+_LEAST_TOKENS = 500
+_LEAST_BLOCKS = 4  # two halves of the sentences, and in each some to choose ridge, temperature and floor on
+_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)  # of the median variance of a principal axis
+_TEMPERATURES = (1.0, 0.5, 0.25, 0.12, 0.06)
+_FLOORS = (1e-4, 1e-3, 1e-2, 1e-1)  # share of the labels' frequencies in each prediction
+_CHOICE_TOKENS = 1500
+
+USABLE_INFORMATION = TableSchema(
+    name="usable_information",
+    version=1,
+    description="What a Gaussian classifier, fitted on other sentences, can read of the token from a layer's states, "
+    "in nats: entropy of the tokens minus the classifier's cross-entropy. A lower bound that needs no clusters. "
+    "Compare rows of equal types and count.",
+    columns=(
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
+        Column(name="regime", dtype="string", unit="", description="clean, or training: corrupted as in training"),
+        Column(name="side", dtype="string", unit="", description="input: the token read; output: the token to predict"),
+        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        *estimate_columns(
+            "nats",
+            "usable information; its interval carries the choice of sentences and what more tokens would add",
+            "the same of shuffled labels",
+            "occurrences; every one is scored by the classifier of the other half of the sentences",
+        ),
+        Column(name="at_half", dtype="float64", unit="nats", description="value with half of the fitted sentences"),
+        Column(
+            name="converged",
+            dtype="bool",
+            unit="",
+            description=f"value and at_half differ by at most {CONVERGED} nats, or value and entropy do",
+        ),
+        Column(name="entropy", dtype="float64", unit="nats", description="entropy of the labels: the ceiling"),
+        Column(name="types", dtype="int64", unit="types", description="distinct labels"),
+        *SAMPLE_COLUMNS,
+    ),
+)
+
+
+class _Calibration(NamedTuple):
+    ridge: float
+    temperature: float
+    floor: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class UsableEstimate:
+    """Usable information of one layer, in nats."""
+
+    value: float
+    at_half: float
+    """The value if half as many sentences fit the classifiers."""
+    baseline: float
+    """The value with shuffled labels."""
+    entropy: float
+    without_block: Float[np.ndarray, " block"]
+    """The value without the sentences of each bootstrap block among those scored."""
+
+    @property
+    def drift(self) -> float:
+        """What more tokens would add, as a standard error.
+
+        As much as the last doubling of the fitted sentences, but no more than the value misses of the entropy.
+        """
+        return min(self.value - self.at_half, max(self.entropy - self.value, 0.0))
+
+    def columns(self, count: int) -> dict[str, Any]:
+        """The columns of the table that depend on the layer."""
+        replicates = linear_replicates(self.value, self.without_block)
+        replicates += bias_draws(self.drift, len(replicates))
+        ends = block_interval(self.value, self.value - self.without_block)
+        ends = wider(ends, self.value, abs(self.drift) * float(ndtri(0.975)))
+        return {
+            **estimate(self.value, replicates, self.baseline, count, ends=ends),
+            "at_half": self.at_half,
+            "converged": abs(self.drift) <= CONVERGED,
+            "entropy": self.entropy,
+        }
+
+
+def usable_information(
+    states: Tensor | np.ndarray, labels: Tensor | np.ndarray | list, sentences: np.ndarray | None = None
+) -> float:
+    r"""What a Gaussian classifier can read of labels from states it was not fitted on, in nats.
+
+    $$ I_V = H(T) - \frac1N \sum_i -\ln f_{\text{other half}}(t_i \mid h_i) $$
+
+    A lower bound of the mutual information, for the family V of classifiers with Gaussian labels that share a
+    covariance; it depends on no clustering, and not on components of the states that say nothing about labels.
+
+    Args:
+        states: (token, width).
+        labels: (token,) labels of any kind.
+        sentences: (token,) ids of sentences, which are fitted or scored as a whole; default: each token for itself.
+
+    Source: [@xu2020usable], [@pimentel2020information].
+
+    Raises:
+        UserError: Lengths differ, states are not finite, or there are too few tokens or sentences.
+
+    >>> states = np.repeat(np.eye(4), 500, axis=0)
+    >>> round(usable_information(states, np.repeat(np.arange(4), 500)), 2)
+    1.39
+    """
+    rows = as_view(states, "states", torch.float32)
+    targets = as_labels(labels, "labels", len(rows))
+    ids = np.arange(len(rows)) if sentences is None else np.asarray(sentences)
+    if len(ids) != len(rows):
+        raise UserError(f"sentences must hold one id per row. Got {len(ids)} for {len(rows)} rows.")
+    blocks = block_of(ids)
+    if lack := _lack(blocks):
+        raise UserError(f"Usable information needs {lack}.")
+    return estimate_usable(rows, targets.astype(np.int64), blocks).value
+
+
+def _lack(blocks: Int[np.ndarray, " token"]) -> str:
+    """Why there is no estimate for tokens of these blocks; empty if there is one."""
+    if len(blocks) < _LEAST_TOKENS:
+        return f"at least {_LEAST_TOKENS} tokens. Got {len(blocks)}"
+    if (num := len(np.unique(blocks))) < _LEAST_BLOCKS:
+        return f"sentences in at least {_LEAST_BLOCKS} bootstrap blocks. Got {num}: give more sentences"
+    return ""
+
+
+def estimate_usable(
+    states: Float32[Tensor, "token width"], labels: Int[np.ndarray, " token"], blocks: Int[np.ndarray, " token"]
+) -> UsableEstimate:
+    """Two classifiers, each fitted on half of the bootstrap blocks and scored on the other half.
+
+    Ridge, temperature and floor are chosen on an eighth of the fitted blocks. Needs tokens of `_LEAST_BLOCKS` blocks.
+    """
+    targets = torch.from_numpy(labels)
+    place = np.unique(blocks, return_inverse=True)[1]
+    num_labels = int(labels.max()) + 1
+    score, at_half = np.zeros(len(labels)), np.zeros(len(labels))
+    shuffled = []
+    for fold in (0, 1):
+        part, fitted = place % 2 == fold, place // 2
+        scored = np.flatnonzero(~part)
+        which = [np.flatnonzero(part & chosen) for chosen in (fitted % 8 != 0, fitted % 8 == 0, fitted % 2 == 0)]
+        fold_data = _Fold(states, targets, num_labels, np.flatnonzero(part), *which)
+        score[scored], at_half[scored] = fold_data.scores(scored)
+        shuffled.append(fold_data.shuffled())
+    counts = BlockCounts.of(labels, blocks)
+    entropy, without = float(counts.sums().chao_wang_jost), counts.sums_without_each().chao_wang_jost
+    sums = np.bincount(blocks, weights=score, minlength=NUM_BLOCKS)
+    sizes = np.bincount(blocks, minlength=NUM_BLOCKS)
+    mean = score.mean()
+    return UsableEstimate(
+        value=entropy + mean,
+        at_half=entropy + at_half.mean(),
+        baseline=entropy + float(np.mean(shuffled)),
+        entropy=entropy,
+        without_block=without + (sums.sum() - sums) / np.maximum(len(score) - sizes, 1),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fold:
+    """One half of the sentences, on which a classifier is fitted."""
+
+    states: Float32[Tensor, "token width"]
+    labels: Int64[Tensor, " token"]
+    num_labels: int
+    whole: Int[np.ndarray, " fitted"]
+    most: Int[np.ndarray, " _"]  # fitted while ridge, temperature and floor are chosen
+    held: Int[np.ndarray, " _"]  # on which they are chosen
+    half: Int[np.ndarray, " _"]
+
+    def scores(self, scored: Int[np.ndarray, " scored"]) -> tuple[np.ndarray, np.ndarray]:
+        """Log-probabilities from all fitted sentences and from half of them."""
+        chosen = self._calibration(self.labels)
+        return tuple(self._score(index, scored, chosen) for index in (self.whole, self.half))  # type: ignore[return-value]
+
+    def shuffled(self) -> float:
+        """Mean log-probability of shuffled labels, on the tokens of the choice."""
+        order = torch.from_numpy(np.random.default_rng(0).permutation(len(self.labels)))
+        return self._best(self.labels[order], _RIDGES[-1:])[0]
+
+    def _score(self, fitted: np.ndarray, scored: np.ndarray, chosen: _Calibration) -> np.ndarray:
+        moments = LabelledMoments.of(self.states[fitted], self.labels[fitted], self.num_labels)
+        model = moments.classifier(chosen.ridge)
+        labels = self.labels[scored]
+        found = model.log_probabilities(self.states[scored], labels, (chosen.temperature,))
+        return model.mixed(found[0], labels, chosen.floor).numpy()
+
+    def _calibration(self, labels: Tensor) -> _Calibration:
+        return self._best(labels, _RIDGES)[1]
+
+    def _best(self, labels: Tensor, ridges: tuple[float, ...]) -> tuple[float, _Calibration]:
+        best = (-np.inf, _Calibration(ridges[0], 1.0, _FLOORS[0]))
+        held = self.held[:_CHOICE_TOKENS]
+        moments = LabelledMoments.of(self.states[self.most], labels[self.most], self.num_labels)
+        for ridge in ridges:
+            model = moments.classifier(ridge)
+            found = model.log_probabilities(self.states[held], labels[held], _TEMPERATURES)
+            for (place, temperature), floor in product(enumerate(_TEMPERATURES), _FLOORS):
+                mean = float(model.mixed(found[place], labels[held], floor).mean())
+                best = max(best, (mean, _Calibration(ridge, temperature, floor)), key=lambda each: each[0])
+        return best
+
+
+class UsableInformation(SampleMeasure):
+    """The information in a layer's states that a simple classifier can use, about the same tokens as
+    `MutualInformation`.
+
+    No clustering limits it, so that layer 0, which determines the token, has all of H(T) as soon as there are enough
+    tokens. The value is a lower bound that rises with the number of tokens: `at_half` and `converged` say how far.
+
+    Args:
+        types: Number of most frequent token types.
+        occurrences: At most this many sampled tokens, half of which fit a classifier.
+        regime: `"clean"`: unmodified text; `"training"`: masked as in training.
+
+    Source: [@xu2020usable], [@pimentel2020information]; the classifier: [@ioffe2006], [@friedman1989].
+    """
+
+    table: ClassVar[TableSchema] = USABLE_INFORMATION
+
+    def __init__(self, types: int = 1000, occurrences: int = 50_000, regime: Regime = "clean") -> None:
+        for name, number, least in (("types", types, 2), ("occurrences", occurrences, _LEAST_TOKENS)):
+            if number < least:
+                raise UserError(f"{name} must be at least {least}. Got {number}.")
+        self.types, self.occurrences = types, occurrences
+        self.regime = regime
+        self.request = SampleRequest(occurrences=occurrences, top_types=types)
+
+    def refusal(self, model: Model) -> str | None:
+        if self.regime == "training" and model.task != "masked-lm":
+            return f"its input is the same in training as at test time (task {model.task})"
+        return None
+
+    def compute(self, sample: TokenSample) -> pd.DataFrame:
+        rows = []
+        for side, labels in self._sides(sample).items():
+            kept = np.flatnonzero(labels >= 0)
+            part = sample.take(kept)
+            if _lack(part.blocks):
+                continue
+            classes, targets = np.unique(labels[kept], return_inverse=True)
+            for layer in range(sample.num_states):
+                found = estimate_usable(torch.from_numpy(part.states(layer)), targets.astype(np.int64), part.blocks)
+                keys = {"stack": sample.facts.stack, "regime": self.regime, "side": side, "layer": layer}
+                rows.append({**keys, **found.columns(len(kept)), "types": len(classes)})
+        if not rows:
+            current_display().note(
+                f"{self.name} of {sample.facts.model} is skipped: fewer than {_LEAST_TOKENS} usable tokens."
+            )
+        frame = pd.DataFrame(rows, columns=None if rows else self.table.column_names)
+        return frame.assign(**sample.sizes(self.request)) if rows else frame
+
+    def _sides(self, sample: TokenSample) -> dict[str, Int[np.ndarray, " token"]]:
+        """The labels of both sides, −1 where they do not count."""
+        token, label = sample.occurrences.token, sample.occurrences.label
+        frequent = self._frequent(sample.facts.frequencies)
+        read, to_predict = frequent[token], (label != NO_LABEL) & frequent[np.maximum(label, 0)]
+        if self.regime == "training":
+            read = to_predict = read & to_predict & (token != label)
+        sides = {"input": np.where(read, token, -1), "output": np.where(read & to_predict, label, -1)}
+        return {side: labels for side, labels in sides.items() if side == "input" or (labels >= 0).sum() > 1}
+
+    def _frequent(self, frequencies: Int[np.ndarray, " id"]) -> Bool[np.ndarray, " id"]:
+        frequent = np.zeros(len(frequencies), dtype=bool)
+        frequent[np.argsort(-frequencies, kind="stable")[: self.types]] = True
+        return frequent & (frequencies > 0)
