@@ -28,8 +28,7 @@ from infoflow.foundation import set_threads
 from infoflow.heads import ablate
 from infoflow.heads._ablation_measure import variants_of
 from infoflow.heads._importance import ImportanceSums
-from infoflow.heads._scored import ScoredBatch, SentenceScorer
-from infoflow.heads._variant_losses import VariantLosses
+from infoflow.heads._scored import ScoredBatch, SentenceScorer, VariantLosses
 from infoflow.models import Model, load_model
 
 

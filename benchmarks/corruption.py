@@ -21,9 +21,8 @@ from transformers import PreTrainedModel
 from infoflow.foundation import set_threads
 from infoflow.objectives import OBJECTIVES, AbstractObjective, Batch, Electra, Example, MaskedLM, Vocabulary
 from infoflow.training import LengthBucketSampler, ModelConfig, TrainConfig, TrainingData, build_models
-from infoflow.training._accelerator import make_accelerator
-from infoflow.training._optimizer import make_optimizer
-from infoflow.training._update import Updater
+from infoflow.training._config import make_optimizer
+from infoflow.training._update import Updater, make_accelerator
 
 NUM_SENTENCES, BATCH_TOKENS, SIZE = 5_000, 1024, 2000
 SENTINELS = tuple(range(SIZE - 1, SIZE - 101, -1))

@@ -27,8 +27,7 @@ from infoflow.heads import read_tokens, sentence_inputs
 from infoflow.models import Model, load_model
 from infoflow.subjects.explorer.server._answers import Responses, unwired
 from infoflow.subjects.explorer.server._asked import asked
-from infoflow.subjects.explorer.server._readings import Readings
-from infoflow.subjects.explorer.server._sentence_reading import ExploredModel
+from infoflow.subjects.explorer.server._readings import ExploredModel, Readings
 
 GOALS = {"all heads": 1.3, "a token hidden": 1.5, "a head closed": 1.5, "lens at a place": 3.0, "relevance": 2.5}
 CHANGES = {

@@ -21,7 +21,7 @@ from transformers import BertConfig, BertForMaskedLM
 from infoflow.foundation import set_threads
 from infoflow.models import Model, load_model, model_inputs, readout, tap
 from infoflow.representations import TunedLens
-from infoflow.representations._lens_training import accumulate_gradients
+from infoflow.representations._lens import accumulate_gradients
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from infoflow.models import load_model
 from infoflow.objectives import AbstractObjective, Translation, Vocabulary
 from infoflow.pruning import GatedObjective, HardConcreteGates, attached
 from infoflow.training import LengthBucketSampler, TrainConfig, TrainingData, Updater, make_accelerator
-from infoflow.training._optimizer import make_optimizer
+from infoflow.training._config import make_optimizer
 
 SCOPES = (("encoder-self",), None)
 Step = Callable[[int], float]  # one update, by its number; returns its processor seconds

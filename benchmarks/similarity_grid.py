@@ -29,10 +29,9 @@ from threadpoolctl import threadpool_limits
 
 from infoflow.foundation import block_of, set_threads
 from infoflow.representations import ItemPairs, LayerSpace, RankedSpace, centred_ranks, pwcca, rsa, space_values
-from infoflow.representations._cca import canonical_of_overlap
-from infoflow.representations._layer_pair import LayerPair
+from infoflow.representations._cca import canonical_of_overlap, weighted_mean
+from infoflow.representations._layer_space import LayerPair
 from infoflow.representations._paired_distance import BlockGroups, LayerView, distance_columns
-from infoflow.representations._pwcca import weighted_mean
 
 TIMED_PAIRS = 3
 

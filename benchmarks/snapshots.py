@@ -34,7 +34,7 @@ from infoflow.training import (
     train,
 )
 from infoflow.training import _train as _train_module
-from infoflow.training._snapshot_writer import SnapshotWriter
+from infoflow.training._snapshots import SnapshotWriter
 
 Case = SnapshotPlan | None
 

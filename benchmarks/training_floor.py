@@ -24,8 +24,7 @@ from infoflow.foundation import SilentDisplay, keep_freed_memory, set_threads, u
 from infoflow.objectives import AbstractObjective
 from infoflow.studies import StudyPlan, Train, graph
 from infoflow.training import LengthBucketSampler, TrainConfig, TrainingData, Updater, make_accelerator
-from infoflow.training._optimizer import make_optimizer
-from infoflow.training._precision import mixed_precision, resolve_precision
+from infoflow.training._config import make_optimizer, mixed_precision, resolve_precision
 
 _PRODUCTS = {"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default"}
 _UPDATES = 40  # different batches that are gone through

@@ -25,8 +25,7 @@ from infoflow.training import (
     build_models,
     make_accelerator,
 )
-from infoflow.training._optimizer import make_optimizer
-from infoflow.training._precision import mixed_precision
+from infoflow.training._config import make_optimizer, mixed_precision
 
 NUM_SENTENCES, BATCH_TOKENS = 20_000, 2048
 Step = Callable[[], int]  # one update; returns its source tokens

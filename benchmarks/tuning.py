@@ -25,7 +25,7 @@ from infoflow.corpus import Corpus, train_tokenizer
 from infoflow.foundation import SilentDisplay, set_threads, use_display
 from infoflow.models import Model, load_model
 from infoflow.training import TrainConfig, TrainingData, Updater, make_accelerator
-from infoflow.training._optimizer import make_optimizer
+from infoflow.training._config import make_optimizer
 
 from infoflow.subjects.adaptation.measures._task_parts import task_vocabulary  # isort: skip
 

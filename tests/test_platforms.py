@@ -29,19 +29,21 @@ OF_SIGNAL = {
 OTHERS = {"add_signal_handler", "remove_signal_handler", "symlink_to", "hardlink_to", "AF_UNIX", "SO_REUSEADDR"}
 
 GUARDED = {
-    "cli/_failures.py": {"resource"},  # os.name
+    "cli/_session.py": {"resource"},  # os.name
     "engine/_child.py": {"setsid"},  # suppress(AttributeError)
     "engine/_invitation.py": {"getuid"},  # hasattr
-    "engine/_usage.py": {"resource"},  # except ImportError
+    "engine/_stage_lock.py": {"resource"},  # except ImportError
     "engine/_where.py": {"SO_REUSEADDR"},  # os.name: on Windows it means another thing
     "subjects/explorer/server/_explore.py": {"SO_REUSEADDR"},  # os.name
     "foundation/_files.py": {"posix_fallocate"},  # hasattr
-    "foundation/_locks.py": {"fcntl"},  # WINDOWS
-    "foundation/_memory.py": {"resource", "sysconf"},  # except ImportError, AttributeError
-    "foundation/_platform.py": {"kill"},  # WINDOWS: there signal 0 is Ctrl-C
-    "foundation/_scratch.py": {"getuid"},  # os.name
-    "foundation/_stopping.py": {"pthread_kill"},  # os.name
-    "foundation/_threads.py": {"sched_getaffinity"},  # hasattr
+    "foundation/_folders.py": {"fcntl", "getuid"},  # WINDOWS; os.name
+    "foundation/_machine.py": {
+        "resource",
+        "sysconf",
+        "kill",
+        "pthread_kill",
+        "sched_getaffinity",
+    },  # except ImportError, AttributeError; WINDOWS: there signal 0 is Ctrl-C; os.name; hasattr
     "report/_drawer.py": {"resource"},  # suppress(ImportError)
     "training/_snapshots.py": {"link"},  # except OSError: a copy
 }

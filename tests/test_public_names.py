@@ -21,8 +21,8 @@ INSIDE = {
     "probing": "attention_probe batched codelength greedy_match probe_scores prompt_ensembles structural_probe tasks",
     "report": "drawn.py test_page.py",
     "representations": (
-        "block_similarity discretize distinct_points influence information_measure lens_measure token_map token_products "
-        "within_tokens"
+        "block_similarity discretize distinct_points influence information_measure lens_measure token_map "
+        "token_products within_tokens"
     ),
     "studies": "over_training reading_start retrieval_stages retrieval_text word_loss",
 }

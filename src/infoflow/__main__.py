@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Run the command line; Ctrl-C before it has been imported ends it without a traceback too."""
     try:
-        from infoflow._console import use_utf8_console
+        from infoflow._process import use_utf8_console
 
         use_utf8_console()
         from infoflow.cli import main as command_line

@@ -17,11 +17,10 @@ from transformers import (
 
 from infoflow.adaptation import TuneConfig, make_task
 from infoflow.models import discover, load_model
-from infoflow.subjects.adaptation.measures._lora import add_adapters, merge_adapters
-from infoflow.subjects.adaptation.measures._methods import parameter_depths, prepare
+from infoflow.subjects.adaptation.measures._methods import add_adapters, merge_adapters, parameter_depths, prepare
 from infoflow.subjects.adaptation.measures._task_model import fresh_model
 from infoflow.training import TrainConfig
-from infoflow.training._optimizer import make_optimizer
+from infoflow.training._config import make_optimizer
 
 
 @pytest.fixture(scope="module")

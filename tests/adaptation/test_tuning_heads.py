@@ -18,8 +18,8 @@ from infoflow.heads import (
     js_distance,
 )
 from infoflow.objectives import Vocabulary
-from infoflow.subjects.adaptation.measures._task_losses import ablated_losses, task_importance
-from infoflow.subjects.adaptation.measures._task_part import TaskPart
+from infoflow.subjects.adaptation.measures._task_parts import TaskPart
+from infoflow.subjects.adaptation.measures._task_pruning import ablated_losses, task_importance
 from infoflow.training import TrainingData
 
 

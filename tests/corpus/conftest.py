@@ -40,7 +40,7 @@ def archive(tmp_path, monkeypatch):
     import tarfile
     import zipfile
 
-    from infoflow.corpus import _tatoeba as tatoeba
+    from infoflow.corpus import _builtin as tatoeba
     from infoflow.corpus._package_index import PipSettings
 
     inner, outer = io.BytesIO(), io.BytesIO()

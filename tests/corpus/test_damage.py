@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from infoflow.corpus import Corpus, train_tokenizer
+from infoflow.corpus import _builtin as tatoeba
 from infoflow.corpus import _encoded as encoded_module
-from infoflow.corpus import _tatoeba as tatoeba
-from infoflow.corpus._cache import cached
+from infoflow.corpus._store import cached
 from infoflow.foundation import UserError, disagreement, kept, locked, make_display, seal, use_display
-from infoflow.foundation._sealed import _agreed
+from infoflow.foundation._folders import _agreed
 
 TEXT = "".join(f"the number {i} is a word of sentence {i}\n" for i in range(9))
 
@@ -170,12 +170,12 @@ def test_a_file_is_read_once_by_a_process_that_asks_twice(tmp_path, monkeypatch,
     folder = kept(tmp_path / "x", lambda folder: (folder / "a").write_text("a"), "x")
     new_process()
     read = []
-    monkeypatch.setattr("infoflow.foundation._sealed._checksum", lambda path: read.append(path) or "")
+    monkeypatch.setattr("infoflow.foundation._folders._checksum", lambda path: read.append(path) or "")
     assert "checksum" in str(disagreement(folder))
     assert len(read) == 1
     monkeypatch.undo()
     assert disagreement(folder) is None
-    monkeypatch.setattr("infoflow.foundation._sealed._checksum", lambda path: read.append(path) or "")
+    monkeypatch.setattr("infoflow.foundation._folders._checksum", lambda path: read.append(path) or "")
     assert disagreement(folder) is None
     assert len(read) == 1
 

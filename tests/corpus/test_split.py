@@ -163,7 +163,7 @@ def test_near_duplicates(one, other, expected):
 
 
 def test_long_batches_find_what_stands_in_another_batch(monkeypatch):
-    monkeypatch.setattr("infoflow.corpus._near_duplicates._BATCH", 7)
+    monkeypatch.setattr("infoflow.corpus._documents._BATCH", 7)
     texts = [f"{n % 5} cats and {n % 11} dogs of {n % 7} sorts" + " today" * (n % 3 == 0) for n in range(60)]
     *_, found = repeated(texts[:30], lambda: texts[30:])
     distinct = {normal(text): text for text in texts[:30]}.values()

@@ -2,8 +2,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from infoflow.corpus import _builtin as tatoeba
 from infoflow.corpus import _package_index as index
-from infoflow.corpus import _tatoeba as tatoeba
 from infoflow.corpus import describe_corpus, list_corpora, load_corpus
 from infoflow.corpus._package_index import PipSettings
 from infoflow.foundation import UserError

@@ -66,7 +66,7 @@ def test_only_encrypted_or_local_addresses_are_reached(address, private):
 
 @pytest.fixture
 def invitation(folder):
-    from infoflow.engine._certificate import self_signed
+    from infoflow.engine._invitation import self_signed
 
     certificate, key = self_signed()
     texts = {"address": "tls://127.0.0.1:1", "certificate": certificate, "key": key, "nonce": "n"}

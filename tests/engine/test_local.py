@@ -14,9 +14,9 @@ from toy_stages import ENTRY, Toy, counted, written
 
 from infoflow.engine import _worker
 from infoflow.engine._child import StageMessage, _await_folder, _await_needs
-from infoflow.engine._run_notes import RunNotes
 from infoflow.engine._starting import Spawner, starter
 from infoflow.engine._supervisor import Supervisor
+from infoflow.engine._where import RunNotes
 
 pytestmark = pytest.mark.slow
 

@@ -20,10 +20,8 @@ import pytest
 from proxy import Proxy
 from toy_stages import ENTRY, Toy, counted, written
 
-from infoflow.engine import _certificate, _joining, _worker, worker
-from infoflow.engine._certificate import self_signed
-from infoflow.engine._invitation import Invitation, Versions, read_invitation
-from infoflow.engine._reasons import Unreachable
+from infoflow.engine import _invitation, _joining, _worker, worker
+from infoflow.engine._invitation import Invitation, Unreachable, Versions, read_invitation, self_signed
 from infoflow.foundation import UserError, make_display, use_display
 
 HERE = Path(__file__).parent
@@ -88,7 +86,7 @@ def test_why_a_study_cannot_be_reached(invitation, address, reason, monkeypatch)
 
 
 def test_a_certificate_from_tomorrow_says_that_the_clock_is_wrong(invitation, tmp_path, monkeypatch):
-    monkeypatch.setattr(_certificate, "_EARLIER", timedelta(days=-1))
+    monkeypatch.setattr(_invitation, "_EARLIER", timedelta(days=-1))
     certificate, key = self_signed()
     (tmp_path / "both.pem").write_text(key + certificate)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

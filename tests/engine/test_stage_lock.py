@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infoflow.engine import _stage_lock
-from infoflow.engine._relay import Relay
+from infoflow.engine._stage import Relay
 
 
 @pytest.fixture(params=["flock", "heartbeat"])

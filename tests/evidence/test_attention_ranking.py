@@ -13,7 +13,7 @@ from infoflow.evidence import attention_ranking, fact_inputs
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.subjects.retrieval.measures._attention_ranking import candidate_passages, prior_scores
-from infoflow.subjects.retrieval.measures._evidence_ablation import heads_by_copying
+from infoflow.subjects.retrieval.measures._evidence_heads import heads_by_copying
 
 
 def test_candidates_are_the_gold_passage_those_near_it_and_others():

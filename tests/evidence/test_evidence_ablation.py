@@ -10,8 +10,12 @@ from infoflow.evidence import answer_log_probabilities, evidence_ablation, fact_
 from infoflow.foundation import UserError
 from infoflow.heads import ablate, all_heads
 from infoflow.models import load_model
-from infoflow.subjects.retrieval.measures._evidence_ablation import ablated_answers, heads_by_copying, random_heads
-from infoflow.subjects.retrieval.measures._evidence_heads import copy_scores
+from infoflow.subjects.retrieval.measures._evidence_heads import (
+    ablated_answers,
+    copy_scores,
+    heads_by_copying,
+    random_heads,
+)
 
 
 def test_answers_equal_those_of_one_set_at_a_time():

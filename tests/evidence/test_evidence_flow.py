@@ -21,7 +21,6 @@ from infoflow.evidence import (
 )
 from infoflow.foundation import UserError
 from infoflow.models import load_model, tap, without_token
-from infoflow.subjects.retrieval.measures._edges import KNOCK_OUTS, edges, random_edges
 from infoflow.subjects.retrieval.measures._evidence_flow import (
     Restored,
     mention_noise,
@@ -29,8 +28,17 @@ from infoflow.subjects.retrieval.measures._evidence_flow import (
     subject_noise,
     traced_answers,
 )
-from infoflow.subjects.retrieval.measures._knock_out import answers_without_edges, knock_outs, removals
-from infoflow.subjects.retrieval.measures._places import at, last_token, random_word
+from infoflow.subjects.retrieval.measures._knock_out import (
+    KNOCK_OUTS,
+    answers_without_edges,
+    at,
+    edges,
+    knock_outs,
+    last_token,
+    random_edges,
+    random_word,
+    removals,
+)
 
 NUM_LAYERS = 2
 ALL = frozenset(range(NUM_LAYERS))

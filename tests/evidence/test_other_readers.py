@@ -9,9 +9,8 @@ from retrieval.tiny_arms import tiny_world
 
 from infoflow.evidence import TokenPart, evidence_ablation, evidence_flow, evidence_heads
 from infoflow.models import load_model
-from infoflow.subjects.retrieval.measures._edges import edges
 from infoflow.subjects.retrieval.measures._evidence_flow import Restored, subject_noise, traced_answers
-from infoflow.subjects.retrieval.measures._knock_out import answers_without_edges
+from infoflow.subjects.retrieval.measures._knock_out import answers_without_edges, edges
 
 READERS = {
     "albert": ("AlbertForMaskedLM", "AlbertConfig", {"embedding_size": 8}),

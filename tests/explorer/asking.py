@@ -12,8 +12,7 @@ from infoflow.explorer import Explorer
 from infoflow.models import Model
 from infoflow.subjects.explorer.server._answers import Responses
 from infoflow.subjects.explorer.server._asked import asked
-from infoflow.subjects.explorer.server._readings import Readings
-from infoflow.subjects.explorer.server._sentence_reading import ExploredModel
+from infoflow.subjects.explorer.server._readings import ExploredModel, Readings
 
 KINDS = ("masked", "causal", "translation", "grouped", "pruned")
 SENTENCE, TRANSLATION = "the old cat sees the dog", "le vieux chat voit le chien"

@@ -43,7 +43,7 @@ def test_idle_connections_keep_nobody_out(explorer):
     [b"", b"GET / HTTP/1.1\r\nHost: a", b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"],
 )
 def test_a_request_that_never_ends_is_cut_off(explorer, begun, monkeypatch):
-    monkeypatch.setattr("infoflow.subjects.explorer.server._patience._PATIENCE", 0.3)
+    monkeypatch.setattr("infoflow.subjects.explorer.server._safety._PATIENCE", 0.3)
     with _connected(explorer) as slow:
         end = time.monotonic() + 5
         while time.monotonic() < end and _is_open(slow, begun):

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from infoflow.findings import Absent
-from infoflow.findings._frequency_bins import (
+from infoflow.findings._curves import (
     RANK_BINS,
     by_layer,
     change_by_rank,

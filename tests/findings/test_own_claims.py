@@ -40,7 +40,7 @@ def test_a_claim_of_ones_own_is_judged_beside_those_of_the_package(make_study, c
     from infoflow.results import RunFolder, TableSchema
     from infoflow.studies import check_findings
 
-    monkeypatch.setattr("infoflow.studies._check_findings.write_report", lambda run: None)
+    monkeypatch.setattr("infoflow.studies._run.write_report", lambda run: None)
     tables = make_study().tables()
     folder = RunFolder(tmp_path / "run")
     folder.update(kind="study")

@@ -43,8 +43,8 @@ def answering():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr("infoflow.foundation._hub._SECONDS_TO_CONNECT", 0.1)
-    monkeypatch.setattr("infoflow.foundation._hub._SECONDS_TO_ANSWER", 0.1)
+    monkeypatch.setattr("infoflow.foundation._errors._SECONDS_TO_CONNECT", 0.1)
+    monkeypatch.setattr("infoflow.foundation._errors._SECONDS_TO_ANSWER", 0.1)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
 

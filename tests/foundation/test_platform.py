@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from infoflow.foundation import _platform
+from infoflow.foundation import _machine
 
 
 @pytest.fixture
 def windows(monkeypatch):
     """The branch of Windows; pauses are noted, and take no time."""
     paused: list[float] = []
-    monkeypatch.setattr(_platform, "WINDOWS", True)
-    monkeypatch.setattr(_platform.time, "sleep", paused.append)
+    monkeypatch.setattr(_machine, "WINDOWS", True)
+    monkeypatch.setattr(_machine.time, "sleep", paused.append)
     return paused
 
 
@@ -94,11 +94,11 @@ def test_a_folder_named_after_its_content_may_be_there_already(windows, monkeypa
 
 
 def test_elsewhere_a_refusal_is_told_at_once(monkeypatch, tmp_path):
-    monkeypatch.setattr(_platform, "WINDOWS", False)
+    monkeypatch.setattr(_machine, "WINDOWS", False)
     refused = _refusing(monkeypatch, 1000)
     (tmp_path / "a").touch()
     with pytest.raises(PermissionError):
-        _platform.replace(tmp_path / "a", tmp_path / "b")
+        _machine.replace(tmp_path / "a", tmp_path / "b")
     assert len(refused) == 1
 
 
@@ -139,10 +139,10 @@ def test_processes_are_looked_for_without_a_signal(windows, monkeypatch, process
         raise AssertionError("a signal was sent")
 
     monkeypatch.setattr(os, "kill", kill)
-    monkeypatch.setattr(_platform, "windows_kernel", lambda: _Functions(_Kernel()))
+    monkeypatch.setattr(_machine, "windows_kernel", lambda: _Functions(_Kernel()))
     monkeypatch.setattr(ctypes, "get_last_error", lambda: _Kernel.error, raising=False)
     _Kernel.closed.clear()
-    assert _platform.is_alive(process) == alive
+    assert _machine.is_alive(process) == alive
     assert _Kernel.closed == ([process] if process in (7, 8) else [])
 
 
@@ -156,20 +156,20 @@ def test_free_memory_is_asked_of_the_kernel(windows, monkeypatch):
         return 1
 
     kernel.GlobalMemoryStatusEx = told
-    monkeypatch.setattr(_platform, "windows_kernel", lambda: kernel)
-    assert _platform.memory_on_windows() == 5_000_000_000
+    monkeypatch.setattr(_machine, "windows_kernel", lambda: kernel)
+    assert _machine.memory_on_windows() == 5_000_000_000
     kernel.GlobalMemoryStatusEx = lambda pointer: 0
-    assert _platform.memory_on_windows() is None
-    monkeypatch.setattr(_platform, "WINDOWS", False)
-    assert _platform.memory_on_windows() is None
+    assert _machine.memory_on_windows() is None
+    monkeypatch.setattr(_machine, "WINDOWS", False)
+    assert _machine.memory_on_windows() is None
 
 
 def test_processes_are_found_here():
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    assert _platform.is_alive(os.getpid())
-    assert not _platform.is_alive(dead.pid)
-    assert not _platform.is_alive(1 << 80)
+    assert _machine.is_alive(os.getpid())
+    assert not _machine.is_alive(dead.pid)
+    assert not _machine.is_alive(1 << 80)
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_who_waits_gets_the_lock_when_it_is_free(windows, bytes_locked, monkeypa
 
     with (tmp_path / ".lock").open("w+") as first, (tmp_path / ".lock").open("w+") as second:
         lock_file(first.fileno())
-        monkeypatch.setattr(_platform.time, "sleep", lambda seconds: bytes_locked.clear())
+        monkeypatch.setattr(_machine.time, "sleep", lambda seconds: bytes_locked.clear())
         assert lock_file(second.fileno(), wait=True)
 
 

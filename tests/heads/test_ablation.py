@@ -10,7 +10,7 @@ import torch
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
 from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.heads import Ablation, PruningCurve, SentenceScorer, ablate, ablation, all_heads, importance, loss_scores
-from infoflow.heads._variant_losses import DonorChoice
+from infoflow.heads._scored import DonorChoice
 from infoflow.models import bleu, load_model, model_inputs, tap, translate
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 from infoflow.foundation import NUM_BLOCKS, UserError, replicate_weights, stream
 from infoflow.heads import VariantScores, ablation
-from infoflow.heads._significance import correct, paired_bootstrap_p
+from infoflow.heads._ablation_scores import correct, paired_bootstrap_p
 
 PERMUTATIONS = 20_000
 

@@ -362,7 +362,7 @@ def test_seeds_in_pieces_are_the_same(build, monkeypatch):
     whole = relevance(model, batch_of(model), "voita")["relevance"]
     monkeypatch.setattr("infoflow.heads._relevance._lrp._SEED_NUMBERS", 1)
     monkeypatch.setattr("infoflow.heads._relevance._rule._CHUNK", 1)
-    monkeypatch.setattr("infoflow.heads._relevance._attention_rule._CHUNK", 1)
+    monkeypatch.setattr("infoflow.heads._relevance._rule._QUERY_CHUNK", 1)
     pieces = relevance(model, batch_of(model), "voita")["relevance"]
     torch.testing.assert_close(torch.tensor(pieces), torch.tensor(whole))
 

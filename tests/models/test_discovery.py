@@ -189,8 +189,8 @@ def test_a_fused_layout_that_is_not_what_its_name_suggests_is_left_unnamed(
 ):
     """With the two layouts swapped, the slices would point at the wrong rows: the values give it away."""
     assert next(load_model(build_module(family)).anatomy.attentions()).value is not None
-    monkeypatch.setattr("infoflow.models._projections._CONTIGUOUS", contiguous)
-    monkeypatch.setattr("infoflow.models._projections._INTERLEAVED", interleaved)
+    monkeypatch.setattr("infoflow.models._parameters._CONTIGUOUS", contiguous)
+    monkeypatch.setattr("infoflow.models._parameters._INTERLEAVED", interleaved)
     anatomy = load_model(build_module(family)).anatomy
     assert all(one.query is one.key is one.value is None for one in anatomy.attentions())
     fused = {group.component for group in anatomy.parameter_groups if "qkv" in group.slice.parameter}

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from infoflow.models import _fast_linear
-from infoflow.models._fast_linear import _through_onednn
+from infoflow.models import _modules
+from infoflow.models._modules import _through_onednn
 
 
 @pytest.fixture(params=["oneDNN", "MKL"])
@@ -13,20 +13,20 @@ def library(request, monkeypatch):
     """Both ways, whatever this processor would choose."""
     if request.param == "oneDNN" and not torch.backends.mkldnn.is_available():
         pytest.skip("this build of PyTorch has no oneDNN")
-    monkeypatch.setattr(_fast_linear, "_onednn_is_faster", lambda: request.param == "oneDNN")
+    monkeypatch.setattr(_modules, "_onednn_is_faster", lambda: request.param == "oneDNN")
     return request.param
 
 
 @pytest.fixture
 def routed(monkeypatch):
     """Shapes of the inputs that go through oneDNN."""
-    seen, product = [], _fast_linear._through_onednn
+    seen, product = [], _modules._through_onednn
 
     def spy(x, weight, bias):
         seen.append(tuple(x.shape))
         return product(x, weight, bias)
 
-    monkeypatch.setattr(_fast_linear, "_through_onednn", spy)
+    monkeypatch.setattr(_modules, "_through_onednn", spy)
     return seen
 
 
@@ -124,4 +124,4 @@ def test_onednn_is_for_avx512_that_mkl_does_not_use(monkeypatch, name, capabilit
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     for part in ("mkl", "mkldnn"):
         monkeypatch.setattr(getattr(torch.backends, part), "is_available", lambda: True)
-    assert _fast_linear._onednn_is_faster.__wrapped__() is expected
+    assert _modules._onednn_is_faster.__wrapped__() is expected

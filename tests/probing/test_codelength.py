@@ -10,7 +10,7 @@ from torch import nn
 
 from infoflow.foundation import UserError, stream
 from infoflow.probing import Schedule, VariationalTraining, online_codelength, variational_codelength
-from infoflow.probing._codelength_targets import PREFIXES, sent_blocks, shuffled_batches
+from infoflow.probing._codelength import PREFIXES, sent_blocks, shuffled_batches
 from infoflow.probing._codelength_variational import (
     first_parameters,
     gate_kl,

@@ -91,7 +91,7 @@ def test_neither_batches_nor_padding_matter(model, corpus):
 
 def test_probes_of_one_corpus_share_one_pass(model, corpus, monkeypatch):
     passes = []
-    path = "infoflow.probing._shared_features.collect_features"
+    path = "infoflow.probing._features.collect_features"
     monkeypatch.setattr(path, lambda *a, **k: (passes.append(1), collect_features(*a, **k))[1])
     together = [Probe("upos", **QUICK), Probe("deprel", **QUICK), Probe("upos", "mlp", hidden=8, **QUICK)]
     found = infoflow.measure(model, corpus, together)["probe_scores"]

@@ -28,7 +28,7 @@ def model(corpus) -> Model:
 
 def test_all_examples_of_sentences_are_the_accuracy(model, corpus, monkeypatch) -> None:
     """One example a sentence: the mean of all single ones is what `Probe` says."""
-    monkeypatch.setattr("infoflow.probing._probe_examples.MOST_EXAMPLES", 10**6)
+    monkeypatch.setattr("infoflow.probing._probe_measure.MOST_EXAMPLES", 10**6)
     found = infoflow.measure(model, corpus, [Probe("length", **QUICK), ProbeExamples("length", **QUICK)])
     scores, examples = found["probe_scores"], found["probe_examples"]
     assert list(examples.columns) == PROBE_EXAMPLES.column_names

@@ -5,7 +5,7 @@ import torch
 
 from infoflow.foundation import UserError
 from infoflow.probing import best_prompt, optimised_weights
-from infoflow.probing._prompt_ensembles import ensemble_scores
+from infoflow.probing._relation_answers import ensemble_scores
 
 
 def log_shares(views=2, prompts=3, facts=6, candidates=4, seed=0):

@@ -22,8 +22,7 @@ from infoflow.probing import (
     tree_sentence,
 )
 from infoflow.probing._structural_probe import squared_distances
-from infoflow.probing._tree_scores import chain, macro_average, spanning_tree
-from infoflow.probing._tree_sentences import is_syntax
+from infoflow.probing._trees import chain, is_syntax, macro_average, spanning_tree
 
 WIDTH = 14
 

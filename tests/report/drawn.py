@@ -5,22 +5,22 @@ The one door of the report's tests to what every section is made of: a file that
 
 from collections.abc import Collection, Iterable
 
-from infoflow.report import _engine as drawing_engine  # noqa: F401
+from infoflow.report import _drawing as drawing_engine  # noqa: F401
 from infoflow.report._drawing import simplified as simplified
-from infoflow.report._engine import svg_of as svg_of
+from infoflow.report._drawing import svg_of as svg_of
+from infoflow.report._embedding import pack_figures as pack_figures
 from infoflow.report._figure import ReportFigure as ReportFigure
 from infoflow.report._figure import Section as Section
+from infoflow.report._in_words import chosen as chosen
+from infoflow.report._in_words import decimals as decimals
+from infoflow.report._in_words import number as number
 from infoflow.report._model_tables import ModelTables as ModelTables
-from infoflow.report._numbers import decimals as decimals
-from infoflow.report._numbers import number as number
-from infoflow.report._packed_figures import pack_figures as pack_figures
-from infoflow.report._samples import chosen as chosen
-from infoflow.report._series import Series as Series
-from infoflow.report._series import objective_label as objective_label
 from infoflow.report._shown_models import ShownModels as ShownModels
 from infoflow.report._shown_models import seeds_of_lines as seeds_of_lines
 from infoflow.report._story import sections
 from infoflow.report._story import tell as tell
+from infoflow.report._theme import Series as Series
+from infoflow.report._theme import objective_label as objective_label
 from infoflow.report.first._cards import Effects as Effects
 from infoflow.report.first._cards import _sentence as card_sentence  # noqa: F401
 from infoflow.report.first._cards import effects as effects
@@ -30,7 +30,7 @@ from infoflow.report.first._screen import _failed as failed_sentence  # noqa: F4
 from infoflow.report.first._spark import spark as spark
 from infoflow.report.forms._chart import finished as finished
 from infoflow.report.forms._chart import records as records
-from infoflow.report.forms._time_axis import TimeAxis
+from infoflow.report.forms._over_time import TimeAxis
 from infoflow.results import RunFolder
 from infoflow.subjects.over_training.figures._course import CheckpointTables
 

@@ -17,7 +17,7 @@ LIMITED = """
 import resource
 resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))
 from infoflow.foundation import UserError
-from infoflow.report._engine import svg_of
+from infoflow.report._drawing import svg_of
 for _ in range(2):
     try:
         svg_of({})

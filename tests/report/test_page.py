@@ -14,7 +14,7 @@ import pytest
 from synthetic_run import write_again
 
 from infoflow.report import write_report
-from infoflow.subjects.explorer._page import explorer_page
+from infoflow.subjects.explorer.server._explore import explorer_page
 
 _VOID = {"meta", "link", "br", "img", "input", "hr"}
 

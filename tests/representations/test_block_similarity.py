@@ -14,7 +14,7 @@ from infoflow.representations import (
     self_similarity,
     unit_rows,
 )
-from infoflow.representations._block_similarity import WordBlocks, average_cosine, average_within_words
+from infoflow.representations._views import WordBlocks, average_cosine, average_within_words
 from infoflow.representations._word_geometry import variance_within_words
 
 

@@ -9,8 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from infoflow.architectures import ModelConfig, build
 from infoflow.corpus import Vocabulary, load_corpus, train_tokenizer
 from infoflow.foundation import UserError
-from infoflow.representations import _discretize, discretize, mutual_information
-from infoflow.representations._discretize import cluster, nearest
+from infoflow.representations import _clusters, discretize, mutual_information
+from infoflow.representations._clusters import cluster, nearest
 
 
 def clumps(num_types, per_type, width=8, spread=0.1, seed=0):
@@ -150,7 +150,7 @@ def test_the_nearest_centres_are_those_of_all_distances_in_double():
 
 def test_centres_at_rest_end_early(monkeypatch):
     seen = []
-    monkeypatch.setattr(_discretize, "nearest", lambda *each: seen.append(each) or nearest(*each))
+    monkeypatch.setattr(_clusters, "nearest", lambda *each: seen.append(each) or nearest(*each))
     discretize(clumps(12, 30)[0], 12)
     assert len(seen) <= 12  # the first half of 20 batches, one that sees no fall, and all rows at the end
 

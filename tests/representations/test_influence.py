@@ -12,7 +12,7 @@ from infoflow.flow import PassOptions, RankStrata, Reader, measure
 from infoflow.foundation import UserError
 from infoflow.models import tap
 from infoflow.representations import InfluenceByFrequency, pwcca
-from infoflow.representations._influence_targets import draw_targets
+from infoflow.representations._influence_by_frequency import draw_targets
 
 EDGES = (1, 4, 8, 40)
 OBJECTIVES = ("masked-lm", "causal-lm", "translation")

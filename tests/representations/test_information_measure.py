@@ -8,8 +8,7 @@ import pytest
 from infoflow.flow import NO_LABEL, PassOptions, measure, measure_shard, merge_shards
 from infoflow.foundation import UserError, block_of, file_digest
 from infoflow.representations import MutualInformation, corrected_information, estimate_information
-from infoflow.representations._counted_tokens import CountedTokens
-from infoflow.representations._information_table import CONVERGED, InformationRows
+from infoflow.representations._information_table import CONVERGED, CountedTokens, InformationRows
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from infoflow.foundation import UserError, make_display, stream, use_display
 from infoflow.models import load_model, tap
 from infoflow.objectives import Example, MaskedLM, Vocabulary
 from infoflow.representations import TokenMap, layer_maps, map_states
-from infoflow.representations._map_points import choose_points, count_words, frequent_words, token_ids
+from infoflow.representations._token_map import choose_points, count_words, frequent_words, token_ids
 
 POINTS = 60
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from infoflow.representations._token_products import by_direction, gram, product
+from infoflow.representations._views import by_direction, gram, product
 
 
 def views(dtype, widths=(7, 5), rows=200):

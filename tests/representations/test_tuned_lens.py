@@ -57,7 +57,7 @@ def test_the_formula_is_that_of_the_authors():
 def test_training_is_the_published_optimiser_written_out(model, monkeypatch, logits):
     """SGD, Nesterov momentum .9, rate 1 (1 − .9) falling linearly to 0, weight decay 1e-3, clipped over all layers."""
     if logits:  # of three rows at a time
-        monkeypatch.setattr("infoflow.representations._lens_training._LOGITS", logits)
+        monkeypatch.setattr("infoflow.representations._lens._LOGITS", logits)
     steps, batches = 4, [states_of(model, 2, seed) for seed in range(4)]
     found = fit_tuned_lens(readout(model), batches, LensTraining(steps=steps, clip=0.5))
     lens = TunedLens(LAYERS, WIDTH)

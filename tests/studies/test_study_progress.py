@@ -61,7 +61,7 @@ def shares(tmp_path, monkeypatch):
 
     def told(kind: str, *events: tuple[float, Event]) -> list[float]:
         clock, bar = [100.0], Bar()
-        monkeypatch.setattr("infoflow.studies._run_stages.time", SimpleNamespace(monotonic=lambda: clock[0]))
+        monkeypatch.setattr("infoflow.studies._graph.time", SimpleNamespace(monotonic=lambda: clock[0]))
         engine = Told(kind, clock, bar, *events)
         with use_display(bar), suppress(UserError):
             run_stages(graph(StudyPlan.from_json(PLAN), tmp_path), RunFolder(tmp_path), engine)

@@ -83,7 +83,7 @@ def test_a_pair_is_its_segments(kind, label):
 def test_lengths_of_many_sentences_are_counted_in_pieces(monkeypatch):
     encoded, documents = running_text()
     whole = WindowRows(encoded, documents, 24, VOCABULARY)
-    monkeypatch.setattr("infoflow.training._text_rows._SENTENCES", 7)
+    monkeypatch.setattr("infoflow.training._data._SENTENCES", 7)
     pieces = WindowRows(encoded, documents, 24, VOCABULARY)
     assert whole.digest == pieces.digest
 

@@ -1,12 +1,17 @@
-"""BERT's blocks in every layout, so that only the objective differs."""
+"""BERT's blocks in every layout, so that only the objective differs; ALBERT; BERT without its head."""
 
+from abc import abstractmethod
 from typing import Any, ClassVar, final, get_args
 
 from transformers import (
+    AlbertConfig,
+    AlbertForMaskedLM,
+    AlbertForTokenClassification,
     BertConfig,
     BertForMaskedLM,
     BertLMHeadModel,
     BertModel,
+    ElectraConfig,
     ElectraForPreTraining,
     EncoderDecoderConfig,
     EncoderDecoderModel,
@@ -14,12 +19,84 @@ from transformers import (
 )
 
 from infoflow.corpus import Vocabulary
-from infoflow.models import StaticConfig, StaticVectors
+from infoflow.models import PlainBertConfig, PlainBertForMaskedLM, PlainBertLMHeadModel, StaticConfig, StaticVectors
 
-from ._config import ModelConfig, shape_of
-from ._encoders import AbstractEncoderFamily, electra_config
-from ._family import Layout
-from ._joint import BidirectionalPair
+from ._family import AbstractFamily, EncoderLayout, Layout, ModelConfig, shape_of
+from ._joint import BidirectionalPair, GeneratorDiscriminator, PairEncoder, SpanEncoder, StudentTeacher, generator_for
+
+# Families of masked LMs: each provides its blocks; further trained parts are the same for all.
+
+
+class AbstractEncoderFamily(AbstractFamily):
+    """A family with a masked LM, which supports every encoder layout.
+
+    A pooler and a head for pairs, a head for span boundaries, or a student of half the depth is added to the family's
+    own masked LM; a discriminator is its blocks with one logit per token. Its generator is small and uses ELECTRA's
+    blocks in every family, so that all have the same kind of noise.
+    """
+
+    layouts: ClassVar[tuple[Layout, ...]] = get_args(EncoderLayout)
+    base: ClassVar[str]  # module of the blocks in the masked LM
+    base_of_detector: ClassVar[str] = ""  # and in the discriminator, if different
+
+    def __init_subclass__(cls) -> None:
+        cls.source_stack = {
+            "encoder": ("", ""),
+            "encoder-pair": ("encoder.", ""),
+            "encoder-spans": ("encoder.", ""),
+            "student-teacher": ("student.", ""),
+            "generator-discriminator": (f"discriminator.{cls.base_of_detector or cls.base}.", f"{cls.base}."),
+            **cls.__dict__.get("source_stack", {}),
+        }
+
+    @abstractmethod
+    def masked_lm(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
+        """The blocks with a head for masked tokens, with weights from torch's global generator."""
+
+    @abstractmethod
+    def detector(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
+        """The blocks with a head of one logit per token, likewise."""
+
+    @abstractmethod
+    def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
+        """A lower estimate of the number of parameters of `masked_lm`."""
+
+    def build(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> PreTrainedModel:
+        """See `AbstractFamily.build`."""
+        if layout == "generator-discriminator":
+            discriminator = self.detector(config, vocabulary, layers)
+            words = discriminator.get_input_embeddings().embedding_dim
+            generator = generator_for(electra_config(config, vocabulary, layers, embedding_size=int(words)))
+            return GeneratorDiscriminator(discriminator, generator)
+        if layout == "student-teacher":
+            student = self.masked_lm(config, vocabulary, max(layers // 2, 1))
+            return StudentTeacher(student, self.masked_lm(config, vocabulary, layers))
+        encoder = self.masked_lm(config, vocabulary, layers)
+        if layout == "encoder":
+            return encoder
+        return PairEncoder(encoder) if layout == "encoder-pair" else SpanEncoder(encoder)
+
+    def num_parameters(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> int:
+        """Parameters of the matrices, without biases."""
+        parameters = self.encoder_parameters(config, vocabulary, layers)
+        if layout == "student-teacher":
+            parameters += self.encoder_parameters(config, vocabulary, layers // 2)
+        if layout == "generator-discriminator":
+            parameters += layers * config.block_parameters // 16
+        return parameters
+
+
+def electra_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, embedding_size: int) -> ElectraConfig:
+    """A configuration of ELECTRA, whose layers equal BERT's, under the same names."""
+    return ElectraConfig(**shape_of(config, vocabulary, layers), embedding_size=embedding_size)
+
+
+# BERT's blocks in every layout, so that only the objective differs.
+
 
 BESIDE_AN_ENCODER = {"is_decoder": True, "add_cross_attention": True}
 
@@ -111,3 +188,82 @@ def encoder_decoder(
 
 def _bert_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **role: Any) -> BertConfig:
     return BertConfig(**shape_of(config, vocabulary, layers), **role)
+
+
+# ALBERT: one layer applied repeatedly, and factorised embeddings.
+
+
+_FACTOR = 2  # the embeddings' inner width is this fraction of the model's
+
+
+@final
+class Albert(AbstractEncoderFamily):
+    """Hugging Face's ALBERT: all layers share parameters, so no parameter belongs to a single layer ([@lan2020albert]).
+
+    Embeddings are V × E + E × d with E = d / 2: at width 64 the 32 of the matched comparison (the published base model
+    has 128 of 768). Its own objective is `masked-lm-sop`. A student applies its teacher's layer half as often.
+    """
+
+    name: ClassVar[str] = "albert"
+    base: ClassVar[str] = "albert"
+    differs: ClassVar[str] = "one layer stands for all, and the embeddings are in two factors"
+
+    def masked_lm(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
+        """See `AbstractEncoderFamily.masked_lm`."""
+        return AlbertForMaskedLM(AlbertConfig(**_shape(config, vocabulary, layers)))
+
+    def detector(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
+        """See `AbstractEncoderFamily.detector`."""
+        head = {"num_labels": 1, "classifier_dropout_prob": 0.0}  # as ELECTRA's, without dropout
+        return AlbertForTokenClassification(AlbertConfig(**_shape(config, vocabulary, layers), **head))
+
+    def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
+        """Parameters of the matrices, without biases."""
+        inner = config.width // _FACTOR
+        return config.block_parameters + (vocabulary.size + config.positions + config.width) * inner
+
+
+def _shape(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> dict[str, Any]:
+    return shape_of(config, vocabulary, layers) | {"embedding_size": max(config.width // _FACTOR, 1)}
+
+
+# BERT's blocks without BERT's head: the output matrix reads the top layer directly.
+
+
+_BERT = Bert()
+
+
+@final
+class PlainBert(AbstractFamily):
+    """`bert` with logits W h + b of the top layer's states for all objectives, as in the published comparison.
+
+    BERT transforms them first (a dense layer, an activation, a norm), so that its language models may move a part of
+    the prediction where no layer shows it; a translation encoder has no such part. Blocks have exactly the initial
+    values of `bert`.
+    """
+
+    name: ClassVar[str] = "plain-bert"
+    layouts: ClassVar[tuple[Layout, ...]] = ("encoder", "decoder", "encoder-decoder")
+    source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {
+        "encoder": ("", ""),
+        "decoder": ("", ""),
+        "encoder-decoder": ("encoder.", "bert."),
+    }
+
+    def build(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> PreTrainedModel:
+        """See `AbstractFamily.build`."""
+        shape = shape_of(config, vocabulary, layers)
+        if layout == "encoder":
+            return PlainBertForMaskedLM(PlainBertConfig(**shape))
+        if layout == "decoder":
+            return PlainBertLMHeadModel(PlainBertConfig(**shape, is_decoder=True))
+        second = PlainBertConfig(**shape_of(config, target, config.decoder_depth), **BESIDE_AN_ENCODER)
+        return encoder_decoder(BertConfig(**shape), second, PlainBertLMHeadModel, target)
+
+    def num_parameters(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> int:
+        """Parameters of the matrices, without biases."""
+        return _BERT.num_parameters(layout, config, vocabulary, target, layers)  # the transform is not counted there

@@ -11,8 +11,7 @@ from transformers import PreTrainedModel
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError, as_written, did_you_mean, hash64, require_memory
 
-from ._config import ModelConfig
-from ._family import AbstractFamily, Layout
+from ._family import AbstractFamily, Layout, ModelConfig
 from ._registry import FAMILIES
 
 Match = Literal["encoder", "depth"]

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ._settings import with_settings as with_settings
+from ._options import with_settings as with_settings
 
 if TYPE_CHECKING:
     from ._app import app as app

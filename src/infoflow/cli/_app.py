@@ -7,21 +7,14 @@ from cyclopts import App, Group
 
 from infoflow._subjects import parts
 
-from ._analyze import analyze
-from ._bert_score import bert_score
-from ._compare import compare
+from ._analyze import analyze, compare, merge
 from ._data import describe, get, list_all
 from ._doctor import doctor
 from ._fill_in import fill_in
-from ._findings import findings
-from ._heads import heads
-from ._merge import merge
-from ._probe import probe
-from ._report import report
-from ._study import study
-from ._train import train
-from ._view import view
-from ._worker import worker
+from ._findings import findings, report
+from ._heads import heads, view
+from ._probe import bert_score, probe
+from ._study import study, train, worker
 
 
 def _version() -> str:

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ._session import DocumentColumn, Documents, Lines, Log, TextColumn, TranslationColumn, reporting
-from ._show import show, show_table
+from ._session import DocumentColumn, Documents, Lines, Log, TextColumn, TranslationColumn, reporting, show, show_table
 
 if TYPE_CHECKING:
     from infoflow.corpus import CorpusDescription, SplitDescription

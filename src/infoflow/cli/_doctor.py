@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from ._show import show, show_table
+from ._session import show, show_table
 
 _MODELS = 6  # of the hub's cache that are named
 _GIGABYTE = 1e9

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ._measuring import run_name
-from ._options import limited, names_in
-from ._reading import Reading
-from ._session import Anonymous, Device, Out, Session, run_folder, working
-from ._show import estimate, show, show_path, show_table
+from ._analyze import run_name
+from ._options import Reading, limited, names_in
+from ._session import Anonymous, Device, Out, Session, estimate, run_folder, show, show_path, show_table, working
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,15 +1,71 @@
-"""What every working command has in common: threads, and how it reports progress."""
+"""What every command has in common: threads, progress, results, and failures that the user can fix."""
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 
 from ._options import limited
+
+if TYPE_CHECKING:
+    from infoflow.studies import Run
+
+
+# Which exceptions are the user's to fix, and how to say so.
+
+
+_ROOMY = 16e9  # bytes of addresses in which every library finds room
+
+
+class Incomplete(Exception):
+    """Some measures failed; the results of the others are written and shown."""
+
+
+def require_all(runs: "Sequence[Run]") -> None:
+    """Say which measures failed, once everything else is shown.
+
+    Raises:
+        Incomplete: One did.
+    """
+    lines = [f"{failure.table} of {failure.model}: {failure.reason}" for run in runs for failure in run.failures]
+    if lines:
+        traced = [str(run.path / "run.json") for run in runs if any(failure.traceback for failure in run.failures)]
+        lines += [f"Tracebacks: {', '.join(traced)} (failures)"] if traced else []
+        raise Incomplete(
+            "These measures failed and are left out (run the same command to retry them):\n" + "\n".join(lines)
+        )
+
+
+def _address_space() -> int:
+    """Bytes that this process may map; −1: all there are."""
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0]
+
+
+def _memory_is_limited() -> bool:
+    return os.name == "posix" and 0 <= _address_space() < _ROOMY
+
+
+def explain(error: BaseException) -> str | None:
+    """The message for a user who can do something about `error`; None for our own mistakes, which need a traceback."""
+    from infoflow.foundation import UserError, plain_fault
+
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, ImportError | SystemError) and _memory_is_limited():  # a library that found no room to load
+        memory = plain_fault(MemoryError())
+        return f"{memory}\nThe address space of this process is limited to {_address_space() / 1e9:.1f} GB (ulimit -v)."
+    return plain_fault(error)
+
+
+# What every working command has in common: threads, and how it reports progress.
+
 
 COMMON = Group("Common options", sort_key=100)
 
@@ -113,3 +169,60 @@ def run_folder(out: Path | None, name: str) -> Path:
     folder = out or Path("runs") / name
     check_writable(folder)
     return folder
+
+
+# Results on standard output: rich tables on a terminal, aligned text in a pipe.
+
+
+def show(text: str = "") -> None:
+    """Print one line or more of a result."""
+    from infoflow.foundation import visible
+
+    if is_first_process():
+        print(visible(text))
+
+
+def show_path(label: str, path: Path) -> None:
+    """Print where a result lies."""
+    show(f"{label}: {path}")
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
+    """Print a table; long cells wrap on a terminal and stay whole in a pipe."""
+    from infoflow.foundation import visible
+
+    if not is_first_process():
+        return
+    rows = [[visible(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _show_rich(columns, rows, title)
+    else:
+        print("\n".join([*([title] if title else []), *_aligned([columns, *rows])]))
+
+
+def _show_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title) if title else None, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for column in columns:
+        table.add_column(Text(column))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(highlight=False).print(table)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def estimate(value: float, low: float, high: float, digits: int = 3) -> str:
+    """A number with its 95% interval."""
+    if value != value:
+        return "–"
+    if low != low or high != high:
+        return f"{value:.{digits}f}"
+    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

@@ -1,21 +1,78 @@
-"""Data of `infoflow data`: the available corpora, and the content of one."""
+"""Data of `infoflow data`: the available corpora, the content of one, and the leakage between its parts."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
 from infoflow.foundation import UserError, running_words
 
+from ._builtin import TATOEBA, is_tatoeba_cached, tatoeba_folder
 from ._columns import WHOLE_COLUMNS
 from ._corpus import Corpus
+from ._documents import nearly_repeats, normalised, repeats
 from ._facts import FactConfig, FactWorld, num_language, num_queries
-from ._leakage import Leakage, leakage
+from ._lines import printable
 from ._load import FACTS, GRAMMAR, GRAMMAR_SENTENCES
-from ._printable import printable
 from ._split import SPLIT_RULES, SplitRule, split_numbers
-from ._tatoeba import TATOEBA, is_tatoeba_cached, tatoeba_folder
+
+# How much of a held-out part a model may have seen in training.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Leakage:
+    """Shares of the rows of a held-out part; those of targets are None for a corpus without translations."""
+
+    sources: float  # rows whose target does
+    targets: float | None  # whose target does
+    near_sources: float  # rows whose source occurs in training, with equal words or one word apart
+    near_targets: float | None
+
+    def to_json(self) -> dict[str, float]:
+        """The shares that are not None."""
+        return {name: share for name, share in asdict(self).items() if share is not None}
+
+
+def leakage(held_out: Corpus, train: Corpus) -> Leakage:
+    """How much of `held_out` occurs in `train`; `Corpus.split` defines equal and near."""
+    sides = [name for name in ("text", "translation") if name in held_out.columns & train.columns]
+    shares = [[_share(held_out, train, side, found) for side in sides] for found in (repeats, nearly_repeats)]
+    equal, near = ([*values, None][:2] for values in shares)
+    assert equal[0] is not None
+    assert near[0] is not None
+    return Leakage(sources=equal[0], targets=equal[1], near_sources=near[0], near_targets=near[1])
+
+
+def repeated(texts: Iterable[str], others: Callable[[], Iterable[str]]) -> tuple[int, int, int]:
+    """The number of distinct texts, and how many of them occur in `others`, exactly or nearly.
+
+    `Corpus.split` defines equal and near.
+
+    Args:
+        texts: Texts to look for.
+        others: Streams the texts to search, from the start at every call.
+    """
+    distinct = list({normalised(text): text for text in texts}.values())
+    counts = []
+    for found in (repeats, nearly_repeats):
+        touched = found(others(), distinct)
+        counts.append(int(found(distinct, compress(others(), touched)).sum()))
+    return len(distinct), counts[0], counts[1]
+
+
+def _share(
+    held_out: Corpus, train: Corpus, side: str, found: Callable[[Iterable[str], Iterable[str]], np.ndarray]
+) -> float:
+    # In both directions, so that only matching training sentences are in memory.
+    touched = found(train.column(side), held_out.column(side))
+    return float(found(held_out.column(side), compress(train.column(side), touched)).mean())
+
+
+# Data of `infoflow data`: the available corpora, and the content of one.
+
 
 _SHARES = {"validation": 0.02, "test": 0.10}  # of `CorpusPlan`
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from infoflow.foundation import UserError, as_written, current_display
 
+from ._alignment import running_text, shared_out, word_starts
 from ._columns import Row
 from ._lines import check_length, read_lines
-from ._running_text import running_text, shared_out, word_starts
 
 CONLLU_COLUMNS = ("text", "words", "upos", "head", "deprel", "lemma", "xpos")
 """Columns that every treebank has, before keys of FEATS and MISC."""

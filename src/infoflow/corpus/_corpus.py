@@ -13,17 +13,24 @@ from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
 from infoflow.foundation import UserError, digest, file_digest
 
-from ._abstract_sentences import AbstractSentences
+from ._abstract_sentences import AbstractSentences, joined_rows, labelled_rows, replaced_rows
 from ._columns import Row
 from ._conllu import CONLLU_COLUMNS, read_conllu
 from ._documents import number_documents
-from ._extended import joined_rows, labelled_rows, replaced_rows
-from ._hf_dataset import dataset_holds, one_split, read_dataset
 from ._inspect import as_it_is, check_pairs, check_sentences, plausible
 from ._lines import check_readable, file_state, unchanged
-from ._memory import frame_holds, is_pair, read_frame, read_sentences
-from ._plain_text import read_documents, read_labelled, read_minimal_pairs, read_pair, read_table, read_text
-from ._sentence_ends import Lines, cut_facts, cut_lines
+from ._memory import dataset_holds, frame_holds, is_pair, one_split, read_dataset, read_frame, read_sentences
+from ._plain_text import (
+    Lines,
+    cut_facts,
+    cut_lines,
+    read_documents,
+    read_labelled,
+    read_minimal_pairs,
+    read_pair,
+    read_table,
+    read_text,
+)
 from ._split import SplitRule, split_rows
 from ._squad import QUESTION_COLUMNS, read_squad, read_word_answers
 from ._store import store

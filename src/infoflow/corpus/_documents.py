@@ -1,14 +1,29 @@
-"""Documents: numbered while reading, hashed by their sentences, and their unbroken stretches."""
+"""Documents of a corpus, and sentences that repeat others exactly or up to one word."""
 
+# S sentence, W word of any sentence of a batch, X what is taken out of one: a word, or two characters
+
+import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from infoflow.foundation import UserError, as_written, hash64, hash64_array
+from infoflow.foundation import (
+    UserError,
+    as_written,
+    comparable,
+    hash64,
+    hash64_array,
+    is_unspaced,
+    running_words,
+    without_punctuation,
+)
 
-from ._columns import Row
-from ._values import is_missing
+from ._columns import Row, is_missing
+
+# Documents: numbered while reading, hashed by their sentences, and their unbroken stretches.
 
 
 def number_documents(rows: Iterable[Row | None], where: str) -> Iterator[Row | None]:
@@ -75,3 +90,152 @@ def most_of_document(found: np.ndarray, documents: np.ndarray) -> np.ndarray:
     """Whether at least half of the sentences of each sentence's document were found: bool (sentence,)."""
     _, document, sizes = np.unique(documents, return_inverse=True, return_counts=True)
     return (2 * np.bincount(document, weights=found, minlength=len(sizes)) >= sizes)[document]
+
+
+# Finds sentences that repeat others exactly or up to one word.
+
+
+LEAST_WORDS = 4
+"""Shorter sentences are near duplicates only if their words are equal: `I see.` and `I know.` are not."""
+
+_BATCH = 1 << 14  # sentences: signatures of one batch are in memory at a time, with those of the sentences to find
+
+
+def repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
+    """Which of `texts` occur in `others`, ignoring case, spacing and compatibility forms: bool (S,)."""
+    known = _sorted(_text_hashes(batch) for batch in _batches(others))
+    found = [_within(_text_hashes(batch), known) for batch in _batches(texts)]
+    return _joined(found, bool)
+
+
+def nearly_repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
+    """Which of `texts` are near duplicates of one of `others`: bool (S,).
+
+    Two sentences are near duplicates if their words are equal, or one word apart: one word substituted, inserted or
+    deleted, with at least four words in both (`LEAST_WORDS`). Words are those of running text, ignoring case,
+    compatibility forms and punctuation. In scripts without spaces each character counts as a word; there, replacing two
+    neighbouring characters by one or two others also counts as one word apart, if at least four remain.
+
+    Every sentence is looked up by its remainder with each word masked (substitution) or dropped (insertion, deletion),
+    so time grows with the number of words, not of pairs, and memory with the words of `others`, not of `texts`.
+    """
+    known = _Index(others)
+    return _joined([known.holds(batch) for batch in _signatures(texts)], bool)
+
+
+def normalised(text: str) -> str:
+    """The text with normalised case, form (`comparable`) and spacing."""
+    return " ".join(comparable(text).casefold().split())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Signatures:
+    """Hashes of a batch of sentences; those of words are sums over the rest of the sentence."""
+
+    length_S: np.ndarray  # in words
+    whole_S: np.ndarray  # Σ h(word, position)
+    sentence_X: np.ndarray  # of each word, and of each two neighbouring characters
+    spare_X: np.ndarray  # number of words of its sentence beyond the minimum
+    masked_X: np.ndarray  # of the sentence with any other word there
+    dropped_X: np.ndarray  # of the sentence without it: `whole_S` of a shorter sentence
+
+
+class _Index:
+    """Signatures of the sentences to find."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        batches = [_kept(batch) for batch in _signatures(texts)]
+        self._same = _sorted(same for same, _ in batches)
+        self._shorter = _sorted(shorter for _, shorter in batches)
+
+    def holds(self, batch: _Signatures) -> np.ndarray:
+        by_word = (batch.spare_X >= 0) & _within(batch.masked_X, self._same)
+        by_word |= (batch.spare_X > 0) & _within(batch.dropped_X, self._same)
+        whole = _within(batch.whole_S, self._same) | _within(batch.whole_S, self._shorter)
+        return whole | (np.bincount(batch.sentence_X[by_word], minlength=len(batch.length_S)) > 0)
+
+
+def _kept(batch: _Signatures) -> tuple[np.ndarray, np.ndarray]:
+    """Hashes that a sentence may match: itself or its masked forms, and its forms with one word less.
+
+    Sentences of only punctuation are left out: without words, all would be equal.
+    """
+    same = np.concatenate([batch.whole_S[batch.length_S > 0], batch.masked_X[batch.spare_X >= 0]])
+    return same, batch.dropped_X[batch.spare_X > 0]
+
+
+def _signatures(texts: Iterable[str]) -> Iterator[_Signatures]:
+    return (_batch_signatures(batch) for batch in _batches(texts))
+
+
+def _batch_signatures(texts: tuple[str, ...]) -> _Signatures:
+    words_S = [running_words(text) for text in _without_punctuation(map(normalised, texts))]
+    length_S = np.array([len(words) for words in words_S], dtype=np.int64)
+    sentence_W = np.repeat(np.arange(len(words_S)), length_S)
+    end_S = np.cumsum(length_S)
+    first_S = end_S - length_S
+    word_W, unspaced_W = _word_hashes(words_S)
+    position_W = np.arange(len(sentence_W)) - first_S[sentence_W]
+    sums = [_sums(hash64_array(("word",), word_W, position_W - shift)) for shift in range(3)]  # modulo 2^64
+    found = []
+    pairs_W = unspaced_W[:-1] & unspaced_W[1:] & (sentence_W[:-1] == sentence_W[1:])
+    for size, at in enumerate((np.arange(len(sentence_W)), np.flatnonzero(pairs_W)), start=1):
+        sentence, end = sentence_W[at], end_S[sentence_W[at]]
+        before = sums[0][at] - sums[0][first_S[sentence]]
+        masked, dropped = (sums[shift][end] - sums[shift][at + size] for shift in (size - 1, size))
+        masked = before + hash64_array(("masked",), position_W[at]) + masked
+        found.append((sentence, length_S[sentence] - LEAST_WORDS - 2 * (size - 1), masked, before + dropped))
+    sentence_X, spare_X, masked_X, dropped_X = map(np.concatenate, zip(*found, strict=True))
+    return _Signatures(
+        length_S=length_S,
+        whole_S=sums[0][end_S] - sums[0][first_S],
+        sentence_X=sentence_X,
+        spare_X=spare_X,
+        masked_X=masked_X,
+        dropped_X=dropped_X,
+    )
+
+
+def _sums(values: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.zeros(1, np.uint64), np.cumsum(values)])
+
+
+def _batches(texts: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    rest = iter(texts)
+    while batch := tuple(islice(rest, _BATCH)):
+        yield batch
+
+
+def _word_hashes(words_S: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
+    """The hash of each word, and whether it is one character of a script without spaces."""
+    ids: dict[str, int] = {}
+    id_W = np.fromiter((ids.setdefault(word, len(ids)) for words in words_S for word in words), dtype=np.int64)
+    return _hashes(ids)[id_W], np.fromiter(map(is_unspaced, ids), dtype=bool)[id_W]
+
+
+def _text_hashes(texts: Iterable[str]) -> np.ndarray:
+    return _hashes(map(normalised, texts))
+
+
+def _hashes(texts: Iterable[str]) -> np.ndarray:
+    digests = (hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts)
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64, copy=False)
+
+
+def _without_punctuation(texts: Iterable[str]) -> list[str]:
+    return without_punctuation("\n".join(texts)).split("\n")  # normalised texts have no line breaks
+
+
+def _within(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
+    if len(ordered) == 0:
+        return np.zeros(len(values), dtype=bool)
+    place = np.searchsorted(ordered, values).clip(max=len(ordered) - 1)
+    return ordered[place] == values
+
+
+def _sorted(parts: Iterable[np.ndarray]) -> np.ndarray:
+    return np.unique(_joined(list(parts), np.uint64))
+
+
+def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=kind)

@@ -12,9 +12,7 @@ from infoflow.foundation import UserError, writes_no_spaces
 
 from ._columns import Row
 from ._formats import LINE_PATTERNS, TAKE_IT_OUT, kind_by_name
-from ._lines import read_lines
-from ._printable import printable
-from ._separated import ENDS, NUMBER, cells_of, column_kind, is_header, odd_column
+from ._lines import ENDS, NUMBER, cells_of, column_kind, is_header, odd_column, printable, read_lines
 
 AS_IS = "as-is:"
 """Prefix of a path whose file should not be inspected."""

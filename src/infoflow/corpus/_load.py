@@ -10,16 +10,15 @@ from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
 from infoflow.foundation import UserError, as_written, patient_hub
 
+from ._builtin import TATOEBA, fact_corpus, generate_facts, generate_grammar, load_tatoeba
 from ._corpus import Corpus
 from ._facts import FactConfig, FactWorld
-from ._generated import fact_corpus, generate_facts, generate_grammar
 from ._inspect import AS_IS, as_it_is
+from ._lines import printable, shortened
 from ._memory import is_frame
-from ._printable import printable, shortened
-from ._sentence_ends import Lines
+from ._plain_text import Lines
 from ._tables import is_table
 from ._tagged import conll_columns
-from ._tatoeba import TATOEBA, load_tatoeba
 
 GRAMMAR = "grammar"
 GRAMMAR_SENTENCES = 20_000

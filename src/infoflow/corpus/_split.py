@@ -12,9 +12,8 @@ import numpy as np
 
 from infoflow.foundation import UserError, as_written, current_display, digest, read_object
 
-from ._cache import cached
-from ._documents import document_hashes, most_of_document
-from ._near_duplicates import nearly_repeats, normalised, repeats
+from ._documents import document_hashes, most_of_document, nearly_repeats, normalised, repeats
+from ._store import cached
 
 SplitRule = Literal["near-duplicates", "both-sides", "source"]
 """What parts of a corpus must not share: sources, then also targets, then also near duplicates of both."""

@@ -8,10 +8,9 @@ from typing import Any
 
 from infoflow.foundation import UserError, as_written
 
-from ._columns import Row
+from ._columns import Row, plain_text
 from ._lines import read_lines
 from ._tables import parsed_json, read_document
-from ._values import plain_text
 
 QUESTION_COLUMNS = ("text", "question", "answers", "answer_starts")
 

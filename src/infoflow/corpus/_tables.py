@@ -13,12 +13,9 @@ import pyarrow as pa
 
 from infoflow.foundation import UserError, as_written, current_display, json_fault
 
-from ._columns import Row
-from ._encodings import advice
-from ._formats import kind_by_bytes
-from ._lines import check_readable, open_bytes, read_lines
-from ._separated import is_header, is_quoted
-from ._values import first_text, label, listed, look_up, pair, passage, places, sentence, texts
+from ._columns import Row, first_text, label, listed, look_up, pair, passage, places, sentence, texts
+from ._formats import advice, kind_by_bytes
+from ._lines import check_readable, is_header, is_quoted, open_bytes, read_lines
 
 LARGEST_JSON = 100_000_000
 """Maximum size of a JSON document in bytes: it is read as a whole, unlike JSON lines."""

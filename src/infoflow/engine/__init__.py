@@ -6,9 +6,9 @@ stage.
 """
 
 from ._engine import Engine
+from ._engine import InTurn as InTurn
 from ._engine import cluster_engine as cluster_engine
 from ._engine import local_engine as local_engine
-from ._failures import check_endings as check_endings
-from ._in_turn import InTurn as InTurn
 from ._joining import worker as worker
 from ._stage import Ending, Event, Stage
+from ._stage import check_endings as check_endings

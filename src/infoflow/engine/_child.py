@@ -33,12 +33,9 @@ from infoflow.foundation import (
     use_display,
 )
 
-from ._failures import fault
-from ._relay import Message, Relay
-from ._stage import Checked, Stage
-from ._stage_lock import stage_lock
+from ._stage import Checked, Message, Relay, Stage, fault
+from ._stage_lock import Meter, stage_lock, use_threads
 from ._starting import PRIMITIVES
-from ._usage import Meter, use_threads
 
 DONE, BUG, FAULT, STOPPED, ORPHANED = 0, 1, 2, 130, 137
 

@@ -7,9 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from infoflow.foundation import UserError
 
-from ._failures import Tally
-from ._relay import Message, as_event
-from ._stage import Ending, Event, Stage, Usage
+from ._stage import Ending, Event, Message, Stage, Tally, Usage, as_event
 from ._supervisor import StageFailed, Stopped
 
 PATIENCE = 30.0

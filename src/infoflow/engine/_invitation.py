@@ -1,13 +1,16 @@
-"""How other machines find a study: the file `engine.json` in its folder, with everything that must agree."""
+"""How other machines find a study: `engine.json`, certificates, and why a study cannot be reached."""
 
 import json
 import os
 import platform
 import re
+import socket
+import ssl
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +20,107 @@ from infoflow.foundation import (
     as_written,
     digest,
     file_digest,
+    missing_extra,
     processor,
     read_object,
     version,
     writable,
 )
+
+# The self-signed certificate that authenticates a study and its workers to each other.
+
+
+_NAME = "infoflow-study"
+_EARLIER = timedelta(days=1)
+"""The clock of another machine may be behind, and the certificate must be valid there too."""
+_LATER = timedelta(days=366)
+
+
+def self_signed() -> tuple[str, str]:
+    """A new certificate and its private key, both in PEM format.
+
+    Raises:
+        UserError: `cryptography` is not installed.
+    """
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    except ImportError:
+        raise missing_extra("--cluster listen", "cryptography", "cluster") from None
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, _NAME)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(_NAME)]), critical=False)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _EARLIER)
+        .not_valid_after(now + _LATER)
+        .sign(key, SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return certificate.public_bytes(Encoding.PEM).decode(), private.decode()
+
+
+# Explains why a study cannot be reached.
+
+
+_NOT_YET_VALID, _EXPIRED = 9, 10  # OpenSSL's codes
+
+
+class Unreachable(Exception):
+    """A worker cannot join its study; the message says why."""
+
+
+def unreachable_because(error: BaseException, address: str) -> str:
+    """Explain what prevents this machine from reaching the study at `address`; `error` comes from the connection."""
+    chain = list(_chain(error))
+    for one in chain:
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return _certificate_fault(one)
+    for kind, text in _KINDS:
+        if any(isinstance(one, kind) for one in chain):
+            return text.format(address=address)
+    return f"{chain[-1] or type(chain[-1]).__name__} ({address})"
+
+
+_KINDS: tuple[tuple[type[BaseException], str], ...] = (
+    (ssl.SSLError, "{address} does not use the study's encryption: another program may be listening there"),
+    (socket.gaierror, "the host name in {address} cannot be resolved (DNS)"),
+    (
+        ConnectionRefusedError,
+        "nothing listens at {address}: the study was killed, or a firewall rejects the connection",
+    ),
+    (ConnectionError, "the connection to {address} was reset"),
+    (TimeoutError, "{address} does not answer: a firewall may drop the connection"),
+)
+
+
+def _certificate_fault(error: ssl.SSLCertVerificationError) -> str:
+    if error.verify_code in (_NOT_YET_VALID, _EXPIRED):
+        what = "not valid yet" if error.verify_code == _NOT_YET_VALID else "no longer valid"
+        return f"by this machine's clock the study's certificate is {what}: correct the clock"
+    return "another study uses that address"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and its causes, the first cause last."""
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        real = getattr(one, "real_error", None)  # tornado's
+        one = real or one.__cause__ or one.__context__
+
+
+# How other machines find a study: the file `engine.json` in its folder, with everything that must agree.
+
 
 FILE = "engine.json"
 _LIBRARIES = (

@@ -96,7 +96,7 @@ def _work_until_it_ends(
     Raises:
         UserError: The study could not be reached for `limit` seconds.
     """
-    from ._reasons import Unreachable
+    from ._invitation import Unreachable
     from ._worker import serve
 
     joined, told = False, ""

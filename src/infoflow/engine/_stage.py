@@ -1,8 +1,17 @@
-"""The stages that an engine runs, their messages, and how each one ended."""
+"""The stages that an engine runs: their messages, their display, their ends and their faults."""
 
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
+
+from infoflow.foundation import Progress, UserError, plain_fault
+
+# The stages that an engine runs, their messages, and how each one ended.
+
 
 EventKind = Literal["start", "progress", "note", "warning", "end"]
 EndingState = Literal["done", "failed", "skipped", "stopped"]
@@ -136,3 +145,137 @@ def path_lengths(graph: Sequence[Stage]) -> dict[str, float]:
             if need in rest:
                 rest[need] = max(rest[need], lengths[stage.key])
     return lengths
+
+
+# Faults of stages: which are the user's or the machine's, when to give up, and how all are reported at the end.
+
+
+_SAME = 3
+_TOLD = 5
+"""Number of reasons reported in full; each further failure gets one line."""
+
+
+def fault(error: BaseException) -> str | None:
+    """The message for a mistake of the user or the machine (no disk, no permission, no memory); None: a bug."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's, without importing it
+        return f"The machine has too little memory for this stage ({str(error)[:200] or type(error).__name__})."
+    if isinstance(error, UserError):
+        return str(error)
+    if (plain := plain_fault(error)) is not None:
+        return plain
+    return str(error) or type(error).__name__ if isinstance(error, OSError) else None
+
+
+class Tally:
+    """Counts failures by their reason."""
+
+    def __init__(self) -> None:
+        self._reasons: Counter[str] = Counter()
+
+    def is_hopeless(self, reason: str) -> bool:
+        """Whether this failure is the third of its kind, so that the plan is at fault and not a stage."""
+        self._reasons[reason] += 1
+        return self._reasons[reason] >= _SAME
+
+
+def check_endings(graph: Sequence[Stage], endings: Mapping[str, Ending], hint: str = "") -> None:
+    """Report all failures together, followed by `hint`.
+
+    Raises:
+        UserError: A stage failed.
+    """
+    labels = {stage.key: stage.label for stage in graph}
+    failed: dict[str, list[tuple[str, str]]] = {}
+    for key, ending in endings.items():
+        if ending.state == "failed":
+            failed.setdefault(ending.text, []).append((labels[key], ending.log))
+    if not failed:
+        return
+    parts = [_told(text, stages) for text, stages in failed.items()][:_TOLD]
+    parts += [f"{label}: {log}" for stages in [*failed.values()][_TOLD:] for label, log in stages]
+    states = Counter(ending.state for ending in endings.values())
+    if kept := states["done"]:
+        parts.append(f"{_stages(kept)} succeeded and {'is' if kept == 1 else 'are'} kept.")
+    if left := states["skipped"] + states["stopped"]:
+        parts.append(f"{_stages(left)} {'was' if left == 1 else 'were'} not run.")
+    parts += [hint] if hint else []
+    raise UserError("\n".join(parts))
+
+
+def _told(text: str, stages: Sequence[tuple[str, str]]) -> str:
+    """The report for the stages (label and log) that failed for one reason."""
+    logs = [log for _, log in stages if log]
+    told = f"{', '.join(sorted(label for label, _ in stages))}: {text}"
+    return told + (f"\n{'Its log' if len(logs) == 1 else 'Their logs'}: {', '.join(logs)}" if logs else "")
+
+
+def _stages(number: int) -> str:
+    return f"{number} stage{'s' * (number > 1)}"
+
+
+# The display inside a stage, which turns its output into JSON events for the person who waits.
+
+
+Message = dict[str, Any]
+"""One event as JSON: `{"event": "progress", ...}`."""
+
+
+class Relay:
+    """A display that passes each event to `tell`, at most one per `seconds_between` for a running job."""
+
+    def __init__(self, tell: Callable[[Message], None], seconds_between: float = 1.0) -> None:
+        self._tell, self._between = tell, seconds_between
+
+    def note(self, text: str) -> None:
+        self._tell({"event": "note", "text": text})
+
+    def warn(self, text: str) -> None:
+        self._tell({"event": "warning", "text": text})
+
+    @contextmanager
+    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
+        job = _Job({"event": "progress", "label": label, "unit": unit}, total, self._tell, self._between)
+        yield job
+        job.finish()
+
+
+class _Job:
+    """Counts the progress of one `progress` block."""
+
+    def __init__(self, head: Message, total: float, tell: Callable[[Message], None], seconds_between: float) -> None:
+        self._head, self._total, self._done = head, total, 0.0
+        self._tell, self._between = tell, seconds_between
+        self._fields: Message = {}
+        self._start = time.monotonic()
+        self._told = self._start - seconds_between
+
+    def advance(self, amount: float = 1, **fields: float | str) -> None:
+        self._done += amount
+        self._fields.update(fields)
+        if time.monotonic() - self._told >= self._between:
+            self._say()
+
+    def finish(self) -> None:
+        """Report the final count as the total, which was often an estimate."""
+        if self._total:
+            self._total = self._done
+        self._say()
+
+    def _say(self) -> None:
+        self._told = time.monotonic()
+        seconds = max(self._told - self._start, 1e-9)
+        rate = self._done / seconds
+        left = max(self._total - self._done, 0) / rate if rate else 0.0
+        numbers = {"done": self._done, "total": self._total, "rate": rate, "seconds": seconds, "seconds_left": left}
+        self._tell({**self._head, **{name: _finite(value) for name, value in {**numbers, **self._fields}.items()}})
+
+
+def _finite(value: float | str) -> float | str | None:
+    """Replace NaN and infinity, which JSON lacks and a diverged loss may be."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_event(stage: str, message: Mapping[str, Any]) -> Event:
+    """The event for a stage's message."""
+    fields = {name: value for name, value in message.items() if name not in ("event", "text")}
+    return Event(kind=message["event"], stage=stage, text=message.get("text", ""), fields=fields)

@@ -13,7 +13,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from ._child import BUG, DONE, FAULT, STOPPED, StageMessage, log_path, run_stage, stored_result
-from ._relay import Message
+from ._stage import Message
 from ._starting import Forker, Spawner
 
 _STARTS = 4

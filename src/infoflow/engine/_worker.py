@@ -22,9 +22,8 @@ from distributed.utils import get_ip
 from infoflow.foundation import UserError, as_written, current_display, stop_signals
 
 from ._child import StageMessage
-from ._invitation import FILE, Invitation, Versions
-from ._reasons import Unreachable, unreachable_because
-from ._relay import Message
+from ._invitation import FILE, Invitation, Unreachable, Versions, unreachable_because
+from ._stage import Message
 from ._starting import starter
 from ._supervisor import Leaving, StageFailed, Stopped, Supervisor
 

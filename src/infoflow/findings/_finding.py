@@ -1,15 +1,234 @@
-"""A published claim as an executable check."""
+"""A published claim as an executable check: its conditions, the verdict on their numbers, and its controls."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from infoflow.foundation import Interval, bounded_interval
 from infoflow.results import Samples, Spec
 
-from ._condition import Condition, Verdict
+from ._interval import ResampledRows, Spread
 from ._table import Reading
+
+# One condition of a claim, and the verdict on its numbers.
+
+
+Verdict = Literal["holds", "fails", "undetermined", "not testable here"]
+"""Possible verdicts on a claim."""
+UNTESTABLE: Verdict = "not testable here"
+
+SHARE = (0.0, 1.0)
+"""The range of a share, for `Condition.limits`."""
+MOST_THINGS = 10_000
+"""Maximum number of counted things that is reported as an answer."""
+GAIN = (-1.0, 1.0)
+"""The range of a difference of shares."""
+CORRELATION = (-1.0, 1.0)
+"""The range of a correlation, for `Condition.limits`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Condition:
+    """States that `values` lie beyond `threshold`, for all columns or for any of them.
+
+    Rows are the estimate, each seed, and draws of other seeds and sentences; columns are the claim's quantified items,
+    usually layers.
+    """
+
+    name: str
+    values: np.ndarray
+    labels: Sequence[str]  # label of each column
+    threshold: float
+    unit: str
+    side: Literal["above", "below"] = "above"
+    over: Literal["all", "any"] = "all"
+    bounds: tuple[float, float] | None = None  # range of the values and hence of the interval ends
+    alone: bool = True  # whether a control that meets only this condition shows the claim: not if it states an absence
+    of: int = 0  # values are shares of this many things in each seed, such as heads; 0: not counted
+    step: float = 0.0  # resolution of the values: the interval extends at least this far each way
+    reach: tuple[float, float] = (0.0, 0.0)
+    """How far below and above the values the truth may lie, if a time behind them is only a bound.
+
+    NaN means no limit, and then nothing is decided on that side.
+    """
+    published: float = np.nan  # the source's value for the deciding column; NaN: none
+
+    def __post_init__(self) -> None:
+        assert self.values.shape == (len(self.values), len(self.labels)), (self.name, self.values.shape)
+
+    @property
+    def counted(self) -> str:
+        """The things that the values are shares of, in words."""
+        return self.unit.removeprefix("share of ")
+
+    @property
+    def oriented(self) -> np.ndarray:
+        """Signed distance of values from the threshold, positive where the claim is right."""
+        return (self.values - self.threshold) * (1 if self.side == "above" else -1)
+
+    def met(self) -> np.ndarray:
+        """For each row, whether the condition is met, ignoring intervals."""
+        beyond = self.oriented > 0
+        return beyond.all(axis=1) if self.over == "all" else beyond.any(axis=1)
+
+    def deciding_column(self) -> int:
+        """The weakest column of a condition on all, or the strongest of a condition on any, by the estimate."""
+        estimate = self.oriented[0]
+        if np.isnan(estimate).all():
+            return 0
+        return int(np.nanargmin(estimate) if self.over == "all" else np.nanargmax(estimate))
+
+
+def exceeds(
+    name: str, values: np.ndarray, threshold: float, unit: str, labels: Sequence[str] = ("",), **how: Any
+) -> Condition:
+    """State that `values` lie above `threshold`; a single column needs no label."""
+    return Condition(name=name, values=values, labels=labels, threshold=threshold, unit=unit, **how)
+
+
+def stays_below(
+    name: str, values: np.ndarray, threshold: float, unit: str, labels: Sequence[str] = ("",), **how: Any
+) -> Condition:
+    """State that `values` lie below `threshold`."""
+    return exceeds(name, values, threshold, unit, labels, side="below", **how)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Outcome:
+    """A condition with its interval and verdict."""
+
+    condition: Condition
+    column: int
+    effect: float
+    low: float
+    high: float
+    effects: list[float]
+    verdict: Verdict
+    covers_seeds: bool
+    seed_error: float  # standard error by the choice of seeds; NaN if unknown
+    sentence_error: float  # standard error by sentences, beyond that contained in the spread over seeds
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the effect is only a bound, towards which nothing is decided."""
+        return any(part != 0 for part in self.condition.reach)
+
+    @property
+    def strength(self) -> tuple[int, float]:
+        """Sort key of a claim's conditions: the first decides it."""
+        order: dict[Verdict, int] = {"fails": 0, "undetermined": 1, "holds": 2}
+        margin = abs(self.effect - self.condition.threshold) * (1 if self.condition.met()[0] else -1)
+        width = max(self.high - self.low, 1e-12)
+        return order[self.verdict], float(np.nan_to_num(margin / width, nan=0.0))
+
+    def __str__(self) -> str:
+        condition = self.condition
+        sign = ">" if condition.side == "above" else "<"
+        where = f" at {condition.labels[self.column]}" if len(condition.labels) > 1 else ""
+        numbers = f"{short(self.effect)} ({short(self.low)} to {short(self.high)}) {condition.unit}"
+        bound = f" ({_told_bound(condition.reach)})" if self.bounded else ""
+        return f"{condition.name}: {numbers}{where}{bound}; needed {sign} {short(condition.threshold)}"
+
+
+def _told_bound(reach: tuple[float, float]) -> str:
+    """In which direction the truth may lie."""
+    ways = {"lower": reach[0], "higher": reach[1]}
+    told = [f"{way}{'' if np.isnan(part) else f' by up to {short(part)}'}" for way, part in ways.items() if part != 0]
+    return (
+        f"the truth may lie {' or '.join(told)}: it is only a bound, since a change behind it began before the first "
+        "checkpoint, was not over at the last, or has too few checkpoints around it"
+    )
+
+
+def judge(condition: Condition, spread: Spread, num_tests: int) -> Outcome:
+    r"""The interval of the weakest (or strongest) column, and the verdict.
+
+    A claim on all columns is a claim on $\min_j m_j$. Its interval runs from $\min_j$ of the columns' lower ends (an
+    intersection-union test: no correction is needed, since every column must pass) to the upper end of the weakest
+    column by the estimate, at the quantile of the largest of $n$ (`largest_t`: one unlucky layer among many must not
+    refute it). $n$ counts the columns that may be the weakest according to their intervals, and is at least
+    `num_tests`, the number of chances that the whole claim has to fail. A claim on any column is the mirror image.
+
+    The distribution of the minimum itself is not used: noise biases a minimum downwards, in the estimate and again in
+    every draw. A share of counted things is no more certain than with as many independent ones (Wilson's interval): if
+    all seeds agree, as at 0 of 48 heads, their spread carries no information. Other numbers with two bounds get
+    Wilson's interval for the size that matches their spread, where it reaches further. The spread is also uninformative
+    for values read off a grid (checkpoints) that agree to the step: the interval then extends one step to either side.
+    If times are only bounds, the interval extends as far as the truth may lie, and without such a limit nothing is
+    decided on that side.
+    """
+    column = condition.deciding_column()
+    lows, highs = spread.ends()
+    if condition.over == "all":
+        rivals = max(int((lows <= highs[column]).sum()), num_tests, 1)
+        low, high = lows.min(), spread.ends(rivals)[1][column]
+    else:
+        rivals = max(int((highs >= lows[column]).sum()), int((highs >= 0).sum()), 1)
+        low, high = spread.ends(rivals)[0][column], spread.ends(max(num_tests, 1))[1].max()
+    flip = 1 if condition.side == "above" else -1
+    effect = float(condition.values[0, column])
+    ends = sorted((float(flip * low + condition.threshold), float(flip * high + condition.threshold)))
+    if condition.of:
+        counted = wilson(effect, condition.of * spread.rows.num_seeds)
+        ends = [min(ends[0], counted[0]), max(ends[1], counted[1])]
+    elif condition.bounds is not None and not condition.step:
+        ends = _inside(condition.bounds, effect, ends)
+    if condition.step and not np.isnan(ends).any():
+        ends = list(Interval(*ends).reaching(effect, condition.step))
+    down, up = np.nan_to_num(condition.reach)
+    ends = [ends[0] - down, ends[1] + up]
+    if condition.bounds is not None:
+        ends = [float(np.clip(end, *condition.bounds)) for end in ends]
+    low, high = sorted(flip * (end - condition.threshold) for end in ends)
+    wrong, right = np.isnan(condition.reach)[::flip]  # whether the truth may lie anywhere against or for the claim
+    return Outcome(
+        condition=condition,
+        column=column,
+        effect=effect,
+        low=ends[0],
+        high=ends[1],
+        effects=[float(value) for value in condition.values[spread.rows.seeds, column]],
+        verdict="holds" if low > 0 and not wrong else "fails" if high < 0 and not right else "undetermined",
+        covers_seeds=spread.seeds is not None,
+        seed_error=spread.seed_error(column),
+        sentence_error=spread.sentence_error(column),
+    )
+
+
+def _inside(bounds: tuple[float, float], effect: float, ends: list[float]) -> list[float]:
+    """Extend the interval inwards near a bound, as far as Wilson's does if that is farther."""
+    wilsons = [bounded_interval(effect, abs(end - effect), bounds)[place] for place, end in enumerate(ends)]
+    return [float(np.fmin(ends[0], wilsons[0])), float(np.fmax(ends[1], wilsons[1]))]
+
+
+def judge_all(conditions: Sequence[Condition], rows: ResampledRows) -> list[Outcome]:
+    """Judge the conditions of one claim together: each one not clearly met is a chance to fail by accident."""
+    spreads = [Spread.of(condition.oriented, rows) for condition in conditions]
+    num_tests = sum(_chances(*pair) for pair in zip(conditions, spreads, strict=True))
+    return [judge(condition, spread, num_tests) for condition, spread in zip(conditions, spreads, strict=True)]
+
+
+def wilson(share: float, num: int) -> tuple[float, float]:
+    """Wilson 95 % interval of a proportion observed in `num` trials."""
+    share, z2 = min(max(share, 0.0), 1.0), 1.959964**2 / num  # rounding may exceed 0 to 1
+    middle, half = share + z2 / 2, np.sqrt(z2 * share * (1 - share) + z2**2 / 4)
+    return float((middle - half) / (1 + z2)), float((middle + half) / (1 + z2))
+
+
+def _chances(condition: Condition, spread: Spread) -> int:
+    """Number of columns not clearly beyond the threshold; at most one for a claim on any column."""
+    clear = spread.ends()[0] > 0
+    return int((~clear).sum()) if condition.over == "all" else int(not clear.any())
+
+
+def short(number: float) -> str:
+    return "undefined" if np.isnan(number) else f"{number:.3g}"
+
+
+# A published claim as an executable check.
+
 
 Curves = Mapping[str, np.ndarray]
 """Rows of curves (N, K), by the name of their reading."""

@@ -1,21 +1,58 @@
-"""Readings of tables that have one row per head.
+"""Readings of tables that have one row per head, with selection on one half of the sentences."""
 
-Heads do not correspond between seeds, so they are selected seed by seed on one half of the sentences and reported on
-the other. If a table covers more, the numbers describe the encoder's self-attention.
-"""
-
+# R bootstrap replicates, N heads or layers
 # R bootstrap replicates, N heads or other rows, K numbers
 
 import numpy as np
 import pandas as pd
 
+from infoflow.foundation import on_halves, replicate_weights
 from infoflow.heads import HEAD_ABLATION, HEAD_CONFIDENCE, HEAD_POSITIONAL, HEAD_PRUNING_CURVE, HEAD_RARE_TOKEN
 from infoflow.results import Spec
 
-from ._held_out import held_out, largest
+from ._curves import spearman
 from ._model_group import TRANSLATION, Absent
-from ._shapes import spearman
 from ._table import Reading, SeedRows, Table, together
+
+# Selects a head or layer on one half of the sentences and reports its number on the other half.
+#
+# A maximum of many is partly due to chance, so a number reported on the sentences that selected it is too large. Heads
+# and layers are selected seed by seed, by the estimate on the first half, and followed through the replicates.
+
+
+CHOSEN = (
+    "chosen on one half of the sentences and reported on the other, where a true number at the threshold passes in "
+    "2.5 % of samples"
+)
+"""Describes how a statistic selects its heads."""
+
+
+def held_out(numbers_RN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Estimates on the first half of the sentences, (N,), and on the second half with replicates, (1 + R, N).
+
+    If the replicates are not those of sentence blocks, both come from all sentences, since halves are unknown.
+    """
+    value_N, finite_N = numbers_RN[0], np.isfinite(numbers_RN[0])
+    halves = on_halves(value_N, list(numbers_RN[1:].T))
+    if np.isnan(halves.first[finite_N]).any() or not finite_N.any():
+        return value_N, numbers_RN
+    moves_RN = (replicate_weights() - 1) @ np.nan_to_num(halves.effects).T
+    return halves.first, np.concatenate([halves.second[None], halves.second + moves_RN])
+
+
+def largest(numbers_RN: np.ndarray) -> np.ndarray:
+    """The second-half number of the column that is largest on the first half, (1 + R, 1); NaN without columns."""
+    if not np.isfinite(numbers_RN[:1]).any():
+        return np.full((len(numbers_RN), 1), np.nan)
+    first_N, second_RN = held_out(numbers_RN)
+    return second_RN[:, [int(np.nanargmax(first_N))]]
+
+
+# Readings of tables that have one row per head.
+#
+# Heads do not correspond between seeds, so they are selected seed by seed on one half of the sentences and reported on
+# the other. If a table covers more, the numbers describe the encoder's self-attention.
+
 
 POSITIONAL = 0.9  # share of tokens at one offset that makes a head positional
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8)

@@ -14,8 +14,7 @@ import numpy as np
 
 from infoflow.representations import CONVERGED, LIMITED, MUTUAL_INFORMATION, USABLE_INFORMATION
 
-from ._condition import UNTESTABLE, Condition, short
-from ._finding import Another, Curves, Finding, Test
+from ._finding import UNTESTABLE, Another, Condition, Curves, Finding, Test, short
 from ._model_group import Absent, ModelGroup
 from ._table import Reading, SeedRows, Table, gather
 

@@ -1,11 +1,5 @@
 """One pass over a corpus for any number of measures."""
 
-from ._accepted import accepted_corpus, accepted_model
-from ._activations import Activations as Activations
-from ._activations import AttentionKey, Need, Regime
-from ._activations import Stream as Stream
-from ._compare import MODEL, compare_samples, match_words
-from ._compare import compare as compare
 from ._distributed import agree, first_then_others, is_first, wait_for_all
 from ._distributed import processes as processes
 from ._failures import Failure, Failures
@@ -14,20 +8,20 @@ from ._measure import Intervention as Intervention
 from ._measure import Measure as Measure
 from ._measure import NothingToRead, Origin, describe_measure
 from ._measure import PairMeasure as PairMeasure
+from ._measure import PassOptions as PassOptions
 from ._measure import SampleMeasure as SampleMeasure
-from ._measure_of import measure_of
-from ._options import PassOptions as PassOptions
-from ._own_measures import given_measures, load_measures
+from ._occurrences import Occurrences, RankStrata, Tag, TypeStrata, tag_columns
+from ._own_measures import given_measures, load_measures, measure_of
 from ._pass import SampleKey, check_finite, forward
 from ._reader import PaddedBatch, Row
 from ._reader import Reader as Reader
-from ._runner import Measured
+from ._runner import MODEL, Measured, accepted_corpus, accepted_model, compare_samples, match_words
 from ._runner import collect as collect
+from ._runner import compare as compare
 from ._runner import measure as measure
-from ._sample import NO_LABEL, SAMPLE_COLUMNS, SampleFacts
+from ._sample import NO_LABEL, SAMPLE_COLUMNS, AttentionKey, Need, Regime, SampleFacts
+from ._sample import Activations as Activations
 from ._sample import SampleRequest as SampleRequest
+from ._sample import Stream as Stream
 from ._sample import TokenSample as TokenSample
-from ._sample_columns import Occurrences
 from ._shards import job_key, measure_shard, merge_shards
-from ._strata import RankStrata, TypeStrata
-from ._tags import Tag, tag_columns

@@ -1,9 +1,9 @@
-"""The interface of measures."""
+"""The interface of measures, and how a corpus is run through a model."""
 
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,12 +12,35 @@ import pandas as pd
 
 from infoflow.foundation import UserError, as_written
 from infoflow.models import Model
+from infoflow.objectives import AbstractObjective
 from infoflow.results import TableSchema
 
-from ._activations import Activations, Need, Regime
-from ._options import PassOptions
 from ._reader import Reader
-from ._sample import SampleRequest, TokenSample
+from ._sample import Activations, Need, Regime, SampleRequest, TokenSample
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassOptions:
+    """How a corpus is run through a model.
+
+    Only `seed`, `max_length`, `corruption` and the options of the sample affect results.
+    """
+
+    seed: int = 0
+    tokens_per_batch: int = 4096  # padded tokens, at most: wide models read smaller batches on a CPU
+    max_length: int = 512  # longer sentences are cut and counted
+    attention_bytes: int = 1 << 28  # attention weights of all layers and heads held at a time
+    sample_bytes: int = 1 << 30  # the token sample's states on disk, per stack and regime
+    white_space_words: bool = False  # words are `running_words` for any tokenizer: `compare` across tokenizers
+    decoder_states: bool = True  # also sample an encoder–decoder's decoder if the corpus has translations
+    corruption: AbstractObjective | None = None  # how a masked LM's text was corrupted in training; None: `MaskedLM()`
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Options that affect results, for content keys."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "corruption"}
+        return plain if self.corruption is None else plain | {"corruption": [self.corruption.name, self.corruption]}
+
 
 _VERSION = 3  # increase when all tables change: the selection of sentences and tokens, or intervals
 

@@ -1,19 +1,162 @@
-"""The user's own measures, from a Python file or as Python objects."""
+"""The user's own measures: from a function, a Python file or Python objects."""
 
 import inspect
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
-from infoflow.foundation import UserError, as_written, file_digest, run_python_file, told_error, told_in_file
-from infoflow.results import KEYS, TableSchema
+import numpy as np
+import pandas as pd
+from torch import Tensor
 
-from ._accepted import accepted_measures
+from infoflow.foundation import (
+    NUM_BLOCKS,
+    UserError,
+    as_written,
+    file_digest,
+    run_python_file,
+    told_error,
+    told_in_file,
+)
+from infoflow.results import KEYS, Column, TableSchema, estimate_columns, ratio_estimate
+
 from ._distributed import agree
-from ._measure import AbstractMeasure, Origin, PairMeasure, describe_measure
+from ._measure import AbstractMeasure, Measure, Origin, PairMeasure, describe_measure
+from ._runner import accepted_measures
+from ._sample import Activations, Need
+
+# Makes a streaming measure from a function; it handles sums, bootstrap blocks and merging.
+
+
+# B sentence, T token (padded), H head
+
+Function = Callable[[Tensor], Tensor]
+
+
+def measure_of(
+    function: Function, *, of: Need = "hidden", name: str = "", unit: str = "", description: str = ""
+) -> Measure:
+    r"""A measure from a function of one layer: its mean over tokens, with an interval, for each layer (and head).
+
+    $$ m = \frac{\sum_s \sum_t f(x)_{st}}{\sum_s n_s} $$
+
+    over sentences s and their tokens t that are neither padding nor special; n_s is the number of these tokens. The
+    sums are kept per bootstrap block, so shards and processes can be merged.
+
+    | `of`        | input of `function`, for one layer                   | its output      |
+    |-------------|------------------------------------------------------|-----------------|
+    | `hidden`    | states (sentence, token, width)                      | (sentence, token) |
+    | `attention` | weights (sentence, head, query, key), rows sum to 1  | (sentence, head, query) |
+    | `heads`     | inputs of the output projection (sentence, token, head, width) | (sentence, token, head) |
+
+    The function must treat each sentence separately, since batches may come in any order.
+
+    Args:
+        function: Maps one layer to numbers.
+        of: Input of the function; only this is computed.
+        name: Name of the table; default: the function's name.
+        unit: Unit of the values.
+        description: Meaning of a value; default: the first line of the function's docstring.
+
+    Raises:
+        UserError: `function` is no function or has no name, or `of` is invalid; while measuring, a shape is wrong.
+
+    >>> measure_of(lambda states: states.norm(dim=-1), name="state_norm").name
+    'state_norm'
+    """
+    if not callable(function) or isinstance(function, type):
+        raise UserError(f"measure_of needs a function of one layer's tensor. Got {str(function)[:80]}.")
+    if of not in get_args(Need):
+        raise UserError(f"of must be {', '.join(get_args(Need))}. Got {str(of)[:80]!r}.")
+    name = name or getattr(function, "__name__", "")
+    if not name.isidentifier():
+        raise UserError(f"The table needs a name, as variables have. Got {name!r}. Write name='my_table'.")
+    told = description or (function.__doc__ or "").strip().split("\n")[0] or f"Mean of {name} over tokens."
+    keys = [("stack", "string", "encoder or decoder")]
+    keys += [("kind", "string", "self or cross")] if of != "hidden" else []
+    keys += [("layer", "int64", "state, 0: embeddings" if of == "hidden" else "block, from 0")]
+    keys += [("head", "int64", "head of the block, from 0")] if of != "hidden" else []
+    columns = tuple(Column(name=key, dtype=dtype, unit="", description=about) for key, dtype, about in keys)  # type: ignore[arg-type]
+    values = estimate_columns(unit, told, "none (NaN): compare with the untrained control", "tokens")
+    own = {"table": TableSchema(name=name, version=1, description=told, columns=(*columns, *values), declare=False)}
+    return type("MeasureOf", (_FunctionMeasure,), own)(function, of)
+
+
+class _FunctionMeasure(Measure):
+    """Base of one subclass per function, which only holds its table."""
+
+    def __init__(self, function: Function, of: Need) -> None:
+        self._function, self._of = function, of
+        self._sums: dict[str, np.ndarray] = {}  # "stack/kind" → (layers + 1, heads, 64); the last: number of tokens
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        return frozenset({self._of})
+
+    def update(self, activations: Activations) -> None:
+        read: Mapping[Any, list[Tensor]] = getattr(activations, self._of)
+        blocks = activations.blocks.cpu().numpy()
+        for key, layers in read.items():
+            stack, kind = (key, "") if isinstance(key, str) else key
+            valid = activations.streams[stack].valid
+            seen = np.stack([self._sentence_sums(layer, valid) for layer in layers])  # (layers, B, heads)
+            tokens = np.broadcast_to(valid.sum(1).double().cpu().numpy()[:, None], seen.shape[1:])
+            found = np.concatenate([seen, tokens[None]]).transpose(0, 2, 1)
+            sums = self._sums.setdefault(f"{stack}/{kind}", np.zeros((*found.shape[:2], NUM_BLOCKS)))
+            np.add.at(sums, (slice(None), slice(None), blocks), found)
+
+    def _sentence_sums(self, layer: Tensor, valid: Tensor) -> np.ndarray:
+        """Each sentence's sum over its tokens, (B, heads); one head if the function has none."""
+        values = self._function(layer)
+        heads = {"hidden": (), "attention": layer.shape[1:2], "heads": layer.shape[2:3]}[self._of]
+        wanted = (valid.shape[0], *heads, valid.shape[1]) if self._of == "attention" else (*valid.shape, *heads)
+        if not isinstance(values, Tensor) or values.shape != wanted or values.is_complex():
+            raise UserError(
+                f"The function of {self.name} must return a real tensor of {_axes(wanted)} numbers, "
+                f"one for each token{' of each head' if heads else ''}, of a layer of {_axes(layer.shape)}. "
+                f"Got {_told(values)}."
+            )
+        by_token = values.movedim(1, 2) if self._of == "attention" else values.reshape(*valid.shape, -1)
+        # No product: a function may return infinities at padding, and infinity times zero is not zero.
+        kept = by_token.double().masked_fill(~valid[..., None], 0.0)
+        return kept.sum(1).cpu().numpy()
+
+    def merge(self, other: "_FunctionMeasure") -> None:
+        for key, sums in other._sums.items():
+            self._sums[key] = self._sums[key] + sums if key in self._sums else sums
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        return dict(self._sums)
+
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        self._sums = dict(state)
+
+    def result(self) -> pd.DataFrame:
+        rows = []
+        for key, sums in self._sums.items():
+            stack, _, kind = key.partition("/")
+            for layer, head in np.ndindex(len(sums) - 1, sums.shape[1]):
+                place = {"stack": stack, "kind": kind, "layer": layer, "head": head}
+                number = ratio_estimate(sums[layer, head], sums[-1, head], float("nan"))
+                rows.append({**place, **number})
+        return self.table.conform(pd.DataFrame(rows)[self.table.column_names])
+
+
+def _axes(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape))
+
+
+def _told(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{'complex ' if value.is_complex() else ''}numbers of {_axes(value.shape) or 'no axis'}"
+    return "nothing" if value is None else f"a {type(value).__name__}"
+
+
+# The user's own measures, from a Python file or as Python objects.
+
 
 _EXAMPLE = 'Write MINE = infoflow.measure_of(lambda states: states.norm(dim=-1), name="state_norm").'
 _KEYS = {column.name for column in KEYS}

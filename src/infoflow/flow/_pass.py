@@ -16,16 +16,12 @@ from infoflow.foundation import UserError, current_display
 from infoflow.models import FastLinear, Model, Tap, tap
 from infoflow.objectives import AbstractObjective
 
-from ._activations import Activations, Need, Regime
 from ._failures import Failures
-from ._fill import SampleFiller
-from ._measure import AbstractMeasure, Intervention, Measure, PairMeasure, SampleMeasure
-from ._options import PassOptions
+from ._measure import AbstractMeasure, Intervention, Measure, PairMeasure, PassOptions, SampleMeasure
+from ._occurrences import RankStrata, TypeStrata, read_tags
 from ._reader import PaddedBatch, Reader
-from ._sample import SampleFacts, SampleRequest, TokenSample
-from ._selection import select_occurrences, within_budget
-from ._strata import RankStrata, TypeStrata
-from ._tags import read_tags
+from ._sample import Activations, Need, Regime, SampleFacts, SampleRequest, TokenSample
+from ._selection import SampleFiller, select_occurrences, within_budget
 
 _WIDE = 256  # width from which a CPU reads small batches, see `_small_batches`
 _CPU_TOKENS, _CPU_ATTENTION_BYTES = 512, 1 << 23  # of such a batch in float32: padded tokens, attention weights

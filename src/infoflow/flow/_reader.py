@@ -25,11 +25,8 @@ from infoflow.foundation import UserError, block_of, running_word_spans, stream
 from infoflow.models import Model, decoder_inputs
 from infoflow.objectives import AbstractObjective, Corrupted, pad_arrays
 
-from ._activations import Regime, Stream
-from ._corruption import corrupt_text, corruption_of
-from ._probing_noise import PROBED_SHARE, ProbingNoise
-from ._sample import NO_LABEL
-from ._symbols import symbol_ids
+from ._corruption import PROBED_SHARE, ProbingNoise, corrupt_text, corruption_of, symbol_ids
+from ._sample import NO_LABEL, Regime, Stream
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -1,17 +1,18 @@
-"""Selects the occurrences of the token sample from tokens alone."""
+"""The occurrences of the token sample, chosen from tokens alone, and the file that takes their states."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import torch
 
 from infoflow.corpus import NOT_A_WORD
-from infoflow.foundation import hash64_array
+from infoflow.foundation import hash64_array, reserve_space
 
-from ._activations import Regime
-from ._reader import Reader, Row
-from ._sample_columns import Occurrences
-from ._strata import Strata, first_of_each
+from ._occurrences import Occurrences, Strata, Tag, first_of_each
+from ._reader import PaddedBatch, Reader, Row
+from ._sample import STATES, Activations, Regime, SampleFacts, TokenSample
 
 _BUFFERED_ROWS = 20_000  # sentences between two prunings: bounds memory on any corpus
 
@@ -136,3 +137,66 @@ def _empty() -> np.ndarray:
 
 def _named(table: np.ndarray) -> Occurrences:
     return Occurrences(**dict(zip(Occurrences.__dataclass_fields__, table, strict=True)))
+
+
+class SampleFiller:
+    """Collects one stack's states for selected occurrences, in any order of batches."""
+
+    def __init__(
+        self,
+        occurrences: Occurrences,
+        facts: SampleFacts,
+        tags: dict[str, Tag],
+        folder: Path,
+        num_states: int,
+        width: int,
+    ) -> None:
+        self.occurrences, self.facts, self._tags = occurrences, facts, tags
+        self._folder = folder
+        self.filled = np.zeros(len(occurrences), dtype=bool)
+        folder.mkdir(parents=True, exist_ok=True)
+        shape = (num_states, len(occurrences), width)
+        self._states = np.lib.format.open_memmap(folder / STATES, mode="w+", dtype=np.float32, shape=shape)
+        reserve_space(folder / STATES)
+        order = np.lexsort((occurrences.row, occurrences.draw))
+        self._order, self._rows, self._draws = order, occurrences.row[order], occurrences.draw[order]
+
+    def update(self, batch: PaddedBatch, activations: Activations, draw: int) -> None:
+        """Store the sampled states of a batch."""
+        index, sentence = self._find(batch.rows, draw)
+        if len(index) == 0:
+            return
+        position = torch.from_numpy(self.occurrences.position[index])
+        at = torch.from_numpy(sentence)
+        for layer, states in enumerate(activations.hidden[self.facts.stack]):
+            picked = states[at, position].float().cpu().numpy()
+            self._states[layer, index] = picked
+        self.filled[index] = True
+
+    def _find(self, rows: np.ndarray, draw: int) -> tuple[np.ndarray, np.ndarray]:
+        """Sample indices whose sentence is in the batch, and their positions in the batch."""
+        start = np.searchsorted(self._draws, draw, side="left")
+        stop = np.searchsorted(self._draws, draw, side="right")
+        of_draw = self._rows[start:stop]
+        low = start + np.searchsorted(of_draw, rows, side="left")
+        high = start + np.searchsorted(of_draw, rows, side="right")
+        index = np.concatenate([self._order[a:b] for a, b in zip(low, high, strict=True)])
+        return index, np.repeat(np.arange(len(rows)), high - low)
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """The states that this shard has filled."""
+        index = np.flatnonzero(self.filled)
+        return {"index": index, "states": np.asarray(self._states[:, index])}
+
+    def load(self, state: dict[str, np.ndarray]) -> None:
+        """Add the states that another shard has filled."""
+        self._states[:, state["index"]] = state["states"]
+        self.filled[state["index"]] = True
+
+    def sample(self) -> TokenSample:
+        """The complete sample."""
+        assert self.filled.all(), f"{(~self.filled).sum()} sampled occurrences were never seen"
+        self._states.flush()
+        sample = TokenSample(self.occurrences, self._states, self.facts, tags=self._tags)
+        sample.save(self._folder)
+        return sample

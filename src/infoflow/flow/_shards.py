@@ -12,12 +12,10 @@ from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, atomic_folder, digest, file_digest, read_object
 from infoflow.models import Model
 
-from ._accepted import accepted_measures
 from ._failures import Failures
-from ._measure import AbstractMeasure, describe_measure
-from ._options import PassOptions
+from ._measure import AbstractMeasure, PassOptions, describe_measure
 from ._pass import Pass
-from ._runner import Measured, applicable, finish
+from ._runner import Measured, accepted_measures, applicable, finish
 
 _MANIFEST = "shard.json"
 _KINDS = {"job": str, "shard": int, "num_shards": int, "sha256": dict}

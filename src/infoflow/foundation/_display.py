@@ -9,11 +9,12 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from importlib import import_module
 from io import TextIOBase
-from typing import IO, Literal, Protocol, runtime_checkable
+from typing import IO, Any, Literal, Protocol, runtime_checkable
 
 from ._errors import UserError, visible
 
@@ -327,3 +328,16 @@ def make_display(kind: DisplayKind | None = None) -> Display:
     if kind is None:
         kind = "rich" if sys.stderr.isatty() else "plain"
     return {"rich": RichDisplay, "plain": PlainDisplay, "json": JsonDisplay, "silent": SilentDisplay}[kind]()
+
+
+def shown_by(room: str, function: str) -> Callable[[Any], str]:
+    """A `_repr_html_` that returns the output of `function` in `room` for the object.
+
+    The rooms of measures and models must not import the room that produces HTML, so it is looked up by name when a
+    notebook displays an object.
+    """
+
+    def _repr_html_(self: Any) -> str:
+        return getattr(import_module(room), function)(self)
+
+    return _repr_html_

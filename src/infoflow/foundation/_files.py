@@ -1,7 +1,8 @@
-"""Files and folders that are written atomically."""
+"""Files and folders that are written atomically, and JSON files with readable reasons."""
 
 import errno
 import glob
+import json
 import os
 import platform
 import secrets
@@ -12,10 +13,13 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from . import _platform
-from ._errors import UserError
-from ._faults import full_disk
+from . import _machine
+from ._errors import UserError, full_disk
+
+# Files and folders that are written atomically.
+
 
 _PARTIAL = ".partial"
 _MACHINE = f"{zlib.crc32(platform.node().encode()):08x}"
@@ -44,7 +48,7 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
             yield temporary
             temporary.chmod(mode)  # libraries that replace the file make it private
             _flush(temporary)
-        _platform.replace(temporary, path)
+        _machine.replace(temporary, path)
         _flush(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
@@ -78,7 +82,7 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
         if path.exists() and not keep_existing:
             _remove_old(path)
         try:
-            _platform.replace(temporary, path)
+            _machine.replace(temporary, path)
         except (OSError, UserError):
             if not (keep_existing and path.is_dir()):
                 raise
@@ -117,7 +121,7 @@ def _remove_dead(partial: Iterable[Path]) -> None:
     """Remove those whose process no longer runs on this machine."""
     for path in list(partial):
         writer = path.name.removesuffix(_PARTIAL).rpartition(".")[2].partition("-")[0]
-        if writer.isdecimal() and (int(writer) == os.getpid() or _platform.is_alive(int(writer))):
+        if writer.isdecimal() and (int(writer) == os.getpid() or _machine.is_alive(int(writer))):
             continue
         with suppress(OSError):
             remove(path)
@@ -149,9 +153,9 @@ def _beside(path: Path) -> Path:
 
 def _remove_old(path: Path) -> None:
     """Remove a folder; on Windows as a whole or not at all, since a folder with an open file cannot be renamed."""
-    if _platform.WINDOWS:
+    if _machine.WINDOWS:
         aside = _beside(path)
-        _platform.replace(path, aside, named=path)
+        _machine.replace(path, aside, named=path)
         shutil.rmtree(aside, ignore_errors=True)
     else:
         shutil.rmtree(path)
@@ -234,10 +238,61 @@ def check_own_folder(folder: Path, mark: str, what: str) -> None:
 
 
 def _flush(path: Path) -> None:
-    if _platform.WINDOWS:  # which cannot open folders or flush files that are open for reading
+    if _machine.WINDOWS:  # which cannot open folders or flush files that are open for reading
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# JSON files of infoflow, and readable reasons why a text is not JSON.
+
+
+_LARGEST = 100_000_000
+"""Maximum bytes: run.json of a study with thousands of models has a tenth of that."""
+
+
+def json_fault(error: ValueError | RecursionError) -> str:
+    """The problem found by reading JSON, without Python's wording about codecs and internal limits."""
+    if isinstance(error, RecursionError):
+        return "lists or objects are nested too deeply"
+    if isinstance(error, UnicodeEncodeError):
+        return "a text contains half of a surrogate pair"
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 text at byte {error.start:,}"
+    return "a number has more than 4,300 digits" if "int_max_str_digits" in str(error) else str(error)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file that infoflow wrote and that may have been damaged since.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: The file holds something else; the message describes it without the file's name.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be read forever
+        raise ValueError("it is not a regular file")
+    with path.open("rb") as file:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ValueError(f"it is larger than {_LARGEST:,} bytes")
+    try:
+        found = json.loads(content.decode())
+        if rb"\ud" in content.lower():  # only an escape can produce half a character, which no file or terminal accepts
+            json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise ValueError(json_fault(error)) from None
+    if not isinstance(found, dict):
+        raise ValueError("it is not a JSON object")
+    return found
+
+
+def is_unicode(text: str) -> bool:
+    """Whether it lacks unpaired surrogates, which JSON's escapes and undecodable file names can introduce."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""Limits of settings, declared in their annotations and checked and described in one place."""
+"""Checks of what users pass in: settings within the limits of their annotations, and arrays."""
 
 import dataclasses
 import json
@@ -8,9 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from ._errors import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+# Limits of settings, declared in their annotations and checked and described in one place.
+
 
 _MOST_ITEMS = 10_000  # of a list
 _MOST_CHARACTERS = 4096  # of a text
@@ -292,3 +301,24 @@ def one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
         raise UserError(
             f"{name} must be among {', '.join(known)}. Got {as_written(unknown[0])}.{did_you_mean(unknown[0], known)}"
         )
+
+
+# Converts users' arrays to tensors, and makes arrays read-only.
+
+
+def as_tensor(x: Any) -> "Tensor":
+    """`x` (a tensor on any device, an array or numbers) as a tensor on the CPU without gradient.
+
+    Memory is shared if PyTorch can: it accepts no negative strides, and warns about read-only memory.
+    """
+    import torch  # not at module level, since `infoflow --help` imports the foundation
+
+    if isinstance(x, np.ndarray):
+        x = np.require(x, requirements=["C", "W"])
+    return torch.as_tensor(x).detach().cpu()
+
+
+def read_only(values: np.ndarray) -> np.ndarray:
+    """The array itself, made read-only, since it is cached and shared by all callers."""
+    values.flags.writeable = False
+    return values

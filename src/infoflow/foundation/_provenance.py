@@ -1,15 +1,167 @@
-"""The origin of a number: versions, hardware, command, time."""
+"""The origin of a number: content keys, versions, hardware, command, time, and the user's own Python files."""
 
+import dataclasses
+import hashlib
 import importlib.metadata
+import importlib.util
+import json
 import os
 import platform
+import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+from ._errors import UserError
+
+# Content keys: short hashes of a result's dependencies.
+
+
+LATER = {"later": True}
+"""Metadata of a dataclass field added in a later version.
+
+At its default such a field is not part of a key, so that earlier results are found again.
+"""
+
+
+def digest(value: Any) -> str:
+    """Sixteen hex digits of a JSON-like value (dataclasses, mappings, sequences, paths and scalars)."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def file_digest(path: Path | str) -> str:
+    """SHA-256 of a file's bytes, in hex, read in chunks."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def named_fields(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that belong in a key, by name: all except those of `LATER` at their default."""
+    return {
+        field.name: getattr(value, field.name)
+        for field in dataclasses.fields(value)
+        if not (field.metadata.get("later") and getattr(value, field.name) == field.default)
+    }
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return named_fields(value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    raise TypeError(f"{type(value).__name__} has no content key")
+
+
+# Reduces paths to names, since folder names reveal users and projects in shared files.
+
+
+# A path in running text: absolute, in the home folder, or relative with a leading dot; also of Windows; no closing tag.
+_IN_TEXT = re.compile(
+    r"(?<![\w/\\:.~])(?!(?<=<)/[A-Za-z][\w-]*>)(?:[A-Za-z]:[/\\]|~[\w.-]*/|\.{1,2}/|/|\\\\)[^\s'\"`,;:()<>|]+"
+)
+_START = r"(?:[A-Za-z]:[/\\]|~[\w.-]*/|/|\.{1,2}/)."
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def without_folders(value: Any, anonymous: bool = False) -> Any:
+    """The JSON-like value with every path in its texts reduced to its last name, or to an ellipsis.
+
+    A text that is a path, a list of paths between commas, or `name=path` is treated as a whole, so that spaces in
+    folder names do not matter; in running text a path ends at a space.
+
+    >>> without_folders({"corpus": "/home/jane/secret project/a.en,/home/jane/a.fr", "width": 64})
+    {'corpus': 'a.en,a.fr', 'width': 64}
+    """
+    if isinstance(value, str):
+        return _text(value, anonymous)
+    if isinstance(value, Mapping):
+        return {
+            _text(name, anonymous) if isinstance(name, str) else name: without_folders(inner, anonymous)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [without_folders(inner, anonymous) for inner in value]
+    return value
+
+
+def absolute(path: str | Path) -> Path:
+    """The absolute path; a link keeps its own name."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 (pathlib's `resolve` follows links)
+
+
+def command_without_folders(command: str) -> str:
+    """A command line in which arguments name files without folders."""
+    try:
+        parts = shlex.split(command)
+    except ValueError:
+        return _text(command, anonymous=False)
+    return shlex.join([_argument(part) for part in parts])
+
+
+def model_name_of(path: str | Path) -> str:
+    """The last part of a model's path, with its parent if that part is too generic; a link keeps its own name.
+
+    >>> model_name_of("/home/jane/runs/masked-lm/model"), model_name_of("/models/small.gguf")
+    ('masked-lm/model', 'small')
+    """
+    whole = absolute(path)
+    return f"{whole.parent.name}/model" if whole.name == "model" else whole.name.removesuffix(".gguf")
+
+
+def name_of(path: str) -> str:
+    """The last name of a path; other texts, and names on the model hub, stay unchanged."""
+    bare = path.rstrip("/\\")
+    last = re.split(r"[/\\]", bare)[-1]
+    if last in ("model", "") or re.fullmatch(r"(seed|step|checkpoint)-?\d+", last):  # too generic alone
+        last = "/".join([part for part in re.split(r"[/\\]", bare) if part not in ("", ".", "..", "~")][-2:])
+    return last if last not in ("", ".", "..", "~") else "."
+
+
+def _argument(part: str) -> str:
+    option, equals, value = part.partition("=")
+    if equals and option.startswith("-"):
+        return f"{option}={_argument(value)}"
+    return ",".join(name_of(one) if _is_path(one) else one for one in part.split(","))
+
+
+def _is_path(text: str) -> bool:
+    if "://" in text or not re.search(r"[/\\]", text) or "\n" in text:
+        return False
+    if re.match(r"(?:[A-Za-z]:[/\\]|~|\.{1,2}[/\\]|[/\\])", text):
+        return True
+    return not _HUB_NAME.fullmatch(text) or _exists(text)
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _text(text: str, anonymous: bool) -> str:
+    for folder in (str(Path.home()), str(Path.cwd())):
+        if len(folder) > 1:
+            text = re.sub(rf"{re.escape(folder)}(?=[/\\\\])", "~", text)
+    name = (lambda path: "…") if anonymous else name_of
+    pieces = text.split(",")
+    is_list = all(re.match(_START, piece) for piece in pieces)
+    # A path, not a sentence that begins with one.
+    if is_list and (len(pieces) > 1 or not re.search(r"[/\\][^/\\]*[.:;] ", text)):
+        return ",".join(map(name, pieces))
+    return _IN_TEXT.sub(lambda match: name(match[0]), text)
+
+
+# The origin of a number: versions, hardware, command, time.
+
 
 _PACKAGES = (
     "torch",
@@ -85,3 +237,68 @@ def processor() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor()
+
+
+# Runs a Python file that the user names, as `python FILE` would.
+
+
+_LONGEST_TEXT = 300
+
+
+def run_python_file(path: Path | str) -> ModuleType:
+    """The module that a user's own Python file defines. **The file's code is executed**: name only files you trust.
+
+    It can import modules in its folder. Every call runs it again.
+
+    Raises:
+        UserError: The file does not exist, is not a Python file, or raises an error.
+    """
+    path = Path(path)
+    if path.suffix != ".py":
+        raise UserError(f"A file with your own code must end in .py. Got {path}. Name a Python file.")
+    if not path.is_file():
+        raise UserError(f"There is no file {path} (now in {Path.cwd()}). Name a Python file.")
+    name = f"infoflow_user_{digest(str(path.resolve()))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    beside, here = str(path.resolve().parent), Path.cwd()
+    sys.path.insert(0, beside)
+    sys.modules[name] = module  # dataclasses and pickle look up their classes there
+    try:
+        spec.loader.exec_module(module)
+    except (UserError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a file that exits would end the process silently
+        raise UserError(
+            f"{path} cannot be run: {told_in_file(error, path)}. Correct it; `python {path}` shows where."
+        ) from error
+    finally:
+        os.chdir(here)  # a file may change its working folder; the command's paths refer to this one
+        if beside in sys.path:
+            sys.path.remove(beside)
+    return module
+
+
+def told_in_file(error: BaseException, path: Path) -> str:
+    """An error from a user's code, with the last line of the file that it passed through."""
+    lines, step = [], error.__traceback__
+    while step is not None:
+        if Path(step.tb_frame.f_code.co_filename) == path:
+            lines.append(step.tb_lineno)
+        step = step.tb_next
+    if isinstance(error, SyntaxError) and error.lineno:
+        lines.append(error.lineno)
+    place = f"line {lines[-1]}: " if lines else ""
+    return f"{place}{told_error(error)}"
+
+
+def told_error(error: BaseException) -> str:
+    """Type and message of an error from a user's code, in at most 300 characters."""
+    try:
+        text = str(error).strip().rstrip(".")
+    except Exception:  # its own __str__ raises
+        text = ""
+    text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

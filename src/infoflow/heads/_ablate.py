@@ -15,8 +15,7 @@ from infoflow.flow import Reader
 from infoflow.foundation import UserError, hash64_array
 from infoflow.models import AttentionCall, HeadCall, Model, Site, tap
 
-from ._head_sets import head_set
-from ._replacement import (
+from ._head_sets import (
     AblationMode,
     DonatedHeads,
     HeadEdit,
@@ -24,6 +23,7 @@ from ._replacement import (
     Replacement,
     check_mode,
     head_means,
+    head_set,
     real_tokens,
     rotated_rows,
     zeros,

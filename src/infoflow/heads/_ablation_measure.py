@@ -15,12 +15,10 @@ from infoflow.foundation import UserError, stream
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
-from ._ablation_scores import SentenceFunction, VariantScores, corpus_scores, loss_scores
+from ._ablation_scores import SentenceFunction, VariantScores, corpus_scores, correct, loss_scores
 from ._head_measure import HEAD_KEYS, KIND, STACK
-from ._head_sets import Head, HeadSet, all_heads
-from ._replacement import check_mode
+from ._head_sets import Head, HeadSet, all_heads, check_mode
 from ._scored import SentenceScorer, no_loss
-from ._significance import correct
 
 HEAD_ABLATION = TableSchema(
     name="head_ablation",

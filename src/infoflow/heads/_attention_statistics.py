@@ -1,20 +1,26 @@
-"""Statistics of a head's attention, as means over queries: confidence, entropy, positions.
-
-Each is one class: streamed over a corpus as a measure, or computed on arrays by `of(attention, valid)`.
-"""
+"""Statistics of a head's attention, as means over queries: confidence, entropy, positions, and the rarest tokens."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from infoflow.foundation import Scale, UserError
+from infoflow.flow import Activations, AttentionKey, Reader
+from infoflow.foundation import Scale, UserError, as_tensor, as_written, stream
+from infoflow.models import keys_stack
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
 from ._rows import Array, Attention, AttentionRows, largest, maxima, sum_on, sum_queries
+
+# Statistics of a head's attention, as means over queries: confidence, entropy, positions.
+#
+# Each is one class: streamed over a corpus as a measure, or computed on arrays by `of(attention, valid)`.
+
 
 OFFSET = Column("offset", "int64", "tokens", "key minus query; −1 = previous token")
 HEAD_CONFIDENCE = TableSchema(
@@ -206,3 +212,162 @@ def offset_scores(
     tensor([[[1., 0.]]])
     """
     return PositionalScores(offsets, denominator).of(attention, valid)
+
+
+# Heads that point to a sentence's rarest tokens.
+
+
+AVERAGES = ("per_query", "per_sentence")
+
+RAREST = Column("rarest", "int64", "types", "number of rarest types that count as a hit")
+SHUFFLED = Column(
+    "shuffled",
+    "float64",
+    "share",
+    "a second control: the same head and sentences with the frequency ranks of all types shuffled",
+)
+HEAD_RARE_TOKEN = TableSchema(
+    name="head_rare_token",
+    version=2,
+    description="Share of queries whose largest weight lies on one of the rarest tokens that they may attend to, in "
+    "sentences that hold a rare token; m keys with the same largest weight count 1/m each.",
+    columns=(
+        *HEAD_KEYS,
+        RAREST,
+        SHUFFLED,
+        *estimate_columns("share", "share of queries", "the same of uniform attention"),
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class RareRows(AttentionRows):
+    """Rows of sentences with a rare token, and the keys that are rarest for each query."""
+
+    targets: tuple[Bool[Tensor, "sentence query key"], ...]
+    """For each number of rarest types: targets by frequency, then, for a corpus, by shuffled ranks."""
+
+
+class RareTokenScores(AbstractHeadMeasure):
+    """`rare_token_score` of every head of every stack and kind, without special tokens as queries or keys.
+
+    Ranks count the training corpus if it is known (`measure(..., ranks_from=...)`), else the analysed one; a token that
+    never occurs there is the rarest. Only sentences whose rarest token is outside the `top` most frequent ones count. A
+    query's targets are the rarest among its visible keys: in causal attention those before it, in cross-attention the
+    source's.
+
+    Args:
+        rarest: Numbers of rarest types that count as a hit; any position of such a type does.
+        top: Sentences with only the `top` most frequent tokens are left out.
+        average: `"per_query"` pools queries, `"per_sentence"` averages sentences (the paper does not say which).
+        seed: Seeds the shuffled ranks.
+
+    Source: [@voita2019heads].
+    """
+
+    table: ClassVar[TableSchema] = HEAD_RARE_TOKEN
+
+    def __init__(
+        self, rarest: Sequence[int] = (1, 2), top: int = 500, average: str = "per_query", seed: int = 0
+    ) -> None:
+        if average not in AVERAGES or not rarest or min(rarest) < 1 or top < 0:
+            raise UserError(
+                'rarest must be at least 1, top at least 0 and average "per_query" or "per_sentence". '
+                f"Got {as_written(list(rarest))}, {top} and {as_written(average)}."
+            )
+        super().__init__(average="micro" if average == "per_query" else "document")
+        self.rarest, self.top, self.seed = tuple(rarest), top, seed
+        self._ranks: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def prepare(self, reader: Reader) -> None:
+        super().prepare(reader)
+        for stack, ranks in reader.ranks.items():
+            known = np.where(ranks > 0, ranks, len(ranks) + 1)
+            shuffled = stream("shuffled-ranks", self.seed).permutation(len(ranks)) + 1
+            self._ranks[stack] = torch.from_numpy(known), torch.from_numpy(shuffled)
+
+    def rows_of(self, valid: Bool[Tensor, "sentence token"], ranks: Array) -> RareRows:
+        """Rows of arrays; `ranks`: (batch, token) frequency rank of each token, 1 = most frequent."""
+        rank = as_tensor(ranks)
+        if rank.shape != valid.shape:
+            raise UserError(
+                f"ranks must have the shape of valid, {as_written(list(valid.shape))}. "
+                f"Got {as_written(list(rank.shape))}."
+            )
+        return self._rare(AttentionRows.of_tokens(valid), rank.masked_fill(~valid, 0), rank)
+
+    def _rows(
+        self, activations: Activations, key: AttentionKey, visible: Bool[Tensor, "sentence query key"]
+    ) -> RareRows:
+        source = keys_stack(*key)
+        keys = activations.streams[source]
+        ranks, shuffled = (table.to(keys.input_ids.device)[keys.input_ids] for table in self._ranks[source])
+        rows = super()._rows(activations, key, visible)
+        return self._rare(rows, ranks.masked_fill(~keys.valid, 0), ranks, shuffled)
+
+    def _rare(
+        self, rows: AttentionRows, counted: Int[Tensor, "sentence key"], *orders: Int[Tensor, "sentence key"]
+    ) -> RareRows:
+        """The rows of sentences whose highest `counted` rank is outside the top, and their targets in each order."""
+        admissible = rows.admissible & (counted.amax(1) > self.top)[:, None, None]
+        return RareRows(
+            admissible=admissible,
+            visible=rows.visible,
+            offset=rows.offset,
+            targets=tuple(_rarest_keys(order, admissible, number) for number in self.rarest for order in orders),
+        )
+
+    def sums(
+        self, weights: Float[Tensor, "sentence head query key"], rows: RareRows
+    ) -> Float[Tensor, "sentence head target"]:
+        return sum_on(maxima(weights, rows.admissible.unsqueeze(1)), rows.targets)
+
+    def count(self, rows: RareRows) -> Float[Tensor, "sentence target"]:
+        return rows.queries.sum(1, keepdim=True).expand(-1, len(rows.targets)).double()
+
+    def keys(self) -> list[dict[str, Any]]:
+        return [{RAREST: number} for number in self.rarest]
+
+    def _head_rows(self, key: AttentionKey, sums: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+        shown = {name: part[..., ::2] for name, part in sums.items()}
+        return super()._head_rows(key, {**shown, SHUFFLED: sums["score"][..., 1::2]})
+
+
+def rare_token_score(
+    attention: Attention, valid: Array, ranks: Array, top: int = 500, rarest: int = 1, average: str = "per_query"
+) -> Float[Tensor, "layer head"]:
+    r"""Share of queries whose largest weight is on one of the sentence's rarest tokens.
+
+    Only sentences whose rarest valid token is outside the `top` most frequent count; any position of a rarest type is a
+    hit. Each of m tied keys counts 1/m. Compare with the score of shuffled ranks.
+
+    Args:
+        attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
+        valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
+        ranks: (batch, token) frequency rank of each token in the training corpus, 1 = most frequent.
+        top: Sentences with only the `top` most frequent tokens are left out.
+        rarest: Number of rarest types that count as a hit.
+        average: `"per_query"` pools all queries; `"per_sentence"` averages sentences (the paper does not say).
+
+    Returns:
+        Share in [0, 1]; NaN where no sentence counts.
+
+    Raises:
+        UserError: A shape is wrong, `rarest` is below 1, or the average is unknown.
+
+    Source: [@voita2019heads].
+    """
+    return RareTokenScores((rarest,), top, average).of(attention, valid, ranks).squeeze(2)
+
+
+def _rarest_keys(
+    ranks: Int[Tensor, "sentence key"], admissible: Bool[Tensor, "sentence query key"], number: int
+) -> Bool[Tensor, "sentence query key"]:
+    """Keys whose rank is among the `number` largest different ones that the query may attend to."""
+    left = ranks.unsqueeze(1).expand(admissible.shape).masked_fill(~admissible, -1)
+    found = torch.zeros_like(admissible)
+    for _ in range(number):
+        highest = left.amax(2, keepdim=True)
+        now = (left == highest) & (highest >= 0)
+        found, left = found | now, left.masked_fill(now, -1)
+    return found

@@ -17,9 +17,9 @@ from infoflow.models import AttentionCall, Readout, readout, tap
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, compact
-from ._head_writes import copying_scores, logit_directions, output_weight
 from ._repeats import Repeats, batches, make_repeats
 from ._rows import Array, Attention, check_attention, uniform_attention
+from ._sentence_attention import copying_scores, logit_directions, output_weight
 
 PATTERNS = ("previous", "duplicate", "induction")
 FORMULAS = ("share", "absolute", "valid rows")

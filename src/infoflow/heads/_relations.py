@@ -16,10 +16,22 @@ from infoflow.flow import Activations, AttentionKey, Need, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError, as_tensor, as_written
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._edges import ALL, DIRECTIONS, Edges, clark_edges, reachable, read_edges, token_edges, voita_edges
 from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, UNIFORM, SummedMeasure, compact, each_head
 from ._rows import Array, Attention, AttentionRows, check_attention, maxima, uniform_attention
-from ._words import MERGES, Annotation, membership, word_attention
+from ._words import (
+    ALL,
+    DIRECTIONS,
+    MERGES,
+    Annotation,
+    Edges,
+    clark_edges,
+    membership,
+    reachable,
+    read_edges,
+    token_edges,
+    voita_edges,
+    word_attention,
+)
 
 CONVENTIONS = ("voita", "clark")
 MULTIPLES = ("per_edge", "any")

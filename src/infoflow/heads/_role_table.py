@@ -1,7 +1,8 @@
-"""The roles of each head: every statistic's threshold applied, in one table."""
+"""The roles of each head: every statistic's threshold applied, and when a head gains and loses a role in training."""
 
 # M score, N bootstrap block (64), R replicate
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,16 +10,168 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from numpy.typing import ArrayLike
+from scipy.stats import hypergeom
 
-from infoflow.foundation import block_interval, on_halves
+from infoflow.foundation import UserError, block_interval, on_halves
 from infoflow.results import Column, TableSchema
 
-from ._attention_statistics import HEAD_POSITIONAL, OFFSET
+from ._attention_statistics import HEAD_POSITIONAL, HEAD_RARE_TOKEN, OFFSET, RAREST
 from ._head_measure import HEAD_KEYS
 from ._patterns import HEAD_PATTERNS, PATTERN, SCORE
-from ._rare_token import HEAD_RARE_TOKEN, RAREST
 from ._relations import CONVENTION, DIRECTION, HEAD_RELATIONS, RELATION
 from ._surface import HEAD_SURFACE, STATISTIC
+
+# The time at which a curve over training reaches a level, bounded by the checkpoints around it.
+
+
+_ENDS = 3  # points of a level
+_EQUAL = 1e-12  # a value this close below a level has reached it, up to rounding
+
+
+class Crossing(float):
+    """The update at which a curve reaches a level, linear in log2 t between the checkpoints `before` and `after`.
+
+    NaN if it never does.
+    """
+
+    before: float
+    after: float
+
+    def __new__(cls, time: float, before: float, after: float) -> "Crossing":
+        crossing = super().__new__(cls, time)
+        crossing.before, crossing.after = before, after
+        return crossing
+
+    def __repr__(self) -> str:
+        return f"{float(self):.4g} ({self.before:g}, {self.after:g}]"
+
+    def __reduce__(self) -> tuple:
+        return Crossing, (float(self), self.before, self.after)
+
+
+def last_crossing(steps: np.ndarray, values: np.ndarray, level: float) -> Crossing:
+    """The last crossing from below to `level`; between step 0 and the next step, only the latter is known."""
+    reached = values >= level - _EQUAL
+    upward = np.flatnonzero(~reached[:-1] & reached[1:])
+    if len(upward) == 0:
+        return Crossing(math.nan, math.nan, math.nan)
+    at = int(upward[-1])
+    before, after = float(steps[at]), float(steps[at + 1])
+    if before == 0:
+        return Crossing(after, before, after)
+    share = min((level - values[at]) / (values[at + 1] - values[at]), 1.0)
+    return Crossing(2 ** (math.log2(before) + share * math.log2(after / before)), before, after)
+
+
+def checked_curve(steps: ArrayLike, values: ArrayLike) -> tuple[np.ndarray, ...]:
+    """Steps and values as float64 arrays.
+
+    Raises:
+        UserError: Their numbers differ, or the steps do not ascend from 0 or later.
+    """
+    times, curve = np.asarray(steps, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    if times.ndim != 1 or times.shape != curve.shape or len(times) == 0:
+        raise UserError(f"A curve needs one value for each step. Got shapes {times.shape} and {curve.shape}.")
+    if times[0] < 0 or (np.diff(times) <= 0).any():
+        raise UserError(f"The steps of a curve must ascend, from 0 on. Got {times[:20].tolist()}. Sort them.")
+    return times, curve
+
+
+def is_finished(curve: ArrayLike, errors: ArrayLike) -> bool:
+    """Whether a curve over training has settled.
+
+    Its last three values must all be closer to their mean than a tenth of the whole change, or than two of their
+    standard errors.
+
+    Args:
+        curve: Values at ascending steps, including step 0 if known.
+        errors: Their standard errors; 0 if unknown.
+    """
+    values = np.asarray(curve, dtype=np.float64)
+    sigmas = np.broadcast_to(np.asarray(errors, dtype=np.float64), values.shape)
+    end = values[-_ENDS:].mean()
+    change = abs(end - values[:_ENDS].mean())
+    return bool((np.abs(values[-_ENDS:] - end) <= np.maximum(0.1 * change, 2 * sigmas[-_ENDS:])).all())
+
+
+# When a head gains and loses a role; the chance level for sets of heads.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoleEvent:
+    """A birth or a death, somewhere in (before, after]."""
+
+    before: int
+    after: int
+    open: bool = False  # seen only at the last checkpoint
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoleEvents:
+    """Events of one head and one role."""
+
+    initial: bool | None  # held before training; None without step 0
+    births: tuple[RoleEvent, ...]
+    deaths: tuple[RoleEvent, ...]
+    flickers: int  # changes of state that were not events
+
+
+def role_events(steps: ArrayLike, held: ArrayLike) -> RoleEvents:
+    """Births and deaths of a head's role.
+
+    A birth is the first of two consecutive checkpoints with the role, a death the first of two without it; at the last
+    checkpoint a single one counts too, as `open`.
+
+    Args:
+        steps: Ascending.
+        held: Whether the head has the role, at each step.
+
+    >>> role_events([0, 1, 2, 4, 8, 16], [0, 1, 0, 0, 1, 1]).births
+    (RoleEvent(before=4, after=8, open=False),)
+    """
+    times, _ = checked_curve(steps, np.asarray(held, dtype=np.float64))
+    states = np.asarray(held, dtype=bool)
+    now = bool(states[0])
+    events: dict[bool, list[RoleEvent]] = {True: [], False: []}
+    last = len(states) - 1
+    for at in range(1, len(states)):
+        new = bool(states[at])
+        if new != now and (at == last or bool(states[at + 1]) == new):
+            before, after = int(times[at - 1]), int(times[at])
+            events[new].append(RoleEvent(before=before, after=after, open=at == last))
+            now = new
+    changes = int((states[1:] != states[:-1]).sum())
+    num_events = len(events[True]) + len(events[False])
+    return RoleEvents(
+        initial=bool(states[0]) if times[0] == 0 else None,
+        births=tuple(events[True]),
+        deaths=tuple(events[False]),
+        flickers=changes - num_events,
+    )
+
+
+def expected_jaccard(heads: int, a: int, b: int) -> float:
+    r"""Expected \(|A \cap B| / |A \cup B|\) of random sets of `a` and `b` of `heads` heads; NaN of two empty ones.
+
+    $$ \sum_k \frac{k}{a + b - k} \mathrm{hypergeom}(k; H, a, b) $$
+
+    Raises:
+        UserError: A set is larger than the number of heads.
+
+    >>> round(expected_jaccard(48, 6, 6), 4)
+    0.072
+    """
+    if not (0 <= a <= heads and 0 <= b <= heads):
+        raise UserError(f"Sets of heads have from 0 to {heads} members. Got {a} and {b}.")
+    if a + b == 0:
+        return float("nan")
+    common = np.arange(max(0, a + b - heads), min(a, b) + 1)
+    return float((common / (a + b - common) * hypergeom.pmf(common, heads, a, b)).sum())
+
+
+# The roles of each head: every statistic's threshold applied, in one table.
+
 
 _SHOWN = ("value", "low", "high", "baseline", "count")
 

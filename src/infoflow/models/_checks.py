@@ -14,7 +14,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
 
 from infoflow.foundation import UserError, as_written, current_display, json_fault
 
-from ._own import OWN
+from ._own_models import OWN
 
 _INDEXES = (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME)
 # Limits on a configuration's sizes, by entry name: beyond them, building the model would take forever.

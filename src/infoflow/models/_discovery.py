@@ -18,15 +18,13 @@ from transformers.pytorch_utils import Conv1D
 
 from infoflow.foundation import UserError
 
-from ._anatomy import Anatomy, Attention, Layer, OwnCode, Stack
+from ._anatomy import Anatomy, Attention, Layer, OwnCode, Projection, Stack
 from ._attention import listening
-from ._evaluating import evaluating
 from ._first_pass import WatchedCall, is_sequence_to_sequence, run_tiny, tiny_inputs, watch, watch_own
-from ._own import AbstractOwnModel
+from ._modules import evaluating
 from ._own_attention import OwnCall, watching_own_attention
-from ._parameter_groups import parameter_groups
-from ._projections import find_projections, output_projection_slices
-from ._slices import Projection
+from ._own_models import AbstractOwnModel
+from ._parameters import find_projections, output_projection_slices, parameter_groups
 
 _OTHER_FAMILY = "Analyse a model of another family."
 _MASKED = -1000.0  # lower scores belong to hidden keys

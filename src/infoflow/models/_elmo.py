@@ -13,7 +13,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 
 from ._anatomy import Layer, Stack
-from ._own import AbstractOwnModel
+from ._own_models import AbstractOwnModel
 
 
 class ElmoConfig(PreTrainedConfig):

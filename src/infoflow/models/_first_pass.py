@@ -15,9 +15,9 @@ from transformers.pytorch_utils import Conv1D
 from infoflow.foundation import UserError
 
 from ._attention import AttentionCall, listening
-from ._evaluating import evaluating
+from ._hub import machine_lacks
+from ._modules import evaluating
 from ._own_attention import OwnCall, watching_own_attention
-from ._unreadable import machine_lacks
 
 _SOURCE_LENGTH, _TARGET_LENGTH = 5, 4  # unequal, so that cross-attention shows
 

@@ -16,18 +16,16 @@ from transformers.utils import logging
 
 from infoflow.foundation import UserError, current_display, launched, local_rank, patient_hub
 
-from ._adapter_folder import is_adapter_folder
+from ._adapter import is_adapter_folder
 from ._anatomy import Anatomy
 from ._bands import read_bands_densely
 from ._discovery import discover
 from ._first_pass import output_embeddings, vocabulary_size
-from ._hub_name import named_at
-from ._languages import Reading, reading_tokenizers
+from ._hub import named_at
 from ._model import Model, Task
-from ._own import AbstractOwnModel
-from ._plain_bert import PlainBertForMaskedLM, PlainBertLMHeadModel
+from ._own_models import AbstractOwnModel, PlainBertForMaskedLM, PlainBertLMHeadModel
 from ._read import adapted_base, existing, read_module, short_name
-from ._tokenizers import find_tokenizers, has_tokenizer
+from ._tokenizers import Reading, find_tokenizers, has_tokenizer, reading_tokenizers
 from ._trials import tried
 from ._weights import check_finite
 

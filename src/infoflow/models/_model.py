@@ -1,18 +1,74 @@
-"""A Hugging Face model with infoflow's metadata."""
+"""A Hugging Face model with infoflow's metadata, and the outputs of single modules in each block."""
 
 import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.foundation import UserError, digest, shown_by
 
 from ._anatomy import Anatomy
-from ._languages import reading_of
-from ._limits import longest_sequence
+from ._tokenizers import reading_of
+
+# The maximum sequence length of a model.
+
+
+def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str, tables: Sequence[str]) -> int | None:
+    """Maximum number of tokens of a stack, special ones included; None if unlimited (T5).
+
+    The size of the position table, minus the rows that RoBERTa reserves for padding and BART and OPT for an offset; for
+    rotary positions, which are computed, the length in the configuration: for a model of text and images, the
+    configuration of its text part.
+
+    Args:
+        module: The model.
+        anatomy: Its stacks.
+        stack: Name of the stack.
+        tables: The position tables that a forward pass on text reads: a model of text and images has others too.
+    """
+    for name in tables:
+        table = module.get_submodule(name)
+        if isinstance(table, nn.Embedding) and _in_stack(name, anatomy, stack):
+            padding = 0 if table.padding_idx is None else table.padding_idx + 1
+            return table.num_embeddings - padding - int(getattr(table, "offset", 0))
+    return getattr(_text_config(module.config, stack), "max_position_embeddings", None)
+
+
+def position_tables(module: nn.Module) -> dict[str, nn.Module]:
+    """Every position table by name, whatever its use."""
+    return {
+        name: child
+        for name, child in module.named_modules()
+        if isinstance(child, nn.Embedding) and _is_position_table(name)
+    }
+
+
+def _text_config(config: PreTrainedConfig, stack: str) -> PreTrainedConfig:
+    part = getattr(config, stack, None)
+    config = part if isinstance(part, PreTrainedConfig) else config
+    # The method may guess among several parts; if there are none, the configuration is the text's.
+    return config.get_text_config() if config.sub_configs else config
+
+
+def _is_position_table(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    return last == "wpe" or "position" in last
+
+
+def _in_stack(name: str, anatomy: Anatomy, stack: str) -> bool:
+    if len(anatomy.stacks) == 1:
+        return True
+    return next((part for part in name.split(".") if part in ("encoder", "decoder")), None) == stack
+
+
+# A Hugging Face model with infoflow's metadata.
+
 
 Task = Literal["causal-lm", "masked-lm", "seq2seq", "encoder"]
 """Kind of the model's predictions; "encoder": none."""
@@ -86,3 +142,77 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def feed_forward_outputs(model: Model, stack: str) -> list[str]:
+    """The module of each block that outputs its feed-forward part, before the residual connection.
+
+    If layers share their modules (ALBERT), every block has the same one.
+
+    Raises:
+        UserError: A block has no such module, or several (a mixture of experts).
+    """
+    by_block: dict[str, set[str]] = {}
+    layers = model.anatomy.stack(stack).layers
+    for group in model.anatomy.parameter_groups:
+        if group.component == "mlp_out" and group.stack == stack and group.layer is not None:
+            name = group.slice.parameter.rpartition(".")[0]
+            by_block.setdefault(layers[group.layer].block, set()).add(name)
+    found = [sorted(by_block.get(layer.block, ())) for layer in layers]
+    for layer, names in zip(layers, found, strict=True):
+        if len(names) != 1:
+            several = "no feed-forward output" if not names else f"{len(names)} of them, as in a mixture of experts"
+            raise UserError(
+                f"Each block of {model.name} must have one module that returns its feed-forward output. Block "
+                f"{layer.index} has {several}."
+            )
+    return [names[0] for names in found]
+
+
+# Read or replace the output of one module in each block, without changing the model.
+
+
+OutputEdit = Callable[[int, Tensor], Tensor | None]
+"""Receives a layer and its module's output; may return another output."""
+
+
+@contextmanager
+def module_outputs(model: Model, modules: Sequence[str], edit: OutputEdit) -> Iterator[None]:
+    """Show `edit` the output of each layer's module inside the `with` block.
+
+    Args:
+        model: A loaded model.
+        modules: Name of a module for each layer, as from `feed_forward_outputs`; layers that share one (ALBERT) have
+            the same name and must then all run.
+        edit: Called at each output.
+
+    >>> from infoflow.models import feed_forward_outputs
+    >>> names, sizes = feed_forward_outputs(model, "encoder"), {}
+    >>> with torch.no_grad(), module_outputs(model, names, lambda layer, output: sizes.update({layer: output.shape})):
+    ...     logits = model.module(torch.tensor([[5, 6, 7]])).logits
+    >>> sizes[2]
+    torch.Size([1, 3, 16])
+    """
+    layers: dict[str, list[int]] = {}
+    for layer, name in enumerate(modules):
+        layers.setdefault(name, []).append(layer)
+    calls: dict[str, int] = {}
+
+    def restart(module: nn.Module, args: Any) -> None:
+        calls.clear()
+
+    def shown(name: str) -> Callable[[nn.Module, Any, Tensor], Tensor | None]:
+        def after(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
+            call = calls.get(name, 0)
+            calls[name] = call + 1
+            return edit(layers[name][call % len(layers[name])], output)
+
+        return after
+
+    handles = [model.module.register_forward_pre_hook(restart)]
+    handles += [model.module.get_submodule(name).register_forward_hook(shown(name)) for name in layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

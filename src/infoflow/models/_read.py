@@ -12,15 +12,11 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, cached_file
 
 from infoflow.foundation import UserError, as_written, current_display, model_name_of
 
-from ._adapter_folder import adapted_classes, base_of, held_shapes, is_adapter_folder, set_labels
-from ._adapter_merge import fits, merged, supplied
+from ._adapter import adapted_classes, base_of, fits, held_shapes, is_adapter_folder, merged, set_labels, supplied
 from ._checks import check_family, check_features, check_folder, check_index, model_class, without_kernels
-from ._gguf import read_gguf
-from ._hub import hub_is_reachable
-from ._hub_name import at_revision, hub_arguments
-from ._pruned_folder import is_pruned_folder, read_pruned
-from ._unreadable import unreadable
-from ._weights import check_loaded, listed
+from ._hub import at_revision, hub_arguments, hub_is_reachable, unreadable
+from ._pruned import is_pruned_folder, read_pruned
+from ._weights import check_loaded, listed, read_gguf
 
 _GIVE_ONE = "config.json: name the folder of one checkpoint."
 _LONGEST_NAME = 255

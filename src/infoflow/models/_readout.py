@@ -15,8 +15,7 @@ from infoflow.foundation import UserError
 
 from ._anatomy import Stack
 from ._first_pass import tiny_inputs
-from ._inputs import without_cache
-from ._losses import forward_logits
+from ._losses import forward_logits, without_cache
 from ._model import Model
 from ._tap import tap
 

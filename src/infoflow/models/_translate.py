@@ -13,10 +13,9 @@ from transformers.utils import logging
 from infoflow.corpus import length_batches
 from infoflow.foundation import UserError, current_display
 
-from ._inputs import pad_rows
-from ._languages import language_id, reading_of
-from ._losses import start_token_id
+from ._losses import pad_rows, start_token_id
 from ._model import Model
+from ._tokenizers import language_id, reading_of
 
 
 def translate(

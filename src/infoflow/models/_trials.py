@@ -19,12 +19,10 @@ from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy
 from ._attention import AttentionCall
-from ._block_outputs import returning
-from ._block_rerun import without_token
 from ._first_pass import runs_alone, tiny_inputs
-from ._inputs import accepts, without_cache
-from ._limits import position_tables
-from ._model import Model
+from ._losses import accepts, without_cache
+from ._model import Model, position_tables
+from ._rerun import returning, without_token
 from ._tap import tap
 
 _CHANGED = 1  # index of the changed token: not the first, with neighbours on both sides

@@ -1,4 +1,4 @@
-"""From corrupted examples to one padded batch of named tensors."""
+"""From examples to a loss: corrupted examples, their batch, its noise, cross-entropy of supervised positions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,12 +6,72 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
 
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, stream
 
-from ._noise import Noise
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Example:
+    """One example of a corpus before any noise: token ids with the special tokens around each text."""
+
+    texts: tuple[np.ndarray, ...]  # int64 (token,) each: a sentence; the sentences of a window or a pair, in order
+    translation: np.ndarray | None = None  # int64 (token,) of the other vocabulary
+    labels: Mapping[str, np.ndarray] = field(default_factory=dict)  # annotation by name: of tokens, or of the whole
+
+    @property
+    def text(self) -> np.ndarray:
+        """The text of an example with exactly one.
+
+        Raises:
+            UserError: It has several, or none.
+        """
+        if len(self.texts) != 1:
+            raise UserError(
+                f"This objective reads one text per example. Got {len(self.texts)} texts in an example.\n"
+                "Give sentences one by one, or an objective that reads windows or pairs."
+            )
+        return self.texts[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """One random stream for each example of a batch.
+
+    A stream depends only on its example's key: (seed, epoch, example) in training, (seed, example) in evaluation. So
+    the draws of a loss do not depend on the size and order of batches or the number of processes, a resumed run repeats
+    them, and they are the same at every point of a path through the weights.
+    """
+
+    keys: tuple[tuple[int | str, ...], ...] = ()  # of the examples, in the batch's order
+
+    def streams(self, purpose: str) -> list[np.random.Generator]:
+        """A fresh generator per example; each purpose has its own numbers."""
+        return [stream("loss", purpose, *key) for key in self.keys]
+
+    def uniform(
+        self, purpose: str, chosen: Bool[Tensor, "example *position"], *shape: int
+    ) -> Float[Tensor, "draw *shape"]:
+        """Numbers in [0, 1), `shape` of them for each True of `chosen`, in the order of `states[chosen]`.
+
+        Raises:
+            UserError: The batch has no keys.
+        """
+        if len(self.keys) != len(chosen):
+            raise UserError(
+                f"A loss that draws random numbers needs a key for each of {len(chosen)} examples. Got "
+                f"{len(self.keys)}: make its batches with TrainingData.batch."
+            )
+        counts = chosen.flatten(1).sum(dim=1).tolist()
+        drawn = [one.random((count, *shape)) for one, count in zip(self.streams(purpose), counts, strict=True)]
+        return torch.from_numpy(np.concatenate(drawn).astype(np.float32)).to(chosen.device)
+
+
+# From corrupted examples to one padded batch of named tensors.
+
 
 UNSUPERVISED = -100
 """The label of a position that the loss ignores (PyTorch's and Hugging Face's convention)."""
@@ -179,3 +239,49 @@ def _stacked(arrays: Sequence[np.ndarray], value: int | float | bool) -> np.ndar
 def _before(lengths: np.ndarray) -> np.ndarray:
     """Bool (row, position): whether the position is within the row."""
     return np.arange(lengths.max()) < lengths[:, None]
+
+
+# Cross-entropy of the supervised positions only, over the vocabulary.
+
+
+# Location of the map from the last hidden state to logits in Hugging Face, by family: BERT, RoBERTa and most others.
+_HEADS = ("cls", "lm_head", "predictions")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class LossTerm:
+    """One term of a loss, before division: the mean is taken over a whole update."""
+
+    total: Tensor  # scalar, nats, differentiable
+    count: int  # supervised items
+
+
+def supervised_cross_entropy(
+    module: nn.Module,
+    hidden: Float[Tensor, "batch token width"],
+    labels: Int[Tensor, "batch token"],
+    label_smoothing: float = 0.0,
+) -> LossTerm:
+    r"""Sum of cross-entropies over supervised positions, in nats.
+
+    $$ \sum_{b,t:\, y_{bt} \ne -100} -\log \mathrm{softmax}(W h_{bt})_{y_{bt}} $$
+
+    The rows of `hidden` are selected *before* the projection: the result equals that of the full logits, at twice the
+    speed for a masked LM of width 128 with 8,000 ids. Cross-entropy runs in float32 also under autocast.
+    """
+    supervised = labels != UNSUPERVISED
+    targets = labels[supervised]
+    logits = prediction_head(module)(hidden[supervised]).float()
+    total = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=label_smoothing)
+    return LossTerm(total=total, count=targets.numel())
+
+
+def prediction_head(module: nn.Module) -> nn.Module:
+    """The submodule that maps a language model's last hidden states to logits."""
+    for name in _HEADS:
+        if isinstance(head := getattr(module, name, None), nn.Module):
+            return head
+    raise UserError(
+        f"{type(module).__name__} has no language-modelling head that infoflow knows ({', '.join(_HEADS)}).\n"
+        "Load the model with its head: AutoModelForMaskedLM or AutoModelForCausalLM."
+    )

@@ -1,21 +1,31 @@
-"""Causal language modelling: position t predicts token t+1."""
+"""Language models that predict the next token: causal, in both directions as in ELMo, and with a prefix."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Probability
 
-from ._batch import UNSUPERVISED, Batch, Corrupted
-from ._example import Example
-from ._loss import LossTerm, supervised_cross_entropy
-from ._noise import Noise
-from ._objective import AbstractObjective, Family
-from ._token_dropout import drop_tokens
+from ._batch import (
+    SENTENCE_FIELDS,
+    UNSUPERVISED,
+    Batch,
+    Corrupted,
+    Example,
+    Field,
+    LossTerm,
+    Noise,
+    supervised_cross_entropy,
+)
+from ._objective import AbstractObjective, Family, drop_tokens
+from ._text_to_text import prefix_length
 
 
 @final
@@ -50,3 +60,124 @@ class CausalLM(AbstractObjective):
         # Padding lies on the right, so a causal position never sees it, and attention runs without a mask.
         hidden = module.base_model(input_ids=batch.input_ids, use_cache=False).last_hidden_state
         return {self.name: supervised_cross_entropy(module, hidden, batch.labels, label_smoothing)}
+
+
+# A bidirectional language model as in ELMo: one model predicts the next token, another the previous one.
+
+
+FORWARD, BACKWARD = "forward", "backward"
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BiLM(AbstractObjective):
+    r"""Predict each token from those before it, and with another stack from those after it ([@peters2018deep]).
+
+    $$ \tfrac12 \overline{-\log p(x_{t+1} \mid x_{\le t})} + \tfrac12 \overline{-\log p(x_{t-1} \mid x_{\ge t})} $$
+
+    The half is from the released code (bilm-tf); that the paper sums the two is unverified. The two directions share
+    embeddings and softmax, and no layer mixes them. Only the loss follows the released recipe: its sampled softmax
+    (8192), Adagrad (0.2), clipping at 10 and the factor 20 on gradients are replaced by the settings of all objectives.
+
+    For two stacks of BERT's blocks, the forward one, a causal LM, is saved and measured as the model; the backward one
+    is saved separately. ELMo, whose layers have states of both directions, is saved whole. Both directions have the
+    same number and frequency of labels if texts begin as often as they end: one frequency baseline serves both.
+    """
+
+    name: ClassVar[str] = "bilm"
+    layout: ClassVar[Layout] = "bidirectional-pair"
+    family: ClassVar[Family] = "predict next"
+    term_weights: ClassVar[dict[str, float]] = {FORWARD: 0.5, BACKWARD: 0.5}
+    fields: ClassVar[dict[str, Field]] = {
+        **SENTENCE_FIELDS,
+        "reversed_ids": Field(pad="source"),  # the text from its end; padding stays on the right
+        "reversed_labels": Field(pad=UNSUPERVISED),
+    }
+
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+        """The text and its reverse, each with its next tokens as labels."""
+        tokens = example.text
+        labels = {"labels": _next(tokens), "reversed_labels": _next(tokens[::-1])}
+        arrays = {**self.reads_instead(tokens), **labels}
+        return Corrupted(arrays=arrays, selected=np.zeros(len(tokens), dtype=bool))
+
+    def reads_instead(self, inputs: np.ndarray) -> dict[str, np.ndarray]:
+        """The two directions read the same tokens."""
+        return {"input_ids": inputs, "reversed_ids": inputs[::-1]}
+
+    def exported(self, module: PreTrainedModel) -> PreTrainedModel:
+        """The forward stack with the head; the backward one is saved separately.
+
+        ELMo, whose layers have both, is whole.
+        """
+        return getattr(module, "forwards", module)
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """Cross-entropy of the next tokens and of the previous ones."""
+        model: Any = module
+        head = self.exported(module)  # both directions share it
+        ahead, back = model.both_ways(batch.input_ids, batch["reversed_ids"])
+        return {
+            FORWARD: supervised_cross_entropy(head, ahead, batch.labels, label_smoothing),
+            BACKWARD: supervised_cross_entropy(head, back, batch["reversed_labels"], label_smoothing),
+        }
+
+
+def _next(tokens: np.ndarray) -> np.ndarray:
+    return np.append(tokens[1:], UNSUPERVISED)
+
+
+# Prefix language modelling with a single stack: bidirectional attention in the prefix, causal attention after it.
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrefixDecoder(AbstractObjective):
+    """Predict what follows a prefix of random length; within the prefix every position sees every other.
+
+    The decoder-only form of `prefix-lm` ([@raffel2020exploring]): the same prefix lengths, loss only on the rest.
+    """
+
+    name: ClassVar[str] = "prefix-lm-decoder"
+    layout: ClassVar[Layout] = "decoder"
+    family: ClassVar[Family] = "predict next"
+    term_weights: ClassVar[dict[str, float]] = {"prefix-lm-decoder": 1.0}
+    fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "prefix": Field()}
+
+    @property
+    def predicted_share(self) -> float:
+        """Half of the text on average."""
+        return 0.5
+
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+        """[CLS] and the prefix have no loss; `prefix` is their length."""
+        tokens = example.text
+        prefix = 1 + prefix_length(len(tokens) - 2, generator)
+        labels = np.append(tokens[1:], UNSUPERVISED)
+        labels[: prefix - 1] = UNSUPERVISED
+        arrays = {"input_ids": tokens, "labels": labels, "prefix": np.array(prefix)}
+        return Corrupted(arrays=arrays, selected=np.zeros(len(tokens), dtype=bool))
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """Cross-entropy of the tokens after the prefix."""
+        states = module.base_model(
+            input_ids=batch.input_ids,
+            attention_mask=prefix_mask(batch["prefix"], batch.input_ids.shape[1]),
+            use_cache=False,
+        )
+        return {self.name: supervised_cross_entropy(module, states.last_hidden_state, batch.labels, label_smoothing)}
+
+
+def prefix_mask(prefix: Int[Tensor, " batch"], length: int) -> Float[Tensor, "batch 1 length length"]:
+    """Additive attention mask: 0 where a key is in the prefix or not after the query, else the lowest float.
+
+    Padding is on the right, after every query that counts. Additive, because transformers' `eager` attention adds a
+    Boolean mask of four axes as 0 and 1, and leaks the future.
+    """
+    places = torch.arange(length, device=prefix.device)
+    seen = (places[None, :] <= places[:, None]) | (places[None, None, :] < prefix[:, None, None])
+    return torch.where(seen, 0.0, torch.finfo(torch.float32).min)[:, None]

@@ -1,33 +1,44 @@
-"""Masked language modelling: some tokens are hidden or replaced, and predicted from both sides.
+"""Masked language modelling, and SpanBERT, which also predicts each token from its span's neighbours."""
 
-Five published selection procedures differ in details that affect the rate, so each is reproduced exactly:
-
-| selection          | how many of T candidates                              | random ids from       |
-|--------------------|-------------------------------------------------------|-----------------------|
-| `dynamic` (RoBERTa) | `int(0.15 T + U)`, without replacement, anew per epoch | non-special ids      |
-| `static` (BERT)    | `min(20, max(1, round(0.15 len)))`, 10 fixed copies    | the full vocabulary   |
-| `bernoulli` (Hugging Face's collator) | each with probability 0.15         | the full vocabulary   |
-| `whole-word` (BERT's second release) | as `static`, whole words in random order, anew per epoch | non-special ids |
-| `n-gram` (ALBERT)  | likewise, n-grams of whole words, P(n) ∝ 1/n, n ≤ 3    | non-special ids       |
-"""
-
+import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from itertools import pairwise
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
+import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Count, Probability
 
-from ._batch import UNSUPERVISED, Batch, Corrupted
-from ._choosing import bert_budget, n_grams, words_of
-from ._example import Example
-from ._loss import LossTerm, supervised_cross_entropy
-from ._masking import hide
-from ._noise import Noise
+from ._batch import (
+    SENTENCE_FIELDS,
+    UNSUPERVISED,
+    Batch,
+    Corrupted,
+    Example,
+    Field,
+    LossTerm,
+    Noise,
+    supervised_cross_entropy,
+)
+from ._masking import bert_budget, geometric_lengths, hide, n_grams, word_spans, words_of
 from ._objective import AbstractObjective, Family
+
+# Masked language modelling: some tokens are hidden or replaced, and predicted from both sides.
+#
+# Five published selection procedures differ in details that affect the rate, so each is reproduced exactly:
+#
+# | selection          | how many of T candidates                              | random ids from       |
+# |--------------------|-------------------------------------------------------|-----------------------|
+# | `dynamic` (RoBERTa) | `int(0.15 T + U)`, without replacement, anew per epoch | non-special ids      |
+# | `static` (BERT)    | `min(20, max(1, round(0.15 len)))`, 10 fixed copies    | the full vocabulary   |
+# | `bernoulli` (Hugging Face's collator) | each with probability 0.15         | the full vocabulary   |
+# | `whole-word` (BERT's second release) | as `static`, whole words in random order, anew per epoch | non-special ids |
+# | `n-gram` (ALBERT)  | likewise, n-grams of whole words, P(n) ∝ 1/n, n ≤ 3    | non-special ids       |
+
 
 _LONGEST_NGRAM = 3  # words; ALBERT's
 Selection = Literal["dynamic", "static", "bernoulli", "whole-word", "n-gram"]
@@ -106,3 +117,106 @@ class MaskedLM(AbstractObjective):
         else:
             count = int(self.rate * len(candidates) + draws[0])  # stochastic rounding: right on average
         return candidates[np.argsort(draws[1:])[:count]]
+
+
+# SpanBERT: spans are masked, and each of their tokens is also predicted from the span's two neighbours.
+
+
+BOUNDARY = "span-boundary"
+_TARGETS = 20  # tokens of a span predicted from its boundary: later positions have no embedding
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpanBert(AbstractObjective):
+    r"""Masked spans of whole words, and the span-boundary objective ([@joshi2020spanbert]).
+
+    `ceil(.15 · len)` tokens in spans of k words, \(P(k) \propto p (1-p)^{k-1}\), k ≤ 10, p = .2 (the paper's; its code
+    .3). Token i of a span (s..e) is predicted from \([h_{s-1}; h_{e+1}; p_{i-s}]\). Random tokens are as frequent as in
+    the training text. A span shares its fate (80 % [MASK], 10 % random, 10 % kept) as in the paper (unverified), or,
+    with `together=False`, each of its tokens has its own, as by default in the code. The code's weight of the second
+    term is 0 by default; here it is 1. The code divides that term by its tokens and one more, here by its tokens.
+    """
+
+    name: ClassVar[str] = "spanbert"
+    layout: ClassVar[Layout] = "encoder-spans"
+    family: ClassVar[Family] = "fill in"
+    needs_counts: ClassVar[bool] = True
+    term_weights: ClassVar[dict[str, float]] = {"masked-lm": 1.0, BOUNDARY: 1.0}
+    fields: ClassVar[dict[str, Field]] = {
+        **SENTENCE_FIELDS,
+        "left": Field(),
+        "right": Field(),
+        "place": Field(pad=UNSUPERVISED),
+    }
+
+    rate: Probability = 0.15  # share of the sequence that is predicted
+    geometric_p: Probability = 0.2
+    longest: Count = 10  # words of a span
+    together: bool = True
+    random_ids: Literal["corpus", "ordinary"] = "corpus"
+
+    @property
+    def predicted_share(self) -> float:
+        return self.rate
+
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+        """Mask spans; `left` and `right` are the neighbours of each masked token's span, `place` its index in it.
+
+        `place` is UNSUPERVISED if the boundary does not predict the token: beyond 20 tokens, and in a span at an edge
+        of the sequence.
+        """
+        tokens, num = example.text, len(example.text)
+        lengths = geometric_lengths(self.geometric_p, self.longest)
+        positions = word_spans(words_of(tokens, vocabulary), math.ceil(self.rate * num), lengths, generator)
+        labels, place = np.full((2, num), UNSUPERVISED, dtype=np.int64)
+        left, right = np.zeros((2, num), dtype=np.int64)
+        labels[positions] = tokens[positions]
+        fates: list[int] = []  # groups of positions with the same fate
+        for number, (first, end) in enumerate(_runs(positions.tolist())):
+            fates += [number] * (end - first)
+            left[first:end], right[first:end] = max(first - 1, 0), min(end, num - 1)
+            if first > 0 and end < num:
+                place[first : min(end, first + _TARGETS)] = range(min(end - first, _TARGETS))
+        together = np.array(fates, dtype=np.int64) if self.together else None
+        shown = hide(tokens, positions, generator, vocabulary, self.name, random_ids=self.random_ids, together=together)
+        arrays = {"input_ids": shown, "labels": labels, "left": left, "right": right, "place": place}
+        return Corrupted(arrays=arrays, selected=labels != UNSUPERVISED)
+
+    def exported(self, module: PreTrainedModel) -> PreTrainedModel:
+        """The masked LM; the boundary head is saved separately."""
+        return module.encoder  # type: ignore[return-value]
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"masked-lm": batch.supervised_tokens, BOUNDARY: int((batch["place"] != UNSUPERVISED).sum())}
+
+    def guesses(self, batch: Batch, unigram: np.ndarray) -> dict[str, float]:
+        asked = {"masked-lm": batch.labels != UNSUPERVISED, BOUNDARY: batch["place"] != UNSUPERVISED}
+        return {term: float(unigram[batch.labels[chosen].cpu().numpy()].sum()) for term, chosen in asked.items()}
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """Cross-entropy of the masked tokens from their own states, and from their spans' boundaries."""
+        model: Any = module
+        hidden = model.encoder.base_model(
+            input_ids=batch.input_ids, attention_mask=batch.attention_mask
+        ).last_hidden_state
+        asked = batch["place"] != UNSUPERVISED
+        row = asked.nonzero()[:, 0]
+        logits = model.boundary_logits(
+            hidden[row, batch["left"][asked]], hidden[row, batch["right"][asked]], batch["place"][asked]
+        ).float()
+        targets = batch.labels[asked]
+        total = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=label_smoothing)
+        return {
+            "masked-lm": supervised_cross_entropy(model.encoder, hidden, batch.labels, label_smoothing),
+            BOUNDARY: LossTerm(total=total, count=targets.numel()),
+        }
+
+
+def _runs(positions: list[int]) -> list[tuple[int, int]]:
+    """Begin and end of each run of consecutive positions; `positions` are ascending."""
+    begins = [here for before, here in pairwise([-2, *positions]) if here > before + 1]
+    ends = [here + 1 for here, after in pairwise([*positions, -2]) if after != here + 1]
+    return list(zip(begins, ends, strict=True))

@@ -1,11 +1,102 @@
-"""Hiding chosen tokens: 80 % become [MASK], 10 % a random token, 10 % stay."""
+"""Masking: which tokens are chosen, and what stands in their places."""
 
-from typing import Literal
+from bisect import bisect_right
+from functools import cache
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, read_only
+
+# Selection of tokens to hide: single tokens, whole words, n-grams of words, spans of words.
+
+
+class Words(NamedTuple):
+    """The words of a text: word `i` is `places[edges[i]:edges[i + 1]]`."""
+
+    places: np.ndarray  # positions of all tokens but special ones, ascending
+    edges: list[int]  # one more than the words
+
+    @property
+    def num(self) -> int:
+        return len(self.edges) - 1
+
+
+def words_of(tokens: np.ndarray, vocabulary: Vocabulary) -> Words:
+    """A piece with its continuations is a word; special tokens are left out."""
+    places = (~vocabulary.is_special[tokens]).nonzero()[0]
+    return Words(places, [*vocabulary.word_starts(tokens)[places].nonzero()[0].tolist(), len(places)])
+
+
+def bert_budget(num_tokens: int, num_candidates: int, rate: float, most: int) -> int:
+    """Number of tokens that BERT predicts: `min(most, max(1, round(rate · len)))`, `len` with [CLS] and [SEP]."""
+    return min(most, max(1, round(rate * num_tokens)), num_candidates)
+
+
+def n_grams(words: Words, budget: int, longest: int, generator: np.random.Generator) -> np.ndarray:
+    r"""Positions of n-grams of whole words, ascending; \(P(n) \propto 1/n\) for n up to `longest`.
+
+    They start in random order. An n-gram that would exceed the budget is cut to fewer words, and one that overlaps an
+    earlier one is skipped (ALBERT's `create_masked_lm_predictions`).
+    """
+    edges, num_words = words.edges, words.num
+    starts = generator.permutation(num_words).tolist()
+    wanted = _inverse_lengths(longest).searchsorted(generator.random(num_words), side="right").tolist()
+    taken, num = bytearray(len(words.places)), 0  # of tokens
+    for start, more in zip(starts, wanted, strict=True):
+        if num >= budget:
+            break
+        first, stop = edges[start], min(start + more + 1, num_words)
+        while stop > start and num + edges[stop] - first > budget:
+            stop -= 1
+        if stop == start or any(taken[first : edges[stop]]):
+            continue
+        taken[first : edges[stop]] = b"\1" * (edges[stop] - first)
+        num += edges[stop] - first
+    return words.places[np.frombuffer(taken, dtype=np.bool_)]
+
+
+@cache
+def _inverse_lengths(longest: int) -> np.ndarray:
+    r"""\(P(n) \propto 1/n\) for n = 1..`longest`, cumulative without the last."""
+    shares = 1 / np.arange(1, longest + 1)
+    return read_only(np.cumsum(shares / shares.sum())[:-1])
+
+
+@cache
+def geometric_lengths(p: float, longest: int) -> np.ndarray:
+    r"""\(P(k) \propto p (1-p)^{k-1}\) for k = 1..`longest`, cumulative without the last; mean 3.80 for p = .2, 10."""
+    weights = p * (1 - p) ** np.arange(longest)
+    return read_only(np.cumsum(weights / weights.sum())[:-1])
+
+
+def word_spans(words: Words, budget: int, lengths: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Positions of spans of whole words, ascending, up to `budget` of them; adjacent spans merge (SpanBERT).
+
+    A span has 1, 2, ... words with the cumulative probabilities `lengths`; its anchor is uniform over tokens, moved to
+    the start of its word, and drawn again if taken. The budget may cut the last span within a word.
+    """
+    edges, num_words, num_tokens = words.edges, words.num, len(words.places)
+    taken, num, budget = bytearray(num_tokens), 0, min(budget, num_tokens)
+    while num < budget:
+        # A block of draws that rarely falls short: one for each token still needed.
+        drawn = lengths.searchsorted(generator.random(budget - num), side="right").tolist()
+        anchors = generator.integers(num_tokens, size=budget - num).tolist()
+        for more, anchor in zip(drawn, anchors, strict=True):
+            if num == budget:
+                break
+            if taken[anchor]:
+                continue
+            first = bisect_right(edges, anchor) - 1
+            for place in range(edges[first], edges[min(first + more + 1, num_words)]):
+                if num < budget and not taken[place]:
+                    taken[place], num = 1, num + 1
+    return words.places[np.frombuffer(taken, dtype=np.bool_)]
+
+
+# Hiding chosen tokens: 80 % become [MASK], 10 % a random token, 10 % stay.
+
 
 RandomIds = Literal["ordinary", "all", "corpus"]
 """Source of random tokens: ids of text, all ids, or the training text (with its frequencies)."""

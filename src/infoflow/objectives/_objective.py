@@ -1,8 +1,11 @@
-"""Interface of pretraining objectives: the model that they train, the corruption, the loss."""
+"""Interface of pretraining objectives: the model that they train, corruption, also as an ablation, and scores."""
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -10,13 +13,94 @@ from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
+from infoflow.foundation import Probability
 
-from ._answers import Answers
-from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field, collate
-from ._example import Example
-from ._loss import LossTerm
-from ._metric import LOSS, Metric
-from ._noise import Noise
+from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Field, LossTerm, Noise, collate
+
+# Scores of how well a model learned its training task, with a trivial baseline.
+
+
+Baseline = Literal["unigram", "source copied", "most frequent", "chance"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metric:
+    """A score on held-out text, its baseline, and the rule that decides whether a model learned its task.
+
+    The rule uses the end of the score's interval that is closer to the baseline, so that a lucky estimate does not
+    pass: a score where lower is better is learned if its upper end is below `share` times the baseline, one where
+    higher is better if its lower end is more than `gain` above it.
+    """
+
+    name: str  # as in the column `metric` of the table `task_scores`
+    baseline: Baseline
+    """"unigram": frequencies of the training text; "source copied": the source as its translation, or, in
+    text without spaces, one sentence for all where that is better; "most frequent": the
+    more frequent answer; "chance": a half."""
+    better: Literal["lower", "higher"]
+    share: float | None = None  # of the baseline; if lower is better
+    gain: float | None = None  # over the baseline, in the score's unit; if higher is better
+
+    def __post_init__(self) -> None:
+        assert (self.share is None, self.gain is None) == (self.better == "higher", self.better == "lower")
+
+    def limit(self, baseline: float) -> float:
+        """The value that the interval must exceed."""
+        return baseline + self.gain if self.gain is not None else baseline * (self.share or 0.0)
+
+    def needed(self, baseline: float) -> str:
+        """The rule in words: `needed below 4.5`."""
+        return f"needed {'below' if self.better == 'lower' else 'above'} {self.limit(baseline):.3g}"
+
+    @property
+    def label(self) -> str:
+        """The score's display name."""
+        return "BLEU" if self.name == "bleu" else self.name
+
+    def learned(self, low: float, high: float, baseline: float) -> bool:
+        """Whether a score with the interval from `low` to `high` shows that the task was learned."""
+        return high < self.limit(baseline) if self.better == "lower" else low > self.limit(baseline)
+
+
+# 10 % below token frequencies: context is used, more than a few updates achieve.
+LOSS = Metric(name="loss", baseline="unigram", better="lower", share=0.9)
+# Translations below about 10 points are usually considered useless; a decoder that ignores its source gets no further.
+BLEU = Metric(name="bleu", baseline="source copied", better="higher", gain=10.0)
+
+
+# A model's answers to yes-or-no questions, with the truth.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Answers:
+    """One answer for each question in a batch."""
+
+    scores: np.ndarray  # float (question,): positive means yes
+    truth: np.ndarray  # int64 (question,): 1 yes, 0 no
+    example: np.ndarray  # int64 (question,): row of the batch
+    kind: Literal["accuracy", "AUC"]
+
+
+def accuracy(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> float:
+    """Weighted share of right answers."""
+    return float(np.average((scores > 0) == (truth > 0), weights=weights))
+
+
+def area_under_curve(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> float:
+    r"""Probability that a yes has a higher score than a no, ties one half; NaN if only one of the two occurs.
+
+    $$ \\mathrm{AUC} = \\frac{\\sum_{i: y_i = 1} w_i \\left(W^-_{<s_i} + \\tfrac12 W^-_{=s_i}\\right)}{W^+ W^-} $$
+    """
+    _, level = np.unique(scores, return_inverse=True)
+    yes = np.bincount(level, weights * (truth > 0))
+    no = np.bincount(level, weights * (truth <= 0))
+    below = np.cumsum(no) - no
+    total = yes.sum() * no.sum()
+    return float((yes * (below + no / 2)).sum() / total) if total else float("nan")
+
+
+# Interface of pretraining objectives: the model that they train, the corruption, the loss.
+
 
 Reads = Literal["sentence", "window", "pair"]
 """Unit of an example: a sentence; consecutive sentences of a document; two segments of documents."""
@@ -163,3 +247,66 @@ class AbstractObjective(ABC):
     def weighted(self, means: Mapping[str, float]) -> float:
         """The minimised loss, from the mean of each term."""
         return sum(self.term_weights[name] * mean for name, mean in means.items())
+
+
+# The ablation that corrupts inputs without masked prediction, for any objective.
+
+
+OPTION = "token_dropout"
+
+
+def drop_tokens(
+    tokens: np.ndarray, probability: float, generator: np.random.Generator, vocabulary: Vocabulary
+) -> tuple[np.ndarray, np.ndarray]:
+    """Replace each non-special token, independently with `probability`, by one drawn uniformly from non-special ids.
+
+    Returns the new tokens and a bool array of the positions that were drawn (a draw may repeat the old token).
+    It separates "corrupted inputs" from "masked prediction"; labels stay clean. Source: [@voita2019evolution].
+    """
+    selected = (generator.random(len(tokens)) < probability) & ~vocabulary.is_special[tokens]
+    if not selected.any():
+        return tokens, selected
+    noisy = tokens.copy()
+    noisy[selected] = vocabulary.ordinary[generator.integers(len(vocabulary.ordinary), size=selected.sum())]
+    return noisy, selected
+
+
+class TokenDropout:
+    """Mixin before an objective in a class's bases: drops tokens from the model's (or its encoder's) input in training.
+
+    The objective draws its own noise first, so that it hides the same tokens with and without dropout.
+    """
+
+    token_dropout: float
+
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+        """The objective's own noise, then `drop_tokens` on `input_ids`; labels stay as they were."""
+        own: Corrupted = super().corrupt(example, generator, vocabulary)  # type: ignore[misc] (of the objective behind)
+        inputs, dropped = drop_tokens(own.input_ids, self.token_dropout, generator, vocabulary)
+        return Corrupted(arrays={**own.arrays, **super().reads_instead(inputs)}, selected=own.selected | dropped)  # type: ignore[misc]
+
+    def for_evaluation(self) -> AbstractObjective:
+        """The objective without token dropout."""
+        cls, options = self.__reduce__()[1]
+        return cls(**{name: value for name, value in options.items() if name != OPTION}).for_evaluation()
+
+    def __reduce__(self) -> tuple[Any, tuple[type[AbstractObjective], dict[str, Any]]]:
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return _rebuilt, (type(self).__bases__[1], options)
+
+
+@cache
+def with_token_dropout(cls: type[AbstractObjective]) -> type[AbstractObjective]:
+    """The objective with the additional option `token_dropout`: the share of input tokens replaced by random ones."""
+    return dataclasses.make_dataclass(  # type: ignore[return-value] (its second base is an objective)
+        cls.__name__,
+        [(OPTION, Probability, dataclasses.field(default=0.0))],
+        bases=(TokenDropout, cls),
+        namespace={"__module__": __name__},
+        frozen=True,
+        kw_only=True,
+    )
+
+
+def _rebuilt(cls: type[AbstractObjective], options: dict[str, Any]) -> AbstractObjective:
+    return with_token_dropout(cls)(**options)

@@ -14,16 +14,11 @@ from infoflow.architectures import Layout
 from infoflow.corpus import PairKind, Vocabulary
 from infoflow.foundation import Probability, UserError
 
-from ._answers import Answers
-from ._batch import SENTENCE_FIELDS, Batch, Corrupted, Field
+from ._batch import SENTENCE_FIELDS, Batch, Corrupted, Example, Field, LossTerm, Noise, supervised_cross_entropy
 from ._encoder_decoder import framed
-from ._example import Example
-from ._loss import LossTerm, supervised_cross_entropy
 from ._masked_lm import MaskedLM, Selection
 from ._masking import mask_id
-from ._metric import LOSS, Metric
-from ._noise import Noise
-from ._objective import AbstractObjective, Family, Reads
+from ._objective import LOSS, AbstractObjective, Answers, Family, Metric, Reads
 
 IS_RANDOM, IS_SWAPPED = "is_random", "is_swapped"
 """Keys of `Example.labels`: whether the second segment is from another document; whether the two were swapped."""

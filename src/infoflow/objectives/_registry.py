@@ -6,18 +6,13 @@ from typing import Any, get_type_hints
 from infoflow._subjects import provided
 from infoflow.foundation import UserError, did_you_mean, read_setting
 
-from ._bart import Bart
-from ._bilm import BiLM
-from ._causal_lm import CausalLM
-from ._distillation import Distillation
-from ._electra import Electra
-from ._masked_lm import MaskedLM
-from ._mass import Mass
-from ._objective import AbstractObjective
+from ._causal_lm import BiLM, CausalLM, PrefixDecoder
+from ._encoder_decoder import Bart, Mass, Translation
+from ._masked_lm import MaskedLM, SpanBert
+from ._objective import OPTION as TOKEN_DROPOUT
+from ._objective import AbstractObjective, with_token_dropout
 from ._pair_objectives import NextSentence, SentenceOrder
-from ._prefix_decoder import PrefixDecoder
 from ._skip_gram import SkipGram
-from ._spanbert import SpanBert
 from ._text_to_text import (
     DenoiseFull,
     DenoiseMask,
@@ -28,9 +23,7 @@ from ._text_to_text import (
     Seq2SeqLM,
     SpanCorruption,
 )
-from ._token_dropout import OPTION as TOKEN_DROPOUT
-from ._token_dropout import with_token_dropout
-from ._translation import Translation
+from ._two_models import Distillation, Electra
 
 _ALL: tuple[type[AbstractObjective], ...] = (
     CausalLM,

@@ -17,14 +17,9 @@ from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Count, Limits, UserError
 
-from ._answers import Answers
-from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field
-from ._example import Example
-from ._loss import LossTerm
+from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Field, LossTerm, Noise
 from ._masking import text_counts
-from ._metric import Metric
-from ._noise import Noise
-from ._objective import AbstractObjective, Family
+from ._objective import AbstractObjective, Answers, Family, Metric
 
 Threshold = Annotated[float, Limits(above=0, at_most=1)]
 Few = Annotated[int, Limits(at_least=1, at_most=1000)]

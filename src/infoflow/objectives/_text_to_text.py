@@ -1,21 +1,6 @@
-"""T5's family of denoising objectives: one encoder-decoder, seven ways to corrupt text.
+"""T5's family of denoising objectives: one encoder-decoder, seven ways to corrupt text."""
 
-| objective         | noise              | the encoder reads              | the decoder writes                  |
-|-------------------|--------------------|--------------------------------|-------------------------------------|
-| `seq2seq-lm`      | all                | nothing                        | everything                          |
-| `prefix-lm`       | after a random cut | what lies before the cut       | the rest                            |
-| `denoise-full`    | each token, .15    | one sentinel (90 %), random id | everything                          |
-| `denoise-mask`    | each token, .15    | one sentinel                   | everything                          |
-| `deshuffling`     | all                | the tokens in random order     | everything                          |
-| `replace-spans`   | each token, .15    | a sentinel for each run        | a sentinel for each run of the rest |
-| `drop-tokens`     | each token, .15    | the rest                       | the noise                           |
-| `span-corruption` | spans, .15, mean 3 | a sentinel for each span       | a sentinel for each run of the rest |
-
-T5's names are `iid_15_r10s90_f` (BERT-style), `iid_15_m_f` (MASS-style), `iid_15_u_u`, `iid_15_d_d`, `span_3_15_u_u`.
-Source: [@raffel2020exploring]. As in translation, both sides are framed by [CLS] and [SEP], which T5's are not: all
-encoders of a study read the same frame.
-"""
-
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
@@ -27,14 +12,114 @@ from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Limits, Probability, UserError
 
-from ._batch import Batch, Corrupted
+from ._batch import Batch, Corrupted, Example, LossTerm, Noise
 from ._encoder_decoder import inner, source_and_target, target_loss
-from ._example import Example
-from ._loss import LossTerm
 from ._masking import random_tokens
-from ._noise import Noise
 from ._objective import AbstractObjective, Family, Writes
-from ._span_noise import iid_mask, most_runs, run_starts, span_mask, span_numbers, with_sentinels
+
+# T5's noise: the choice of tokens to remove, and the notation of the rest and the removed tokens.
+#
+# Masks are Bool (token,) over a text without special tokens. Source: [@raffel2020exploring], functions of the released
+# `t5.data.preprocessors`.
+
+
+def iid_mask(length: int, density: float, generator: np.random.Generator) -> np.ndarray:
+    """Each token is noise with probability `density`; there may be none."""
+    return generator.random(length) < density
+
+
+def span_mask(length: int, density: float, mean_length: float, generator: np.random.Generator) -> np.ndarray:
+    """Spans of noise: their number and mean length are fixed, only the cuts are random (`random_spans_noise_mask`).
+
+    Of L tokens `nn = clip(round(L · density), 1, L − 1)` are noise, in `ns = max(round(nn / mean_length), 1)` spans;
+    noise and the rest are each cut into `ns` parts uniformly at random, and the rest comes first: so the first token is
+    never noise and the last always is. A text of one token counts as one of two.
+
+    Raises:
+        UserError: There would be more spans than tokens between them.
+    """
+    whole = max(length, 2)
+    num_noise, num_spans = span_numbers(whole, density, mean_length)
+    noise = _composition(num_noise, num_spans, generator)
+    rest = _composition(whole - num_noise, num_spans, generator)
+    mask = np.zeros(whole, dtype=bool)
+    lengths = np.stack([rest, noise], axis=1).ravel()
+    starts = np.cumsum(lengths)[:-1]
+    mask[starts] = True  # boundaries between noise and rest
+    return (np.cumsum(mask) % 2 == 1)[:length]
+
+
+def span_numbers(length: int, density: float, mean_length: float) -> tuple[int, int]:
+    """Noise tokens and noise spans of `length` (at least 2) tokens.
+
+    Raises:
+        UserError: There would be more spans than tokens between them.
+    """
+    num_noise = min(max(round(length * density), 1), length - 1)
+    num_spans = max(round(num_noise / mean_length), 1)
+    if num_spans > length - num_noise:
+        raise UserError(
+            f"Between {num_spans} spans of noise there must be as many other tokens. Got {length - num_noise} of "
+            f"{length} tokens.\nLower the density, or raise the mean length of spans."
+        )
+    return num_noise, num_spans
+
+
+def run_starts(mask: np.ndarray) -> np.ndarray:
+    """Bool (token,): whether a maximal run of True begins there."""
+    firsts = mask.copy()
+    firsts[1:] &= ~mask[:-1]
+    return firsts
+
+
+def with_sentinels(tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
+    """`tokens` with each run of `mask` replaced by its own sentinel, in order.
+
+    Raises:
+        UserError: The vocabulary has fewer sentinels than runs.
+    """
+    firsts = run_starts(mask)
+    num_runs = int(firsts.sum())
+    if num_runs > len(vocabulary.sentinels):
+        raise UserError(
+            f"A text with {num_runs} spans of noise needs {num_runs} sentinel tokens (<extra_id_0>, ...). Got a "
+            f"vocabulary with {len(vocabulary.sentinels)}.\nAdd them to the tokenizer, or use shorter texts."
+        )
+    replaced = tokens.copy()
+    replaced[firsts] = np.asarray(vocabulary.sentinels[:num_runs], dtype=tokens.dtype)
+    return replaced[firsts | ~mask]
+
+
+def most_runs(longest: int, density: float) -> int:
+    """Sentinels that independent noise on `longest` tokens needs, except for one text in a million."""
+    mean = longest * density * (1 - density) + density
+    return min((longest + 1) // 2, math.ceil(mean + 5 * math.sqrt(mean) + 2))
+
+
+def _composition(total: int, parts: int, generator: np.random.Generator) -> np.ndarray:
+    """`total` as a sum of `parts` positive numbers, uniform over compositions: `parts − 1` cuts among `total − 1`."""
+    cuts = np.zeros(total - 1, dtype=np.int64)
+    cuts[: parts - 1] = 1
+    part_of = np.concatenate([[0], np.cumsum(generator.permutation(cuts))])
+    return np.bincount(part_of, minlength=parts)
+
+
+# T5's family of denoising objectives: one encoder-decoder, seven ways to corrupt text.
+#
+# | objective         | noise              | the encoder reads              | the decoder writes                  |
+# |-------------------|--------------------|--------------------------------|-------------------------------------|
+# | `seq2seq-lm`      | all                | nothing                        | everything                          |
+# | `prefix-lm`       | after a random cut | what lies before the cut       | the rest                            |
+# | `denoise-full`    | each token, .15    | one sentinel (90 %), random id | everything                          |
+# | `denoise-mask`    | each token, .15    | one sentinel                   | everything                          |
+# | `deshuffling`     | all                | the tokens in random order     | everything                          |
+# | `replace-spans`   | each token, .15    | a sentinel for each run        | a sentinel for each run of the rest |
+# | `drop-tokens`     | each token, .15    | the rest                       | the noise                           |
+# | `span-corruption` | spans, .15, mean 3 | a sentinel for each span       | a sentinel for each run of the rest |
+#
+# T5's names are `iid_15_r10s90_f` (BERT-style), `iid_15_m_f` (MASS-style), `iid_15_u_u`, `iid_15_d_d`, `span_3_15_u_u`.
+# Source: [@raffel2020exploring]. As in translation, both sides are framed by [CLS] and [SEP], which T5's are not: all
+# encoders of a study read the same frame.
 
 
 class AbstractTextToText(AbstractObjective):

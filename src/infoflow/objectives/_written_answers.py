@@ -4,6 +4,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,8 @@ from torch import Tensor
 
 from infoflow.foundation import UserError, comparable, running_words, without_punctuation, words_of
 
-from ._numbers import Numbers
+Numbers = Tensor | np.ndarray | Sequence[Any]
+
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)  # includes Unicode symbols such as $
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -7,18 +7,17 @@ from ._batched import train_probes as train_probes
 from ._bert_score import bert_baseline
 from ._bert_score import bert_score as bert_score
 from ._bert_score import greedy_match as greedy_match
-from ._bert_score_measure import BERT_SCORE_LAYERS, BERT_SCORE_PAIRS
+from ._bert_score_measure import BERT_SCORE, BERT_SCORE_LAYERS, BERT_SCORE_PAIRS
 from ._bert_score_measure import BertScoreByLayer as BertScoreByLayer
 from ._bert_score_measure import bert_score_tables as bert_score_tables
-from ._bert_score_table import BERT_SCORE
-from ._bert_score_table import pearson_by_layer as pearson_by_layer
+from ._bert_score_measure import pearson_by_layer as pearson_by_layer
+from ._blanks import common_objects
 from ._codelength import DescriptionLength as DescriptionLength
 from ._codelength_measure import PROBE_CODELENGTH
 from ._codelength_measure import Codelength as Codelength
 from ._codelength_online import online_codelength as online_codelength
 from ._codelength_variational import VariationalTraining as VariationalTraining
 from ._codelength_variational import variational_codelength as variational_codelength
-from ._controls import ExampleTypes, control_arcs, control_heads, control_labels, example_types
 from ._depth_statistics import center_of_gravity as center_of_gravity
 from ._depth_statistics import (
     contextual_headroom,
@@ -35,35 +34,31 @@ from ._edge_measure import EdgeDepth as EdgeDepth
 from ._edge_measure import EdgeProbe as EdgeProbe
 from ._edge_probe import EdgeSettings, Spans
 from ._edge_probe import edge_probe as edge_probe
-from ._examples import Examples, Part, ProbeTask
-from ._fact_files import read_facts
-from ._facts import ClozeFact, Facts, Prompt
+from ._facts import ClozeFact, Facts, Prompt, read_facts
 from ._features import collect_features as collect_features
 from ._fill_in import FILL_IN, FillInOptions
 from ._fill_in import FillIn as FillIn
 from ._fill_in import fill_in as fill_in
 from ._layers import probe_layers
-from ._micro_f1 import micro_f1
 from ._minimal_pairs import ALL_PAIRS, MINIMAL_PAIRS
 from ._minimal_pairs import MinimalPairs as MinimalPairs
-from ._object_tokens import common_objects
-from ._probe_examples import PROBE_EXAMPLES
-from ._probe_examples import ProbeExamples as ProbeExamples
-from ._probe_measure import PROBE_SCORES
+from ._probe_measure import PROBE_EXAMPLES, PROBE_SCORES
 from ._probe_measure import Probe as Probe
+from ._probe_measure import ProbeExamples as ProbeExamples
 from ._probe_scores import Selectivity as Selectivity
+from ._probe_scores import micro_f1
 from ._probe_scores import selectivity as selectivity
-from ._prompt_ensembles import best_prompt, optimised_weights
+from ._probed_task import ExampleTypes, control_arcs, control_heads, control_labels, example_types
+from ._questions import Examples, Part, ProbeTask
+from ._relation_answers import best_prompt, optimised_weights
 from ._stacked import Schedule as Schedule
 from ._structural_measure import PROBE_TREES
 from ._structural_measure import StructuralProbe as StructuralProbe
 from ._structural_probe import StructuralMaps as StructuralMaps
 from ._structural_probe import random_maps
 from ._structural_probe import structural_probe as structural_probe
-from ._task_corpus import load_task_corpus
-from ._tasks import MINIMAL_PAIRS_TASK, MOST_CLASSES, build_task, check_task, tasks
+from ._tasks import MINIMAL_PAIRS_TASK, MOST_CLASSES, build_task, check_task, load_task_corpus, tasks
 from ._text_pairs import TextPairs as TextPairs
 from ._text_pairs import read_text_pairs as read_text_pairs
-from ._tree_scores import depth_scores, distance_scores, spearman_rows
-from ._tree_sentences import TreeSentence as TreeSentence
-from ._tree_sentences import tree_distances, tree_sentence
+from ._trees import TreeSentence as TreeSentence
+from ._trees import depth_scores, distance_scores, spearman_rows, tree_distances, tree_sentence

@@ -19,7 +19,7 @@ from infoflow.heads import Annotation, membership, word_attention
 from infoflow.models import Model, tap
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._first_choice import first_choice
+from ._probe_scores import first_choice
 
 PROBES = ("attention", "attention+words", "distance+words")
 _BATCH = 32  # sentences whose attention is held at a time; probes see them one by one

@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from infoflow.foundation import UserError, hash64, require_memory, stream
 
-from ._first_choice import first_choice
 from ._probe_inputs import InputRows, ProbeInputs, Scaling
+from ._probe_scores import first_choice
 
 NOT_ASKED = -1
 """The label of an example that a label set does not cover."""

@@ -1,4 +1,4 @@
-"""A prompt and a subject as input for each kind of model, and the position of the answer."""
+"""A prompt and a subject as input for each kind of model, the position of the answer, and the candidates for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +12,83 @@ from infoflow.models import Model, decoder_inputs
 from infoflow.objectives import AbstractObjective
 
 from ._facts import OBJECT, SUBJECT
-from ._front_token import front_token, leading
-from ._object_tokens import Standing, standing, written_by
+
+# The token before a text, which lets a causal LM predict the text's first token.
+
+
+def leading(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """The special tokens that a tokenizer puts before a text."""
+    bare, whole = tokenizer("a", add_special_tokens=False)["input_ids"], tokenizer("a")["input_ids"]
+    starts = [place for place in range(len(whole)) if whole[place : place + len(bare)] == bare]
+    return whole[: starts[0]] if starts else []
+
+
+def front_token(tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """The token to add if the tokenizer adds none: BOS, else the end-of-text token, else None.
+
+    lm-evaluation-harness does the same.
+    """
+    found = (tokenizer.bos_token_id, tokenizer.eos_token_id)
+    return next((int(token) for token in found if token is not None), None)
+
+
+# Objects that are single tokens: the candidates for a blank.
+
+
+Standing = Literal["space", "start", "glued"]
+"""What precedes an object: white space, nothing, or another character, as in `([Y])` and in scripts without spaces.
+
+Many tokenizers use a different token for each case.
+"""
+_BEFORE: dict[Standing, tuple[str, str]] = {"space": ("a", " "), "start": ("", ""), "glued": ("(", "")}
+
+
+def standing(template: str) -> Standing:
+    """What precedes the object in a template."""
+    before = template.split(OBJECT)[0]
+    if not before.strip():
+        return "start"
+    return "space" if before[-1].isspace() else "glued"
+
+
+def object_tokens(
+    tokenizer: PreTrainedTokenizerBase, objects: Sequence[str], stands: Standing = "space"
+) -> dict[str, int]:
+    """The token of each object that is exactly one known token in this position."""
+    if not objects:
+        return {}
+    sign, space = _BEFORE[stands]
+    before = tokenizer(sign, add_special_tokens=False)["input_ids"] if sign else []
+    rows = tokenizer([f"{sign}{space}{word}" for word in objects], add_special_tokens=False)["input_ids"]
+    special = {*tokenizer.all_special_ids}
+    return {
+        word: row[-1]
+        for word, row in zip(objects, rows, strict=True)
+        if row[:-1] == before and len(row) == len(before) + 1 and row[-1] not in special
+    }
+
+
+def common_objects(models: Sequence[Model], objects: Sequence[str]) -> tuple[str, ...]:
+    """The objects that are one token in every model: the candidates for compared models.
+
+    Raises:
+        UserError: A model has no tokenizer.
+    """
+    if not models:
+        raise UserError("A common vocabulary needs at least one model. Got none.")
+    common = set(objects)
+    for model in models:
+        common &= object_tokens(written_by(model), sorted(common)).keys()
+    return tuple(sorted(common))
+
+
+def written_by(model: Model) -> PreTrainedTokenizerBase:
+    """The tokenizer of the model's output."""
+    return model.target_tokenizer or model.require_tokenizer()
+
+
+# A prompt and a subject as input for each kind of model, and the position of the answer.
+
 
 Way = Literal["mask", "next", "sentinel", "rewrite", "continue", "write"]
 """How a model fills a blank:

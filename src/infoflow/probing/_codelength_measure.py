@@ -14,10 +14,9 @@ from infoflow.results import Column, TableSchema, estimate_columns
 from ._codelength import DescriptionLength
 from ._codelength_online import online_codelength
 from ._codelength_variational import VariationalTraining, variational_codelength
-from ._controls import PARTS, control_labels, example_types
-from ._over_probe_seeds import SEED_COLUMNS, block_sums, replicated, seed_estimate
 from ._probe_inputs import LayerInputs, Scaling
-from ._probed_task import ProbedTask, TaskChoice, probed_task
+from ._probe_scores import SEED_COLUMNS, block_sums, replicated, seed_estimate
+from ._probed_task import PARTS, ProbedTask, TaskChoice, control_labels, example_types, probed_task
 from ._stacked import Schedule
 
 CODES = ("online", "variational")

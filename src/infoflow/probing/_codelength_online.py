@@ -12,8 +12,17 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-from ._codelength import DescriptionLength, Features, Labelled, Several, beside
-from ._codelength_targets import PREFIXES, CodedTargets, sent_blocks, shuffled_batches
+from ._codelength import (
+    PREFIXES,
+    CodedTargets,
+    DescriptionLength,
+    Features,
+    Labelled,
+    Several,
+    beside,
+    sent_blocks,
+    shuffled_batches,
+)
 from ._stacked import Schedule, mlp_logits, mlp_parameters, train_stacked
 
 

@@ -15,8 +15,7 @@ from torch.nn.functional import softplus
 
 from infoflow.foundation import UserError, hash64, stream
 
-from ._codelength import DescriptionLength, Features, Labelled, Several, beside
-from ._codelength_targets import CodedTargets, shuffled_batches
+from ._codelength import CodedTargets, DescriptionLength, Features, Labelled, Several, beside, shuffled_batches
 from ._stacked import StackedAdam
 
 _K = (0.63576, 1.87320, 1.48695)

@@ -27,8 +27,7 @@ from ._depth_statistics import (
     negative_mass,
 )
 from ._edge_probe import EdgeSettings, Spans, edge_probe
-from ._micro_f1 import f1_counts
-from ._over_probe_seeds import SEED_COLUMNS, block_sums, replicated, seed_estimate, with_still_sides
+from ._probe_scores import SEED_COLUMNS, block_sums, f1_counts, replicated, seed_estimate, with_still_sides
 from ._probed_task import ProbedTask, TaskChoice, probed_task
 from ._stacked import Schedule
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from infoflow.foundation import UserError, hash64, stream
 
-from ._codelength_targets import shuffled_batches
+from ._codelength import shuffled_batches
 from ._stacked import Schedule, train_stacked
 
 _HELD = 1 << 24  # numbers in the mixed states of a batch that is only evaluated

@@ -1,10 +1,11 @@
-"""Features of probes: the states of all words of some sentences, in every layer, from one pass of the frozen model."""
+"""Features of probes: the states of all words in every layer, from one pass that all probes share."""
 
 # W word, L blocks, D width, N example
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 import torch
@@ -13,10 +14,13 @@ from torch import Tensor
 
 from infoflow.corpus import NOT_A_WORD, Corpus, length_batches
 from infoflow.flow import PassOptions, Reader, Stream, check_finite, forward
-from infoflow.foundation import UserError, current_display, hash64_array, reserve_space
+from infoflow.foundation import UserError, current_display, digest, hash64_array, new_scratch_folder, reserve_space
 from infoflow.models import Model, tap
 
-from ._examples import Examples
+from ._questions import Examples
+
+# Features of probes: the states of all words of some sentences, in every layer, from one pass of the frozen model.
+
 
 Pooling = Literal["mean", "first", "last"]
 """How a word's state is formed: the mean over its tokens, or the first or last token."""
@@ -224,3 +228,37 @@ def _pooled(
             picked = sums / counts[:, None]
         layers.append(picked)
     return words.numpy(), torch.stack(layers, dim=1).cpu().numpy()
+
+
+# One pass for all probes of a model on a corpus: they share the states that the first one collects.
+
+
+_KEPT: "WeakKeyDictionary[Reader, tuple[str, WordFeatures]]" = WeakKeyDictionary()
+
+
+def shared_features(
+    reader: Reader, corpus: Corpus, rows: np.ndarray, pooling: Pooling, options: PassOptions
+) -> WordFeatures:
+    """`collect_features` in a temporary file; the latest features of the reader's corpus live as long as the reader.
+
+    Args:
+        reader: Reader of the model.
+        corpus: Corpus to read: the reader's, or another.
+        rows: Rows of the corpus.
+        pooling: How several tokens become the state of a word.
+        options: Options of the pass.
+    """
+    key = digest([corpus.digest, np.unique(rows).tolist(), pooling, options.key])
+    kept = _KEPT.get(reader)
+    if kept is not None and kept[0] == key:
+        return kept[1]
+    folder, remove = new_scratch_folder()
+    try:
+        features = collect_features(reader.model, corpus, rows, folder=folder, pooling=pooling, options=options)
+    except BaseException:
+        remove()
+        raise
+    finalize(features.states, remove)
+    if corpus.digest == reader.corpus.digest:
+        _KEPT[reader] = key, features
+    return features

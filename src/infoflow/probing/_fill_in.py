@@ -16,13 +16,9 @@ from infoflow.objectives import AbstractObjective
 from infoflow.representations import TunedLens
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
 
-from ._blank_reader import BlankReader
-from ._blanks import BlankWriter, way_of
-from ._fact_files import read_facts
-from ._facts import Facts
-from ._object_tokens import Standing, common_objects, object_tokens, written_by
-from ._prompt_ensembles import ENSEMBLES, Ensemble
-from ._relation_answers import TOGETHER, Asking, RelationAnswers, RelationAsker
+from ._blanks import BlankWriter, Standing, common_objects, object_tokens, way_of, written_by
+from ._facts import Facts, read_facts
+from ._relation_answers import ENSEMBLES, TOGETHER, Asking, BlankReader, Ensemble, RelationAnswers, RelationAsker
 
 FILL_IN = TableSchema(
     name="fill_in",

@@ -1,23 +1,80 @@
 """Probes of all layers, trained and scored: the pure core of `Probe`, also for arrays."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+# N example, R set of labels, S seed
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Int, Shaped
+from jaxtyping import Bool, Int, Shaped
 
 from infoflow.foundation import UserError, block_of, current_display, hash64_array
 
-from ._batched import ProbeGrid, ProbeSettings, train_probes
-from ._controls import PARTS, ExampleTypes, control_labels
+from ._batched import LabelledRows, ProbeGrid, ProbeSettings, train_probes
 from ._probe_inputs import ChosenRows, InputRows
-from ._probe_problem import AskedPart, ProbeProblem
 from ._probe_scores import ProbePredictions, score_rows
+from ._probed_task import PARTS, ExampleTypes, control_labels
 from ._tasks import DEV_SHARE, MOST_CLASSES, TEST_SHARE
+
+# The data of one batch of probes: a task and its control over the same examples, or one of the two.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class AskedPart:
+    """The examples of one part."""
+
+    rows: InputRows
+    labels: Int[np.ndarray, "set example"]
+    sentences: Int[np.ndarray, " example"]
+    """`Corpus.content_ids`, or any numbers that identify sentences."""
+    types: Int[np.ndarray, " example"]
+
+    @property
+    def labelled(self) -> LabelledRows:
+        return LabelledRows(rows=self.rows, labels=self.labels)
+
+    def take(self, index: Int[np.ndarray, " chosen"]) -> "AskedPart":
+        return AskedPart(
+            rows=ChosenRows(self.rows, index),
+            labels=self.labels[:, index],
+            sentences=self.sentences[index],
+            types=self.types[index],
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ProbeProblem:
+    """Examples in three parts, and the label sets that their probes learn."""
+
+    train: AskedPart
+    dev: AskedPart
+    test: AskedPart
+    classes: int
+    sets: Mapping[str, Sequence[int]]
+    """For "task" and "control": the row of `labels` that each seed learns."""
+
+    def of_share(self, share: float, seed: int = 0) -> "ProbeProblem":
+        """Keeps this share of the training sentences, at least one, by hash: smaller shares nest in larger ones."""
+        if share >= 1:
+            return self
+        every = np.unique(self.train.sentences)
+        order = np.argsort(hash64_array(("probe-share", seed), every), kind="stable")
+        chosen = every[order[: math.ceil(share * len(every))]]
+        kept = np.flatnonzero(np.isin(self.train.sentences, chosen))
+        return replace(self, train=self.train.take(kept))
+
+    @property
+    def seen(self) -> Bool[np.ndarray, " example"]:
+        """Which test examples have a type that occurs in the training part."""
+        return np.isin(self.test.types, self.train.types)
+
+
+# Probes of all layers, trained and scored: the pure core of `Probe`, also for arrays.
 
 
 def probe_layers(

@@ -18,7 +18,7 @@ from infoflow.models import Model, pad_rows, readout
 from infoflow.representations import logit_lens
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._front_token import front_token
+from ._blanks import front_token
 
 ALL_PAIRS = "all"
 """The phenomenon of rows over all pairs."""

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from ._examples import Examples
 from ._features import WordFeatures
+from ._questions import Examples
 
 _HELD = 1 << 29  # bytes of inputs kept in memory; larger inputs are read again from their source
 _CHUNK = 1 << 26  # bytes of inputs read at a time

@@ -1,17 +1,176 @@
-"""Scores of probes: accuracy, macro-averaged F1 and selectivity, with the spread over seeds and intervals."""
+"""Scores of probes: accuracy, F1 and selectivity, with the spread over seeds and intervals."""
 
 # L blocks, S seed, N example, B bootstrap block, C class, R replicate
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Int
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
 
-from infoflow.foundation import NUM_BLOCKS, Interval, at_least_each_class, block_of, replicate_weights
+from infoflow.foundation import (
+    NUM_BLOCKS,
+    Interval,
+    Scale,
+    at_least_each_class,
+    block_effects,
+    block_interval,
+    block_of,
+    difference_interval,
+    interval_over_seeds,
+    replicate_weights,
+)
+from infoflow.results import Column, estimate
 
-from ._over_probe_seeds import block_sums, replicated, seed_estimate, with_still_sides
+
+def first_choice(scores: Float[Tensor, "*rest choice"], gold: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """1/m if the right choice is one of m with the highest score, else 0: the hit rate of a random pick among them.
+
+    Leading dimensions are broadcast. Scores tie if they are equal in their own precision.
+
+    >>> first_choice(torch.tensor([[0.1, 0.7, 0.2], [0.5, 0.0, 0.5]]), torch.tensor([1, 0]))
+    tensor([1.0000, 0.5000])
+    """
+    best = scores == scores.amax(-1, keepdim=True)
+    rest = torch.broadcast_shapes(scores.shape[:-1], gold.shape)
+    right = best.expand(*rest, -1).gather(-1, gold.expand(rest).unsqueeze(-1)).squeeze(-1)
+    return right / best.sum(-1)
+
+
+# Micro-averaged F1, with ignored labels.
+
+
+Labels = Shaped[np.ndarray, "*example"]
+
+
+def micro_f1(predicted: np.ndarray, gold: np.ndarray, ignored: Sequence[int] = ()) -> float:
+    r"""$2\,\mathrm{TP} / (\text{predicted} + \text{gold})$ over all labels except the ignored ones, from 0 to 1.
+
+    With no ignored labels and one label per example it is accuracy. Labels: numbers (examples,), or a mask of each
+    example's labels, (examples, classes). NaN if no label counts.
+
+    Source: [@tenney2019edge]: in coreference only the label "1" counts, in relations all but "no_relation".
+
+    >>> micro_f1(np.array([1, 0, 1]), np.array([1, 1, 0]), ignored=[0])
+    0.5
+    """
+    hits, named = f1_counts(predicted, gold, ignored)
+    return float(2 * hits.sum() / named.sum()) if named.sum() else float("nan")
+
+
+def f1_counts(
+    predicted: np.ndarray, gold: np.ndarray, ignored: Sequence[int] = ()
+) -> tuple[Float[np.ndarray, "*example"], Float[np.ndarray, "*example"]]:
+    """True positives of each example, and its number of predicted plus gold labels; `gold` is broadcast."""
+    if gold.dtype == bool:
+        counted = np.ones(gold.shape[-1], dtype=bool)
+        counted[list(ignored)] = False
+        hits = (predicted & gold & counted).sum(-1)
+        named = (predicted & counted).sum(-1) + (gold & counted).sum(-1)
+    else:
+        first, second = ~np.isin(predicted, list(ignored)), ~np.isin(gold, list(ignored))
+        hits, named = (predicted == gold) & second, first.astype(int) + second
+    return hits.astype(np.float64), named.astype(np.float64)
+
+
+# The columns of a row that summarises several trainings of one probe.
+
+
+SEED_COLUMNS = (
+    Column(
+        name="seed_sd",
+        dtype="float64",
+        unit="as value",
+        description="standard deviation of the value over the probe's seeds; NaN for one seed",
+    ),
+    Column(name="seeds", dtype="int64", unit="", description="trainings of the probe, which the value is the mean of"),
+)
+
+
+def seed_estimate(
+    values: Float[np.ndarray, " seed"],
+    replicates: Float[np.ndarray, "seed replicate"],
+    baseline: float,
+    count: float,
+    scale: Scale = "any",
+    independent: float | None = None,
+) -> dict[str, Any]:
+    """Columns of `estimate_columns` and `SEED_COLUMNS`: the mean over seeds, and its interval over seeds and sentences.
+
+    The interval is that of `interval_over_seeds`; if every answer of every seed is right, it is the interval that this
+    number of right answers allows.
+
+    Args:
+        values: The statistic of each training.
+        replicates: Its bootstrap replicates over sentences, paired across trainings.
+        baseline: The control's value.
+        count: Number of observations.
+        scale: Range of the statistic.
+        independent: Number of independent observations, if not all are independent.
+    """
+    replicates = np.where(np.isfinite(replicates), replicates, np.nan)
+    value, sd, ends = math.nan, math.nan, Interval(math.nan, math.nan)
+    if np.isfinite(values).all():
+        value = float(values.mean())
+        sd = float(values.std(ddof=1)) if len(values) > 1 else math.nan
+        usable = replicates[:, np.isfinite(replicates).all(axis=0)]
+        agree = count if independent is None else independent
+        own = [
+            block_interval(one, block_effects(one, drawn), scale=scale, count=agree)
+            for one, drawn in zip(values.tolist(), replicates, strict=True)
+        ]
+        units = [(seed,) for seed in range(len(values))]
+        ends = own[0] if len(own) == 1 else interval_over_seeds(units, values, usable, own, scale)
+    mean = estimate(value, replicates.mean(axis=0), baseline, count, ends=ends)
+    return mean | {"seed_sd": sd, "seeds": len(values)}
+
+
+def with_still_sides(
+    row: dict[str, Any], one: Mapping[str, Any], other: Mapping[str, Any], moved: Sequence[np.ndarray]
+) -> dict[str, Any]:
+    """The columns of a difference of two shares, with an interval that respects a side that no draw moves.
+
+    If all answers of one side are right, resamples say nothing about it; the difference then gets at least the interval
+    that both sides' own intervals allow, see `difference_interval`.
+
+    Args:
+        row: The difference, with an interval from its replicates.
+        one: The columns of the first share.
+        other: The columns of the second.
+        moved: Replicates (seeds, replicates) of each.
+    """
+    low, high = row["low"], row["high"]
+    if any(_still(drawn) for drawn in moved):
+        ends = (Interval(side["low"], side["high"]) for side in (one, other))
+        apart = difference_interval(one["value"], next(ends), other["value"], next(ends))
+        low, high = float(np.fmin(low, apart.low)), float(np.fmax(high, apart.high))
+    return row | {"low": max(low, -1.0), "high": min(high, 1.0)}
+
+
+def _still(drawn: np.ndarray) -> bool:
+    """Whether no usable draw moves the number of any seed."""
+    usable = drawn[:, np.isfinite(drawn).all(axis=0)]
+    return bool(usable.size) and bool((usable == usable[:, :1]).all())
+
+
+def block_sums(costs: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+    """Sums (64, ...) of numbers (examples, ...) over the examples of each bootstrap block."""
+    sums = np.zeros((64, *costs.shape[1:]))
+    np.add.at(sums, blocks, costs)
+    return sums
+
+
+def replicated(sums: np.ndarray) -> np.ndarray:
+    """Bootstrap replicates (replicates, ...) of sums over blocks (64, ...)."""
+    return np.tensordot(replicate_weights(), sums, axes=1)
+
+
+# Scores of probes: accuracy, macro-averaged F1 and selectivity, with the spread over seeds and intervals.
+
 
 Words = Literal["all", "seen", "unseen"]
 WORDS: tuple[Words, ...] = ("all", "seen", "unseen")

@@ -1,25 +1,169 @@
-"""The facts of one relation under every prompt: right answers per bootstrap block, with and without the subject."""
+"""What a model fills into blanks at each layer: under every prompt, and under several prompts as one."""
 
 # R view (a lens and a layer), P prompt, N fact, C candidate
+# R view (a lens and a layer), N blank, C candidate
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from infoflow.foundation import NUM_BLOCKS, block_of, hash64
+from infoflow.corpus import length_batches
+from infoflow.foundation import NUM_BLOCKS, UserError, block_of, hash64
+from infoflow.models import Model, pad_rows
+from infoflow.representations import TunedLens, logit_lens
 
-from ._blank_reader import BlankReader
-from ._blanks import Blank, BlankWriter
+from ._blanks import Blank, BlankWriter, Standing, standing
 from ._facts import ClozeFact, Prompt
-from ._first_choice import first_choice
-from ._object_tokens import standing
-from ._prompt_ensembles import Ensemble, best_prompt, ensemble_scores, optimised_weights, uniform_weights
+from ._probe_scores import first_choice
+
+# Several prompts as one: the mean of their log-probabilities, learned weights, or the best prompt alone.
+
+
+Ensemble = Literal["uniform", "best", "optimised"]
+ENSEMBLES: tuple[Ensemble, ...] = ("uniform", "best", "optimised")
+_STEPS, _RATE = 100, 0.1
+
+
+def ensemble_scores(
+    log_shares: Float[Tensor, "view prompt fact candidate"], weights: Float[Tensor, "view prompt"]
+) -> Float[Tensor, "view fact candidate"]:
+    r"""$$ s_c = \sum_p w_p \log P(c \mid \mathrm{prompt}_p) $$
+
+    A prompt's normalisation is one constant for all candidates, so it cannot change which candidate is highest.
+
+    Source: [@jiang2020].
+    """
+    return torch.einsum("rp,rpnc->rnc", weights, log_shares)
+
+
+def uniform_weights(views: int, prompts: int) -> Float[Tensor, "view prompt"]:
+    """Every prompt counts the same."""
+    return torch.full((views, prompts), 1 / prompts)
+
+
+def best_prompt(
+    log_shares: Float[Tensor, "view prompt fact candidate"], gold: Int[Tensor, " fact"]
+) -> Float[Tensor, "view prompt"]:
+    """All weight on the prompt with the most right answers in each view; the first one wins ties.
+
+    Source: top-1 of [@jiang2020].
+    """
+    _require_facts(gold)
+    right = first_choice(log_shares, gold).sum(dim=-1)
+    return torch.nn.functional.one_hot(right.argmax(dim=-1), log_shares.shape[1]).float()
+
+
+def optimised_weights(
+    log_shares: Float[Tensor, "view prompt fact candidate"], gold: Int[Tensor, " fact"]
+) -> Float[Tensor, "view prompt"]:
+    r"""Weights, positive and summing to 1, that maximise the likelihood of the right objects.
+
+    $$ \max_\theta \sum_n \log \mathrm{softmax}_c \Big( \sum_p w_p \log P(c \mid p, n) \Big)_{y_n}, \qquad
+       w = \mathrm{softmax}(\theta) $$
+
+    θ starts at zero, so weights start uniform; all views are learned at once, by 100 steps of Adam at a rate of 0.1.
+
+    Source: [@jiang2020].
+    """
+    _require_facts(gold)
+    views, prompts = log_shares.shape[:2]
+    right = gold.expand(views, -1).unsqueeze(-1)
+    with torch.inference_mode(False), torch.enable_grad():
+        values = log_shares.clone()
+        theta = torch.zeros(views, prompts, requires_grad=True)
+        optimiser = torch.optim.Adam([theta], lr=_RATE, foreach=False)
+        for _ in range(_STEPS if prompts > 1 else 0):
+            optimiser.zero_grad()
+            scores = ensemble_scores(values, theta.softmax(dim=-1))
+            # Views are independent: each has its own mean, and Adam its own step.
+            loss = -scores.log_softmax(dim=-1).gather(-1, right).mean(dim=1).sum()
+            loss.backward()
+            optimiser.step()
+        return theta.detach().softmax(dim=-1)
+
+
+def _require_facts(gold: Tensor) -> None:
+    if len(gold) == 0:
+        raise UserError("Prompts are chosen and weighed by training facts. Got none.")
+
+
+# What a model would fill into blanks if it stopped at each layer.
+
+
+class LensLayer(NamedTuple):
+    """A layer and the lens through which it is read."""
+
+    lens: str
+    layer: int
+
+
+class BlankReader:
+    """Log-probabilities of candidate tokens at blanks, normalised over the candidates, for every lens and layer."""
+
+    def __init__(
+        self,
+        model: Model,
+        candidates: Mapping[Standing, Sequence[int]],
+        lenses: Mapping[str, TunedLens | None],
+        tokens_per_batch: int,
+    ) -> None:
+        """`candidates` are the tokens of the same words in every position where they may occur."""
+        self._model, self._lenses, self._tokens_per_batch = model, lenses, tokens_per_batch
+        self._candidates = {stands: torch.tensor(tokens, device=model.device) for stands, tokens in candidates.items()}
+        states = len(model.anatomy.predicts.layers) + 1
+        self.views = [LensLayer(lens, layer) for lens in lenses for layer in range(states)]
+
+    def takes(self, stands: Standing) -> bool:
+        """Whether every candidate is a single token in this position."""
+        return stands in self._candidates
+
+    def log_shares(self, blanks: Sequence[Blank]) -> Float[Tensor, "view blank candidate"]:
+        """Log-probabilities, on the CPU.
+
+        Raises:
+            UserError: The model's output is not finite.
+        """
+        result = torch.empty(len(self.views), len(blanks), len(self._candidates["space"]))
+        for index in self._batches(blanks):
+            batch = [blanks[i] for i in index]
+            result[:, torch.from_numpy(index)] = torch.stack(list(self._read(batch)))
+        if not bool(torch.isfinite(result).all()):
+            raise UserError(f"{self._model.name} computes NaN or infinite logits. Check its weights and precision.")
+        return result
+
+    def _read(self, batch: Sequence[Blank]) -> Iterator[Float[Tensor, "blank candidate"]]:
+        model = self._model
+        ids, mask = pad_rows([blank.source for blank in batch], model.pad_token_id)
+        written = [blank.decoder for blank in batch if blank.decoder is not None]
+        decoder_ids = pad_rows(written, model.pad_token_id)[0] if written else None
+        predicting = ids if decoder_ids is None else decoder_ids
+        positions = torch.zeros(predicting.shape, dtype=torch.bool)
+        positions[torch.arange(len(batch)), torch.tensor([blank.place for blank in batch])] = True
+        asked = torch.stack([self._candidates[blank.stands] for blank in batch])
+        for lens in self._lenses.values():
+            for reading in logit_lens(model, ids, mask, decoder_ids, positions=positions, lens=lens):
+                yield reading.logits.gather(1, asked).float().log_softmax(dim=-1).cpu()
+
+    def _batches(self, blanks: Sequence[Blank]) -> Iterator[np.ndarray]:
+        lengths = np.array([max(len(blank.source), len(blank.decoder or ())) for blank in blanks])
+        if self._model.pads:
+            yield from length_batches(lengths, self._tokens_per_batch)
+            return
+        shapes = np.array([(len(blank.source), len(blank.decoder or ())) for blank in blanks])
+        for shape in np.unique(shapes, axis=0):
+            alike = np.flatnonzero((shapes == shape).all(axis=1))
+            for part in length_batches(lengths[alike], self._tokens_per_batch):
+                yield alike[part]
+
+
+# The facts of one relation under every prompt: right answers per bootstrap block, with and without the subject.
+
 
 _SCORE_BYTES = 1 << 28  # log-probabilities held at a time
 

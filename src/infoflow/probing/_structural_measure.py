@@ -12,15 +12,22 @@ from infoflow.flow import Intervention, PassOptions, Reader
 from infoflow.foundation import UserError, block_of, current_display, replicate_weights, running_words
 from infoflow.results import Column, TableSchema, estimate_columns
 
-from ._features import WordFeatures
-from ._over_probe_seeds import SEED_COLUMNS, block_sums, replicated, seed_estimate
+from ._features import WordFeatures, shared_features
+from ._probe_scores import SEED_COLUMNS, block_sums, replicated, seed_estimate
 from ._probed_task import chosen_sentences
-from ._shared_features import shared_features
 from ._stacked import Schedule
 from ._structural_probe import STRUCTURES, StructuralMaps, Structure, random_maps, structural_probe
 from ._tasks import DEV_SHARE, TEST_SHARE
-from ._tree_scores import TreeScores, chain, depth_scores, distance_scores, macro_average
-from ._tree_sentences import TreeSentence, is_syntax, tree_sentence
+from ._trees import (
+    TreeScores,
+    TreeSentence,
+    chain,
+    depth_scores,
+    distance_scores,
+    is_syntax,
+    macro_average,
+    tree_sentence,
+)
 
 _SCORES = {"distance": distance_scores, "depth": depth_scores}
 _HITS = {"distance": "uuas", "depth": "root"}

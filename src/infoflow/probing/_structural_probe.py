@@ -13,9 +13,9 @@ from torch import Tensor
 
 from infoflow.foundation import UserError, stream
 
-from ._codelength_targets import shuffled_batches
+from ._codelength import shuffled_batches
 from ._stacked import Schedule, train_stacked
-from ._tree_sentences import TreeSentence
+from ._trees import TreeSentence
 
 Structure = Literal["distance", "depth"]
 STRUCTURES = ("distance", "depth")

@@ -1,21 +1,34 @@
 """The report: one HTML file with a run's results, and its figures as files; the only room that knows HTML."""
 
+from ._embedding import check_replaceable
 from ._files import write_figures as write_figures
-from ._flow import flow_data
-from ._output import check_output
-from ._page import anonymize
+from ._page import anonymize, check_output
 from ._page import write_report as write_report
-from ._replaceable import check_replaceable
 from ._shown_run import ShownRun
-from ._view import Explored, check_view_path, view_blocks, view_page, view_payload, write_view
-from ._word_view import write_word_view
+from ._view import (
+    Explored,
+    check_view_path,
+    flow_data,
+    view_blocks,
+    view_page,
+    view_payload,
+    write_view,
+    write_word_view,
+)
 from .notebook._figure import Figure as Figure
 from .notebook._figure import render
-from .notebook._figures import Figures
-from .notebook._findings import Findings
+from .notebook._figures import (
+    Figures,
+    Findings,
+    anatomy_shown,
+    corpus_shown,
+    model_shown,
+    run_shown,
+    table_shown,
+    tables_shown,
+)
 from .notebook._plot import known_tables
 from .notebook._plot import plot as plot
-from .notebook._shown import anatomy_shown, corpus_shown, model_shown, run_shown, table_shown, tables_shown
 from .notebook._view import View as View
 from .notebook._view import attention_shown
 from .notebook._view import view as view

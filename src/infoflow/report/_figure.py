@@ -1,14 +1,18 @@
-"""The parts of a report figure: a question, its picture, the sentence that answers it, and how to read it."""
+"""The parts of a report figure: a question, its picture, the sentence that answers it, how to read it, its methods."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ._series import Series
 from ._shown_models import ShownModels
-from .forms._frame import AbstractForm
+from ._theme import Series
+from .forms._chart import AbstractForm
+
+# The parts of a report figure: a question, its picture, the sentence that answers it, and how to read it.
+
 
 _LONG = 240  # characters of an answer that are visible at first
 
@@ -124,3 +128,70 @@ class Section:
             return None
         untrained = any("trained" in frame and not bool(frame["trained"].all()) for frame in frames)
         return replace(self, figures=drawn, keys=models.present(*frames), untrained=untrained)
+
+
+# Figures as data: question, reading guide and methods are declared next to the function that draws a run.
+
+
+class Drawn(NamedTuple):
+    """The run-specific parts of a figure."""
+
+    data: pd.DataFrame
+    panels: Sequence[Panel]
+    answer: Iterable[str]
+    caption: str
+    words: str = ""
+    payload: Mapping[str, Any] = MappingProxyType({})
+    facts: Mapping[str, str] = MappingProxyType({})  # values for `{name}` in the question and the reading guide
+    findings: tuple[str, ...] = ()  # if they differ between runs
+    tables: Sequence[str] = ()  # if they differ between runs
+    method: Method | None = None  # if it differs between runs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class DeclaredFigure:
+    """A figure of a section, for every run with the required data."""
+
+    name: str  # name in Python: "room/noun"
+    id: str
+    question: str
+    how_to_read: Sequence[str]
+    method: Method
+    draw: Callable[..., Drawn | None]  # None: the run has no data for it
+    tables: Sequence[str] = ()
+    findings: tuple[str, ...] = ()
+    template: str = "charts.html.jinja"
+    payload: Mapping[str, Any] = field(default_factory=dict)  # the same in every run
+
+    def of(self, *inputs: Any) -> ReportFigure | None:
+        """The figure of a run, from the arguments that its section passes to `draw`."""
+        drawn = self.draw(*inputs)
+        if drawn is None:
+            return None
+        answer = [text for text in drawn.answer if text]
+        return ReportFigure(
+            id=self.id,
+            question=_filled(self.question, drawn.facts),
+            answer=answer,
+            panels=list(drawn.panels),
+            caption=drawn.caption,
+            how_to_read=[text for each in self.how_to_read if (text := _filled(each, drawn.facts))],
+            method=drawn.method or self.method,
+            data=drawn.data,
+            tables=tuple(drawn.tables or self.tables),
+            findings=drawn.findings or self.findings,
+            words=drawn.words,
+            template=self.template,
+            payload={**self.payload, **drawn.payload},
+        )
+
+
+def names_of(figures: Iterable[DeclaredFigure]) -> dict[str, str]:
+    """The figures' ids with their Python names, for a `Section`."""
+    return {figure.id: figure.name for figure in figures}
+
+
+def _filled(text: str, facts: Mapping[str, str]) -> str:
+    for name, value in facts.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text

@@ -9,8 +9,7 @@ from pathlib import Path
 from infoflow.foundation import UserError, atomic_write
 from infoflow.results import RunFolder
 
-from ._drawing import PIXELS_PER_INCH, paper_svg
-from ._engine import pdf_of, png_of
+from ._drawing import PIXELS_PER_INCH, paper_svg, pdf_of, png_of
 from ._figure import ReportFigure
 from ._model_tables import ModelTables
 from ._story import tell

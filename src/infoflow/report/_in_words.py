@@ -1,13 +1,134 @@
-"""The sentence above a figure's numbers: its highest and lowest lines, with those they do not clearly exceed."""
+"""Numbers in words, and the sentence above a figure: its highest and lowest lines, and those close to them."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 import pandas as pd
 
-from ._numbers import estimate_text, listed, number
-from ._samples import Estimate, Samples
+from infoflow.results import Estimate as Estimate
+from infoflow.results import Samples as Samples
+from infoflow.results import seeds_of_pairs as seeds_of_pairs
+
+# Samples over seeds for the figures, and unbiased selection of the largest of several.
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Chosen(Generic[Key]):
+    """The quantity that is largest on one half of the sentences; all quantities on the other half.
+
+    The largest of many is partly so by chance: the number that a sentence reports must not be the one that selected it.
+    """
+
+    key: Key
+    first: float  # number that selected it
+    at: dict[Key, Samples]
+
+    @property
+    def estimate(self) -> Estimate:
+        return self.at[self.key].estimate()
+
+
+def chosen(found: Mapping[Key, Samples], of: Callable[[float], float] = lambda value: value) -> Chosen[Key] | None:
+    """The item whose number, or a function of it, is largest; None if none has a number."""
+    halves = {key: samples.halves() for key, samples in found.items()}
+    known = {key: of(both.first) for key, both in halves.items() if math.isfinite(both.first)}
+    if not known:
+        return None
+    key = max(known, key=known.__getitem__)
+    return Chosen(key=key, first=halves[key].first, at={one: both.second for one, both in halves.items()})
+
+
+# Numbers in words: rounded to the precision of their interval, with a true minus sign.
+
+
+def decimals(low: float, high: float, value: float = 1.0) -> int:
+    """Decimals that keep one significant digit of the interval's half-width (two if that digit is 1).
+
+    Without an interval: three significant digits of `value`.
+    """
+    half = (high - low) / 2
+    if not math.isfinite(half) or half <= 0:
+        size = abs(value) if math.isfinite(value) and value else 1.0
+        return min(max(2 - math.floor(math.log10(size)), 0), 4)
+    exponent = math.floor(math.log10(half))
+    leading = half / 10**exponent
+    return min(max(-exponent + (1 if leading < 2 else 0), 0), 6)
+
+
+def number(value: float, places: int | None = None) -> str:
+    """`value` with that many decimals and thousands separators; "–" for a missing value.
+
+    Without `places`: at most three significant digits, no trailing zeros.
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    text = f"{value:,.{decimals(math.nan, math.nan, value) if places is None else places}f}"
+    if places is None and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    if not text.strip("-0.,"):
+        text = text.lstrip("-")
+    return text.replace("-", "−")
+
+
+def two_digits(value: float) -> str:
+    """`value` to two significant digits, for values without an interval or rough sizes."""
+    return number(float(f"{value:.2g}"))
+
+
+def estimate_text(estimate: Estimate, unit: str = "") -> str:
+    """`1.33 nats (95% interval 1.28 to 1.37)`, or only the number if there is no interval."""
+    places = decimals(estimate.low, estimate.high, estimate.value)
+    text = f"{number(estimate.value, places)}{_spaced(unit)}"
+    if not estimate.has_interval:
+        return text
+    return f"{text} ({number(estimate.low, places)} to {number(estimate.high, places)})"
+
+
+def size_text(estimate: Estimate, unit: str = "") -> str:
+    """Like `estimate_text`, for a change whose verb gives the direction: without signs."""
+    if estimate.value >= 0:
+        return estimate_text(estimate, unit)
+    return estimate_text(estimate.negated(), unit)
+
+
+def count_text(count: float) -> str:
+    """`92,397`, or `3.0 million` from a million up."""
+    if count is None or not math.isfinite(count):
+        return "–"
+    return f"{count / 1e6:,.1f} million" if count >= 1e6 else f"{count:,.0f}"
+
+
+def duration_text(seconds: float) -> str:
+    """`12 s`, `8 min`, `1 h 12 min`."""
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def counted(number: int, noun: str) -> str:
+    """Count with its noun, such as "1 run", "2 runs"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(items: list[str]) -> str:
+    """`a, b and c`."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+def _spaced(unit: str) -> str:
+    return f" {unit}" if unit else ""
+
+
+# The sentence above a figure's numbers: its highest and lowest lines, with those they do not clearly exceed.
+
 
 _ROUNDING = 1e-9  # percent
 _NAMED = 3  # up to this number, candidates that do not clearly differ are named; more are counted
@@ -182,3 +303,30 @@ def by_answer(answers: Mapping[str, str], start: str = "") -> str:
 def sentence(text: str) -> str:
     """Add a capital and a full stop; "" stays empty."""
     return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+# Descriptions of a curve over training: its start and end, and when it was halfway.
+
+
+def ends_words(curve: pd.Series, unit: str = "", places: int | None = None) -> str:
+    """`from 9.1 to 4.2 nats`: the first and the last value of a curve."""
+    suffix = f" {unit}" if unit else ""
+    return f"from {number(curve.iloc[0], places)} to {number(curve.iloc[-1], places)}{suffix}"
+
+
+def half_by(curve: pd.Series) -> int:
+    """The first update (of the index) at which a curve is halfway from its first to its last value."""
+    past = _past(curve)
+    return int(curve.index[int(past.to_numpy().argmax())])
+
+
+def half_for_good(curve: pd.Series) -> int:
+    """The first update from which a curve stays beyond the midpoint of its ends."""
+    past = _past(curve)
+    before = past.index[~past.to_numpy(dtype=bool)]
+    return int(past.index[past.index.get_loc(before[-1]) + 1]) if len(before) else int(past.index[0])
+
+
+def _past(curve: pd.Series) -> pd.Series:
+    start, end = float(curve.iloc[0]), float(curve.iloc[-1])
+    return (curve - (start + end) / 2) * (end - start) >= 0

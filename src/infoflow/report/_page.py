@@ -3,37 +3,80 @@
 import base64
 import gzip
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from infoflow.foundation import atomic_write, version
+from infoflow.foundation import UserError, atomic_write, check_writable, version
 from infoflow.results import RunFolder
 
-from ._binary import packed_json
-from ._claim_groups import claim_groups
-from ._corpus_parts import parts_told
-from ._damaged import unless_damaged
-from ._drawing import static_svg
-from ._embedding import asset, closed, embedded, policy, style
-from ._engine import javascript
-from ._figure import PanelGroup, ReportFigure
-from ._navigation import contents
-from ._packed_figures import pack_figures
-from ._provenance import settings, stage_times
-from ._replaceable import check_replaceable
-from ._shown_run import ShownRun
+from ._drawing import javascript, static_svg
+from ._embedding import asset, check_replaceable, closed, embedded, pack_figures, packed_json, policy, style
+from ._figure import PanelGroup, ReportFigure, Section
+from ._model_tables import unless_damaged
+from ._shown_run import ShownRun, claim_groups, parts_told, settings, stage_times
 from ._story import Story, sections, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 from ._theme import vega_config
 from .first._screen import verdict_words
-from .knows._map_drawing import MARKS, legend_mark
+from .knows._token_map import MARKS, legend_mark
+from .notebook._plot import known_tables
+
+# The table of contents: sections with short names, and their figures.
+
+
+_SHORT = {
+    "over-scale": "Scale",
+    "warmups": "Warm-up",
+    "alike": "Alike",
+    "own": "Own",
+    "further": "Further",
+    "knows": "Know",
+    "changes": "Change",
+    "similarity": "Similar",
+    "space": "Space",
+    "predicts": "Predict",
+    "probing": "Probes",
+    "neighbours": "Neighbours",
+    "words": "Words",
+    "alignment": "Align",
+    "heads": "Heads",
+    "pruning": "Pruning",
+    "transplant": "Transplant",
+    "adaptation": "Tuning",
+    "retrieval": "Retrieval",
+    "training": "Training",
+    "dynamics": "Dynamics",
+    "over-training": "Over training",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ContentsLine:
+    """One line of the contents."""
+
+    id: str
+    short: str  # in the top bar and the sidebar
+    title: str
+    figures: list[ReportFigure] = field(default_factory=list)
+
+
+def contents(sections: list[Section], claims: bool) -> list[ContentsLine]:
+    """The page's parts in order."""
+    told = [ContentsLine(id=s.id, short=_SHORT.get(s.id, s.title), title=s.title, figures=s.figures) for s in sections]
+    findings = [ContentsLine(id="findings", short="Claims", title="Do published claims hold here?")] if claims else []
+    return [*told, *findings, ContentsLine(id="methods", short="Methods", title="Methods and provenance")]
+
+
+# The story as one HTML file that needs only a browser.
+
 
 _Told = TypeVar("_Told")
 _OVER_TRAINING = "over_training.js"  # for pages with its slider
@@ -198,3 +241,32 @@ def harmless(frame: pd.DataFrame) -> pd.DataFrame:
 def _vega() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, from the converter's own copy."""
     return closed(javascript())
+
+
+# Check early, before hours of work, that a command may write its run folder.
+
+
+_FOLDERS = ("tables", "models", "work")
+
+
+def check_output(run: RunFolder, kind: str, *, tables: Iterable[str] = ()) -> dict[str, Any]:
+    """The current contents of run.json; rejects a folder in which a run of this kind could not be completed.
+
+    Args:
+        run: The folder, which may not exist yet.
+        kind: The command's name in run.json.
+        tables: Names of tables written by the user's measures.
+
+    Raises:
+        UserError: The path is a file, is not writable, holds a run of another kind, or has a foreign file in the way.
+    """
+    check_writable(run.path)
+    before = run.read()
+    if before and before.get("kind") != kind:
+        raise UserError(f"{run.path} holds a run of another kind ({before.get('kind')}). Choose another --out.")
+    check_replaceable(run.report)
+    for name in _FOLDERS:
+        if (path := run.path / name).exists() and not path.is_dir():
+            raise UserError(f"{path} must be a folder. It is a file. Move it, or choose another --out.")
+    run.tables.check_replaceable([*known_tables(), *tables])
+    return before

@@ -17,7 +17,7 @@ from infoflow.results import (
     with_keys,
 )
 
-from ._series import Series, assign_slots, objective_label, order_of, own_style
+from ._theme import Series, assign_slots, objective_label, order_of, own_style
 
 JOIN = " – "  # joins the keys of a pair, and a line's key with its content
 

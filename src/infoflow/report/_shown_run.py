@@ -1,7 +1,9 @@
-"""A run as its report shows it: files by name, without folders; anonymous runs hide file names, too."""
+"""A run as its page shows it: files by name, corpus, provenance, and claims by question."""
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,13 @@ import pandas as pd
 
 from infoflow.foundation import command_without_folders, model_name_of, name_of, without_folders
 from infoflow.results import RunFolder, StoredTable, Tables
+
+from ._figure import Section
+from ._in_words import duration_text, listed
+from ._summary import ScorecardRow
+
+# A run as its report shows it: files by name, without folders; anonymous runs hide file names, too.
+
 
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 _BUILT_IN = ("hf:", "grammar", "tatoeba")
@@ -166,3 +175,174 @@ def _replaced(value: Any, renamed: Mapping[str, str]) -> Any:
     longest_first = sorted(renamed, key=len, reverse=True)
     pattern = rf"(?<![\w./-])({'|'.join(map(re.escape, longest_first))})(?![\w-])"
     return re.sub(pattern, lambda found: renamed[found[1]], value)
+
+
+# Sentences on how a study's corpus was split, and which test sentences its models could have seen.
+
+
+_RULES = {
+    "near-duplicates": "no two parts share a source, a target, or near duplicates of either (equal words, or one word "
+    "substituted, inserted or deleted where both sentences have four words or more)",
+    "both-sides": "no two parts share a source or a target",
+    "source": "no two parts share a source",
+}
+
+
+def parts_told(run: RunFolder) -> str:
+    """Sizes, rule, losses and leaks of the parts; "" if the run has no parts, or predates their counts."""
+    manifest = run.read()
+    corpus = manifest.get("corpus", {})
+    if "leakage" not in (split := corpus.get("split", {})):
+        return ""
+    sizes = corpus["parts"]
+    asked = manifest.get("plan", {}).get("corpus", {}).get("split", split["rule"])
+    rule = _RULES.get(split["rule"], "validation and test part were published with it")
+    weaker = f" (“{asked}” would have left too little)" if split["rule"] and asked != split["rule"] else ""
+    lost = sum(split["left_out"].get("train", {}).values())
+    return (
+        f"Of the corpus {sizes['train']:,} rows are for training, {sizes['validation']:,} for validation and "
+        f"{sizes['test']:,} for the test; {rule}{weaker}. {lost:,} rows were left out of training. "
+        f"{_leaks(split['leakage']['test'])}"
+    )
+
+
+def _leaks(leaks: dict[str, Any]) -> str:
+    sides = [
+        f"{leaks[side]:.1%} of its {side} ({leaks[f'near_{side}']:.1%} with near duplicates)"
+        for side in ("sources", "targets")
+        if leaks.get(side) is not None
+    ]
+    return f"What the test part shares with training: {' and '.join(sides)}."
+
+
+# Provenance of the numbers: settings, versions, hashes, time per stage.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageTime:
+    """Duration and resource use of a study's stage."""
+
+    label: str
+    kind: str
+    seconds: str
+    cpu_seconds: str
+    memory: str  # peak memory; "" if it was not measured
+    share: float  # share of the longest stage, in percent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageTimes:
+    """All stages, the longest first, and the sum over each kind in words."""
+
+    stages: list[StageTime]
+    sums: str
+
+
+def stage_times(run: RunFolder) -> StageTimes | None:
+    """Time per stage; None if run.json has no times."""
+    stages = sorted(run.read().get("stages") or [], key=lambda stage: -float(stage["seconds"]))
+    if not stages:
+        return None
+    longest = float(stages[0]["seconds"]) or 1.0
+    sums: dict[str, float] = {}
+    for stage in stages:
+        sums[str(stage["kind"])] = sums.get(str(stage["kind"]), 0.0) + float(stage["seconds"])
+    largest = sorted(sums, key=lambda kind: -sums[kind])
+    return StageTimes(
+        stages=[_stage_time(stage, longest) for stage in stages],
+        sums=listed([f"{kind} {duration_text(sums[kind])}" for kind in largest]),
+    )
+
+
+def _stage_time(stage: dict[str, Any], longest: float) -> StageTime:
+    memory = float(stage.get("peak_memory") or 0)
+    return StageTime(
+        label=str(stage["label"]),
+        kind=str(stage["kind"]),
+        seconds=duration_text(float(stage["seconds"])),
+        cpu_seconds=duration_text(float(stage.get("cpu_seconds", math.nan))),
+        memory=f"{memory / 2**30:.1f} GiB" if memory else "",
+        share=round(100 * float(stage["seconds"]) / longest, 1),
+    )
+
+
+def flattened(value: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """Nested settings as (dotted name, text) pairs, in order."""
+    if isinstance(value, dict):
+        return [
+            pair for key, inner in value.items() for pair in flattened(inner, f"{prefix}.{key}" if prefix else str(key))
+        ]
+    if isinstance(value, list):
+        return [(prefix, ", ".join(str(item) for item in value) or "none")]
+    return [(prefix, str(value))]
+
+
+def settings(run: RunFolder) -> dict[str, list[tuple[str, str]]]:
+    """Groups of settings: plan, corpus, software and hardware, time."""
+    manifest = run.read()
+    timings = [(name, duration_text(float(seconds))) for name, seconds in manifest.get("timings", {}).items()]
+    groups = {
+        "Plan": flattened(manifest.get("plan", {})),
+        "Corpus": flattened(manifest.get("corpus", {})),
+        "Software and hardware": flattened(manifest.get("provenance", {})),
+        "Time": timings,
+    }
+    return {name: pairs for name, pairs in groups.items() if pairs}
+
+
+# The claims grouped by question, in the order of the page's sections.
+
+
+# Section of claims that no figure on the page shows.
+_OF_ROOMS = {
+    "representations": "knows",
+    "alignment": "alignment",
+    "context": "heads",
+    "heads": "heads",
+    "probing": "probing",
+    "pruning": "pruning",
+    "transplant": "transplant",
+    "adaptation": "adaptation",
+    "retrieval": "retrieval",
+    "objectives": "alike",
+    "dynamics": "dynamics",
+    "time": "over-training",
+}
+_UNTESTABLE = "not testable here"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimGroup:
+    """The claims about one question."""
+
+    section: str  # its id; "" if the page has no such section
+    title: str
+    tested: list[ScorecardRow]
+    untested: list[ScorecardRow]
+
+
+def claim_groups(findings: list[ScorecardRow], sections: list[Section], titles: Mapping[str, str]) -> list[ClaimGroup]:
+    """Group the claims by section, in the order of the sections.
+
+    Args:
+        findings: All claims.
+        sections: Sections of the page.
+        titles: Titles of all possible sections by id, in order.
+    """
+    shown = {figure.id: section.id for section in sections for figure in section.figures}
+    present = {section.id for section in sections}
+    groups: dict[str, list[ScorecardRow]] = {}
+    for finding in findings:
+        groups.setdefault(shown.get(finding.figure) or _OF_ROOMS.get(finding.id.partition(":")[0], ""), []).append(
+            finding
+        )
+    order = {id: place for place, id in enumerate(titles)}
+    return [
+        ClaimGroup(
+            section=id if id in present else "",
+            title=titles.get(id, "Other questions"),
+            tested=[one for one in own if one.verdict != _UNTESTABLE],
+            untested=[one for one in own if one.verdict == _UNTESTABLE],
+        )
+        for id, own in sorted(groups.items(), key=lambda item: order.get(item[0], len(order)))
+    ]

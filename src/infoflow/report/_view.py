@@ -1,4 +1,4 @@
-"""One sentence's attention as one HTML file that needs only a browser."""
+"""One sentence's attention, or the neighbours of some words, as one HTML file that needs only a browser."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,18 +6,73 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from infoflow.corpus import printable
 from infoflow.foundation import UserError, atomic_write, version
-from infoflow.heads import AttentionOfKind, LayerAttention, SentenceAttention, telling_heads
+from infoflow.heads import AttentionOfKind, LayerAttention, ReadToken, SentenceAttention, telling_heads
 
-from ._binary import packed
-from ._embedding import asset, closed, embedded, policy, style
-from ._flow import flow_data
-from ._flow import token_payload as token_payload
-from ._replaceable import check_replaceable
-from .heads._names import kind_label
+from ._embedding import asset, check_replaceable, closed, embedded, packed, packed_json, policy, style
+from ._theme import Series
+from .heads._statistics import kind_label
+from .knows._words import words_payload
+
+# The flow of one sentence through a stack, as plain data for `templates/flow.js`.
+
+
+def token_payload(tokens: tuple[ReadToken, ...]) -> list[dict[str, Any]]:
+    """Text and role of each token."""
+    return [{"text": printable(token.text) or "·", "special": token.special} for token in tokens]
+
+
+def flow_data(seen: SentenceAttention) -> list[dict[str, Any]]:
+    """The data that `flow.js` draws, one entry per stack whose layers all have an ALTI map; [] without any.
+
+    | key       | what it holds                                                                                     |
+    |-----------|---------------------------------------------------------------------------------------------------|
+    | `stack`   | its name                                                                                          |
+    | `tokens`  | `{"text", "special"}` of each token: the columns                                                  |
+    | `layers`  | the layers' numbers                                                                               |
+    | `mixing`  | per layer the name of a block of bytes, query × key: shares of each key in the query's new vector |
+    | `across`  | the same for cross-attention, query × source token; null in a stack without                       |
+    | `source`  | the stack that cross-attention looks at; null                                                     |
+    | `guesses` | per state 0..L and token `[text, probability]` of the logit lens; null where it cannot be read    |
+
+    Blocks use the format of `heads.quantise`, and are named `stack/kind/layer/mixing`.
+    """
+    found = []
+    for stack, tokens in seen.sentence.tokens.items():
+        kinds = {kind.kind: kind for kind in seen.kinds if kind.stack == stack}
+        own, across = kinds.get("self"), kinds.get("cross")
+        if own is None or not _mixed(own) or (across is not None and not _mixed(across)):
+            continue
+        told = seen.guesses if seen.guesses is not None and seen.guesses.stack == stack else None
+        found.append(
+            {
+                "stack": stack,
+                "tokens": token_payload(tokens),
+                "layers": [layer.layer for layer in own.layers],
+                "mixing": _blocks(own),
+                "across": None if across is None else _blocks(across),
+                "source": None if across is None else across.keys_stack,
+                "guesses": told and [[[g.text, round(g.share, 3)] for g in state] for state in told.states],
+            }
+        )
+    return found
+
+
+def _mixed(kind: AttentionOfKind) -> bool:
+    return bool(kind.layers) and all(layer.mixing is not None for layer in kind.layers)
+
+
+def _blocks(kind: AttentionOfKind) -> list[str]:
+    return [f"{kind.stack}/{kind.kind}/{layer.layer}/mixing" for layer in kind.layers]
+
+
+# One sentence's attention as one HTML file that needs only a browser.
+
 
 VIEWS = (
     *("page.js", "attention.js", "flow.js", "sentence_view.js"),
@@ -176,3 +231,45 @@ def view_blocks(seen: SentenceAttention) -> dict[str, np.ndarray]:
             if layer.mixing is not None:
                 blocks[f"{home}/mixing"] = layer.mixing
     return blocks
+
+
+# Neighbours of some words in one model, as one HTML file that needs only a browser.
+
+
+_SCRIPTS = ("page.js", "attention.js", "words.js")
+
+
+def write_word_view(table: pd.DataFrame, model: str, path: Path | str) -> Path:
+    """Write the static neighbours of words next to those of their occurrences, with their sentences.
+
+    Args:
+        table: `word_neighbours` of one model.
+        model: Its name.
+        path: One HTML file, readable offline, complete or not written at all.
+
+    Returns:
+        The path.
+
+    Raises:
+        UserError: The table is empty, `path` does not end in `.html`, or a file there is not infoflow's.
+    """
+    path = check_view_path(path)
+    if table.empty:
+        raise UserError(f"There is nothing near these words in {model}: none occurs in the corpus as one token.")
+    words = words_payload([(Series(key=model, label=model, slot=0), table.assign(model=model))])
+    scripts = [closed(asset(name)) for name in _SCRIPTS]
+    environment = Environment(
+        loader=PackageLoader("infoflow.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["embedded"] = embedded
+    page = environment.get_template("word_view.html.jinja").render(
+        model=model,
+        words={"packed": packed_json(words.live), "still": words.still, "live": words.live},
+        style=Markup(style("style.css", "attention.css", "words.css")),
+        scripts=[Markup(script) for script in scripts],
+        policy=policy(scripts),
+        version=version("infoflow"),
+    )
+    with atomic_write(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return path

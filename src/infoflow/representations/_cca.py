@@ -1,18 +1,75 @@
-"""Canonical correlations, from covariances if they are well conditioned, otherwise by QR."""
+"""Canonical correlations of two views: CCA, SVCCA and projection-weighted CCA."""
 
 # x (token, width_x) and y (token, width_y) are centred
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import scipy.linalg
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from infoflow.foundation import UserError, as_tensor
+from infoflow.foundation import UserError, as_tensor, current_display
 
-from ._svd import correlations_svd, thin_svd
-from ._token_products import gram
-from ._views import Matrix, as_views, centred
+from ._views import Matrix, as_views, centred, gram
+
+# Singular values, also of matrices on which LAPACK's fast algorithm fails.
+
+
+_LEAST_CORRELATION = 1e-5
+
+
+class SVD(NamedTuple):
+    """`left @ diag(singular) @ right`, singular values descending."""
+
+    left: Float[Tensor, "row rank_or_row"]
+    singular: Float[Tensor, " rank"]
+    right: Float[Tensor, "rank_or_column column"]
+
+
+def thin_svd(matrix: Float[Tensor, "row column"]) -> SVD:
+    """As many directions as the smaller dimension."""
+    return _svd(matrix, complete=False)
+
+
+def correlations_svd(overlap: Float[Tensor, "row column"]) -> SVD:
+    r"""`thin_svd` of a matrix in float64 whose singular values are correlations, in half the time.
+
+    $O^\top O = V \mathrm{diag}(\sigma^2) V^\top$ and $U = O V \mathrm{diag}(1 / \sigma)$. Squares lose the digits of
+    small correlations: vectors err by about $\varepsilon / \sigma^2$, which is 2e-6 for the smallest σ computed this
+    way. With a smaller one, the ordinary decomposition is used.
+    """
+    if overlap.shape[0] < overlap.shape[1]:
+        turned = correlations_svd(overlap.mT)
+        return SVD(turned.right.mT, turned.singular, turned.left.mT)
+    squares, vectors = torch.linalg.eigh(overlap.mT @ overlap)
+    if len(squares) == 0 or squares[0] < _LEAST_CORRELATION**2:
+        return thin_svd(overlap)
+    singular, right = squares.flip(0).sqrt(), vectors.flip(1).mT
+    return SVD(overlap @ (right.mT / singular), singular, right)
+
+
+def complete_svd(matrix: Float[Tensor, "row column"]) -> SVD:
+    """Complete bases of both sides."""
+    return _svd(matrix, complete=True)
+
+
+def _svd(matrix: Float[Tensor, "row column"], complete: bool) -> SVD:
+    """By divide and conquer, or by QR iteration if that does not converge.
+
+    It fails on some matrices with many equal singular values, as canonical correlations are with fewer tokens than
+    dimensions: all 1.
+    """
+    try:
+        return SVD(*torch.linalg.svd(matrix, full_matrices=complete))
+    except torch.linalg.LinAlgError:
+        parts = scipy.linalg.svd(matrix.numpy(), full_matrices=complete, lapack_driver="gesvd")
+        return SVD(*(torch.from_numpy(part) for part in parts))
+
+
+# Canonical correlations, from covariances if they are well conditioned, otherwise by QR.
+
 
 _EIGENVALUE_FLOOR = 1e-12
 """Directions below this share of the largest eigenvalue are rounding, not data (float32 states reach about 1e-14)."""
@@ -149,3 +206,141 @@ def orthonormal(
     loadings = torch.zeros(int(kept.sum()), x.shape[1], dtype=x.dtype)
     loadings[:, varying] = singular[kept, None] * right[kept] * norms[varying]
     return q @ left[:, kept], loadings
+
+
+# Singular vector canonical correlation.
+
+
+def svcca(x: Matrix, y: Matrix, variance: float = 0.99) -> float:
+    r"""Mean canonical correlation of the leading principal components of two views.
+
+    $$ \mathrm{SVCCA} = \frac1r \sum_{i=1}^r \rho_i(X V_k, Y W_l) $$
+
+    $V_k$ and $W_l$ are the fewest principal directions that explain `variance` of each view. Invariant to rotation,
+    isotropic scaling and translation of either view; with few tokens biased like `pwcca`.
+
+    Args:
+        x: (token, width_x), float32 or float64; computed in float64.
+        y: (token, width_y), the same tokens in the same order.
+        variance: Share of variance to keep, in (0, 1].
+
+    Returns:
+        Similarity in [0, 1].
+
+    Raises:
+        UserError: `variance` outside (0, 1], or views as for `cca_correlations`.
+
+    Source: [@raghu2017].
+
+    >>> x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    >>> round(svcca(x, 2 * x.flip(1) + 1), 6)
+    1.0
+    """
+    if not 0 < variance <= 1:
+        raise UserError(f"variance must lie in (0, 1]: the share that the kept directions explain. Got {variance}.")
+    view_x, view_y = as_views(x, y)
+    return float(cca_correlations(_leading(view_x, variance), _leading(view_y, variance)).mean())
+
+
+def _leading(x: Float[Tensor, "token width"], variance: float) -> Float[Tensor, "token component"]:
+    left, singular, _ = thin_svd(centred(x))
+    explained = singular.square().cumsum(0) / singular.square().sum().clamp(min=torch.finfo(x.dtype).tiny)
+    # Rounding of the sum must not require one more component if `variance` is 1.
+    num = int((explained < variance * (1 - 1e-12)).sum()) + 1
+    return left[:, :num] * singular[:num]
+
+
+# Projection-weighted canonical correlation.
+
+
+SIDES = ("mean", "x", "y")
+
+ROWS_PER_DIMENSION = 10
+"""With fewer rows per dimension, any two views look similar."""
+LEAST_PER_DIMENSION = 2
+"""With at most this many rows per dimension, several correlations of any two views are exactly 1."""
+
+
+def pwcca(x: Matrix, y: Matrix, side: str = "mean") -> float:
+    r"""Similarity of two views: canonical correlations weighted by how much of a view they explain.
+
+    $$ \mathrm{PWCCA} = \frac{\sum_i \alpha_i \rho_i}{\sum_i \alpha_i}, \qquad
+       \alpha_i = \sum_j |\langle h_i, x_j \rangle| $$
+
+    | symbol   | here                                                       | space             |
+    |----------|------------------------------------------------------------|-------------------|
+    | $\rho_i$ | canonical correlations (`cca_correlations`)                | [0, 1]            |
+    | $h_i$    | canonical variates of the weighting view, orthonormal      | $\mathbb R^n$     |
+    | $x_j$    | centred raw columns of the weighting view                  | $\mathbb R^n$     |
+
+    Invariant to invertible affine maps of the view that does *not* weight; the weights change under linear maps,
+    even rotations, of the one that does. Exactly 1 for `y = x @ a + b` with an invertible `a`. The distance is
+    `1 - pwcca(x, y)`.
+
+    Biased upwards for few rows n: for independent views about $0.85 \sqrt{d/n}$, and 1 for n ≤ d. Compare only
+    values with equal n, use n ≥ 20 d, and look at the value of shuffled rows. For n ≤ width_x + width_y several
+    correlations are 1 and the weights among them depend on the choice of directions.
+
+    Args:
+        x: (token, width_x), float32 or float64; computed in float64.
+        y: (token, width_y), the same tokens in the same order.
+        side: The weighting view; `"mean"` is the mean of both values. [@morcos2018] weight by the narrower view.
+
+    Returns:
+        Similarity in [0, 1].
+
+    Raises:
+        UserError: Unknown side, views of different length, not finite, or without variation.
+
+    Warns when n < 10 d, with d the larger rank.
+
+    Source: [@morcos2018]; the directions are the exact canonical variates, which the authors' released code does
+    not compute.
+
+    >>> x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    >>> round(pwcca(x, x @ torch.tensor([[1.0, 2, 0], [0, 1, 0], [3, 0, 1]])), 6)
+    1.0
+    """
+    check_side(side)
+    canonical = canonical_of(x, y)
+    warn_few_rows(len(x), canonical.largest_rank)
+    return weighted_mean(canonical, side)
+
+
+def weighted_mean(canonical: Canonical, side: str) -> float:
+    """PWCCA from canonical correlations and their weights; 0 if a view is constant."""
+
+    def weigh(weights: Float[Tensor, " variate"]) -> float:
+        return float(weights @ canonical.correlations / weights.sum()) if len(weights) else 0.0
+
+    if side == "mean":
+        return (weigh(canonical.weights_x) + weigh(canonical.weights_y)) / 2
+    return weigh(canonical.weights_x if side == "x" else canonical.weights_y)
+
+
+def check_side(side: str) -> None:
+    if side not in SIDES:
+        raise UserError(f'side must be "mean", "x" or "y": the view whose columns weight. Got {side}.')
+
+
+def too_few_rows(num_rows: int, width: int) -> bool:
+    """Whether several correlations of any two views of this width are exactly 1, whatever the data."""
+    return num_rows <= LEAST_PER_DIMENSION * width
+
+
+def warn_few_rows(num_rows: int, width: int) -> None:
+    """Warn if PWCCA is biased (fewer than ten rows per dimension) or meaningless (`too_few_rows`)."""
+    if too_few_rows(num_rows, width):
+        current_display().warn(
+            f"PWCCA of {num_rows:,} tokens in {width:,} dimensions is biased towards similarity: it is near 1 whatever "
+            "the states are, so tables leave it out (NaN). It needs more than "
+            f"{LEAST_PER_DIMENSION * width:,} tokens, better {2 * ROWS_PER_DIMENSION * width:,}: give a larger corpus, "
+            "or raise analysis.sample_bytes if that cut the "
+            "sample."
+        )
+    elif num_rows < ROWS_PER_DIMENSION * width:
+        current_display().warn(
+            f"PWCCA of {num_rows} tokens in {width} dimensions is biased towards similarity: it wants at least "
+            f"{ROWS_PER_DIMENSION * width} tokens, better {2 * ROWS_PER_DIMENSION * width}. "
+            "Use more tokens, and compare only values with equal counts."
+        )

@@ -1,13 +1,114 @@
-"""The table `geometry`, shared by several measures."""
+"""The table `geometry`, the words that its measures compare, and the control spaces."""
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
-from infoflow.flow import SAMPLE_COLUMNS
-from infoflow.foundation import block_effects, block_interval, bounds_of
+from infoflow.corpus import NOT_A_WORD
+from infoflow.flow import SAMPLE_COLUMNS, TokenSample
+from infoflow.foundation import UserError, block_effects, block_interval, bounds_of, current_display, hash64_array
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, scale_of
+
+from ._views import centred
+
+# The same states in control spaces proposed by critics of cosine similarity.
+
+
+SPACES = ("raw", "centred", "standardised", "rank")
+
+
+def check_spaces(spaces: tuple[str, ...]) -> None:
+    if not spaces or (unknown := [space for space in spaces if space not in SPACES]):
+        got = unknown[0] if spaces else "none"
+        raise UserError(f"spaces must be some of {', '.join(SPACES)}. Got {got}.")
+
+
+def in_space(states: Float[Tensor, "occurrence width"], space: str) -> Float[Tensor, "occurrence width"]:
+    """The states in the given space, in float64.
+
+    | space          | states                                         | so that the cosine is             |
+    |----------------|------------------------------------------------|-----------------------------------|
+    | `raw`          | as they are                                    | the published one                 |
+    | `centred`      | less their mean                                | free of a common offset           |
+    | `standardised` | less their mean, each dimension of variance 1  | not ruled by a few dimensions     |
+    | `rank`         | ranks of the coordinates within each state     | Spearman's correlation            |
+
+    A constant dimension becomes 0 under `centred` and `standardised`; a constant state under `rank`.
+
+    Source: [@timkey2021].
+    """
+    states = states.to(torch.float64)
+    if space == "raw":
+        return states
+    if space == "rank":
+        from scipy.stats import rankdata  # slow import
+
+        return torch.from_numpy(rankdata(states.numpy(), axis=1)) - (states.shape[1] + 1) / 2
+    shifted = centred(states)
+    if space == "centred":
+        return shifted
+    spread = shifted.square().mean(0).sqrt()
+    return shifted / torch.where(spread > 0, spread, 1.0)
+
+
+# From a token sample to words: merged, without punctuation, with their types.
+
+
+WORDS = ("mean", "first", "last", "token")
+
+
+def check_words(words: str) -> None:
+    if words not in WORDS:
+        raise UserError(f"words must be one of {', '.join(WORDS)}. Got {words}.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class WordRows:
+    """Word occurrences of a sample, one per row."""
+
+    sample: TokenSample
+    words: str
+    """How they were merged: "token" if the tokenizer knows no words."""
+    types: Int[np.ndarray, " occurrence"]
+    """Equal words have equal numbers, 0..W−1."""
+
+    @classmethod
+    def of(cls, sample: TokenSample, words: str) -> "WordRows":
+        """The sample's words (or tokens) that have a letter or a digit."""
+        if words != "token" and len(sample) and (sample.occurrences.word == NOT_A_WORD).all():
+            current_display().note(
+                f"The tokenizer of {sample.facts.model} is slow and knows no words: every token counts as one."
+            )
+            words = "token"
+        lexical = np.isin(sample.occurrences.token, sample.facts.symbols, invert=True)
+        if words == "token":
+            kept = sample.take(lexical)
+            return cls(sample=kept, words=words, types=_numbered(kept.occurrences.token))
+        merged = sample.words(words)
+        kept = merged.take(np.isin(_places(merged), _places(sample)[lexical]))
+        return cls(sample=kept, words=words, types=_numbered(kept.occurrences.word_type))
+
+    def frequent(self, types: Int[np.ndarray, " occurrence"], least: int) -> Bool[np.ndarray, " occurrence"]:
+        """Whether each row's type (in `types`) has at least `least` rows."""
+        return np.bincount(types, minlength=1)[types] >= least
+
+
+def _places(sample: TokenSample) -> Int[np.ndarray, " occurrence"]:
+    """A number for each word of each sentence, shared by its tokens."""
+    at = sample.occurrences
+    return hash64_array(("word-place",), at.sentence, at.word, at.draw).view(np.int64)
+
+
+def _numbered(names: Int[np.ndarray, " occurrence"]) -> Int[np.ndarray, " occurrence"]:
+    return np.unique(names, return_inverse=True)[1]
+
+
+# The table `geometry`, shared by several measures.
+
 
 Quantity = Literal[
     "average_similarity",

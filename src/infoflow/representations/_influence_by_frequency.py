@@ -1,24 +1,241 @@
 """How much frequent and rare tokens influence the other tokens of their sentence, block by block."""
 
+# B sentence, T token, L block, N influenced occurrence, D width
 # L block, N influenced occurrence, D width; the axis of two: the block's output with the token, and without it
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
 
-from infoflow.flow import Intervention, PassOptions, RankStrata, Reader
-from infoflow.foundation import current_display
-from infoflow.models import Model
+from infoflow.corpus import length_batches
+from infoflow.flow import Intervention, PassOptions, RankStrata, Reader, forward
+from infoflow.foundation import UserError, block_of, current_display, hash64_array
+from infoflow.models import BlockRerun, Model, rerun_blocks, without_token
 from infoflow.results import Column, TableSchema, estimate_columns
 
-from ._cca import canonical_of
-from ._frequency_bins import GROUPS, RANK_EDGES, bin_columns, bin_keys, check_bins, equal_bins
-from ._influence_targets import InfluenceTargets, Pool, draw_targets
-from ._influenced_states import BYTES_PER_NUMBER, InfluencedStates
+from ._cca import canonical_of, check_side, weighted_mean
+from ._change_by_frequency import GROUPS, RANK_EDGES, bin_columns, bin_keys, check_bins, equal_bins
 from ._paired_distance import BlockGroups, LayerView, paired_distance
-from ._pwcca import check_side, weighted_mean
+
+# Tokens to remove for measuring their influence: one per sentence and frequency bin, chosen from tokens alone.
+
+
+Pool = Literal["others", "after"]
+Role = Literal["target", "control"]
+ROLES: tuple[Role, ...] = ("target", "control")
+_CHUNK = 4096  # sentences read at a time, in drawing order, until every bin is full
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class InfluenceTargets:
+    """Sentences in drawing order with the token of one bin to remove, the target, and a control.
+
+    The control is a token of the same sentence with any rank, so both are removed from sentences of equal length.
+    """
+
+    row: np.ndarray  # int64, row of the encoded corpus
+    sentence: np.ndarray  # int64, `Corpus.content_ids`
+    length: np.ndarray  # int64, tokens of the row, special ones included
+    others: np.ndarray  # int64, number of other tokens of the row, without special ones
+    target: np.ndarray  # int64, index of the target among the row's tokens
+    after_target: np.ndarray  # int64, number of the others after the target
+    control: np.ndarray  # int64, index of the control
+    after_control: np.ndarray  # int64
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def take(self, index: np.ndarray | slice) -> "InfluenceTargets":
+        return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+    def counts(self, role: Role, pool: Pool) -> np.ndarray:
+        """(sentences,) occurrences that the removed token may influence."""
+        return self.others if pool == "others" else getattr(self, f"after_{role}")
+
+    def starts(self, role: Role, pool: Pool) -> np.ndarray:
+        """(sentences,) such occurrences before those of each sentence."""
+        counts = self.counts(role, pool)
+        return counts.cumsum() - counts
+
+    def size(self, pools: Sequence[Pool]) -> int:
+        """Number of occurrences that targets and controls have in every pool."""
+        return min(int(self.counts(role, pool).sum()) for role in ROLES for pool in pools)
+
+    def enough_for(self, size: int, pools: Sequence[Pool]) -> "InfluenceTargets":
+        """The first sentences that provide `size` occurrences for every pool."""
+        last = max(int((self.starts(role, pool) < size).sum()) for role in ROLES for pool in pools)
+        return self.take(slice(last))
+
+
+def draw_targets(reader: Reader, stack: str, strata: RankStrata, pools: Sequence[Pool]) -> dict[int, InfluenceTargets]:
+    """Targets of every bin until they influence `strata.per_bin` occurrences, or sentences run out.
+
+    Sentences come in the order of a hash of (seed, sentence id), the same for every bin and model. In each, the
+    token with the lowest hash of (seed, sentence id, position) is the control, and the one with the lowest among
+    those of the bin is its target. A sentence of a single token influences nothing and is skipped.
+    """
+    ranks = reader.ranks[stack]
+    occupied = np.unique(strata.of(ranks))
+    drawn: dict[int, list[InfluenceTargets]] = {int(index): [] for index in occupied[occupied >= 0]}
+    sizes = dict.fromkeys(drawn, 0)
+    for tokens, ids in _chunks(reader, stack):
+        bins, controls = strata.of(ranks[ids]), tokens.take(_one_per_sentence(tokens, reader.seed))
+        for index in [index for index in drawn if sizes[index] < strata.per_bin]:
+            inside = tokens.take(bins == index)
+            found = _beside(inside.take(_one_per_sentence(inside, reader.seed)), controls)
+            drawn[index].append(found)
+            sizes[index] += found.size(pools)
+        if min(sizes.values(), default=strata.per_bin) >= strata.per_bin:
+            break
+    return {index: _concatenate(parts) for index, parts in drawn.items()}
+
+
+def _chunks(reader: Reader, stack: str) -> Iterator[tuple[InfluenceTargets, np.ndarray]]:
+    """Every token as a target, and its id, some thousand sentences at a time in drawing order."""
+    rows = reader.rows
+    sentences = reader.corpus.content_ids[rows]
+    rows = rows[np.lexsort((sentences, hash64_array(("influence-sentence", reader.seed), sentences)))]
+    for start in range(0, len(rows), _CHUNK):
+        parts, ids = zip(*(_tokens(reader, stack, int(row)) for row in rows[start : start + _CHUNK]), strict=True)
+        yield _concatenate(list(parts)), np.concatenate(ids)
+
+
+def _tokens(reader: Reader, stack: str, row: int) -> tuple[InfluenceTargets, np.ndarray]:
+    sentence = reader.sentence_rows(row, "clean", 0)[stack]
+    position = np.flatnonzero(~sentence.special)
+    if len(position) == 1:
+        position = position[:0]
+    num = len(position)
+    each, later = np.ones(num, dtype=np.int64), np.arange(num)[::-1]
+    targets = InfluenceTargets(
+        row=each * row,
+        sentence=each * int(reader.corpus.content_ids[row]),
+        length=each * len(sentence.tokens),
+        others=each * (num - 1),
+        target=position,
+        after_target=later,
+        control=position,
+        after_control=later,
+    )
+    return targets, sentence.tokens[position]
+
+
+def _one_per_sentence(tokens: InfluenceTargets, seed: int) -> np.ndarray:
+    """Indices of each sentence's target with the lowest hash, sentences in order."""
+    hashes = hash64_array(("influence-token", seed), tokens.sentence, tokens.target)
+    order = np.lexsort((tokens.target, hashes, tokens.row))
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = np.diff(tokens.row[order]) != 0
+    return np.sort(order[first])
+
+
+def _beside(targets: InfluenceTargets, controls: InfluenceTargets) -> InfluenceTargets:
+    """The targets with the controls of their sentences; both are in drawing order."""
+    own = controls.take(np.isin(controls.row, targets.row))
+    return replace(targets, control=own.target, after_control=own.after_target)
+
+
+def _concatenate(parts: list[InfluenceTargets]) -> InfluenceTargets:
+    return InfluenceTargets(
+        **{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(InfluenceTargets)}
+    )
+
+
+# The outputs of every block at the tokens that a removed token may influence.
+
+
+Influenced = dict[tuple[Role, Pool], np.ndarray]
+"""By removed token and compared states, (L, 2, N, D) float32: every block's output with and without it."""
+BYTES_PER_NUMBER = 4 * 2 * len(ROLES)
+
+
+class InfluencedStates:
+    """Runs sentences with and without a token; each pool gets its first `size` occurrences in drawing order."""
+
+    def __init__(self, reader: Reader, stack: str, pools: Sequence[Pool], size: int, options: PassOptions) -> None:
+        self.stack, self.pools, self.size = stack, tuple(pools), size
+        self._reader, self._options = reader, options
+        self._anatomy = reader.model.anatomy.stack(stack)
+
+    def of(self, targets: InfluenceTargets) -> Influenced:
+        """The states of one bin's sentences."""
+        targets = targets.enough_for(self.size, self.pools)
+        shape = (len(self._anatomy.layers), 2, self.size, self._anatomy.width)
+        states: Influenced = {(role, pool): np.empty(shape, dtype=np.float32) for role in ROLES for pool in self.pools}
+        with torch.inference_mode():
+            for index in self._batches(targets):
+                self._fill(states, targets, index)
+        return states
+
+    def blocks(self, targets: InfluenceTargets, pool: Pool) -> np.ndarray:
+        """(N,) the bootstrap block of each influenced occurrence."""
+        return block_of(np.repeat(targets.sentence, targets.counts("target", pool))[: self.size])
+
+    def _batches(self, targets: InfluenceTargets) -> list[np.ndarray]:
+        """Batches by length, within the token budget and the byte budget for one layer's attention weights."""
+        heads = max(layer.attentions["self"].num_heads for layer in self._anatomy.layers)
+        batches = []
+        for index in self._reader.even(targets.row, length_batches(targets.length, self._options.tokens_per_batch)):
+            sentence_bytes = 4 * heads * int(targets.length[index].max()) ** 2
+            size = max(1, self._options.attention_bytes // max(1, sentence_bytes))  # a pruned model may have no heads
+            batches += [index[start : start + size] for start in range(0, len(index), size)]
+        return batches
+
+    def _fill(self, states: Influenced, targets: InfluenceTargets, index: np.ndarray) -> None:
+        """Run one batch and store its states."""
+        removed: dict[Role, Tensor] = {role: torch.from_numpy(getattr(targets, role)[index]) for role in ROLES}
+        valid_BT, blocks = self._run(targets.row[index], removed)
+        for (role, pool), states_L2ND in states.items():
+            influenced_BT = _influenced(valid_BT, removed[role], pool)
+            starts = torch.from_numpy(targets.starts(role, pool)[index])
+            place_BT = starts.unsqueeze(1) + influenced_BT.cumsum(1) - 1
+            used_BT = influenced_BT & (place_BT < self.size)
+            place = place_BT[used_BT].numpy()
+            for layer, block in enumerate(blocks):
+                for version, output in enumerate((block.kept, block.edited[ROLES.index(role)])):
+                    picked = output[used_BT.to(output.device)].float().cpu().numpy()
+                    self._check_finite(picked, layer + 1, targets.row[index][used_BT.nonzero()[:, 0].numpy()])
+                    states_L2ND[layer, version, place] = picked
+
+    def _run(
+        self, rows: np.ndarray, removed: Mapping[Role, Int[Tensor, " sentence"]]
+    ) -> tuple[Bool[Tensor, "sentence token"], list[BlockRerun]]:
+        """The mask of tokens that are not special, and the outputs of every block."""
+        model = self._reader.model
+        batch = self._reader.padded(rows)
+        valid_BT = batch.streams[self.stack].valid
+        if self.stack == self._reader.source_stack:  # an encoder runs without its decoder
+            batch = replace(batch, streams={self.stack: batch.streams[self.stack]})
+        batch = batch.to(model.device)
+        edits = [partial(without_token, token=removed[role].to(model.device)) for role in ROLES]
+        return valid_BT, rerun_blocks(model, self.stack, edits, lambda: forward(model, batch))
+
+    def _check_finite(self, picked: np.ndarray, layer: int, rows: np.ndarray) -> None:
+        if not np.isfinite(picked.sum()):
+            first = rows[~np.isfinite(picked).all(axis=1)][0]
+            raise UserError(
+                f"{self._reader.model.name} has NaN or infinite states in its {self.stack}, layer {layer}, sentence "
+                f"{self._reader.corpus.ids[first]}.\nLoad it in float32, or remove that sentence from the corpus."
+            )
+
+
+def _influenced(
+    valid_BT: Bool[Tensor, "sentence token"], removed: Int[Tensor, " sentence"], pool: Pool
+) -> Bool[Tensor, "sentence token"]:
+    """The tokens whose states are compared; rows are right-padded, so that columns are positions."""
+    column = torch.arange(valid_BT.shape[1])
+    return valid_BT & (column > removed.unsqueeze(1) if pool == "after" else column != removed.unsqueeze(1))
+
+
+# How much frequent and rare tokens influence the other tokens of their sentence, block by block.
+
 
 INFLUENCE_BY_FREQUENCY = TableSchema(
     name="influence_by_frequency",

@@ -13,9 +13,8 @@ from infoflow.foundation import UserError, current_display, hash64_array
 from infoflow.models import Model
 from infoflow.results import TableSchema
 
-from ._counted_tokens import CountedTokens
-from ._information_table import MUTUAL_INFORMATION, InformationRows
-from ._state_clusters import ClusterFit, StateClusters
+from ._clusters import ClusterFit, StateClusters
+from ._information_table import MUTUAL_INFORMATION, CountedTokens, InformationRows
 
 _LEAST_TOKENS = 20
 _LEAST_PER_CLUSTER = 10

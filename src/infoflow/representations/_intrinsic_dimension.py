@@ -13,11 +13,9 @@ from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import NUM_BLOCKS, UserError, current_display, stream
 from infoflow.results import TableSchema
 
-from ._block_similarity import UNDEFINED, Jackknifed
-from ._geometry_table import GEOMETRY, geometry_row
+from ._geometry_table import GEOMETRY, WordRows, check_words, geometry_row
 from ._nearest import nearest
-from ._views import Matrix, as_view, centred
-from ._word_rows import WordRows, check_words
+from ._views import UNDEFINED, Jackknifed, Matrix, as_view, centred
 
 _LEAST = 3
 """A point and its two nearest neighbours."""

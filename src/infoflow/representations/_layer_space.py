@@ -1,7 +1,8 @@
-"""One layer's states as orthonormal directions, computed once and shared by every pair of layers it is in."""
+"""One layer's states as orthonormal directions, and two layers' product over the same tokens."""
 
 # leave_out: all rows, then all rows but those of each group of bootstrap blocks
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,8 +13,7 @@ from torch import Tensor
 from ._cca import orthonormal, singular_floor, whiten
 from ._cka import LEAST_ROWS, hsic_debiased
 from ._paired_distance import BlockGroups
-from ._token_products import by_direction, gram, product
-from ._views import centred
+from ._views import by_direction, centred, gram, product
 
 _SHARE = 0.99  # of the variance, explained by the components that SVCCA keeps
 
@@ -131,3 +131,41 @@ def batch_hsic(x: list[Tensor], y: list[Tensor]) -> Float[Tensor, " group"]:
     """Debiased HSIC of each batch of both layers, (batch token, width); 0 for batches of too few tokens."""
     terms = [hsic_debiased(a, b) if len(a) >= LEAST_ROWS else 0.0 for a, b in zip(x, y, strict=True)]
     return torch.tensor(terms, dtype=torch.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerPair:
+    """The inputs of every similarity of a pair of layers, for all rows and without each group of them."""
+
+    x: LayerSpace
+    y: LayerSpace
+    overlaps: Float[Tensor, "leave_out direction_x direction_y"]
+    """Q_x' Q_y of all rows, then without each group; for shuffled rows only the former."""
+    fourths: Float[Tensor, " leave_out"]
+    """Sum over tokens of the product of both squared norms."""
+    order: Int[Tensor, " token"] | None = None
+    """Row of y paired with each row of x, if shuffled."""
+
+    @classmethod
+    def of(cls, x: LayerSpace, y: LayerSpace) -> "LayerPair":
+        """The same tokens in both layers."""
+        return cls(x, y, x.groups.covariances(x.directions, y.directions), x.sums(x.squares * y.squares))
+
+    @classmethod
+    def shuffled(cls, x: LayerSpace, y: LayerSpace, order: Int[Tensor, " token"]) -> "LayerPair":
+        """Unrelated tokens: the baseline."""
+        return cls(x, y, x.overlap(y, order).unsqueeze(0), (x.squares @ y.squares[order]).unsqueeze(0), order)
+
+    @property
+    def overlap(self) -> Float[Tensor, "direction_x direction_y"]:
+        """The overlap of all rows."""
+        return self.overlaps[0]
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.x.squares)
+
+    @property
+    def defined(self) -> bool:
+        """Whether both layers vary at all."""
+        return self.x.varies and self.y.varies

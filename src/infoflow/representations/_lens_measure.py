@@ -19,9 +19,8 @@ from infoflow.foundation import NUM_BLOCKS, Progress, UserError, current_display
 from infoflow.models import Model, Readout, readout
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
+from ._lens import LensTraining, TunedLens, fit_tuned_lens, row_chunks
 from ._lens_states import LensReader, LensStates, Positions
-from ._lens_training import LensTraining, fit_tuned_lens, row_chunks
-from ._tuned_lens import TunedLens
 
 _CONTROL_POSITIONS = 4096  # for the mean prediction, which is the baseline
 _MOST_PASSES = 10  # over the training sentences of a tuned lens

@@ -1,24 +1,37 @@
-"""1 − PWCCA between layers of token samples, with error bars from a few decompositions instead of hundreds."""
+"""Distances 1 − PWCCA on the same tokens: between layers of one model, and between models."""
 
 # G group of bootstrap blocks, D width; leading dimension G+1 of covariances: all rows, then all rows but group g
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from infoflow.flow import SAMPLE_COLUMNS, PairMeasure, SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import NUM_BLOCKS, NUM_REPLICATES, Interval, Scale, block_interval, stream
-from infoflow.results import estimate, linear_replicates
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
-from ._cca import Whitening, canonical_by_qr, canonical_of_covariance, singular_floor, whiten
-from ._pwcca import too_few_rows, weighted_mean
-from ._token_products import product
-from ._views import centred
+from ._cca import (
+    Whitening,
+    canonical_by_qr,
+    canonical_of_covariance,
+    check_side,
+    singular_floor,
+    too_few_rows,
+    warn_few_rows,
+    weighted_mean,
+    whiten,
+)
+from ._views import centred, product
+
+# 1 − PWCCA between layers of token samples, with error bars from a few decompositions instead of hundreds.
+
 
 _WIDE = 256
 _GROUPS_OF_WIDE = 16
@@ -148,3 +161,113 @@ def _shuffled_distance(x: LayerView, y: LayerView, side: str) -> float:
     order = torch.from_numpy(stream("pwcca-baseline").permutation(len(y.centred)))
     cross = x.centred.mT @ y.centred[order]
     return 1 - weighted_mean(canonical_of_covariance(x.whitenings[0], y.whitenings[0], cross), side)
+
+
+# How much each layer changes the states.
+
+
+LAYER_DISTANCE = TableSchema(
+    name="layer_distance",
+    version=2,
+    description="PWCCA distance between consecutive layers of one model: how much a block changes the states. "
+    "Biased towards 0 with few occurrences per dimension, and NaN with no more than two; compare rows of equal count "
+    "and width.",
+    light=True,
+    columns=(
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
+        Column(name="layer", dtype="int64", unit="", description="state 0..L−1; 0 = embeddings"),
+        Column(name="next_layer", dtype="int64", unit="", description="the state after it, layer + 1"),
+        *estimate_columns("1 − PWCCA", "distance between the two layers", "the same with the second's rows shuffled"),
+        Column(name="width", dtype="int64", unit="dimensions", description="width of the states"),
+        Column(name="side", dtype="string", unit="", description="the view that weights: mean, x (layer) or y"),
+        *SAMPLE_COLUMNS,
+    ),
+)
+
+
+class LayerDistance(SampleMeasure):
+    """1 − PWCCA between the states of consecutive layers (`pwcca`), of the same occurrences.
+
+    Error bars resample sentences to first order (`linear_replicates`): repeated rows would bias PWCCA towards
+    similarity. States up to 256 wide leave out each of 64 blocks in turn, wider ones 16 groups of four.
+
+    Args:
+        occurrences: At most this many sampled tokens; at least 10, better 20, per dimension.
+        side: The view that weights; see `pwcca`.
+
+    Source: [@voita2019evolution], [@morcos2018].
+    """
+
+    table: ClassVar[TableSchema] = LAYER_DISTANCE
+
+    def __init__(self, occurrences: int = 20_000, side: str = "mean") -> None:
+        check_side(side)
+        self.occurrences, self.side = occurrences, side
+        self.request = SampleRequest(occurrences=occurrences)
+
+    def compute(self, sample: TokenSample) -> pd.DataFrame:
+        warn_few_rows(len(sample), sample.width)
+        groups = BlockGroups.of(sample.blocks, sample.width)
+        rows, layer = [], LayerView(sample.states(0), groups)
+        for index in range(sample.num_states - 1):
+            following = LayerView(sample.states(index + 1), groups)
+            keys = {"stack": sample.facts.stack, "layer": index, "next_layer": index + 1}
+            columns = distance_columns(layer, following, self.side)
+            rows.append({**keys, **columns, "width": sample.width, "side": self.side})
+            layer = following
+        return pd.DataFrame(rows).assign(**sample.sizes(self.request))
+
+
+# How different two models' states are, layer by layer.
+
+
+MODEL_DISTANCE = TableSchema(
+    name="model_distance",
+    version=2,
+    description="PWCCA distance between the same layer of two models that read the same words. "
+    "Biased towards 0 with few occurrences per dimension, and NaN with no more than two; compare rows of equal count "
+    "and width.",
+    columns=(
+        Column(name="stack_a", dtype="string", unit="", description="stack of the first model"),
+        Column(name="stack_b", dtype="string", unit="", description="stack of the second model"),
+        Column(name="layer", dtype="int64", unit="", description="state of both models; 0 = embeddings"),
+        *estimate_columns("1 − PWCCA", "distance between the two models", "the same with the second's rows shuffled"),
+        Column(name="width_a", dtype="int64", unit="dimensions", description="width of the first model's states"),
+        Column(name="width_b", dtype="int64", unit="dimensions", description="width of the second model's states"),
+        Column(name="side", dtype="string", unit="", description="the view that weights: mean, x (first) or y"),
+        *SAMPLE_COLUMNS,
+    ),
+)
+
+
+class ModelDistance(PairMeasure):
+    """1 − PWCCA between state l of one model and state l of another, on the same occurrences.
+
+    Models of different depth are compared on the states 0..min(L_a, L_b) that both have. Error bars as in
+    `LayerDistance`.
+
+    Args:
+        occurrences: At most this many sampled tokens; at least 10, better 20, per dimension.
+        side: The weighting view: `"x"` the first model's, `"y"` the second's; see `pwcca`.
+
+    Source: [@voita2019evolution], [@morcos2018].
+    """
+
+    table: ClassVar[TableSchema] = MODEL_DISTANCE
+
+    def __init__(self, occurrences: int = 20_000, side: str = "mean") -> None:
+        check_side(side)
+        self.occurrences, self.side = occurrences, side
+        self.request = SampleRequest(occurrences=occurrences)
+
+    def compute(self, first: TokenSample, second: TokenSample) -> pd.DataFrame:
+        width = max(first.width, second.width)
+        warn_few_rows(len(first), width)
+        groups = BlockGroups.of(first.blocks, width)
+        keys = {"stack_a": first.facts.stack, "stack_b": second.facts.stack}
+        sizes = {"width_a": first.width, "width_b": second.width, "side": self.side}
+        rows = []
+        for layer in range(min(first.num_states, second.num_states)):
+            x, y = LayerView(first.states(layer), groups), LayerView(second.states(layer), groups)
+            rows.append({**keys, "layer": layer, **distance_columns(x, y, self.side), **sizes})
+        return pd.DataFrame(rows).assign(**first.sizes(self.request, second))

@@ -1,33 +1,37 @@
-"""Similarities of two layers from their `LayerPair`: of all rows, then, for the error bars, without each group.
-
-Mean CCA and PWCCA of two layers, and how they change when a few tokens leave, from one decomposition.
-
-Leaving a group out changes the overlap O = Q_x'Q_y and both Gram matrices Q'Q a little. With the decomposition
-O = U diag(ρ) V' and k, e, f the changes of O and of the Gram matrices in the bases U and V, to first order
-
-    dρ_i = N_ii,   N = k − ½ e diag(ρ) − ½ diag(ρ) f
-    dU = U Ω,      Ω_ki = (ρ_i N_ki + ρ_k N_ik) / (ρ_i² − ρ_k²)
-
-so a similarity's change is a sum over entries of k, e and f: one set of coefficients serves all groups, where leaving
-each out in turn would cost a decomposition per group.
-"""
+"""Similarities of two layers: of all rows, without each group for the error bars, and against one reference."""
 
 # p, q: directions of x and y; r = min(p, q) canonical variates
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from ._cca import canonical_of_overlap
-from ._layer_pair import LayerPair
-from ._layer_space import batch_hsic
-from ._pwcca import weighted_mean
-from ._svd import complete_svd, thin_svd
+from infoflow.foundation import stream
+from infoflow.results import estimate
+
+from ._cca import canonical_of_overlap, complete_svd, thin_svd, weighted_mean
+from ._layer_space import LayerPair, LayerSpace, batch_hsic
+from ._paired_distance import BlockGroups
+
+# Similarities of two layers from their `LayerPair`: of all rows, then, for the error bars, without each group.
+#
+# Mean CCA and PWCCA of two layers, and how they change when a few tokens leave, from one decomposition.
+#
+# Leaving a group out changes the overlap O = Q_x'Q_y and both Gram matrices Q'Q a little. With the decomposition O = U
+# diag(ρ) V' and k, e, f the changes of O and of the Gram matrices in the bases U and V, to first order
+#
+#     dρ_i = N_ii,   N = k − ½ e diag(ρ) − ½ diag(ρ) f
+#     dU = U Ω,      Ω_ki = (ρ_i N_ki + ρ_k N_ik) / (ρ_i² − ρ_k²)
+#
+# so a similarity's change is a sum over entries of k, e and f: one set of coefficients serves all groups, where leaving
+# each out in turn would cost a decomposition per group.
+
 
 _SMOOTHING = 0.2
 """Threshold for squared correlations that are too close, as a share of 1/√n.
@@ -214,3 +218,50 @@ def _diagonal(values: Float[Tensor, " r"], shape: torch.Size | tuple[int, int]) 
     matrix = torch.zeros(shape, dtype=values.dtype)
     matrix.diagonal()[:] = values
     return matrix
+
+
+# One layer as a reference for others: its statistics are computed once.
+
+
+class ReferenceLayer:
+    """States of one layer, and their similarity to other states of the same tokens.
+
+    Metrics are those of `SpaceSimilarity`, except RSA; `procrustes` is the cosine of its angle here, so that all are
+    similarities, 1 for equal spaces.
+
+    Args:
+        states: (token, width), of the reference.
+        blocks: (token,), bootstrap block of each token.
+    """
+
+    def __init__(self, states: Float[np.ndarray, "token width"], blocks: Int[np.ndarray, " token"]) -> None:
+        self._groups = BlockGroups.of(blocks, states.shape[1])
+        self._space = LayerSpace(states, self._groups)
+        self._order = torch.from_numpy(stream("similarity-baseline").permutation(len(states)))
+
+    def similarities(
+        self, states: Float[np.ndarray, "token width"], metrics: Sequence[str]
+    ) -> dict[str, dict[str, Any]]:
+        """Estimate columns by metric; the baseline shuffles the tokens."""
+        space = LayerSpace(states, self._groups)
+        meeting, shuffled = LayerPair.of(space, self._space), LayerPair.shuffled(space, self._space, self._order)
+        return {metric: self._columns(metric, meeting, shuffled) for metric in metrics}
+
+    def values(self, states: Float[np.ndarray, "token width"], metrics: Sequence[str]) -> dict[str, float]:
+        """Only the similarity, by metric."""
+        space = LayerSpace(states, self._groups)
+        # Tokens in their own order, as a shuffled pair, so that no group is left out.
+        meeting = LayerPair.shuffled(space, self._space, torch.arange(len(states)))
+        return {metric: float(_similarity(metric, meeting)[0]) for metric in metrics}
+
+    def _columns(self, metric: str, meeting: LayerPair, shuffled: LayerPair) -> dict[str, Any]:
+        values = _similarity(metric, meeting)
+        replicates = self._groups.replicates(values)
+        ends = self._groups.interval(values[0], values)
+        baseline = float(_similarity(metric, shuffled)[0])
+        return estimate(float(values[0]), replicates.round(5), baseline, len(self._groups.order), ends=ends)
+
+
+def _similarity(metric: str, meeting: LayerPair) -> Float[np.ndarray, " leave_out"]:
+    values = space_values(metric, meeting)
+    return np.cos(values) if metric == "procrustes" else values

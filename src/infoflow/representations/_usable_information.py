@@ -16,10 +16,9 @@ from infoflow.foundation import NUM_BLOCKS, UserError, block_interval, block_of,
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
-from ._block_counts import BlockCounts
-from ._further_error import wider
+from ._entropy import BlockCounts
 from ._gaussian_classifier import LabelledMoments
-from ._information_estimate import bias_draws
+from ._information_estimate import bias_draws, wider
 from ._information_table import CONVERGED
 from ._views import as_labels, as_view
 

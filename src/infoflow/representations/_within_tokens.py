@@ -11,8 +11,7 @@ from torch import Tensor
 
 from infoflow.foundation import NUM_BLOCKS, UserError
 
-from ._nearest import scored
-from ._neighbour_agreement import check_neighbours
+from ._nearest import check_neighbours, scored
 from ._views import Matrix, as_labels, as_view
 
 UNKNOWN = -1

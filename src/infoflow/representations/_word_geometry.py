@@ -15,11 +15,16 @@ from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import NUM_BLOCKS, UserError, block_effects, block_interval, current_display, stream
 from infoflow.results import TableSchema
 
-from ._block_similarity import UNDEFINED, Jackknifed, WordBlocks, average_cosine, average_within_words
-from ._geometry_table import GEOMETRY, Quantity, geometry_row
-from ._similarity import average_similarity, unit_rows
-from ._spaces import SPACES, check_spaces, in_space
-from ._word_rows import WordRows, check_words
+from ._geometry_table import GEOMETRY, SPACES, Quantity, WordRows, check_spaces, check_words, geometry_row, in_space
+from ._views import (
+    UNDEFINED,
+    Jackknifed,
+    WordBlocks,
+    average_cosine,
+    average_similarity,
+    average_within_words,
+    unit_rows,
+)
 
 NUM_ROGUE = 3
 _LEAST = 3

@@ -1,5 +1,6 @@
 """Static and contextual neighbours: the words near a word's own vector, and near each of its occurrences."""
 
+# Q query, N occurrence, K neighbour, W word
 # W word, Q occurrence of a chosen word, K neighbour
 
 from collections import Counter
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from infoflow.corpus import length_batches
 from infoflow.flow import Intervention, NothingToRead, PassOptions, Reader, check_finite, forward
@@ -18,8 +19,83 @@ from infoflow.foundation import UserError, hash64_array
 from infoflow.models import Model, tap
 from infoflow.results import Column, TableSchema
 
-from ._map_points import MapPoints, choose_points, count_words, frequent_words, token_ids, whole_words
-from ._word_senses import disagreement, nearest_of_other_words, overlap, two_groups, unit_vectors
+from ._token_map import MapPoints, choose_points, count_words, frequent_words, token_ids, whole_words
+
+# Which words are near an occurrence of a word, and how much a word's occurrences agree on them.
+
+
+def nearest_of_other_words(
+    states: Float[np.ndarray, "occurrence width"],
+    word: Int[np.ndarray, " occurrence"],
+    sentence: Int[np.ndarray, " occurrence"],
+    queries: Int[np.ndarray, " query"],
+    k: int,
+) -> tuple[Int[np.ndarray, "query neighbour"], Float[np.ndarray, "query neighbour"]]:
+    """For each query the `k` nearest words, each by its nearest occurrence, and their cosines; nearest first.
+
+    Occurrences of the query's own word and of its own sentence do not count: the former would fill most slots, the
+    latter are near whatever they mean. −1 and NaN for missing ones; the first wins ties.
+    """
+    unit = unit_vectors(states)
+    cosine = unit[queries] @ unit.T
+    cosine[(word[queries, None] == word) | (sentence[queries, None] == sentence)] = -np.inf
+    order = np.argsort(word, kind="stable")
+    starts = np.flatnonzero(np.diff(word[order], prepend=word[order[:1]] - 1))
+    best = np.maximum.reduceat(cosine[:, order], starts, axis=1)
+    words = np.argsort(-best, axis=1, kind="stable")[:, :k]
+    nearest = np.full((len(queries), k), -1)
+    values = np.full((len(queries), k), np.nan)
+    ends = np.append(starts[1:], len(order))
+    for query, place in np.argwhere(np.isfinite(np.take_along_axis(best, words, axis=1))):
+        own = order[starts[words[query, place]] : ends[words[query, place]]]
+        nearest[query, place] = own[np.argmax(cosine[query, own])]
+        values[query, place] = cosine[query, nearest[query, place]]
+    return nearest, values
+
+
+def overlap(words: Int[np.ndarray, "query neighbour"]) -> Float[np.ndarray, "query query"]:
+    r"""Jaccard overlap of the sets of words (−1: none) of every two queries; 0 for two empty ones.
+
+    $$ |A \cap B| \, / \, |A \cup B| $$
+    """
+    known = np.unique(words[words >= 0])
+    within = np.zeros((len(words), len(known)))
+    rows, places = np.nonzero(words >= 0)
+    within[rows, np.searchsorted(known, words[rows, places])] = 1
+    both, size = within @ within.T, within.sum(axis=1)
+    either = size[:, None] + size - both
+    return np.divide(both, either, out=np.zeros_like(both), where=either > 0)
+
+
+def disagreement(overlaps: Float[np.ndarray, "query query"], pairs: Bool[np.ndarray, "query query"]) -> float:
+    """One minus the mean overlap of the chosen pairs of different queries; NaN without any."""
+    chosen = pairs & ~np.eye(len(pairs), dtype=bool)
+    return float(1 - overlaps[chosen].mean()) if chosen.any() else float("nan")
+
+
+def two_groups(states: Float[np.ndarray, "occurrence width"]) -> Int[np.ndarray, " occurrence"]:
+    """0 or 1 for each occurrence: whether it is nearer (cosine) to the one or the other of the two that are farthest
+    apart; the first occurrence's group is 0.
+
+    >>> two_groups(np.array([[1.0, 0.0], [0.0, 1.0], [0.1, 0.9], [0.8, 0.1]])).tolist()
+    [0, 1, 1, 0]
+    """
+    unit = unit_vectors(states)
+    cosine = unit @ unit.T
+    one, other = np.unravel_index(np.argmin(cosine), cosine.shape)
+    group = (cosine[:, other] > cosine[:, one]).astype(np.int64)
+    return group ^ group[0]
+
+
+def unit_vectors(states: Float[np.ndarray, "row width"]) -> Float[np.ndarray, "row width"]:
+    """Rows normalised to length 1 in double precision; a zero row is unchanged."""
+    wide = np.asarray(states, dtype=np.float64)
+    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+    return np.divide(wide, lengths, out=np.zeros_like(wide), where=lengths > 0)
+
+
+# Static and contextual neighbours: the words near a word's own vector, and near each of its occurrences.
+
 
 STATIC = -1
 _FEWEST = 2  # minimum occurrences of a word for disagreement

@@ -22,8 +22,7 @@ from infoflow.foundation import (
 
 from ._schema import TableSchema
 from ._select import with_keys
-from ._table import Table
-from ._tables import Inside, StoredTable, check_replaceable, inside, read_table, write_table
+from ._tables import Inside, StoredTable, Table, check_replaceable, inside, read_table, write_table
 
 RUN_VERSION = 1
 _LONGEST = 200  # characters of a table's name; longer names are damage

@@ -24,7 +24,7 @@ from infoflow.foundation import (
     scale_of_difference,
 )
 
-from ._estimate import scale_of
+from ._schema import scale_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

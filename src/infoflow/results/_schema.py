@@ -1,11 +1,18 @@
-"""Self-describing tables, and the registry of those that infoflow writes."""
+"""Self-describing tables, their registry, and the columns of numbers with intervals."""
 
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
+
+from infoflow.foundation import Interval, Scale, block_effects, block_interval, replicate_weights
+
+# Self-describing tables, and the registry of those that infoflow writes.
+
 
 SUFFIX = "_over_training"
 """Suffix of the names of tables over checkpoints."""
@@ -156,3 +163,161 @@ def estimate_columns(
             description="bootstrap replicates of the value; paired between models measured on the same sentences",
         ),
     )
+
+
+# The tables of this package.
+
+
+RETRIEVAL_SCORES = TableSchema(
+    name="retrieval_scores",
+    version=2,
+    description="How well passages are found: one row per system, group of queries, metric and cut-off. hit: share of "
+    "queries with a relevant passage among the first k; recall: share of the relevant ones found; "
+    "mrr: mean "
+    "of 1 / rank of the first; collapse: entropy of the passages found over all queries, of the entropy of "
+    "all passages; nothing_found: share of queries without any; em, f1: of answers. Of an arm of a study: "
+    "training_p1, of its training queries with its own candidates; learned: 1 where that exceeds a "
+    "guess by "
+    "more than .05.",
+    made_by="a plan that says [retrieval] on = true makes it",
+    columns=(
+        Column(
+            name="system",
+            dtype="string",
+            unit="",
+            description="bm25, dense, ...; random: passages drawn; oracle: relevant ones first",
+        ),
+        Column(name="queries", dtype="string", unit="", description="which queries: all, a kind of fact, ..."),
+        Column(name="metric", dtype="string", unit="", description="see above"),
+        Column(name="k", dtype="int64", unit="passages", description="how many are looked at; 0: all that were found"),
+        *estimate_columns("share", "mean over queries", "the same of passages drawn at random", "queries"),
+    ),
+)
+QUERY_LEAKAGE = TableSchema(
+    name="query_leakage",
+    version=1,
+    description="Test questions that also occur among the training queries: one row for each of the first ten.",
+    columns=(
+        Column(name="questions", dtype="int64", unit="questions", description="of the test"),
+        Column(name="leaked", dtype="int64", unit="questions", description="of them known from training"),
+        Column(name="question", dtype="string", unit="", description="one of these; empty: there is none"),
+        Column(name="query", dtype="string", unit="", description="the query of training that leaks it"),
+    ),
+)
+RETRIEVAL_LEARNING = TableSchema(
+    name="retrieval_learning",
+    version=1,
+    description="What each update of a model with passages was made of: log p(y|x) = reader term − retriever term, "
+    "means over the queries that were read with a passage. With the index's age, and at a refresh how much of its top "
+    "k on fixed queries the stale one had already.",
+    columns=(
+        Column(name="update", dtype="int64", unit="updates", description="of the run, from 1"),
+        Column(name="queries", dtype="int64", unit="queries", description="read with a passage in this update"),
+        Column(name="reader_term", dtype="float64", unit="nats", description="log p(y|z,x), posterior mean"),
+        Column(name="retriever_term", dtype="float64", unit="nats", description="divergence of posterior from prior"),
+        Column(name="utility_passage", dtype="float64", unit="nats", description="retrieval utility, mean passage"),
+        Column(name="utility_marginal", dtype="float64", unit="nats", description="log p(y|x) over log p(y|∅,x)"),
+        Column(name="null_prior", dtype="float64", unit="probability", description="of the null passage"),
+        Column(name="age", dtype="int64", unit="updates", description="of the index; −1: there is none"),
+        Column(name="overlap", dtype="float64", unit="share", description="of stale and fresh top k; NaN: no refresh"),
+    ),
+)
+
+
+# The numbers in every row of a measure's table.
+
+
+def estimate(
+    value: float,
+    replicates: np.ndarray,
+    baseline: float,
+    count: float,
+    *,
+    scale: Scale = "any",
+    units: int | None = None,
+    ends: Interval | None = None,
+) -> dict[str, Any]:
+    """The columns of `estimate_columns` for one row.
+
+    Args:
+        value: The statistic.
+        replicates: Its bootstrap replicates, in the order of the rows of `replicate_weights()`.
+        baseline: The control.
+        count: Number of observations.
+        scale: Range of the statistic, see `block_interval`, which computes its interval.
+        units: Number of independent units behind the replicates, if smaller than the number of blocks with data.
+        ends: The interval, if the replicates are draws of another kind.
+    """
+    if ends is None:
+        ends = block_interval(value, block_effects(value, replicates), units=units, scale=scale, count=count)
+    return {
+        "value": float(value),
+        "low": ends.low,
+        "high": ends.high,
+        "baseline": float(baseline),
+        "count": int(count),
+        "replicates": np.asarray(replicates, dtype=np.float64).tolist(),
+    }
+
+
+def ratio_estimate(
+    numerator: np.ndarray, denominator: np.ndarray, baseline: float, scale: Scale = "any"
+) -> dict[str, Any]:
+    """The columns of one row for a ratio of sums per bootstrap block (both (64,)); NaN if nothing counts."""
+    weights, total = _weights(), float(denominator.sum())
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = np.float64(numerator.sum()) / denominator.sum()
+        replicates = (weights @ numerator) / (weights @ denominator)
+        effects = (numerator - value * denominator) / total
+    units = int(np.count_nonzero(denominator))
+    ends = block_interval(float(value), effects, units=units, scale=scale, count=total)
+    return estimate(float(value), replicates, baseline, total, ends=ends)
+
+
+_SCALES: dict[str, Scale] = {
+    **dict.fromkeys(("accuracy", "macro_f1", "micro_f1", "entity_f1", "exact_match", "f1", "rougeL", "auc"), "share"),
+    **dict.fromkeys(("p1", "mrr", "ndcg", "recall", "uuas", "root", "preferred", "agreement", "jaccard"), "share"),
+    **dict.fromkeys(("pearson", "spearman", "matthews", "later_by_utility", "later_by_likelihood"), "correlation"),
+    "r2": "explained",
+    **dict.fromkeys(("pwcca", "svcca", "cca", "cka", "cka_minibatch"), "share"),
+    "cka_debiased": "explained",
+    "rsa": "correlation",
+    "procrustes": "positive",
+    **dict.fromkeys(("average_similarity", "self_similarity", "shuffled_self_similarity"), "correlation"),
+    **dict.fromkeys(("intra_sentence_similarity", "unrelated_intra_sentence_similarity"), "correlation"),
+    **dict.fromkeys(("rogue_dimensions", "explainable_variance", "shuffled_explainable_variance"), "share"),
+    "intrinsic_dimension": "positive",
+}
+_SHARES = ("share", "fraction", "probability", "share of facts", "share of examples")
+_WRITTEN = ("bleu", "chrf")
+
+
+def scale_of(metric: str, unit: str = "score") -> Scale:
+    """The scale of a metric; for names that no table knows, the scale that follows from the unit of the values.
+
+    Args:
+        metric: Name of the metric.
+        unit: Unit of the column `value`. Scores of tasks are shares unless they are correlations.
+    """
+    if metric in _WRITTEN:
+        return "percent" if "percent" in unit else "share"
+    return _SCALES.get(metric, "share" if unit in ("score", *_SHARES) else "any")
+
+
+def linear_replicates(value: float, without_block: np.ndarray) -> np.ndarray:
+    r"""Bootstrap replicates of a statistic that repeated sentences would bias, from its leave-one-block-out values.
+
+    $$ v_r = v + \sum_b (w_{rb} - 1)(v - v_{(b)}) $$
+
+    w are the weights of `replicate_weights` and v_(b) is the statistic without block b, (64,). To first order in the
+    weights these equal the plain bootstrap's replicates. But a plain replicate contains every sentence repeatedly or
+    not at all, which raises mutual information and PWCCA as scarce data would, and differently in each replicate.
+
+    Source: [@efron1982], the jackknife as an approximation to the bootstrap.
+    """
+    return value + (_weights() - 1) @ (value - without_block)
+
+
+@cache
+def _weights() -> np.ndarray:
+    return replicate_weights()

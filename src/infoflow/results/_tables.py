@@ -1,4 +1,4 @@
-"""Tables as Parquet files that carry their own documentation and provenance."""
+"""Tables in Python, and as Parquet files that carry their own documentation and provenance."""
 
 import json
 import zlib
@@ -11,9 +11,50 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from infoflow.foundation import UserError, atomic_write, public_provenance
+from infoflow.foundation import UserError, atomic_write, public_provenance, shown_by
 
 from ._schema import DType, TableSchema
+
+# A table in Python: a data frame with a schema, which hides its bootstrap replicates when shown.
+
+
+_HIDDEN = "replicates"  # hundreds of numbers in each row
+
+
+class Table(pd.DataFrame):
+    """A data frame of a measure; selections keep the class and the `schema`."""
+
+    _metadata = ["schema"]  # noqa: RUF012 (pandas' way to carry attributes along)
+    schema: TableSchema | None
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, schema: TableSchema | None = None) -> "Table":
+        """The frame, without a copy of its numbers."""
+        table = cls(frame)
+        object.__setattr__(table, "schema", schema)
+        return table
+
+    @property
+    def _constructor(self) -> type["Table"]:
+        return Table
+
+    @property
+    def shown(self) -> pd.DataFrame:
+        """The plain frame without replicates."""
+        return pd.DataFrame(self.drop(columns=_HIDDEN, errors="ignore"))
+
+    _repr_html_ = shown_by("infoflow.report", "table_shown")  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self.shown)
+
+    def to_string(self, *arguments: Any, **options: Any) -> Any:
+        """As in pandas, with every column."""
+        return pd.DataFrame(self).to_string(*arguments, **options)
+
+
+# Tables as Parquet files that carry their own documentation and provenance.
+
 
 _SCHEMA_KEY, _PROVENANCE_KEY = b"infoflow.schema", b"infoflow.provenance"
 _CHECKSUM_KEY = b"infoflow.checksum"  # Parquet's own checksums cover the pages, not their metadata

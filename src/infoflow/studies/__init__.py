@@ -1,14 +1,13 @@
 """Study plans and their resumable execution across all packages."""
 
 from ._analyze import analyze, merge
-from ._check_findings import check_findings as check_findings
 from ._data import StudyData as StudyData
 from ._data import prepare
 from ._given import AnalyzeOptions as AnalyzeOptions
-from ._given import distinct_names, given_subject, untrained
-from ._given_scores import given_scores
+from ._given import distinct_names, given_scores, given_subject, untrained
 from ._graph import Graph as Graph
 from ._graph import graph as graph
+from ._graph import run_stages as run_stages
 from ._measures import light_tables, pair_measures
 from ._measures import standard_measures as standard_measures
 from ._parts import at_most as at_most
@@ -19,19 +18,18 @@ from ._plan_sections import CheckpointsPlan as CheckpointsPlan
 from ._plan_sections import ContextPlan as ContextPlan
 from ._plan_sections import CorpusPlan as CorpusPlan
 from ._plan_sections import EnginePlan as EnginePlan
+from ._plan_sections import ProbingPlan as ProbingPlan
 from ._probe_model import probe as probe
-from ._probing_plan import ProbingPlan as ProbingPlan
+from ._probe_model import score_pairs as score_pairs
 from ._run import Run as Run
-from ._run_stages import run_stages as run_stages
-from ._score_pairs import score_pairs as score_pairs
+from ._run import check_findings as check_findings
 from ._scores import bleu_scores as bleu_scores
 from ._scores import rouge_scores
 from ._scores import task_scores as task_scores
 from ._study import engine_for as engine_for
-from ._study import removed_if_refused, stage_of
+from ._study import removed_if_refused, stage_of, train_model
 from ._study import study as study
 from ._study_models import StudyModels
-from ._train_model import train_model
 from .stages import AbstractStage, Check, Compare, MatchModel, MeasureGiven, MeasureModel, matched_weights
 from .stages import Retrain as Retrain
 from .stages import Train as Train

@@ -22,21 +22,18 @@ from infoflow.foundation import UserError, absolute, atomic_folder, digest, priv
 from infoflow.report import anonymize, check_output, known_tables, write_report
 from infoflow.results import GIVEN_SCORES, TASK_SCORES, RunFolder
 
-from ._clock import WallClock, reset_clock, wall_clock
 from ._data import at_most, distinct
 from ._given import AnalyzeOptions, changed, exists, given_models
-from ._graph import Graph
-from ._measures import named_measures, standard_measures
+from ._graph import Graph, run_stages
+from ._measures import named_measures, probed_corpus, probing_measures, standard_measures
+from ._plan import build_settings
 from ._plan_sections import AnalysisPlan
-from ._probing import probed_corpus, probing_measures
 from ._run import Run
-from ._run_stages import run_stages
-from ._settings import build_settings
 from ._study import only_one, removed_if_refused
+from ._study_facts import WallClock, reset_clock, wall_clock
 from ._workbench import Workbench
 from .stages import AbstractStage, Check, Compare, MeasureGiven
-from .stages._measure import described
-from .stages._measure_given import SHARDS, shards_in
+from .stages._measure import SHARDS, described, shards_in
 
 OwnMeasures = Path | str | AbstractMeasure | Sequence[AbstractMeasure]
 _FILES = ("corpus", "test", "labels", "own")  # options that may hold a path

@@ -23,10 +23,10 @@ from infoflow.foundation import SilentDisplay, UserError, current_display, diges
 from infoflow.objectives import AbstractObjective, AbstractPairObjective, Reads, Vocabulary
 from infoflow.training import ExampleRows, PairRows, TokenRows, TrainingData, WindowRows
 
+from ._measures import task_corpus
 from ._parts import Parts, at_most, cut_up, distinct, like, read, usable, without
 from ._plan import StudyPlan
 from ._plan_sections import CorpusPlan
-from ._probing import task_corpus
 
 _VERSION = 1  # increase when the same plan yields other data
 _WHOLE_SENTENCE = 512  # tokens: the limit of `Corpus.encode`

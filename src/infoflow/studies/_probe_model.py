@@ -1,17 +1,33 @@
-"""`probe`: an analysis whose tables are those of the requested probes."""
+"""`probe` and `score_pairs`: analyses whose tables are those of the requested probes or of text pairs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from infoflow.foundation import UserError, did_you_mean
-from infoflow.probing import MINIMAL_PAIRS_TASK, tasks
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.foundation import UserError, did_you_mean, provenance
+from infoflow.probing import (
+    BERT_SCORE,
+    BERT_SCORE_LAYERS,
+    BERT_SCORE_PAIRS,
+    MINIMAL_PAIRS_TASK,
+    TextPairs,
+    bert_score_tables,
+    read_text_pairs,
+    tasks,
+)
+from infoflow.report import check_output, write_report
+from infoflow.results import GIVEN_SCORES, KEYS, RunFolder
 
 from ._analyze import analyze
-from ._given import AnalyzeOptions, changed
-from ._probing import probing_tables
+from ._given import AnalyzeOptions, changed, given_models, given_scores
+from ._measures import probing_tables
 from ._run import Run
+
+# `probe`: an analysis whose tables are those of the requested probes.
 
 
 def probe(
@@ -63,3 +79,110 @@ def _catalogue() -> str:
     width = max(len(name) for name, _, _ in rows)
     lines = [f"  {name:{width}}  {about}{f' (needs {needs})' if needs else ''}" for name, about, needs in rows]
     return "\n".join([*lines, f"  {'NAME':{width}}  the tag in any column NAME; NAME-spans: its spans, if it is IOB2"])
+
+
+# `score_pairs`: BERTScore of text pairs for every layer of models, in a run folder with a report.
+
+
+KIND = "bert-score"
+_SCHEMAS = {schema.name: schema for schema in (BERT_SCORE_LAYERS, BERT_SCORE_PAIRS, BERT_SCORE, GIVEN_SCORES)}
+
+
+def score_pairs(
+    models: Sequence[Path | str] | Path | str,
+    pairs: TextPairs | Path | str,
+    out: Path | str = "runs/bert-score",
+    *,
+    columns: Sequence[str | int] = (),
+    layer: int | None = None,
+    idf: bool = False,
+    rescale: bool = False,
+    baseline_pairs: int = 1000,
+    control: bool = True,
+    tokenizer: str | None = None,
+    source_language: str = "",
+    target_language: str = "",
+    prefix: str = "",
+    device: str = "auto",
+    seed: int = 0,
+) -> Run:
+    """How similar are pairs of texts at each layer of models, and which layer agrees best with people?
+
+    Controls of each model are random pairs of the same texts and its own architecture with random weights.
+    `check_findings` on the run folder judges the claims about it.
+
+    >>> score_pairs("all-MiniLM-L6-v2", "pairs.tsv", out="runs/pairs")  # doctest: +SKIP
+
+    Args:
+        models: Folders, .gguf files or names, as for `load_model`; one, or a list of several.
+        pairs: A file for `read_text_pairs`, or pairs.
+        out: The run folder.
+        columns: Columns of candidate, reference and score in a file, see `read_text_pairs`.
+        layer: State 0..L; None: all.
+        idf: Give rare tokens more weight.
+        rescale: Rescale scores to random pairs (0) and equal ones (1).
+        baseline_pairs: Number of random pairs for the baseline.
+        control: Also score the same architecture with random weights.
+        tokenizer: Folder or name; None: the one stored with the weights.
+        source_language: As for `load_model`.
+        target_language: As for `load_model`.
+        prefix: As for `load_model`.
+        device: As for `load_model`.
+        seed: Seed of the random weights.
+
+    Returns:
+        The run, with the tables `bert_score_layers`, `bert_score_pairs`, `bert_score` (if people scored the pairs)
+        and `given_scores`.
+
+    Raises:
+        UserError: The pairs or a model cannot be read, a model has no such layer, or `out` holds another kind of run.
+    """
+    sources = [str(models)] if isinstance(models, str | Path) else [str(one) for one in models]
+    if not sources:
+        raise UserError("bert-score needs a model. Got none. Name a folder, a .gguf file, or a model on the hub.")
+    if baseline_pairs < 1:
+        raise UserError(f"The baseline needs at least one random pair. Got {baseline_pairs}.")
+    read = pairs if isinstance(pairs, TextPairs) else read_text_pairs(pairs, columns)
+    options = AnalyzeOptions(
+        control=control,
+        seed=seed,
+        tokenizer=tokenizer,
+        source_language=source_language,
+        target_language=target_language,
+        prefix=prefix,
+        device=device,
+    )
+    run = RunFolder(out)
+    check_output(run, KIND)
+    corpus = Corpus.from_sentences(list(dict.fromkeys([*read.candidates, *read.references])), read.name)
+    frames: dict[str, list[pd.DataFrame]] = {}
+    told = []
+    for given in given_models(sources, options):
+        model = given.load(options)
+        how = {"layer": layer, "idf": idf, "rescale": rescale, "baseline_pairs": baseline_pairs}
+        tables = bert_score_tables(model, read, **how)
+        tables[GIVEN_SCORES.name] = given_scores(model, corpus)
+        keys = given.subject(model).keys()
+        for name, frame in tables.items():
+            if name != BERT_SCORE_PAIRS.name or given.trained:  # random weights: single pairs say nothing
+                frames.setdefault(name, []).append(frame.assign(**keys))
+        if given.trained:
+            named = {("name" if name == "model" else name): value for name, value in keys.items()}
+            told.append({**named, "parameters": sum(one.numel() for one in model.module.parameters())})
+    plan = {"models": sources, "pairs": read.digest, "layer": layer, "idf": idf, "rescale": rescale}
+    run.tables.clear()
+    for name, parts in frames.items():
+        run.tables.write(pd.concat(parts, ignore_index=True), _SCHEMAS[name].with_keys(*KEYS))
+    run.update(
+        kind=KIND,
+        title="Pairs of texts scored by layer",
+        plan=plan,
+        corpus={"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus)},
+        models=told,
+        warnings=[],
+        failures=[],
+        command=provenance()["command"],
+        provenance=provenance(),
+    )
+    write_report(run)
+    return Run(run)

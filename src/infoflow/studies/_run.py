@@ -1,13 +1,13 @@
-"""A finished run, for people and programs."""
+"""A finished run, for people and programs; its claims can be judged again."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
-from infoflow.findings import FINDINGS_TABLE
+from infoflow.findings import FINDINGS_TABLE, OVER_SCALE, Finding, load_claims
 from infoflow.flow import Failure
 from infoflow.foundation import UserError, shown_by
 from infoflow.report import Figures, Findings, ShownRun, write_figures, write_report
@@ -17,6 +17,7 @@ from ._graph import Graph, graph
 from ._plan import StudyPlan, stored_plan
 from ._study_facts import so_far
 from ._study_models import prepared_keys
+from .stages._check import write_derived
 
 _OF_FAILURES = {field.name for field in dataclasses.fields(Failure)}
 
@@ -138,3 +139,27 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {len(self.tables)} tables)\nrun.tables, run.figures, run.findings"
+
+
+def check_findings(path: Path | str, claims: Path | str | Sequence[Finding] = ()) -> Run:
+    """Judge every claim on the run's tables and rewrite its report; a newer infoflow may know more claims.
+
+    Args:
+        path: The run folder.
+        claims: Your own additional claims, judged by the same rules: `Finding`s, or a Python file that holds them.
+            **The file's code is executed.** The next check without them drops them.
+
+    Raises:
+        UserError: `path` is not a run folder or has no tables yet, or the file holds no claims.
+    """
+    own = load_claims(claims) if isinstance(claims, Path | str) else list(claims)
+    run = RunFolder.existing(path)
+    run.require_tables()
+    if run.read().get("kind") == OVER_SCALE:
+        raise UserError(
+            f"{path} is a comparison of several runs. Check their findings again: infoflow over-scale RUN RUN "
+            f"... --out {path}"
+        )
+    write_derived(run, own)
+    write_report(run)
+    return Run(run)

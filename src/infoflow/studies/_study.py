@@ -1,12 +1,13 @@
-"""`study`: train, measure, compare, check and report; an interrupted study continues where it stopped."""
+"""`study`: train, measure, compare, check and report, resumably; and `train_model`: one model of a plan."""
 
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from infoflow.engine import Engine, InTurn, cluster_engine, local_engine
 from infoflow.flow import is_first, processes, wait_for_all
@@ -27,14 +28,15 @@ from infoflow.report import anonymize, check_output, write_report
 from infoflow.results import RunFolder
 from infoflow.training import usable_device
 
-from ._clock import CLOCK_FILE, WallClock, wall_clock
-from ._graph import Graph, graph
+from ._graph import Graph, graph, run_stages
 from ._measures import check_tables
 from ._plan import StudyPlan, stored_plan
 from ._run import Run
-from ._run_stages import run_stages
-from ._study_facts import SO_FAR, split_facts, study_facts
+from ._study_facts import CLOCK_FILE, SO_FAR, WallClock, split_facts, study_facts, wall_clock
 from .stages import AbstractStage, Train
+
+# `study`: train, measure, compare, check and report; an interrupted study continues where it stopped.
+
 
 _ENTRY = "infoflow.studies:stage_of"
 _PRELOAD = ("torch", "transformers", "infoflow.studies.stages")
@@ -216,3 +218,50 @@ def stage_of(folder: str, key: str) -> AbstractStage:
 def _graph(folder: str, changed: int) -> Graph:
     run = RunFolder.existing(folder)
     return graph(stored_plan(run), run, prepared=True)
+
+
+# `train_model`: one matched model of a plan, without the rest of the study.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainedModel:
+    """A trained model and its cost."""
+
+    folder: Path  # plain Hugging Face folder
+    facts: dict[str, Any]  # updates, tokens, seconds, parameters, validation loss
+    checkpoints: Path | None = (
+        None  # folders of the `[checkpoints]`, plain Hugging Face folders; None: none were requested
+    )
+
+
+def train_model(
+    objective: str, plan: StudyPlan | Path | str = "quick", seed: int = 0, out: Path | str | None = None
+) -> TrainedModel:
+    """Train or continue one model of a plan in the run folder `out` (default: `runs/` and the objective).
+
+    A study of the same plan in the same folder reuses the model instead of training it again. If an objective learns
+    from a teacher, as distillation does, the teacher is trained first.
+
+    Raises:
+        UserError: The objective is unknown, or the plan, the corpus or the folder is unsuitable.
+    """
+    plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
+    teacher = plan.objective(objective).teacher  # is trained first, in the same folder
+    objectives = (teacher, objective) if teacher else (objective,)
+    plan = plan.for_models(objectives=objectives, seeds=(seed,))
+    run = RunFolder(out or Path("runs") / objective)
+    if not run.path.exists():  # an existing trained model needs no device
+        usable_device(plan.training.device)
+    with only_one(run):
+        check_output(run, "study")
+        if is_first() and not run.read():  # keep a study's own plan
+            run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
+        with wall_clock(run, save=is_first()):
+            stages = graph(plan, run)
+            trainings = stages.of(Train)
+            training = trainings[-1]
+            needed = [*trainings, *(stage for stage in stages if stage.with_training)]
+            run_stages(Graph(stages=needed, folder=run), run, InTurn(), title="Training")
+            models, recipe = training.models, training.recipe
+            checkpoints = models.snapshots(recipe).folder if plan.checkpoints.on else None
+            return TrainedModel(facts=training.facts(), folder=models.published(recipe), checkpoints=checkpoints)

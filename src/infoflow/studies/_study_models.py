@@ -37,8 +37,8 @@ from infoflow.training import (
 )
 
 from ._data import StudyData, prepare
+from ._measures import check_tasks
 from ._plan import StudyPlan
-from ._probing import check_tasks
 from ._workbench import Workbench
 
 Own = TypeVar("Own")

@@ -1,9 +1,20 @@
-"""Which updates to keep: a schedule in words, and a selection among existing checkpoints."""
+"""Which updates to keep, and the clock columns of rows about them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import pandas as pd
 
 from infoflow.foundation import UserError
+from infoflow.results import END, KEYS, SUFFIX, Column, TableSchema
+
+from ._config import TrainConfig, learning_rate
+
+# Which updates to keep: a schedule in words, and a selection among existing checkpoints.
+
 
 DEFAULT_SCHEDULE = "log:16+linear:8"
 """Default schedule of the checkpoints to keep."""
@@ -119,3 +130,119 @@ def _every(number: int, updates: int) -> Sequence[int]:
 
 
 _GRIDS = {"log": _log, "linear": _linear, "every": _every}
+
+
+# The clock columns of rows over training, and the tables with them.
+
+
+_NOT_MEASURED = (f"findings{SUFFIX}",)
+NOT_THE_SAME = -1
+
+CLOCKS = (
+    Column(
+        name="tokens",
+        dtype="float64",
+        unit="tokens",
+        description="supervised tokens so far; NaN: unknown",
+    ),
+    Column(name="progress", dtype="float64", unit="", description="share of the training's updates: 0 to 1"),
+    Column(
+        name="lr_share",
+        dtype="float64",
+        unit="",
+        description="sum of the learning rates until then as a share of all; NaN: unknown",
+    ),
+    Column(
+        name="same_as",
+        dtype="int64",
+        unit="updates",
+        description="an earlier checkpoint with the very same weights, whose rows these are; -1: none",
+    ),
+)
+"""The columns of a checkpoint's position in its training, in addition to `update` of `KEYS`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Clock:
+    """A checkpoint's position in its training."""
+
+    update: int
+    tokens: float = math.nan  # tokens used in the loss
+    progress: float = math.nan
+    lr_share: float = math.nan
+    same_as: int = NOT_THE_SAME
+
+    def columns(self) -> dict[str, Any]:
+        """Its values in `CLOCKS`."""
+        return {column.name: getattr(self, column.name) for column in CLOCKS}
+
+
+def over_training(schema: TableSchema) -> TableSchema:
+    """The schema of a model measure's table with a row for each checkpoint: renamed, keys first.
+
+    Its rows have the number of updates in `update`, also for the last checkpoint.
+    """
+    description = f"{schema.description} At each checkpoint of the training."
+    return schema.named(schema.at_checkpoints, description, (*KEYS, *CLOCKS, *schema.columns))
+
+
+def measured_over_training(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The tables of a run that have the schema of `over_training`, by the names of the measures' tables."""
+    named = {name.removesuffix(SUFFIX): name for name in tables if name.endswith(SUFFIX) and name not in _NOT_MEASURED}
+    return {name: tables[source] for name, source in named.items()}
+
+
+def of_whole_course(row: Mapping[Hashable, Any]) -> dict[str, Any]:
+    """`KEYS` for a model's whole training, from a row of one of its checkpoints."""
+    return {**{column.name: row[column.name] for column in KEYS}, "update": END, "trained": True}
+
+
+def learning_rate_shares(config: TrainConfig, steps: Sequence[int]) -> list[float]:
+    r"""\(\sum_{s \le t} \eta_s / \sum_s \eta_s\) at each step t, for the learning rates η of `config`."""
+    sums = [0.0, *accumulate(learning_rate(update, config) for update in range(1, config.updates + 1))]
+    return [sums[step] / sums[-1] for step in steps]
+
+
+# The table of the checkpoints themselves.
+
+
+_NATS = "nats per token"
+
+CHECKPOINTS = TableSchema(
+    name="checkpoints",
+    version=1,
+    description="The checkpoints of a training: their origin and what they record about themselves.",
+    over_training=True,
+    columns=(
+        Column(name="name", dtype="string", unit="", description="its folder or revision"),
+        Column(name="revision", dtype="string", unit="", description='repository@branch on the hub; "": a folder'),
+        Column(name="commit", dtype="string", unit="", description='of the repository; "": a folder'),
+        Column(name="sha256", dtype="string", unit="", description="of its files of weights, in the order of names"),
+        Column(name="bytes", dtype="int64", unit="bytes", description="of its files of weights"),
+        Column(name="dtype", dtype="string", unit="", description="of most of its stored weights; read as float32"),
+        Column(
+            name="lr", dtype="float64", unit="", description="learning rate as recorded by its training; NaN: unknown"
+        ),
+        Column(
+            name="training_loss", dtype="float64", unit=_NATS, description="as recorded by its training; NaN: unknown"
+        ),
+        Column(
+            name="validation_loss", dtype="float64", unit=_NATS, description="as recorded by its training; NaN: unknown"
+        ),
+        Column(
+            name="sample_loss",
+            dtype="float64",
+            unit=_NATS,
+            description="on a few of the sentences, uncorrupted, the same at each checkpoint; NaN: no token",
+        ),
+        Column(
+            name="skipped",
+            dtype="float64",
+            unit="updates",
+            description="updates that its training had skipped so far, as recorded; NaN: unknown",
+        ),
+        Column(
+            name="excluded", dtype="bool", unit="", description="left out of the other tables, see checkpoint_checks"
+        ),
+    ),
+)

@@ -1,13 +1,17 @@
-"""Training data: token ids of sentences, and of their translations."""
+"""Training data: token ids of sentences and of running text, and the sentences of each update."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from infoflow.foundation import UserError, stream
+from infoflow.corpus import Encoded, Lone, PairKind, segment_pairs, stretches, windows
+from infoflow.foundation import UserError, digest, stream
 from infoflow.objectives import AbstractObjective, Batch, Example, Noise, Vocabulary
+
+# Training data: token ids of sentences, and of their translations.
 
 
 @runtime_checkable
@@ -84,3 +88,259 @@ class TrainingData:
             text = np.asarray(self.source.row(row), dtype=np.int64)
             translation = None if target is None else np.asarray(target.row(row), dtype=np.int64)
             yield Example(texts=(text,), translation=translation)
+
+
+# The sentences of each update: a function of (seed, update), so that resuming needs no sampler state.
+
+
+class LengthBucketSampler:
+    """Batches of sentences of nearly equal length under a budget of padded source tokens, in random order.
+
+    An epoch shuffles the sentences, sorts them stably by length (so ties stay shuffled), cuts the sorted list by the
+    budget, and visits the pieces in random order. The cuts depend only on lengths, so every epoch has the same number
+    of batches, and update n is batch n mod `num_batches` of epoch n div `num_batches`. Only *source* lengths matter:
+    all objectives of a study see the same batches in the same order.
+    """
+
+    def __init__(self, lengths: np.ndarray, seed: int, tokens: int, sentences: int | None = None) -> None:
+        self._lengths = np.asarray(lengths)
+        self._seed = seed
+        self._cuts = _cuts(np.sort(self._lengths), tokens, sentences)
+        self._epoch = -1
+        self._order: np.ndarray
+        self._batches: np.ndarray
+
+    @property
+    def num_batches(self) -> int:
+        """Number of batches, and so updates, per epoch."""
+        return len(self._cuts) - 1
+
+    def epoch(self, update: int) -> int:
+        """The epoch, from 0, of update `update`, from 1."""
+        return (update - 1) // self.num_batches
+
+    def rows(self, update: int) -> np.ndarray:
+        """Rows of the corpus for update `update`, from 1."""
+        self._open(self.epoch(update))
+        batch = self._batches[(update - 1) % self.num_batches]
+        return self._order[self._cuts[batch] : self._cuts[batch + 1]]
+
+    def updates_within(self, source_tokens: int | None, updates: int) -> int:
+        """`updates`, or fewer: up to the first at which `source_tokens` have been read."""
+        if source_tokens is None:
+            return updates
+        read = 0
+        for update in range(1, updates + 1):
+            read += int(self._lengths[self.rows(update)].sum())
+            if read >= source_tokens:
+                return update
+        return updates
+
+    def _open(self, epoch: int) -> None:
+        if epoch == self._epoch:
+            return
+        shuffled = stream("sentence-order", self._seed, epoch).permutation(len(self._lengths))
+        self._order = shuffled[np.argsort(self._lengths[shuffled], kind="stable")]
+        self._batches = stream("batch-order", self._seed, epoch).permutation(self.num_batches)
+        self._epoch = epoch
+
+
+def micro_batches(rows: np.ndarray, source: np.ndarray, target: np.ndarray | None, tokens: int) -> list[np.ndarray]:
+    """Split an update's rows into forward passes of at most `tokens` padded tokens (source plus target).
+
+    Rows of similar target length go together, which saves padding; the split does not affect the update.
+    """
+    keys = source[rows] if target is None else target[rows]
+    ordered = rows[np.argsort(keys, kind="stable")]
+    source_lengths = source[ordered]
+    target_lengths = np.zeros_like(source_lengths) if target is None else target[ordered]
+    pieces, start, longest_source, longest_target = [], 0, 0, 0
+    for stop in range(len(ordered)):
+        longest_source = max(longest_source, source_lengths[stop])
+        longest_target = max(longest_target, target_lengths[stop])
+        if stop > start and (stop + 1 - start) * (longest_source + longest_target) > tokens:
+            pieces.append(ordered[start:stop])
+            start, longest_source, longest_target = stop, source_lengths[stop], target_lengths[stop]
+    return [*pieces, ordered[start:]]
+
+
+def _cuts(ascending: np.ndarray, tokens: int, sentences: int | None) -> np.ndarray:
+    cuts = [0]
+    while (start := cuts[-1]) < len(ascending):
+        # In ascending order the last sentence is the longest, so the padded size grows with every sentence taken.
+        limit = min(len(ascending), start + (sentences or len(ascending)))
+        low, high = start + 1, limit
+        while low < high:
+            middle = (low + high + 1) // 2
+            if (middle - start) * ascending[middle - 1] <= tokens:
+                low = middle
+            else:
+                high = middle - 1
+        cuts.append(low)
+    return np.array(cuts)
+
+
+# Rows of running text: windows of a document, and pairs of its segments.
+
+
+_SENTENCES = 1 << 16  # at a time, so that a memory-mapped corpus stays on disk
+
+
+class RunningText:
+    """The concatenated tokens of an encoded corpus, without the special tokens of its sentences."""
+
+    def __init__(self, encoded: Encoded) -> None:
+        self._encoded = encoded
+        self.lengths = _ordinary_tokens(encoded)
+        """Tokens of each sentence, special ones not counted: int64 (sentence,)."""
+        self.ends = np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
+        """Tokens before each sentence, and the total: int64 (sentence + 1,)."""
+
+    def tokens(self, begin: int, end: int) -> np.ndarray:
+        """Token ids from position `begin` to before `end`: int64 (token,)."""
+        if begin == end:
+            return np.empty(0, dtype=np.int64)
+        first = int(self.ends.searchsorted(begin, side="right")) - 1
+        stop = int(self.ends.searchsorted(end, side="left"))
+        part = slice(int(self._encoded.offsets[first]), int(self._encoded.offsets[stop]))
+        text = self._encoded.flat_ids[part][~self._encoded.flat_special[part]]
+        return text[begin - self.ends[first] : end - self.ends[first]].astype(np.int64)
+
+
+class WindowRows:
+    """Consecutive sentences of a document as one text each: `ExampleRows` of `[CLS] s1 s2 … [SEP]`.
+
+    Its label `sentence_starts` (bool, one for each token) marks the starts of sentences. The id of a window is that of
+    its first sentence. Gaps in a document end a window.
+    """
+
+    def __init__(self, encoded: Encoded, documents: np.ndarray | None, budget: int, vocabulary: Vocabulary) -> None:
+        """
+        Args:
+            encoded: The sentences.
+            documents: The document of each, `Corpus.documents`.
+            budget: Maximum number of tokens of a window, [CLS] and [SEP] included; a longer sentence is truncated.
+            vocabulary: Vocabulary of the token ids.
+
+        Raises:
+            UserError: There are no documents, or no room for two sentences.
+        """
+        documents = _known(documents, "A window")
+        if budget < 4:
+            raise UserError(
+                f"A window needs at least 4 tokens: two text tokens, [CLS] and [SEP]. Got {budget}. Raise the length."
+            )
+        self._text, self._vocabulary = RunningText(encoded), vocabulary
+        bounds = windows(self._text.lengths, stretches(documents, encoded.sentence_ids), budget - 2)
+        begins, ends = self._text.ends[bounds].T
+        bounds, begins, ends = (each[ends > begins] for each in (bounds, begins, ends))
+        self._begins, self._ends = begins, np.minimum(ends, begins + budget - 2)
+        self.sentences = bounds
+        """Rows of the sentences of each window, the first and the one after the last: int64 (window, 2)."""
+        self.sentence_ids: np.ndarray = encoded.sentence_ids[bounds[:, 0]]
+        self.lengths: np.ndarray = self._ends - self._begins + 2
+        self.digest = _digest("windows", budget, begins, ends)
+
+    def row(self, index: int) -> np.ndarray:
+        """Token ids of a window, specials included."""
+        text = self._text.tokens(int(self._begins[index]), int(self._ends[index]))
+        return np.concatenate([[self._vocabulary.start], text, [self._vocabulary.end]])
+
+    def example(self, index: int) -> Example:
+        """One text, and the starts of its sentences."""
+        row = self.row(index)
+        first, stop = self.sentences[index].tolist()
+        places = self._text.ends[first:stop] - self._begins[index] + 1
+        starts = np.zeros(len(row), dtype=bool)
+        starts[places[self._text.lengths[first:stop] > 0]] = True
+        return Example(texts=(row,), labels={"sentence_starts": starts})
+
+
+class PairRows:
+    """Pairs of segments as BERT and ALBERT read them (see `segment_pairs`): `ExampleRows` of two texts.
+
+    The texts are bare, A then B; an objective assembles `[CLS] A [SEP] B [SEP]`, and `lengths` and `row` include its
+    three special tokens. The label is `is_random` (`kind="next"`) or `is_swapped` (`"order"`), 0 or 1.
+    """
+
+    def __init__(
+        self,
+        encoded: Encoded,
+        documents: np.ndarray | None,
+        max_tokens: int,
+        vocabulary: Vocabulary,
+        *,
+        kind: PairKind = "next",
+        seed: int = 0,
+        copies: int = 10,
+        short_share: float = 0.1,
+        lone: Lone = "skip",
+        key: str | None = None,
+    ) -> None:
+        """
+        Args:
+            encoded: The sentences, whole: pairs are cut, front or back.
+            documents: The document of each, `Corpus.documents`.
+            max_tokens: Maximum length of a pair, its three special tokens included.
+            vocabulary: Vocabulary of the token ids.
+            kind: The question about a pair.
+            seed: Seeds all draws.
+            copies: Passes over the corpus with different draws.
+            short_share: Share of documents with a shorter target.
+            lone: How to treat one-sentence chunks in the order task.
+            key: Identifies the sentences; the pairs of a large corpus are then cached.
+
+        Raises:
+            UserError: There are no documents, only one where several are needed, or no room for two sentences.
+        """
+        documents = _known(documents, "A pair of segments")
+        self._text, self._vocabulary = RunningText(encoded), vocabulary
+        self._label = "is_random" if kind == "next" else "is_swapped"
+        settings = {"kind": kind, "seed": seed, "copies": copies, "short_share": short_share, "lone": lone}
+        self.pairs = segment_pairs(self._text.lengths, documents, encoded.sentence_ids, max_tokens, **settings, key=key)
+        pairs = self.pairs
+        # An id keys the noise of an epoch, and has 32 bits.
+        self.sentence_ids: np.ndarray = (pairs.sentence_ids * copies + pairs.copies) % (1 << 32)
+        self.lengths: np.ndarray = (np.diff(pairs.first) + np.diff(pairs.second))[:, 0] + 3
+        self.digest = _digest("pairs", max_tokens, pairs.first, pairs.second, pairs.negative)
+
+    def row(self, index: int) -> np.ndarray:
+        """Token ids of `[CLS] A [SEP] B [SEP]`."""
+        first, second = self._segments(index)
+        start, end = [self._vocabulary.start], [self._vocabulary.end]
+        return np.concatenate([start, first, end, second, end])
+
+    def example(self, index: int) -> Example:
+        """Both segments, and the pair's label."""
+        return Example(
+            texts=self._segments(index), labels={self._label: np.array(int(self.pairs.negative[index]), dtype=np.int64)}
+        )
+
+    def _segments(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        first, second = self.pairs.first[index].tolist(), self.pairs.second[index].tolist()
+        return self._text.tokens(*first), self._text.tokens(*second)
+
+
+def _ordinary_tokens(encoded: Encoded) -> np.ndarray:
+    counts = np.empty(len(encoded), dtype=np.int64)
+    for start in range(0, len(encoded), _SENTENCES):
+        offsets = encoded.offsets[start : start + _SENTENCES + 1]
+        before = np.concatenate([[0], np.cumsum(~encoded.flat_special[offsets[0] : offsets[-1]])])
+        counts[start : start + _SENTENCES] = np.diff(before[offsets - offsets[0]])
+    return counts
+
+
+def _known(documents: np.ndarray | None, what: str) -> np.ndarray:
+    if documents is None:
+        raise UserError(
+            f"{what} needs documents: consecutive sentences. Got a corpus without documents.\n"
+            "Read one with documents: Corpus.from_text(path, documents=True), or a table's document_column."
+        )
+    return documents
+
+
+def _digest(kind: str, length: int, *arrays: np.ndarray) -> str:
+    hashed = hashlib.sha256()
+    for values in arrays:
+        hashed.update(np.ascontiguousarray(values).data)
+    return digest([kind, length, hashed.hexdigest()])

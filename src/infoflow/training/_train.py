@@ -24,7 +24,6 @@ from infoflow.foundation import (
 )
 from infoflow.objectives import AbstractObjective
 
-from ._accelerator import make_accelerator
 from ._checkpoint import (
     Checkpoints,
     TrainingState,
@@ -35,21 +34,21 @@ from ._checkpoint import (
     save_rest,
     why_unreadable,
 )
-from ._config import Precision, TrainConfig
-from ._data import TrainingData
-from ._diverged import TrainingDiverged
-from ._evaluate import evaluate
-from ._hooks import Step, TrainingHook
-from ._key import FACTS, INITIAL_WEIGHTS, check_conditions, check_key, run_key
-from ._log import LogWindow, MetricsLog
-from ._optimizer import make_optimizer, optimizer_state, restore_optimizer
-from ._precision import mixed_precision, resolve_precision
-from ._sampler import LengthBucketSampler
-from ._schedule import learning_rate
-from ._signals import TrainingInterrupted
-from ._snapshot_writer import SnapshotPlan, SnapshotWriter
-from ._snapshots import SNAPSHOTS
-from ._update import Updater, UpdateResult
+from ._config import (
+    Precision,
+    TrainConfig,
+    learning_rate,
+    make_optimizer,
+    mixed_precision,
+    optimizer_state,
+    resolve_precision,
+    restore_optimizer,
+)
+from ._data import LengthBucketSampler, TrainingData
+from ._hooks import Step, TrainingDiverged, TrainingHook, TrainingInterrupted
+from ._records import FACTS, INITIAL_WEIGHTS, LogWindow, MetricsLog, check_conditions, check_key, run_key
+from ._snapshots import SNAPSHOTS, SnapshotPlan, SnapshotWriter
+from ._update import Updater, UpdateResult, evaluate, make_accelerator
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,5 +1,6 @@
-"""One optimiser step: the token mean of a whole update, across micro-batches and processes."""
+"""One optimiser step, across micro-batches and processes, and the loss on held-out sentences."""
 
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -10,12 +11,46 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from infoflow.foundation import hash64
+from infoflow.flow import processes
+from infoflow.foundation import UserError, hash64
+from infoflow.models import evaluating
 from infoflow.objectives import AbstractObjective, Batch
 
-from ._config import TrainConfig
-from ._data import TrainingData
-from ._sampler import micro_batches
+from ._config import Precision, TrainConfig, mixed_precision
+from ._data import TrainingData, micro_batches
+
+# The device, and the exchange of gradients between processes.
+
+
+def make_accelerator(device: str = "auto") -> Accelerator:
+    """An accelerator for `device`: "auto", "cpu", "cuda" or "mps". Precision is handled by our autocast.
+
+    Several processes are joined here, and watch each other from now on (`infoflow.flow.processes`).
+    """
+    on_cpu = usable_device(device) == "cpu"
+    if on_cpu:
+        processes()  # a group with our patience; that of CUDA devices is formed by accelerate
+    accelerator = Accelerator(cpu=on_cpu)
+    processes()
+    return accelerator
+
+
+def usable_device(device: str) -> str:
+    """The device to train on, with "auto" resolved.
+
+    Raises:
+        UserError: This machine has no such device.
+    """
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device == "auto":
+        device = next(name for name in ("cuda", "mps", "cpu") if available[name])
+    if not available.get(device, False):
+        usable = ", ".join(name for name, usable in available.items() if usable)
+        raise UserError(f'device must be "auto" or a device of this machine: {usable}. Got {device}.')
+    return device
+
+
+# One optimiser step: the token mean of a whole update, across micro-batches and processes.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -172,3 +207,50 @@ def from_first(tensors: Iterable[Tensor]) -> None:
     """Broadcast the values of the first process."""
     for tensor in tensors:
         torch.distributed.broadcast(tensor.detach(), src=0)
+
+
+# Loss on held-out sentences, with noise frozen per sentence.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluation:
+    """Mean loss of each term on held-out sentences."""
+
+    losses: dict[str, float]  # nats per supervised item
+    counts: dict[str, int]
+    loss: float  # weighted sum of the terms: what training minimises, without label smoothing
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss)."""
+        return math.exp(min(self.loss, 700.0))
+
+
+def evaluate(
+    objective: AbstractObjective,
+    module: PreTrainedModel,
+    data: TrainingData,
+    seed: int = 0,
+    micro_tokens: int = 4096,
+    precision: Precision = "fp32",
+) -> Evaluation:
+    """The loss of `module` on `data`, without dropout of units or tokens.
+
+    A sentence's noise, for its corruption and for a stochastic loss, is keyed only by (seed, its id): it is the same at
+    every evaluation. `module` keeps its mode; random states are not touched.
+    """
+    objective = objective.for_evaluation()
+    rows = np.arange(len(data.source.lengths))
+    targets = np.asarray(data.target.lengths) if objective.needs_translation and data.target is not None else None
+    pieces = micro_batches(rows, np.asarray(data.source.lengths), targets, micro_tokens)
+    totals = dict.fromkeys(objective.term_weights, 0.0)
+    counts = dict.fromkeys(objective.term_weights, 0)
+    device = next(module.parameters()).device
+    with evaluating(module), mixed_precision(module, precision, device):
+        for piece in pieces:
+            batch = data.batch(objective, piece, ("evaluation-noise", seed), 0).to(device)
+            for name, term in objective.loss(module, batch, batch.noise).items():
+                totals[name] += float(term.total)
+                counts[name] += term.count
+    means = {name: totals[name] / max(counts[name], 1) for name in totals}
+    return Evaluation(losses=means, counts=counts, loss=objective.weighted(means))

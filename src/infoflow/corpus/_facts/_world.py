@@ -1,9 +1,10 @@
-"""`FactWorld`: entities, their facts, passages with facts, and questions about them."""
+"""`FactWorld`: entities, their facts, passages and questions, and the training text about them."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any, Literal, final
 
 import numpy as np
@@ -12,12 +13,27 @@ from transformers import PreTrainedTokenizerFast
 
 from infoflow.foundation import hash64_array, stream
 
+from .._columns import Row
 from .._grammar import grammar_rows
 from .._tokenizers import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
-from ._config import FactConfig
-from ._fact import Fact, Kind, Question
-from ._sentences import TEST_WORDINGS, TRAINING_WORDINGS, passage_wordings, query_wording, sentence
-from ._words import FACT_LANGUAGE, FactWords, language_words, words_of
+from ._language import (
+    FACT_LANGUAGE,
+    TEST_WORDINGS,
+    TRAINING_WORDINGS,
+    Fact,
+    FactConfig,
+    FactWords,
+    Kind,
+    Question,
+    language_words,
+    passage_wordings,
+    query_wording,
+    sentence,
+    words_of,
+)
+
+# `FactWorld`: entities, their facts, passages with facts, and questions about them.
+
 
 Part = Literal["train", "test"]
 
@@ -275,3 +291,34 @@ def _weights(kinds: list[Kind], config: FactConfig, seed: int) -> list[int]:
         weights.append(int(config.weights[order[place]]))
         counted += 1
     return weights
+
+
+# The training text of a world of facts as rows of a corpus.
+
+
+FACT_COLUMNS = ("text", "words", "entity", "label")
+
+
+def fact_rows(world: FactWorld) -> Iterator[Row]:
+    """Every trained fact in all its wordings, repeated by its weight, mixed with sentences of the language.
+
+    For a fact, `label` is its number and `entity` the role of each word; a sentence of the language has neither.
+    """
+    done = 0
+    language = grammar_rows(num_language(world, num_queries(world)), world.seed, FACT_LANGUAGE)
+    for count, one in enumerate(world.training_sentences(), start=1):
+        yield {"text": one.text, "words": list(one.words), "entity": list(one.roles), "label": str(one.fact)}
+        for row in islice(language, num_language(world, count) - done):
+            words = row["words"]
+            yield {"text": row["text"], "words": words, "entity": [""] * len(words), "label": None}
+        done = num_language(world, count)
+
+
+def num_queries(world: FactWorld) -> int:
+    """Sentences about facts in the training text."""
+    return len(TRAINING_WORDINGS) * sum(fact.weight for fact in world.facts)
+
+
+def num_language(world: FactWorld, queries: int) -> int:
+    """Number of language sentences for this many fact sentences."""
+    return round(queries * world.config.language / (1 - world.config.language))

@@ -8,7 +8,60 @@ from math import gcd
 
 from infoflow.foundation import UserError, hash64
 
-from . import _words
+# English words of the grammar, frequent first; rarer ones are invented.
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The words of a text."""
+    return tuple(text.split())
+
+
+ENGLISH: dict[str, tuple[str, ...]] = {
+    "noun": listed(
+        """man house dog guard river child walk teacher garden cook woman street cat dream friend play doctor
+        tree guide city book judge horse window nurse king song bird dance road letter rest farmer table
+        pilot door talk ship boy paint girl queen mountain watch village soldier lamp bridge painter box
+        church fox lady story market glass island wolf picture visit forest baker chair answer sailor tower
+        key writer bottle"""
+    ),
+    "name": listed(
+        """Mary John Anna Peter Clara Paul Emma Tom Lucy David Julia Mark Nora Simon Alice Leo Sarah Felix
+        Laura Hugo"""
+    ),
+    "transitive": listed(
+        """see know guard find like watch guide help judge follow love hear paint carry nurse visit remember
+        call answer touch teach describe admire build catch fear hide lift push greet"""
+    ),
+    "intransitive": listed(
+        "sleep walk run wait dance talk laugh rest sing dream smile play arrive swim fall work travel cry"
+    ),
+    "adjective": listed(
+        """old small big young good new red quiet white happy black tall poor kind green strong rich blue tired
+        brave clever sad dark cold gentle heavy famous strange warm proud"""
+    ),
+    "frequency": ("often", "never", "always", "rarely", "usually"),
+    "manner": listed("quickly quietly slowly happily well badly carefully calmly loudly gladly early late"),
+    "degree": ("very", "quite", "too", "rather", "extremely"),
+    "preposition": ("in", "near", "with", "behind", "on", "for", "under", "beside", "without", "above"),
+}
+"""Word lists by class.
+
+`guard`, `walk`, `dream`, `play` and a dozen others are nouns and verbs; `frequency` adverbs come before the verb,
+`manner` adverbs after it.
+"""
+
+IRREGULAR_PLURALS = {"man": "men", "woman": "women", "child": "children", "wolf": "wolves"}
+
+FUNCTION_WORDS = ("the", "a", "an", "that", "and", "or", "but", ".")
+
+ALL_ENGLISH = frozenset(word for words in ENGLISH.values() for word in words) | {
+    *FUNCTION_WORDS,
+    *IRREGULAR_PLURALS.values(),
+}
+
+
+# The lexicon of `grammar`: lemmas by word class, frequent ones first, each with its translation and gender.
+
 
 WordClass = str
 """`noun`, `name`, `transitive`, `intransitive`, `adjective`, `frequency`, `manner`, `degree` or `preposition`."""
@@ -22,16 +75,16 @@ SHARES = {
     "frequency": 0.02,
     "manner": 0.06,
 }
-"""Shares of the open vocabulary. The closed classes, `degree` and `preposition`, are listed in `_words`."""
+"""Shares of the open vocabulary. The closed classes, `degree` and `preposition`, are listed above."""
 
 MINIMUM_VOCABULARY = 100
 
-_ONSETS = _words.listed("b br c cl d dr f fl g gl gr h j k l m n p pl pr qu r s sc sl sp st t tr v w")
-_VOWELS = _words.listed("a e i o u ai ea oo")
-_CODAS = _words.listed("b d g k l m n nd nt p r rd rk rm rn t")  # none that changes before the ending -s
-_TARGET_ONSETS = _words.listed("b d f g j k l m n p r s t v z dj ts kr pr tr")
-_TARGET_VOWELS = _words.listed("a e i o u")
-_TARGET_CODAS = _words.listed("l n r k t x")
+_ONSETS = listed("b br c cl d dr f fl g gl gr h j k l m n p pl pr qu r s sc sl sp st t tr v w")
+_VOWELS = listed("a e i o u ai ea oo")
+_CODAS = listed("b d g k l m n nd nt p r rd rk rm rn t")  # none that changes before the ending -s
+_TARGET_ONSETS = listed("b d f g j k l m n p r s t v z dj ts kr pr tr")
+_TARGET_VOWELS = listed("a e i o u")
+_TARGET_CODAS = listed("l n r k t x")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +119,7 @@ def make_lexicon(vocabulary: int = 1000) -> Lexicon:
         raise UserError(f"vocabulary must be at least {MINIMUM_VOCABULARY}. Got {vocabulary}.")
     targets = _TargetStems()
     entries: dict[WordClass, tuple[Lemma, ...]] = {}
-    for word_class, real in _words.ENGLISH.items():
+    for word_class, real in ENGLISH.items():
         size = max(5, round(SHARES[word_class] * vocabulary)) if word_class in SHARES else len(real)
         invented = invented_words(word_class)
         lemmas = [*real[:size], *islice(invented, max(0, size - len(real)))]
@@ -85,8 +138,8 @@ def _entry(word_class: WordClass, lemma: str, targets: "_TargetStems") -> Lemma:
 
 def add_s(lemma: str) -> str:
     """The form in -s of a noun (plural; a few are irregular) or a verb (third person singular)."""
-    if lemma in _words.IRREGULAR_PLURALS:
-        return _words.IRREGULAR_PLURALS[lemma]
+    if lemma in IRREGULAR_PLURALS:
+        return IRREGULAR_PLURALS[lemma]
     if lemma.endswith(("s", "x", "z", "ch", "sh")):
         return f"{lemma}es"
     if lemma.endswith("y") and lemma[-2] not in "aeiou":
@@ -100,7 +153,7 @@ def invented_words(word_class: WordClass) -> Iterator[str]:
     ending = {"manner": "ly", "frequency": "times"}.get(word_class, "")
     for syllables in (2, 3, 4):
         for stem in _stems(syllables, _ONSETS, _VOWELS, _CODAS):
-            if hash64("grammar-class", stem) % len(SHARES) == number and stem not in _words.ALL_ENGLISH:
+            if hash64("grammar-class", stem) % len(SHARES) == number and stem not in ALL_ENGLISH:
                 word = stem + ending
                 yield word.capitalize() if word_class == "name" else word
 

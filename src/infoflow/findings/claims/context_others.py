@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from .._condition import Condition, Verdict, exceeds
-from .._context import DECODER, ENCODER, how_closed, lost_share, some_retrained, untrained_share
-from .._finding import Control, Curves, claim
+from .._finding import Condition, Control, Curves, Verdict, claim, exceeds
 from .._model_group import TRANSLATION
+from .._readings import DECODER, ENCODER, how_closed, lost_share, some_retrained, untrained_share
 from .._sources import OURS
 from .._table import Reading
 

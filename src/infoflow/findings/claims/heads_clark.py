@@ -3,10 +3,8 @@
 from infoflow.heads import HEAD_COREFERENCE, HEAD_LAYER_DISTANCE, HEAD_RELATIONS, HEAD_SPECIAL_GRADIENT, HEAD_SURFACE
 from infoflow.probing import HEAD_PROBE
 
-from .._condition import GAIN, SHARE, Condition, exceeds, stays_below
-from .._finding import Control, Curves, claim
-from .._head_numbers import best_heads, busiest_layer, heads
-from .._held_out import CHOSEN
+from .._finding import GAIN, SHARE, Condition, Control, Curves, claim, exceeds, stays_below
+from .._head_numbers import CHOSEN, best_heads, busiest_layer, heads
 from .._model_group import MASKED
 from .._sources import CLARK
 from .._table import Reading, Table, untrained

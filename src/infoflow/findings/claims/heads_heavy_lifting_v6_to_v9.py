@@ -4,10 +4,8 @@ import numpy as np
 
 from infoflow.heads import HEAD_RARE_TOKEN, HEAD_RELATIONS
 
-from .._condition import CORRELATION, GAIN, SHARE, Condition, exceeds, stays_below
-from .._finding import Control, Curves, claim
-from .._head_numbers import POSITIONAL, best_heads, dominant_heads, heads, one_head, positional_heads
-from .._held_out import CHOSEN
+from .._finding import CORRELATION, GAIN, SHARE, Condition, Control, Curves, claim, exceeds, stays_below
+from .._head_numbers import CHOSEN, POSITIONAL, best_heads, dominant_heads, heads, one_head, positional_heads
 from .._model_group import TRANSLATION
 from .._sources import HEAVY_LIFTING
 from .._table import Reading, baselines, untrained

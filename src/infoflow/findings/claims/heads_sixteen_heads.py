@@ -4,10 +4,8 @@ import numpy as np
 
 from infoflow.heads import ABLATION_TRANSFER
 
-from .._condition import SHARE, Condition, exceeds, stays_below
-from .._finding import Control, Curves, claim
-from .._head_numbers import MATTERS, SHARES, ablations, best_head_left, mattering_share, removal_curve
-from .._held_out import CHOSEN
+from .._finding import SHARE, Condition, Control, Curves, claim, exceeds, stays_below
+from .._head_numbers import CHOSEN, MATTERS, SHARES, ablations, best_head_left, mattering_share, removal_curve
 from .._model_group import TRANSLATION
 from .._sources import SIXTEEN_HEADS
 from .._table import Reading, Table, baselines, one_number, untrained

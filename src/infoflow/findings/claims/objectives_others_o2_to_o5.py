@@ -4,14 +4,12 @@ from itertools import permutations
 
 import numpy as np
 
-from .._chance import seeds_alone
-from .._condition import Condition, Verdict, exceeds
-from .._finding import Control, Curves, claim
-from .._model_group import MASKED, TRANSLATION
+from .._control import seeds_alone
+from .._finding import Condition, Control, Curves, Verdict, claim, exceeds
+from .._model_group import BART, BART_NOISES, DENOISE_FULL, DESHUFFLING, ELECTRA, ELECTRA_SELECTED, MASKED, TRANSLATION
+from .._readings import PROBE, STANDS_IN, operations, probe
 from .._sources import BART_PAPER, COMPARISON, ELECTRA_PAPER
-from .._stand_ins import PROBE, STANDS_IN, operations, probe
 from .._table import Reading, untrained
-from .._zoo import BART, BART_NOISES, DENOISE_FULL, DESHUFFLING, ELECTRA, ELECTRA_SELECTED
 
 _FAMILIES = ("bert", "t5")
 

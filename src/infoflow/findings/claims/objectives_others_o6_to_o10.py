@@ -2,25 +2,24 @@
 
 import numpy as np
 
-from .._chance import seeds_alone
-from .._condition import Condition, exceeds
-from .._finding import Control, Curves, claim
-from .._model_group import MASKED
-from .._sources import ALBERT_PAPER, DISTILBERT, ROBERTA, SPANBERT_PAPER, T5_PAPER
-from .._stand_ins import PROBE, STANDS_IN, parameters, probe, spans_and_words, spans_more_than_words
-from .._table import Reading, untrained
-from .._zoo import (
+from .._control import seeds_alone
+from .._finding import Condition, Control, Curves, claim, exceeds
+from .._model_group import (
     DECODER_LM,
     DENOISE_FULL,
     DENOISE_MASK,
     DESHUFFLING,
     DISTILLATION,
+    MASKED,
     NEXT_SENTENCE,
     NEXT_SENTENCE_STATIC,
     SENTENCE_ORDER,
     SPANBERT,
     STATIC,
 )
+from .._readings import PROBE, STANDS_IN, parameters, probe, spans_and_words, spans_more_than_words
+from .._sources import ALBERT_PAPER, DISTILBERT, ROBERTA, SPANBERT_PAPER, T5_PAPER
+from .._table import Reading, untrained
 
 _LEAST = -0.01
 

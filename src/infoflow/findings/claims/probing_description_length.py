@@ -1,10 +1,9 @@
 """Claims about probing: M1, M2, M3, M5, M6."""
 
-from .._condition import CORRELATION, Condition, exceeds, stays_below
-from .._finding import Control, Curves, Given, claim
+from .._curves import layer_names, num_layers, spearman
+from .._finding import CORRELATION, Condition, Control, Curves, Given, claim, exceeds, stays_below
 from .._model_group import MASKED
-from .._probing import TOKEN_TASKS, accuracy, bits, shuffled_layers
-from .._shapes import layer_names, num_layers, spearman
+from .._readings import TOKEN_TASKS, accuracy, bits, shuffled_layers
 from .._sources import DESCRIPTION_LENGTH
 from .._table import Reading, untrained
 

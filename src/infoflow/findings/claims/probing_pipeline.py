@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from .._condition import SHARE, Condition, exceeds, stays_below
-from .._finding import Control, Curves, Given, claim
+from .._finding import SHARE, Condition, Control, Curves, Given, claim, exceeds, stays_below
 from .._model_group import MASKED
-from .._probing import cumulative_shape, depths
+from .._readings import cumulative_shape, depths
 from .._sources import PIPELINE
 from .._table import Reading, untrained
 

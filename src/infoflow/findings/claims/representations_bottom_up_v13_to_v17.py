@@ -7,12 +7,23 @@ import numpy as np
 
 from infoflow.foundation import stream
 
-from .._chance import seeds_alone
-from .._condition import CORRELATION, Condition, exceeds
-from .._curves import context, identity, information, position, tag
-from .._finding import Control, Curves, claim
+from .._control import seeds_alone
+from .._curves import (
+    context,
+    early_layer,
+    falls,
+    identity,
+    information,
+    layer_names,
+    middle_layer,
+    num_layers,
+    position,
+    spearman,
+    step_names,
+    tag,
+)
+from .._finding import CORRELATION, Condition, Control, Curves, claim, exceeds
 from .._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION
-from .._shapes import early_layer, falls, layer_names, middle_layer, num_layers, spearman, step_names
 from .._sources import BOTTOM_UP
 from .._table import Reading, baselines, untrained
 from .._two_estimates import by_usable_information

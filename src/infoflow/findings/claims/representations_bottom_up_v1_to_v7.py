@@ -4,14 +4,21 @@ from itertools import product
 
 import numpy as np
 
-from .._chance import seeds_alone
-from .._clustering import clustering_control
-from .._condition import CORRELATION, Condition, exceeds, stays_below
+from .._control import seeds_alone
 from .._curves import LANGUAGE_MODEL_INFORMATION as READS
-from .._curves import SEED_DISTANCES, TASK_DISTANCES, information
-from .._finding import Control, Curves, claim
+from .._curves import (
+    SEED_DISTANCES,
+    TASK_DISTANCES,
+    clustering_control,
+    depth_correlation,
+    falls,
+    information,
+    layer_names,
+    step_names,
+    total_fall,
+)
+from .._finding import CORRELATION, Condition, Control, Curves, claim, exceeds, stays_below
 from .._model_group import CAUSAL, MASKED, OBJECTIVES, TRANSLATION
-from .._shapes import depth_correlation, falls, layer_names, step_names, total_fall
 from .._sources import BOTTOM_UP
 from .._table import Reading, baselines, untrained
 from .._two_estimates import by_usable_information

@@ -2,20 +2,26 @@
 
 import numpy as np
 
-from .._chance import seeds_alone
-from .._condition import CORRELATION, Condition, Verdict, exceeds, stays_below
-from .._curves import SEED_DISTANCES, TASK_DISTANCES, change
-from .._finding import Control, Curves, claim
-from .._frequency_bins import (
+from .._control import seeds_alone
+from .._curves import (
+    SEED_DISTANCES,
+    TASK_DISTANCES,
+    change,
     change_by_rank,
+    falls,
     frequent_over_rarest,
     influence_by_rank,
+    later_over_earlier,
+    layer_names,
+    pair_names,
     permuted_bins,
     rank_correlation,
     rarest_over_next,
+    step_names,
+    total_fall,
 )
+from .._finding import CORRELATION, Condition, Control, Curves, Verdict, claim, exceeds, stays_below
 from .._model_group import CAUSAL, MASKED, OBJECTIVES, TOKEN_DROPOUT, TRANSLATION
-from .._shapes import falls, later_over_earlier, layer_names, pair_names, step_names, total_fall
 from .._sources import BOTTOM_UP
 from .._table import Reading, baselines, untrained
 

@@ -16,12 +16,24 @@ from infoflow.foundation import UserError
 from infoflow.models import AttentionCall, Model, tap
 
 from ._alti import alti_relevance
-from ._chefer import chefer_propagated, chefer_relevance
-from ._gradients import gradient_relevance
-from ._leaves import ACTIVATIONS, CURVES, PRODUCTS, Norm, is_norm
+from ._chefer import chefer_propagated, chefer_relevance, gradient_relevance
 from ._lrp import unembedding_of, voita_relevance
 from ._mixing import flow_relevance, rollout_relevance
-from ._nodes import AbstractNode, AttentionNode, LinearNode, NormNode, PassNode, SharedNode, Tape, Value
+from ._nodes import (
+    ACTIVATIONS,
+    CURVES,
+    PRODUCTS,
+    AbstractNode,
+    AttentionNode,
+    LinearNode,
+    Norm,
+    NormNode,
+    PassNode,
+    SharedNode,
+    Tape,
+    Value,
+    is_norm,
+)
 from ._recorder import recording
 from ._request import Place, Request, SentenceRelevance, without_cache
 from ._rule import Rule

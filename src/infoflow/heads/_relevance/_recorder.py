@@ -12,22 +12,25 @@ from transformers.pytorch_utils import Conv1D
 from infoflow.foundation import UserError
 from infoflow.models import Attention, AttentionCall, Model, Projection, tap
 
-from ._attention_rule import AttentionCore
-from ._leaves import CURVES, PRODUCTS, Record, leaf
 from ._nodes import (
+    CURVES,
+    PRODUCTS,
     AbstractNode,
     AttentionNode,
     LostNode,
     PassNode,
     ProjectedStates,
+    Record,
     Rotation,
     SharedNode,
     SliceNode,
     Tape,
     Value,
     close,
+    leaf,
     rows,
 )
+from ._rule import AttentionCore
 
 _SUMS = (torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__radd__, Tensor.__iadd__)
 _PRODUCTS = (*PRODUCTS, Tensor.mul_, Tensor.__imul__)

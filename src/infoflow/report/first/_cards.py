@@ -10,12 +10,10 @@ from markupsafe import Markup
 
 from infoflow.heads import HEAD_PRUNING_CURVE
 
-from .._curves import curves, layers_of, samples_at
+from .._curves import curves, layers_of, samples_at, turn_sentence
+from .._in_words import Estimate, Samples, decimals, number
 from .._model_tables import ModelTables
-from .._numbers import decimals, number
-from .._samples import Estimate, Samples
-from .._series import Series
-from .._trends import turn_sentence
+from .._theme import Series
 from ._measures import CardMeasure, card_measures, measured
 from ._spark import spark
 

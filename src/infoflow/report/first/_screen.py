@@ -12,10 +12,10 @@ from infoflow.objectives import OBJECTIVES, Metric
 from infoflow.representations import MUTUAL_INFORMATION
 from infoflow.results import RETRIEVAL_SCORES, TASK_SCORES, RunFolder
 
-from .._failure_kind import KINDS, OTHER, failure_kind, told_kind
+from .._in_words import count_text, decimals, listed, number
 from .._model_tables import ModelTables
-from .._numbers import count_text, decimals, listed, number
 from .._shown_models import entries_with_readers, seeds_of_lines
+from .._summary import KINDS, OTHER, failure_kind, told_kind
 from ._cards import HOW_CHOSEN, Card, cards
 
 _SMALL = 10_000_000  # models with fewer parameters are called small

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pandas as pd
 from markupsafe import Markup, escape
 
-from .._numbers import two_digits
-from .._series import Series
+from .._in_words import two_digits
+from .._theme import Series
 
 _WIDTH, _HEIGHT = 320, 146
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 88, 22, 24  # the left margin fits −0.0089

@@ -1,4 +1,4 @@
-"""Lines over x with their bands, marks and controls."""
+"""Lines over x with their bands, marks, controls and names, and points in a plane."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -7,9 +7,39 @@ from typing import Any
 
 import pandas as pd
 
-from ._chart import CONTROL, by_key, dash_of, lit, opacity_if, shape_of, tips, with_field
-from ._hollow import point_style
-from ._marks import Channel, Constant, Layer, Rows, calculated, draw, flattened, unchanged
+from ._chart import CONTROL, NAME, by_key, dash_of, finished, lit, opacity_if, shape_of, tips, with_field
+from ._marks import Channel, Constant, Layer, Rows, calculated, channel, draw, flattened, point_style, unchanged
+
+# Line names above the picture, for charts with lines in every corner.
+
+
+_LINE = 14  # pixels between names
+_LETTER, _ROOM = 7, 300  # pixels per bold letter, and of a narrow picture
+_PLACE = {"x": "across", "y": "at"}
+_TITLE = 24  # above the picture, for the axis title
+
+
+def names_above(found: list[tuple[str, str, str]], room: float = _ROOM) -> Layer:
+    """Place (mark, name, colour) entries, in two columns if they fit into this many pixels."""
+    texts = [f"{mark} {name}" for mark, name, _ in found]
+    half = -(-len(texts) // 2)
+    first, second = (max((_LETTER * len(text) for text in part), default=0) for part in (texts[:half], texts[half:]))
+    rows = half if first + second < room else len(texts)
+    table = pd.DataFrame(
+        {
+            "text": texts,
+            "color": [color for _, _, color in found],
+            "across": [(first + 12) * (index // rows) for index in range(len(texts))],
+            "at": [_LINE * (index % rows - rows) - _TITLE for index in range(len(texts))],
+        }
+    )
+    in_pixels = {name: channel(name, f"{field}:Q", scale=None, axis=None) for name, field in _PLACE.items()}
+    color = channel("color", "color:N", scale=None)
+    return draw("text", table, NAME, in_pixels, align="left", baseline="top", text="text:N", color=color)
+
+
+# Lines over x with their bands, marks and controls.
+
 
 SHARE = (0.0, 1.0)
 POSITIVE = (0.0, float("inf"))
@@ -139,3 +169,76 @@ def folded(rows: pd.DataFrame, by: str | list[str]) -> Layer:
 def of_one(rows: pd.DataFrame, key: str) -> Layer:
     """A chart of one line's rows, without repeating the line's name in each."""
     return calculated(rows, series=json.dumps(key))
+
+
+# Lines over any x, with their names above the picture.
+
+
+Name = tuple[str, str, str]
+"""A mark, its name, and its colour."""
+
+
+def named_lines(
+    rows: Any,
+    at: dict[str, Any],
+    found: Sequence[Any],
+    height: int,
+    *,
+    field: str = "series",
+    mark: str = "●",
+    beneath: Sequence[Layer] = (),
+    above: Sequence[Layer] = (),
+    names: Sequence[Name] = (),
+    **how: Any,
+) -> dict[str, Any]:
+    """Draw the lines of `rows` at `at`, with their names above the picture.
+
+    Args:
+        rows: As in `lines`.
+        at: The encodings `x` and `y`.
+        found: The lines: each with key, label, color, dash and shape.
+        height: Height of the picture.
+        field: The column with their keys.
+        mark: Mark before each name.
+        beneath: Layers drawn first.
+        above: Layers drawn last.
+        names: Names of the other layers.
+        how: As in `lines`.
+    """
+    drawn = lines(rows, at, looks_of(found, field), **how)
+    told = [*((mark, one.label, one.color) for one in found), *names]
+    return finished([*beneath, *drawn, *above, names_above(told)], height)
+
+
+def points(
+    trained: pd.DataFrame,
+    untrained: pd.DataFrame,
+    at: dict[str, Any],
+    look: dict[str, Any],
+    *,
+    ends: dict[str, tuple[str, str]],
+    tooltip: list[Channel],
+    least: float = 0.0,
+) -> list[Layer]:
+    """The layers of a scatter plot.
+
+    Args:
+        at: The encodings `x` and `y`.
+        look: The encodings `color` and `shape`.
+        ends: For `x` and `y`: the two columns that a whisker connects.
+        least: Minimum length of a whisker that extends beyond its point.
+    """
+    grey = {"shape": "cross", "filled": True, "size": 30, "color": "var(--control)", "opacity": 0.65, "clip": True}
+    place = [str(channel["shorthand"]).partition(":")[0] for channel in at.values()]
+    bars = []
+    for axis, (low, high) in ends.items():
+        long = trained.loc[trained[high] - trained[low] > least, list(dict.fromkeys(["series", *place, low, high]))]
+        color = {"color": look["color"]}
+        bars += whiskers(long, at, color, {axis: (low, high)}, strokeWidth=1, opacity=lit(0.5))
+    bounds = [column for pair in ends.values() for column in pair]
+    marks = trained.drop(columns=[column for column in bounds if column not in place])
+    return [
+        draw("point", untrained[place], grey, at),
+        *bars,
+        draw("point", marks, at, look, filled=True, size=32, tooltip=tooltip, opacity=lit(0.75)),
+    ]

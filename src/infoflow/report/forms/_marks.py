@@ -1,14 +1,17 @@
-"""The grammar of charts: rows of a table, marks for them, and channels that encode fields.
-
-Forms and figures compose their charts from it, so that only the forms depend on the drawing library.
-"""
+"""The grammar of charts: rows of a table, marks for them, and channels that encode fields."""
 
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import altair as alt
+import numpy as np
 import pandas as pd
+
+# The grammar of charts: rows of a table, marks for them, and channels that encode fields.
+#
+# Forms and figures compose their charts from it, so that only the forms depend on the drawing library.
+
 
 Layer = alt.Chart
 Rows = pd.DataFrame | alt.Chart
@@ -108,3 +111,35 @@ def _channel(name: str, value: Channel) -> Channel:
 
 def _class_name(name: str) -> str:
     return name[0].upper() + name[1:]
+
+
+def span(*values: Any, margin: float = 0.05, flat: float = 0.1) -> tuple[float, float]:
+    """Range of all known values (tables, columns, numbers), with a margin on both sides.
+
+    Args:
+        values: Values that the axis must contain.
+        margin: As a share of the range.
+        flat: The margin if the range is 0.
+
+    >>> span([1.0, 3.0], float("nan"), margin=0.5)
+    (0.0, 4.0)
+    """
+    known = np.concatenate([np.asarray(each, dtype=float).ravel() for each in values])
+    known = known[np.isfinite(known)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    room = margin * (high - low) or flat
+    return low - room, high + room
+
+
+# Hollow marks: measured with one seed, so the interval covers only the choice of sentences.
+
+
+HOLLOW = "hence the hollow marks"
+"""Ends a sentence about such intervals; the front page states once that there is only one seed."""
+
+
+def point_style(rows: pd.DataFrame) -> dict[str, Any]:
+    """Point style of `rows`, from the number of seeds behind each if known."""
+    if len(rows) and "seeds" in rows and int(rows["seeds"].max()) < 2:
+        return {"filled": False, "fill": "var(--paper)", "strokeWidth": 1.6, "opacity": 1}
+    return {"filled": True, "opacity": 1}

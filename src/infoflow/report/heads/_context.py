@@ -8,18 +8,15 @@ import pandas as pd
 
 from infoflow.heads import ENCODER_CONTEXT
 
-from .._bands import band_words
+from .._curves import band_words
 from .._figure import Method, Panel, PanelGroup, ReportFigure
-from .._numbers import number
-from .._samples import Samples
-from .._series import Series
+from .._in_words import Samples, number
 from .._shown_models import ShownModels
+from .._theme import Series
 from ..forms._chart import BASELINE, LABEL_GAP, amount, color_of, finished, lit, tips
 from ..forms._layer_chart import control_names, end_labels
-from ..forms._lines import control_lines, level, lines, looks_of
-from ..forms._marks import Constant, Layer, draw
-from ..forms._names import names_above
-from ..forms._span import span
+from ..forms._lines import control_lines, level, lines, looks_of, names_above
+from ..forms._marks import Constant, Layer, draw, span
 
 _METHOD = Method(
     id="encoder-context",

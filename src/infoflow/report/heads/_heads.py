@@ -1,4 +1,4 @@
-"""What heads do: the layer × head map with a choice of statistics, and whether positional heads are confident."""
+"""What heads do: the layer × head map, confident heads, and the loss without some of them."""
 
 from typing import Any
 
@@ -13,22 +13,212 @@ from infoflow.heads import (
     HEAD_PRUNING_CURVE,
 )
 
-from .._curves import has_untrained
+from .._curves import band_words, has_untrained, mean_of_draws
 from .._figure import Method, Panel, ReportFigure, Section
-from .._in_words import Candidate, extreme, plain, sentence
+from .._in_words import Candidate, Estimate, Samples, estimate_text, extreme, listed, number, plain, sentence
 from .._model_tables import ModelTables
-from .._numbers import estimate_text, listed, number
-from .._samples import Estimate, Samples
-from .._series import Series
 from .._shown_models import ShownModels
-from ..forms._chart import amount, color_of, finished, shape_of, tips
-from ..forms._lines import SHARE, level
-from ..forms._scatter import points
+from .._theme import Series
+from ..forms._chart import BASELINE, amount, color_of, finished, free_scales, scale_note, shape_of, tips
+from ..forms._lines import SHARE, LineKind, control_lines, level, lines, looks_of, names_above, points
+from ..forms._marks import draw, span
 from ._context import context_figure
 from ._map import head_map_figure
-from ._matter import matter_figure
-from ._removed import removed_figure
-from ._statistics import HEAD_TABLES
+from ._matter import HEAD_IMPORTANCE, matter_figure
+from ._statistics import HEAD_TABLES, KINDS
+
+# Loss by the share of ablated heads, on the same sentences, with random orders as the control.
+
+
+_ORDERS = {
+    order.key: order
+    for order in (
+        LineKind(key="importance", label="least important first", dash=(1, 0), shape="circle", mark="●"),
+        LineKind(key="iterative", label="least important, ranked anew", dash=(6, 3), shape="diamond", mark="◆"),
+        LineKind(key="oracle", label="least costly alone first", dash=(2, 2), shape="square", mark="■"),
+    )
+}
+_KINDS = {"-".join(place): label for place, label in KINDS.items()}
+_RANDOM = "random order"
+_CHANGE = ("change", "change_low", "change_high")
+_ALLOWED = 0.1  # relative rise of the loss that the sentence allows
+
+
+def removed_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """The curves of each model, for all heads together and for each kind of attention."""
+    frame = frame.loc[frame["trained"]]
+    if frame.empty:
+        return None
+    metric = str(frame["metric"].iloc[0])
+    frame = frame.loc[frame["metric"] == metric]
+    curves = _curves(frame)
+    changes = curves.set_index("series")[[*_CHANGE]]
+    spans = {key: span(changes.loc[[key]], 0.0) for key in changes.index.unique()}  # one for all kinds
+    heights = [high - low for low, high in spans.values()]
+    free, every = free_scales(heights), span(changes, 0.0)
+    panels = [
+        Panel(
+            spec=_chart(own, models[series], metric, spans[series] if free else every),
+            title=_title(models[series], kind),
+        )
+        for series, kind, own in _by_panel(curves, models)
+    ]
+    scale = scale_note(heights, "All panels share one scale." if len(panels) > 1 else "", "model")
+    seeds = int(frame["seed"].nunique())
+    draws = int(frame.loc[frame["order"] == "random", "draw"].nunique())
+    grey = f" Grey, dashed: the mean of {draws} random orders per seed, with its band." if draws else ""
+    return ReportFigure(
+        id="heads-removed",
+        question="How many heads can go before quality falls?",
+        answer=[_sentence(curves, models, metric)],
+        words=_words(curves, models, metric),
+        panels=panels,
+        caption=f"{band_words(seeds)}; {int(frame['count'].median()):,} sentences behind each point.{grey} "
+        "Changes are paired: each sentence with heads removed is held against itself with all of them. Nothing is "
+        f"trained after the removal. {scale}".rstrip(),
+        how_to_read=[
+            f"Across: the share of heads that is removed. Up: how much the {metric} changes by that. A flat start at 0 "
+            "means heads that nothing depends on.",
+            "Below the band of random orders an order knows something about which heads matter. "
+            "“Least costly alone first” ranks heads by what the removal of each one alone costs.",
+            "It would be surprising if the ranking by single removals were much better than that by importance: a "
+            "head's cost alone says little about its cost once others are gone.",
+        ],
+        method=HEAD_IMPORTANCE,
+        data=curves.drop(columns="name"),
+        tables=(HEAD_PRUNING_CURVE.name,),
+        findings=("heads:M3", "heads:M4", "heads:M6"),
+    )
+
+
+def _curves(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mean and interval of each model, kind and order at each share, and of the change from the whole model."""
+    rows = []
+    whole = {key: _whole(own) for key, own in frame.groupby(["series", "kind"], sort=False)}
+    groups: Any = frame.groupby(["series", "kind", "order", "removed"], sort=False)
+    for (series, kind, order, removed), own in groups:
+        samples = Samples.of(mean_of_draws(own) if order == "random" else own)
+        estimate, paired = samples.estimate(), (samples - whole[series, kind]).estimate()
+        value, low, high, seeds = estimate.value, estimate.low, estimate.high, estimate.seeds
+        change = paired.value, paired.low, paired.high
+        name = _RANDOM if order == "random" else _ORDERS[order].label if order in _ORDERS else order
+        heads = own["heads"].iloc[0] if "heads" in own else None
+        rows.append(
+            {"series": series, "kind": kind, "order": order, "name": name, "removed": float(removed), "heads": heads,
+             "value": float(value), "low": float(low), "high": float(high), "seeds": int(seeds),
+             **dict(zip(_CHANGE, map(float, change), strict=True))}
+        )  # fmt: skip
+    return pd.DataFrame(rows).sort_values(["series", "kind", "order", "removed"])
+
+
+def _whole(own: pd.DataFrame) -> Samples:
+    """The samples with the fewest heads removed, normally none."""
+    ranked = own[own["order"] != "random"] if bool((own["order"] != "random").any()) else own
+    return Samples.of(ranked[ranked["removed"] == ranked["removed"].min()])
+
+
+def _by_panel(curves: pd.DataFrame, models: ShownModels) -> list[tuple[str, str, pd.DataFrame]]:
+    """Curves of all heads of each model, then of each kind of attention if there are several."""
+    found = [(str(series), str(kind), own) for (series, kind), own in curves.groupby(["series", "kind"], sort=False)]  # type: ignore[misc]
+    order = [one.key for one in models.series]
+    kinds = ["all", *_KINDS]
+    return sorted(
+        found, key=lambda one: (one[1] != "all", order.index(one[0]), kinds.index(one[1]) if one[1] in kinds else 9)
+    )
+
+
+def _title(series: Series, kind: str) -> str:
+    return series.label if kind == "all" else f"{series.label}, {_KINDS.get(kind, kind)}"
+
+
+def _sentence(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
+    parts, how = [], []
+    for one in models.present(curves):
+        own = curves[(curves["series"] == one.key) & (curves["kind"] == "all")]
+        best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)
+        if best is None:
+            continue
+        how.append(_ORDERS[best].label)
+        text = f"{_share(own, best, metric)} in {one.label}"
+        if bool((own["order"] == "random").any()):
+            text += f" ({_share(own, 'random', metric)} in random order)"
+        parts.append(text)
+    ways = listed(list(dict.fromkeys(how)))
+    return (
+        f"With nothing trained again, this share of all heads can go, {ways}, before the {metric} is {_ALLOWED:.0%} "
+        f"worse: {listed(parts)}."
+    )
+
+
+def _words(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
+    """The models in which most and fewest heads can be removed, with their random orders as the control."""
+    shares = []
+    for one in models.present(curves):
+        own = curves[(curves["series"] == one.key) & (curves["kind"] == "all")]
+        best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)
+        if best is not None:
+            random = (
+                f" (in random order {_share(own, 'random', metric)})" if bool((own["order"] == "random").any()) else ""
+            )
+            shares.append((_percent(own, best, metric), f"{one.label}{random}"))
+    if not shares:
+        return ""
+    groups = {share: [name for each, name in shares if each == share] for share in sorted({s for s, _ in shares})[::-1]}
+    told = [f"{number(share, 0)}% in {listed(names)}" for share, names in groups.items()]
+    shown = told if len(told) <= 3 else [f"most, {told[0]}", f"fewest, {told[-1]}"]
+    return sentence(f"of all heads, {'; '.join(shown)} can go before the {metric} is {_ALLOWED:.0%} worse")
+
+
+def _share(own: pd.DataFrame, order: str, metric: str) -> str:
+    return f"{number(_percent(own, order, metric), 0)}%"
+
+
+def _percent(own: pd.DataFrame, order: str, metric: str) -> float:
+    """The largest percentage up to which every sweep step stays within the allowed loss."""
+    line = own[own["order"] == order].sort_values("removed")
+    start = float(own.loc[own["removed"].idxmin(), "value"])
+    worse = (
+        line["value"] > start * (1 + _ALLOWED)
+        if metric in ("loss", "perplexity")
+        else line["value"] < start * (1 - _ALLOWED)
+    )
+    kept = line.loc[~worse.cummax(), "removed"]
+    return 100 * float(kept.max()) if len(kept) else 0.0
+
+
+def _chart(own: pd.DataFrame, series: Series, metric: str, ends: tuple[float, float]) -> dict[str, Any]:
+    own = own.assign(percent=100 * own["removed"]).round(4)
+    own = own.assign(
+        level=own["value"], **dict(zip(("value", "low", "high"), (own[name] for name in _CHANGE), strict=True))
+    )
+    own = own.drop(columns=[*_CHANGE])
+    title = {"loss": "loss added (nats per token)"}.get(metric, f"change of {metric}")
+    at = {
+        "x": amount("x", "percent", "heads removed (%)", [0, 100]),
+        "y": amount("y", "value", title, ends, ticks=6),
+    }
+    known = [order for order in dict.fromkeys(own["order"]) if order != "random"]
+    orders = [
+        _ORDERS.get(order, LineKind(key=order, label=order, dash=(4, 2), shape="cross", mark="✚")) for order in known
+    ]
+    ranked, chance = own[own["order"] != "random"].assign(series=series.key), own[own["order"] == "random"]
+    look = looks_of(orders, "order", series.color)
+    tooltip = tips("name:N|order", "percent:Q|removed (%)", f"value:Q|change of {metric}|+.3f", f"level:Q|{metric}|.3f")
+    names = [("– –", _RANDOM, "var(--soft)")] * bool(len(chance)) + [(o.mark, o.label, series.color) for o in orders]
+    return finished(
+        [
+            level(0.0, BASELINE, y=at["y"]),
+            *control_lines(chance, at, band=0.15, by=""),
+            *lines(ranked, at, look, band=0.15, width=2, size=28, touch=0),
+            draw("point", own, at, filled=True, size=200, opacity=0, tooltip=tooltip),
+            names_above(names),
+        ],
+        240,
+    )
+
+
+# What heads do: the layer × head map with a choice of statistics, and whether positional heads are confident.
+
 
 _POSITIONAL_HEADS = Method(
     id="head-positional",

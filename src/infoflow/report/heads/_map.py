@@ -10,18 +10,15 @@ import pandas as pd
 
 from infoflow.heads import HEAD_EXAMPLES
 
-from .._binary import in_steps
+from .._embedding import in_steps
 from .._figure import Method, Panel, ReportFigure
-from .._in_words import Candidate, extreme, sentence
-from .._numbers import estimate_text, listed, number
-from .._samples import Samples
+from .._in_words import Candidate, Samples, estimate_text, extreme, listed, number, sentence
 from .._shown_models import ShownModels
 from ..forms._chart import finished
-from ..forms._grid import cells
 from ..forms._marks import channel, draw
-from ._names import KINDS, head_name, kind_label
+from ..forms._rows import cells
 from ._roles import Place, chance_note, examples_by_grid, roles_by_place, trained_roles
-from ._statistics import GROUPS, Statistic, head_statistics
+from ._statistics import GROUPS, KINDS, Statistic, head_name, head_statistics, kind_label
 
 _HEAD_STATISTICS = Method(
     id="head-statistics",

@@ -11,16 +11,12 @@ from infoflow.heads import HEAD_IMPORTANCE as HEAD_IMPORTANCE_TABLE
 
 from .._curves import has_untrained
 from .._figure import Method, Panel, ReportFigure
-from .._in_words import Candidate, both_extremes, extreme, sentence
-from .._numbers import estimate_text, listed, number
-from .._samples import Samples
-from .._series import Series
+from .._in_words import Candidate, Samples, both_extremes, estimate_text, extreme, listed, number, sentence
 from .._shown_models import ShownModels
+from .._theme import Series
 from ..forms._chart import amount, by_key, color_of, finished, tips
-from ..forms._lines import level
-from ..forms._scatter import points
-from ._names import head_name, kind_label
-from ._statistics import Statistic, head_statistics
+from ..forms._lines import level, points
+from ._statistics import Statistic, head_name, head_statistics, kind_label
 
 HEAD_IMPORTANCE = Method(
     id="head-importance",

@@ -18,7 +18,7 @@ from infoflow.heads import (
     head_roles,
 )
 
-from .._binary import packed
+from .._embedding import packed
 
 Place = tuple[str, int, str, str]  # series, seed, stack, kind
 

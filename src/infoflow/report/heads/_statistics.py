@@ -1,6 +1,6 @@
-"""Every statistic that the head map can show, from the head tables of a run."""
+"""Every statistic that the head map can show, from the head tables of a run, and the names of heads."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,31 @@ from infoflow.heads import (
     HEAD_RELEVANCE,
     HEAD_SURFACE,
 )
+
+# Names of heads and kinds of attention.
+
+
+KINDS = {
+    ("encoder", "self"): "encoder self-attention",
+    ("decoder", "self"): "decoder self-attention",
+    ("decoder", "cross"): "cross-attention",
+}
+
+
+def head_name(row: Mapping[str, Any], label: str, of_seed: bool) -> str:
+    """`head 3 of layer 2 of causal LM (self-attention, seed 1)`; includes the seed if there may be several."""
+    seed = f", seed {int(row['seed'])}" if of_seed else ""
+    kind = kind_label(row["stack"], row["kind"])
+    return f"head {int(row['head'])} of layer {int(row['layer'])} of {label} ({kind}{seed})"
+
+
+def kind_label(stack: str, kind: str) -> str:
+    """`cross-attention`, `decoder self-attention`."""
+    return KINDS.get((stack, kind), f"{stack} {kind}-attention")
+
+
+# Every statistic that the head map can show, from the head tables of a run.
+
 
 _KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
 _OFFSETS = {-1: "previous token", 1: "next token", 0: "itself"}

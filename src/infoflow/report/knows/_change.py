@@ -9,12 +9,10 @@ from infoflow.representations import LAYER_DISTANCE, MODEL_DISTANCE
 
 from .._curves import curves, interval_note, sample_note
 from .._figure import Panel, ReportFigure, Section
-from .._in_words import Candidate, extreme, extremes_words, sentence
+from .._in_words import Candidate, Samples, chosen, estimate_text, extreme, extremes_words, listed, number, sentence
 from .._model_tables import ModelTables
-from .._numbers import estimate_text, listed, number
-from .._samples import Samples, chosen
-from .._series import Series
 from .._shown_models import JOIN, ShownModels
+from .._theme import Series
 from ..forms._layer_chart import LayerChart, shared_range
 from ..forms._lines import SHARE
 from ._frequency import PWCCA, frequency_figures

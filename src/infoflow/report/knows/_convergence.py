@@ -8,10 +8,9 @@ import pandas as pd
 from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
 
 from .._figure import Method, Panel, ReportFigure
-from .._in_words import Candidate, extreme, plain, sentence
-from .._numbers import listed, number
-from .._series import Series
+from .._in_words import Candidate, extreme, listed, number, plain, sentence
 from .._shown_models import ShownModels
+from .._theme import Series
 from ..forms._chart import amount, color_of, finished, lit, tips
 from ..forms._lines import control_lines, lines, looks_of
 from ..forms._marks import draw

@@ -9,10 +9,9 @@ from infoflow.representations import DISTANCE_DISTRIBUTION
 
 from .._curves import sample_note
 from .._figure import Method, Panel, ReportFigure
-from .._in_words import Candidate, both_extremes, plain, sentence
-from .._numbers import number
-from .._series import Series
+from .._in_words import Candidate, both_extremes, number, plain, sentence
 from .._shown_models import ShownModels
+from .._theme import Series
 from ..forms._chart import amount, color_of, finished, lit, tips, with_field
 from ..forms._lines import of_one
 from ..forms._marks import draw

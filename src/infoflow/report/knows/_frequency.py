@@ -10,13 +10,12 @@ from infoflow.representations import CHANGE_BY_FREQUENCY, INFLUENCE_BY_FREQUENCY
 
 from .._curves import curves, interval_note
 from .._figure import Method, Panel, ReportFigure
+from .._in_words import Estimate, Samples, chosen, estimate_text, listed, number
 from .._model_tables import ModelTables
-from .._numbers import estimate_text, listed, number
-from .._samples import Estimate, Samples, chosen
-from .._series import Series
 from .._shown_models import ShownModels
-from ..forms._frame import free_scales, scale_note
-from ..forms._rank_chart import RankChart
+from .._theme import Series
+from ..forms._chart import free_scales, scale_note
+from ..forms._layer_chart import RankChart
 
 _INFLUENCE_OF_TOKEN = Method(
     id="influence",

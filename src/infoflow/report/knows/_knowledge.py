@@ -8,13 +8,13 @@ import pandas as pd
 from infoflow.representations import IDENTITY_NEIGHBOURS, USABLE_INFORMATION
 from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
 
+from .._curves import Wording, trend_words
 from .._figure import Method, ReportFigure, Section
+from .._in_words import listed
 from .._layer_figure import HOW_BANDS, LayerFigure, moves
 from .._model_tables import ModelTables
-from .._numbers import listed
-from .._series import Series, own_style
 from .._shown_models import JOIN, ShownModels
-from .._trends import Wording, trend_words
+from .._theme import Series, own_style
 from ..forms._lines import SHARE
 from ._convergence import MUTUAL_INFORMATION, ConvergencePanel, convergence_figure
 from ._information_rows import LIMITED_BY, input_rows, limited, output_rows, span

@@ -8,13 +8,11 @@ from infoflow.representations import LENS
 
 from .._curves import curves, interval_note, layers_of, samples_at
 from .._figure import Method, Panel, ReportFigure, Section
-from .._in_words import Candidate, by_answer, extremes_words
+from .._in_words import Candidate, Estimate, by_answer, estimate_text, extremes_words, listed, number
 from .._layer_figure import shared_panels, stacked
 from .._model_tables import ModelTables
-from .._numbers import estimate_text, listed, number
-from .._samples import Estimate
-from .._series import Series
 from .._shown_models import JOIN, ShownModels
+from .._theme import Series
 from ..forms._lines import POSITIVE, SHARE
 
 _LENS = Method(

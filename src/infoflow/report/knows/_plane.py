@@ -7,14 +7,11 @@ import pandas as pd
 from infoflow.representations import USABLE_INFORMATION
 from infoflow.results import TableSchema
 
-from .._curves import samples_at
+from .._curves import change, samples_at
 from .._figure import Panel, ReportFigure
-from .._in_words import Candidate, extreme, sentence
-from .._numbers import estimate_text, listed
-from .._samples import Estimate
-from .._series import Series
+from .._in_words import Candidate, Estimate, estimate_text, extreme, listed, sentence
 from .._shown_models import ShownModels
-from .._trends import change
+from .._theme import Series
 from ..forms._chart import CONTROL, NAME, amount, finished, lit, tips
 from ..forms._lines import looks_of, whiskers
 from ..forms._marks import draw

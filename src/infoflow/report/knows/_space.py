@@ -10,14 +10,12 @@ import pandas as pd
 from infoflow.representations import DISTANCE_DISTRIBUTION
 from infoflow.representations import GEOMETRY as GEOMETRY_TABLE
 
-from .._curves import curves, interval_note, sample_note
+from .._curves import curves, interval_note, sample_note, trend_sentences, trend_words
 from .._figure import Method, Panel, ReportFigure, Section
+from .._in_words import Samples, chosen, listed, number
 from .._layer_figure import HOW_BANDS, LayerFigure, moves, shared_panels, stacked
 from .._model_tables import ModelTables
-from .._numbers import listed, number
-from .._samples import Samples, chosen
 from .._shown_models import ShownModels
-from .._trends import trend_sentences, trend_words
 from ..forms._layer_chart import LayerChart, panel_scales
 from ..forms._lines import COSINE, POSITIVE, SHARE
 from ._distributions import GEOMETRY, distribution_figure

@@ -6,10 +6,10 @@ import pandas as pd
 
 from infoflow.representations import USABLE_INFORMATION
 
+from .._curves import Wording
 from .._figure import Method, ReportFigure
 from .._layer_figure import HOW_BANDS, LayerFigure
 from .._shown_models import ShownModels
-from .._trends import Wording
 from ..forms._lines import POSITIVE
 from ._information_rows import input_rows, span
 

@@ -8,13 +8,13 @@ import pandas as pd
 
 from infoflow.representations import WORD_NEIGHBOURS
 
-from .._binary import packed_json
 from .._curves import curves
+from .._embedding import packed_json
 from .._figure import Method, Panel, ReportFigure, Section
+from .._in_words import listed, number
 from .._model_tables import ModelTables
-from .._numbers import listed, number
-from .._series import Series
 from .._shown_models import ShownModels
+from .._theme import Series
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import SHARE
 

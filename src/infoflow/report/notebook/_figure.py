@@ -16,16 +16,14 @@ from markupsafe import Markup
 from infoflow.foundation import UserError, atomic_write, in_notebook
 from infoflow.results import Table
 
-from .._drawing import PIXELS_PER_INCH, paper_svg
+from .._drawing import PIXELS_PER_INCH, javascript, paper_svg, png_of
 from .._embedding import closed, embedded
-from .._engine import javascript, png_of
-from .._facets import side_by_side
 from .._figure import Panel
 from .._figure import ReportFigure as Told
 from .._files import check_columns, check_width, encoded
+from .._layer_figure import side_by_side
 from .._theme import DARK, LIGHT, css_variables, on_paper, vega_config
-from ._markup import in_theme, paragraphs, shorter, table_html
-from ._picture import ONE_PANEL, SMALL_PANEL, lighter_png, picture
+from ._picture import ONE_PANEL, SMALL_PANEL, in_theme, lighter_png, paragraphs, picture, shorter, table_html
 
 _ROWS = 12  # rows shown of a figure that is a table
 RENDERER = "infoflow"

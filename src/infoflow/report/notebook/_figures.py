@@ -1,21 +1,30 @@
-"""The figures of a run by name, each computed on first access."""
+"""Notebook displays of a run: its figures by name, its claims, its tables, models and corpora."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
+import pandas as pd
 from markupsafe import Markup
 
+from infoflow.corpus import Corpus
+from infoflow.findings import FINDINGS_TABLE
 from infoflow.foundation import UserError
-from infoflow.results import RunFolder
+from infoflow.models import Anatomy, Model
+from infoflow.results import RunFolder, ShownTables, Table
 
 from .._figure import Section
 from .._files import variants
 from .._shown_models import ShownModels
 from .._story import Sources, sections
+from .._summary import VERDICTS, ScorecardRow, findings_of, study_line, verdict_line, verdict_verb
 from ._figure import Figure
-from ._markup import folded, grid, paragraphs
-from ._nearest import nearest
+from ._picture import folded, grid, paragraphs, shorter, summary, table_html
+from ._plot import nearest
+
+# The figures of a run by name, each computed on first access.
+
 
 _WRITTEN = re.compile(r'<figure id="([^"]+)" aria-labelledby="[^"]*">\s*<h3[^>]*><a [^>]*>(.*?)</a></h3>', re.DOTALL)
 
@@ -135,3 +144,128 @@ def _may_hold(heading: Section, key: str) -> bool:
     """Whether a figure with this name or id could belong to this section."""
     known = [*heading.names, *heading.names.values()]
     return any(key == one or key.startswith(f"{one}-") for one in known) or key.startswith(f"{heading.id}/")
+
+
+# The claims that a run checked, as a data frame displayed as a scorecard.
+
+
+class Findings(pd.DataFrame):
+    """One claim per row; selections of it are plain frames."""
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return pd.DataFrame
+
+    def _repr_html_(self) -> str:
+        told = sorted(findings_of(pd.DataFrame(self), []), key=lambda one: list(VERDICTS).index(one.verdict))
+        decided = [one for one in told if one.verdict != "not testable here"]
+        rest = [one for one in told if one.verdict == "not testable here"]
+        parts = [paragraphs(verdict_line(told)), grid(_HEADER, map(_row, decided)) if decided else ""]
+        if rest:
+            title = f"{len(rest)} that cannot be tested here, and why"
+            rows = [(one.id, one.claim, shorter(one.reason, 200)) for one in rest]
+            body = grid(("claim", "what it says", "why not"), rows)
+            parts.append(folded(title, body))
+        return str(Markup("").join(parts))
+
+    def __repr__(self) -> str:
+        counts = self.drop_duplicates("id")["verdict"].value_counts() if "verdict" in self else {}
+        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts)
+        return f"Findings: {told or 'none'}\nColumns: {', '.join(map(str, self.columns[:8]))}, …"
+
+
+_HEADER = ("", "claim", "what it says", "here", "95% interval", "published")
+
+
+def _row(one: ScorecardRow) -> tuple[str, ...]:
+    unit = f" ({one.unit})" if " " in one.unit else f" {one.unit}"
+    here = f"{one.effect}{unit if one.unit else ''}"
+    return (f"{one.symbol} {one.verdict}", one.id, one.claim, here, one.interval, one.published)
+
+
+# Notebook displays of runs, tables, models and corpora; all their texts are escaped.
+
+
+_ROWS = 8  # rows of a table
+_SENTENCES = 5  # sentences of a corpus
+
+
+def run_shown(run: Any) -> str:
+    """Title, models and verdicts of a `Run`, and its figures and tables by name, each with one sentence."""
+    shown = run.figures.run
+    manifest = shown.read()
+    line = study_line(shown, run.figures.models) if len(run.tables) else "It holds no tables yet."
+    parts = [paragraphs(str(manifest.get("title") or run.path.name), strong=True), paragraphs(line)]
+    if FINDINGS_TABLE.name in run.tables:
+        parts.append(paragraphs(_verdicts(run.tables[FINDINGS_TABLE.name])))
+    parts += [run.figures.listed(), tables_html(run.tables)]
+    if run.folder.report.exists():
+        parts.append(paragraphs(f"Report: {run.folder.report}", small=True))
+    return str(Markup("").join(parts))
+
+
+def tables_shown(tables: ShownTables) -> str:
+    """See `tables_html`."""
+    return str(tables_html(tables))
+
+
+def tables_html(tables: ShownTables) -> Markup:
+    """Name, number of rows, measured quantity and unit."""
+    stored = {name: tables.stored(name) for name in tables}
+    rows = [
+        (
+            f'run.tables["{name}"]',
+            f"{len(one.frame):,}",
+            shorter(one.schema.description, 160),
+            _unit(one.schema.columns),
+        )
+        for name, one in stored.items()
+    ]
+    return folded(f"{len(rows)} tables", grid(("table", "rows", "what it measures", "unit"), rows))
+
+
+def table_shown(table: Table) -> str:
+    """The measured quantity, and the first rows without replicates."""
+    told = paragraphs(shorter(table.schema.description, 200)) if getattr(table, "schema", None) else Markup("")
+    return str(told + table_html(table.shown.head(_ROWS), len(table)))
+
+
+def model_shown(model: Model) -> str:
+    """Stacks, layers and heads of a model, and where its parameters are."""
+    limit = f"reads {model.max_tokens:,} tokens at most" if model.max_tokens else "reads texts of any length"
+    facts = (model.task, f"{model.anatomy.num_parameters():,} parameters", limit, str(model.device))
+    return str(summary(model.name, facts) + Markup(anatomy_shown(model.anatomy)))
+
+
+def anatomy_shown(anatomy: Anatomy) -> str:
+    """Stacks × layers × heads, then the parameters by component."""
+    (head, *stacks), (names, *components) = anatomy.tables
+    note = anatomy.beside_attention()
+    parts = [
+        grid(head, stacks),
+        paragraphs(f"Note: {note}.") if note else "",
+        folded("parameters", grid(names, components)),
+    ]
+    return str(Markup("").join(parts))
+
+
+def corpus_shown(corpus: Corpus) -> str:
+    """Size, known properties of each sentence, and the first sentences."""
+    columns = [name for name in ("text", "translation") if name in corpus.columns]
+    rows = [[shorter(getattr(sentence, name), 120) for name in columns] for sentence in corpus[:_SENTENCES]]
+    facts = [f"{len(corpus):,} sentences", f"known of each: {', '.join(sorted(corpus.columns))}"]
+    return str(summary(corpus.name, facts) + grid(columns, rows))
+
+
+def _verdicts(findings: Any) -> str:
+    counts = findings.drop_duplicates("id")["verdict"].value_counts()
+    told = [
+        f"{sign} {counts[verdict]} {verdict_verb(verdict, counts[verdict])}"
+        for verdict, sign in VERDICTS.items()
+        if verdict in counts
+    ]
+    return f"Published claims: {', '.join(told)}."
+
+
+def _unit(columns: Iterable[Any]) -> str:
+    return next((column.unit for column in columns if column.name == "value"), "")

@@ -1,26 +1,93 @@
-"""Figures for tables that no section knows, with the report's own forms: by layer, as a head map, or as dots."""
+"""Figures for tables that no section knows, and tables of `measure` or `compare` in the form of a run."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from infoflow.foundation import UserError
-from infoflow.results import KEYS, TableSchema
+from infoflow.results import END, KEYS, RunFolder, StoredTable, Tables, TableSchema, with_keys
 
-from .._curves import curves, interval_note
+from .._curves import Wording, curves, interval_note, trend_sentences
 from .._figure import Method, Panel, ReportFigure
+from .._in_words import Samples, chosen, listed, number
 from .._model_tables import ModelTables
-from .._numbers import listed, number
-from .._samples import Samples, chosen
 from .._shown_models import ShownModels
-from .._trends import Wording, trend_sentences
 from ..forms._chart import color_if, color_of, finished, shape_of, tips
-from ..forms._dots import interval_dots
-from ..forms._grid import cells, squares
 from ..forms._layer_chart import LayerChart
-from ..heads._names import kind_label
-from ._given import GivenRun
+from ..forms._rows import cells, interval_dots, squares
+from ..heads._statistics import kind_label
+
+# Tables of `measure`, `compare` or `analyze` in the form of a run, which the report's sections can read.
+
+
+_KEYS: dict[str, Any] = {
+    "model": "model",
+    "objective": "model",
+    "variant": "",
+    "architecture": "",
+    "start": "",
+    "seed": 0,
+    "update": END,
+}
+
+
+class GivenRun(RunFolder):
+    """A run in memory: one table with its models."""
+
+    def __init__(self, name: str, frame: pd.DataFrame, schema: TableSchema | None = None) -> None:
+        super().__init__(name)
+        self._frames = _Given({name: keyed(frame)}, schema)
+
+    def read(self) -> dict[str, Any]:
+        models = [model for frame in self._frames.values() for model in _models(frame)]
+        return {"kind": "study" if _of_study(models) else "analyze", "models": models}
+
+    @property
+    def tables(self) -> "_Given":  # type: ignore[override]
+        return self._frames
+
+
+class _Given(Tables):
+    """Tables in memory."""
+
+    def __init__(self, frames: Mapping[str, pd.DataFrame], schema: TableSchema | None) -> None:
+        self._frames, self._schema = dict(frames), schema
+
+    def stored(self, name: str) -> StoredTable:
+        return StoredTable(self._frames[name], self._schema, {})  # type: ignore[arg-type]
+
+    def __iter__(self):
+        return iter(self._frames)
+
+
+def keyed(frame: pd.DataFrame) -> pd.DataFrame:
+    """The plain frame with the keys of a study's tables; without a model column, its model is called "model"."""
+    frame = pd.DataFrame(frame).reset_index(drop=True)
+    sides = ("_a", "_b") if "model_a" in frame else ("",)
+    for side in sides:
+        if f"objective{side}" in frame:
+            continue
+        missing = {f"{name}{side}": value for name, value in _KEYS.items() if f"{name}{side}" not in frame}
+        frame = frame.assign(**missing)
+    return with_keys(frame if "trained" in frame else frame.assign(trained=True))
+
+
+def _models(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Every model of the table, once."""
+    sides = ("_a", "_b") if "model_a" in frame else ("",)
+    parts = [frame[[f"{name}{side}" for name in _KEYS]].set_axis(list(_KEYS), axis=1) for side in sides]
+    return pd.concat(parts).drop_duplicates().rename(columns={"model": "name"}).to_dict("records")
+
+
+def _of_study(models: list[dict[str, Any]]) -> bool:
+    """Whether the models are named as in a study, by objective and seed."""
+    return all(str(model["name"]).endswith(f"/seed-{model['seed']}") for model in models)
+
+
+# Figures for tables that no section knows, with the report's own forms: by layer, as a head map, or as dots.
+
 
 _ESTIMATE = ("value", "low", "high", "baseline", "count", "replicates", "seeds")
 _AXES = ("layer", "head", "stack", "kind")

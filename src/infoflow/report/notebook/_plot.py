@@ -1,6 +1,7 @@
 """A figure from one table: the report's own if it draws such tables, otherwise by the table's columns."""
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -17,9 +18,23 @@ from .._files import variants
 from .._model_tables import ModelTables
 from .._story import Sources, sections
 from ._figure import Figure
-from ._given import GivenRun
-from ._nearest import nearest
-from ._own_table import own_figure
+from ._own_table import GivenRun, own_figure
+
+
+def nearest(written: str, names: Iterable[str], number: int = 3) -> list[str]:
+    """The names most similar to `written`, nearest first; parts after a slash are also matched by themselves.
+
+    >>> nearest("information", ["heads/map", "representations/mutual-information", "training/scores"], 1)
+    ['representations/mutual-information']
+    """
+
+    def likeness(name: str) -> float:
+        parts = [name, name.rpartition("/")[2]]
+        contained = written != "" and written in name
+        return max(difflib.SequenceMatcher(None, written, part).ratio() for part in parts) + contained
+
+    return sorted(dict.fromkeys(names), key=likeness, reverse=True)[:number]
+
 
 _ROOMS = ("corpus", "models", "flow", "representations", "heads", "probing", "training", "findings", "results")
 _PARTS = ("measures", "models", "claims")

@@ -15,8 +15,8 @@ from infoflow.models import Model, load_model
 
 from .._theme import DARK, LIGHT
 from .._view import view_page, write_view
-from ..heads._names import kind_label
-from ._markup import in_theme, paragraphs, shorter
+from ..heads._statistics import kind_label
+from ._picture import in_theme, paragraphs, shorter
 
 _HEIGHT = 780  # pixels of the page's frame
 _WIDTH = 620  # pixels

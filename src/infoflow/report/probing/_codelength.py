@@ -10,12 +10,10 @@ from infoflow.probing import PROBE_CODELENGTH
 
 from .._curves import interval_note, samples_at
 from .._figure import ReportFigure
-from .._in_words import Candidate, extremes_words
+from .._in_words import Candidate, Estimate, estimate_text, extremes_words, listed, number
 from .._layer_figure import layer_panels, stacked
-from .._numbers import estimate_text, listed, number
-from .._samples import Estimate
-from .._series import Series
 from .._shown_models import ShownModels
+from .._theme import Series
 from ..forms._lines import POSITIVE, SHARE
 from ._methods import CODELENGTH
 from ._rows import (

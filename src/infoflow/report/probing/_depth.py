@@ -9,12 +9,10 @@ import pandas as pd
 from infoflow.probing import PROBE_DEPTH, PROBE_MIXING
 
 from .._figure import Panel, ReportFigure
-from .._in_words import Candidate, extremes_words
-from .._numbers import estimate_text, listed, number
-from .._samples import Estimate, Samples
-from .._series import Series
+from .._in_words import Candidate, Estimate, Samples, estimate_text, extremes_words, listed, number
 from .._shown_models import ShownModels
-from ..forms._hollow import HOLLOW
+from .._theme import Series
+from ..forms._marks import HOLLOW
 from ._depth_chart import WARNING, DepthDots, MixingBars
 from ._methods import DEPTH
 from ._rows import case_name, task_label, tasks_of

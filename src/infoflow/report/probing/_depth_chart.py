@@ -7,12 +7,10 @@ from typing import Any, final
 
 import pandas as pd
 
-from .._series import Series
-from ..forms._chart import CONTROL, NAME, finished, lit, tips, with_field
-from ..forms._frame import AbstractForm, Frame
-from ..forms._hollow import point_style
-from ..forms._marks import Channel, Constant, Layer, channel, draw
-from ..forms._names import names_above
+from .._theme import Series
+from ..forms._chart import CONTROL, NAME, AbstractForm, Frame, finished, lit, tips, with_field
+from ..forms._lines import names_above
+from ..forms._marks import Channel, Constant, Layer, channel, draw, point_style
 
 _ROW = 54  # pixels per row
 _ZERO, _ABOVE, _BELOW = 0.70, 0.60, 0.26  # position of a row's zero line, and the part of the row for its bars

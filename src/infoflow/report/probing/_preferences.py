@@ -9,9 +9,8 @@ from infoflow.probing import BERT_SCORE, BERT_SCORE_LAYERS, FILL_IN, MINIMAL_PAI
 
 from .._curves import curves, interval_note
 from .._figure import ReportFigure
-from .._in_words import Candidate, clear_cases, extremes_words
+from .._in_words import Candidate, clear_cases, estimate_text, extremes_words, number
 from .._layer_figure import layer_panels, stacked
-from .._numbers import estimate_text, number
 from .._shown_models import ShownModels
 from ..forms._lines import COSINE, SHARE
 from ._methods import BERT_SCORES, FACTS, PAIRS

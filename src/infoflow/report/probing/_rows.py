@@ -6,13 +6,23 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .._bands import seed_bands
-from .._curves import COLUMNS, curves, samples_at
-from .._in_words import Candidate, clear_cases, extreme, extremes_words, sentence
-from .._numbers import estimate_text, listed, number, size_text
-from .._samples import Estimate, Samples, chosen
-from .._series import Series
+from .._curves import COLUMNS, curves, samples_at, seed_bands
+from .._in_words import (
+    Candidate,
+    Estimate,
+    Samples,
+    chosen,
+    clear_cases,
+    estimate_text,
+    extreme,
+    extremes_words,
+    listed,
+    number,
+    sentence,
+    size_text,
+)
 from .._shown_models import ShownModels
+from .._theme import Series
 
 TASKS = {
     "word": "word identity",

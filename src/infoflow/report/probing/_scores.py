@@ -8,10 +8,10 @@ from infoflow.probing import PROBE_SCORES
 
 from .._curves import curves, interval_note
 from .._figure import ReportFigure
+from .._in_words import estimate_text, listed, number
 from .._layer_figure import layer_panels, stacked
-from .._numbers import estimate_text, listed, number
-from .._series import Series
 from .._shown_models import ShownModels
+from .._theme import Series
 from ..forms._lines import COSINE, SHARE
 from ._methods import PROBES
 from ._rows import (

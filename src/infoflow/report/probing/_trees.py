@@ -9,12 +9,10 @@ from infoflow.probing import PROBE_TREES
 
 from .._curves import interval_note
 from .._figure import ReportFigure
-from .._in_words import Candidate, clear_cases, extremes_words
+from .._in_words import Candidate, Samples, clear_cases, estimate_text, extremes_words, listed
 from .._layer_figure import layer_panels, stacked
-from .._numbers import estimate_text, listed
-from .._samples import Samples
-from .._series import Series
 from .._shown_models import ShownModels
+from .._theme import Series
 from ..forms._lines import COSINE, SHARE
 from ._methods import TREES
 from ._rows import Best, against, alike_text, best_layer, curves_with, held_out_at, of

@@ -6,13 +6,12 @@ import pandas as pd
 
 from infoflow.results import MATCH as MATCH_TABLE
 
-from .._declared import DeclaredFigure, Drawn
-from .._figure import Method, Panel
-from .._numbers import listed, number
-from .._series import objective_label
+from .._figure import DeclaredFigure, Drawn, Method, Panel
+from .._in_words import listed, number
 from .._shown_models import ShownModels
+from .._theme import objective_label
 from ..forms._chart import color_of, shape_of, tips
-from ..forms._dots import interval_dots
+from ..forms._rows import interval_dots
 
 MATCH = Method(
     id="match",

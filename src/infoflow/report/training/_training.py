@@ -10,15 +10,24 @@ import pandas as pd
 from infoflow.results import LEARNING_CURVES, MATCH
 from infoflow.results import TASK_SCORES as TASK_SCORES_TABLE
 
-from .._bands import band_words, seed_bands
-from .._declared import DeclaredFigure, Drawn, names_of
-from .._figure import Method, Panel, Section
-from .._in_words import Candidate, both_extremes, extreme, plain, sentence
+from .._curves import band_words, seed_bands
+from .._figure import DeclaredFigure, Drawn, Method, Panel, Section, names_of
+from .._in_words import (
+    Candidate,
+    Estimate,
+    Samples,
+    both_extremes,
+    estimate_text,
+    extreme,
+    listed,
+    number,
+    plain,
+    sentence,
+    two_digits,
+)
 from .._model_tables import ModelTables
-from .._numbers import estimate_text, listed, number, two_digits
-from .._samples import Estimate, Samples
-from .._series import Series
 from .._shown_models import ShownModels
+from .._theme import Series
 from ..forms._chart import (
     CONTROL,
     HEIGHT,
@@ -33,10 +42,9 @@ from ..forms._chart import (
     tips,
     with_field,
 )
-from ..forms._dots import interval_dots
-from ..forms._hollow import HOLLOW
 from ..forms._lines import POSITIVE, SHARE, lines, looks_of
-from ..forms._marks import Constant, draw
+from ..forms._marks import HOLLOW, Constant, draw
+from ..forms._rows import interval_dots
 from ._match import MATCH_FIGURE
 
 TASK_SCORES = Method(

@@ -3,16 +3,16 @@
 from infoflow._subjects import provided
 
 from ._check import Check as Check
+from ._check import MatchModel as MatchModel
+from ._check import matched_weights as matched_weights
 from ._keep import Keep as Keep
-from ._match import MatchModel as MatchModel
-from ._match import matched_weights as matched_weights
 from ._measure import LoadedOnce as LoadedOnce
-from ._measure_given import MeasureGiven as MeasureGiven
+from ._measure import MeasureGiven as MeasureGiven
 from ._measure_model import Compare as Compare
 from ._measure_model import MeasureModel as MeasureModel
 from ._measure_model import ProbeModel as ProbeModel
-from ._retrain import Retrain as Retrain
 from ._stage import AbstractStage as AbstractStage
+from ._train import Retrain as Retrain
 from ._train import Train as Train
 
 _STAGES: tuple[tuple[int, type[AbstractStage]], ...] = (

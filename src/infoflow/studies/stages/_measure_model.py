@@ -17,10 +17,9 @@ from infoflow.objectives import AbstractObjective
 from infoflow.results import TASK_SCORES, Recipe, Subject, pair_values
 
 from .._data import StudyData
-from .._measures import measures_by_table, pair_measures, standard_measures
+from .._measures import measures_by_table, pair_measures, probing_measures, probing_tables, standard_measures
 from .._plan import StudyPlan
 from .._plan_sections import AnalysisPlan
-from .._probing import probing_measures, probing_tables
 from .._scores import bleu_scores, content_ids_of, rouge_scores
 from .._study_models import StudyModels
 from .._workbench import Computed, Part, Schemas, Workbench

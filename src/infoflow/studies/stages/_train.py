@@ -1,5 +1,6 @@
-"""Train one model of a study and publish it."""
+"""Train one model of a study and publish it, and train a converged one further with closed self-attention."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +12,31 @@ import numpy as np
 import pandas as pd
 
 from infoflow._subjects import provided
-from infoflow.flow import PassOptions, agree, is_first, wait_for_all
-from infoflow.results import LEARNING_CURVES, TRAINING_RUNS, Recipe
+from infoflow.architectures import kinds_of
+from infoflow.corpus import Corpus
+from infoflow.flow import PassOptions, Reader, agree, is_first, wait_for_all
+from infoflow.foundation import current_display, digest
+from infoflow.heads import (
+    ENCODER_CONTEXT,
+    Closing,
+    VariantScores,
+    closed_attention,
+    closings_of,
+    context_bleu,
+    context_rows,
+    context_scores,
+)
+from infoflow.models import Model
+from infoflow.results import LEARNING_CURVES, TRAINING_RUNS, Recipe, Subject
 from infoflow.training import TrainingHook, read_log
 
+from .._data import at_most
 from .._study_models import TRAINED, StudyModels
-from .._weights import check_target, discard, is_intact, is_published, keep_sums, publish
-from .._workbench import Part
-from ._stage import AbstractFactStage, AbstractStage, OfRecipe
+from .._workbench import Part, check_target, discard, is_intact, is_published, keep_sums, publish
+from ._stage import AbstractFactStage, AbstractStage, AbstractTableStage, OfRecipe
+
+# Train one model of a study and publish it.
+
 
 _POINTS = 60
 
@@ -142,3 +160,168 @@ def training_hooks(models: StudyModels, recipe: Recipe, folder: Path) -> list[Tr
 def pass_options(models: StudyModels, recipe: Recipe) -> PassOptions:
     """How sentences are run through models that were made from a trained one."""
     return models.plan.analysis.passes(corruption=models.objective(recipe))
+
+
+# Train a converged model further with closed self-attention, with a fully open control.
+#
+# A loss at test time may only show that the model had no reason to get the information elsewhere; a loss that remains
+# after retraining shows what only the closed context provides. The published models stay unchanged: each stage trains a
+# copy.
+
+
+_OPEN = ""
+"""In place of a kind: nothing is closed, the control of all kinds."""
+_WARMUP = 0.1  # share of the updates
+_VERSION = 1  # increase when the same plan trains or scores differently
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Retrain(OfRecipe, AbstractTableStage):
+    """One model trained further with one kind of self-attention closed at all blocks, or none as control.
+
+    The control's stage also translates with the converged model, with each kind closed at all blocks and at the upper
+    half.
+    """
+
+    kind = "retrain"
+    named = "retrain {self.recipe.name}, {self.how}"
+    stored = "retrained"
+    makes = (ENCODER_CONTEXT,)
+    closed: str  # kind of self-attention, or `_OPEN`
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Retrain]":
+        """For each model that the plan names, the control and then each of its kinds."""
+        plan, stages = models.plan, list[Retrain]()
+        for recipe in plan.recipes(plan.context.objectives) if plan.context.on else []:
+            control = cls(models=models, recipe=recipe, closed=_OPEN, needs=(Train(models=models, recipe=recipe).key,))
+            kinds = _kinds(models, recipe)
+            stages += [control, *(dataclasses.replace(control, closed=k, needs=(control.key,)) for k in kinds)]
+        return stages
+
+    @property
+    def estimate(self) -> float:
+        plan = self.models.plan
+        return 0.1 + 1.5 * plan.context.updates / plan.training.updates  # two stacks, and eager attention
+
+    def depends(self) -> list[Any]:
+        plan, analysis = self.models.plan.context, self.models.plan.analysis
+        scored = [analysis.sentences, plan.sentences, plan.bleu_sentences]
+        more = [] if self.closed else [_kinds(self.models, self.recipe)]  # for the translation
+        return [_VERSION, ENCODER_CONTEXT.version, self._trained_key(self.closed), scored, *more]
+
+    @property
+    def how(self) -> str:
+        return f"{self.closed} closed" if self.closed else "all open"
+
+    # -- measurement --------------------------------------------------------------------------------------------------
+
+    def make(self) -> pd.DataFrame:
+        updates = self.models.plan.context.updates
+        retrained = self._retrained(self.closed)
+        if self.closed:
+            before, closing = self._retrained(_OPEN), self._all(retrained)
+        else:
+            before, closing = self.models.load(Subject(recipe=self.recipe)), Closing.none()
+        frames = [
+            context_rows(_against(_losses(self, before, []), _losses(self, retrained, [closing])), [closing], updates)
+        ]
+        if self._translates:
+            few = self._few
+            scores = _against(context_bleu(before, few, []), context_bleu(retrained, few, [closing]))
+            frames.append(context_rows(scores, [closing], updates))
+            if not self.closed:
+                frames += [self._translated(before, kind) for kind in _kinds(self.models, self.recipe)]
+        found = pd.concat(frames, ignore_index=True)
+        _tell(self.recipe, found)
+        return found
+
+    def _translated(self, model: Model, kind: str) -> pd.DataFrame:
+        """BLEU of the converged model with a kind closed at all blocks, and at the upper half."""
+        every = closings_of(model, kind)
+        half = every[0].number // 2
+        wanted = [one for one in every if one.which == "all" or (one.which, one.number) == ("upper", half)]
+        return context_rows(context_bleu(model, self._few, wanted), wanted)
+
+    def _all(self, model: Model) -> Closing:
+        return closings_of(model, self.closed)[0]
+
+    @property
+    def _translates(self) -> bool:
+        return self.models.objective(self.recipe).needs_translation and self.models.plan.context.bleu_sentences > 0
+
+    @property
+    def _few(self) -> Corpus:
+        return at_most(self.models.data.analysed, self.models.plan.context.bleu_sentences)
+
+    # -- training -----------------------------------------------------------------------------------------------------
+
+    def _trained_key(self, closed: str) -> str:
+        """Key of the weights; the control's is the same for every kind."""
+        plan = self.models.plan.context
+        return digest([_VERSION, self.models.train_key(self.recipe), closed, plan.updates, plan.learning_rate])
+
+    def _retrained(self, closed: str) -> Model:
+        """The further trained converged model, continued if interrupted and then read from its folder."""
+        models, plan = self.models, self.models.plan.context
+        folder = self.cache.path("retraining", self._trained_key(closed))
+        model = models.load(Subject(recipe=self.recipe))
+        blocks = closings_of(model, closed)[0].blocks if closed else frozenset()
+        # The control also uses infoflow's attention, so that its dropout draws the same numbers.
+        with closed_attention(model, sorted(blocks)):
+            models.train_into(
+                self.recipe,
+                folder,
+                [],
+                model.module,
+                updates=plan.updates,
+                max_source_tokens=None,
+                learning_rate=plan.learning_rate,
+                warmup=_WARMUP,
+                schedule="linear",
+                end_learning_rate=0.0,
+                evaluate_every=0,
+                save_every=plan.save_every,
+                keep_last=1,
+            )
+        model.module.eval()
+        models.drop_checkpoints(folder)
+        return model
+
+
+def _kinds(models: StudyModels, recipe: Recipe) -> list[str]:
+    """Kinds of self-attention that the plan closes and the model has."""
+    there = kinds_of(models.objective(recipe).layout)
+    return [kind for kind in dict.fromkeys(models.plan.context.kinds) if kind in there]
+
+
+def _losses(stage: Retrain, model: Model, closings: Sequence[Closing]) -> VariantScores:
+    """Losses on the analysed sentences that score every model of the study."""
+    models, options = stage.models, pass_options(stage.models, stage.recipe)
+    reader = Reader(
+        model,
+        models.data.analysed,
+        max_length=options.max_length,
+        seed=options.seed,
+        decoder=model.task == "seq2seq",
+        ranks_from=models.data.train,
+        corruption=options.corruption,
+    )
+    return context_scores(reader, closings, models.plan.context.sentences or None, options)
+
+
+def _against(before: VariantScores, after: VariantScores) -> VariantScores:
+    """Combine the open scores of one model with the scores of another, on the same sentences.
+
+    `before` has none closed; the last scores of losses, those of frequencies, are equal in both.
+    """
+    sums_VKS = np.concatenate([before.sums_VKS[:1], after.sums_VKS[1:2], before.sums_VKS[1:]])
+    return dataclasses.replace(after, sums_VKS=sums_VKS)
+
+
+def _tell(recipe: Recipe, rows: pd.DataFrame) -> None:
+    first = rows.iloc[0]
+    how = (
+        f"with {first['kind']} closed, less than with all open" if first["kind"] else "with all open, less than before"
+    )
+    current_display().note(f"{recipe.name} trained on {how}: {first['value']:+.3g} nats per token.")

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from infoflow.cli._options import limited
-from infoflow.cli._session import Log, Out, reporting, run_folder
-from infoflow.cli._show import show, show_path, show_table
+from infoflow.cli._session import Log, Out, reporting, run_folder, show, show_path, show_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +65,7 @@ def _one(runs: tuple[Path, ...], out: Path | None) -> tuple[Path, ...]:
 
 
 def _compare(runs: tuple[Path, ...], out: Path) -> None:
-    from .stages._corpora import compare_recordings
+    from .stages._record import compare_recordings
 
     compared = compare_recordings(runs, out)
     table = compared.tables["allocation_corpora"]

@@ -6,10 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from infoflow.cli._options import limited
-from infoflow.cli._reading import Reading
-from infoflow.cli._session import Device, Session, working
-from infoflow.cli._show import show
+from infoflow.cli._options import Reading, limited
+from infoflow.cli._session import Device, Session, show, working
 
 
 def explore(
@@ -81,6 +79,6 @@ def explore(
 
 def _name(model: str) -> str:
     """As `infoflow view` names it."""
-    from infoflow.cli._measuring import run_name
+    from infoflow.cli._analyze import run_name
 
     return run_name("view", model)[len("view-") :]

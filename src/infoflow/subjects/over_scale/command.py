@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from infoflow.cli._scorecard import show_scorecard
-from infoflow.cli._session import Log, Out, reporting, run_folder
-from infoflow.cli._show import show_path
+from infoflow.cli._findings import show_scorecard
+from infoflow.cli._session import Log, Out, reporting, run_folder, show_path
 
 
 def over_scale(*runs: Path, out: Out = None, log: Log = None) -> None:

@@ -4,13 +4,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from infoflow.cli._failures import Incomplete
-from infoflow.cli._measuring import MaxLength, Sentences, parse_shard, run_name, show_run
-from infoflow.cli._options import limited, names_in
-from infoflow.cli._reading import Reading
+from infoflow.cli._analyze import MaxLength, Sentences, parse_shard, run_name, show_run
+from infoflow.cli._options import Reading, limited, measuring_settings, names_in
 from infoflow.cli._session import (
     Anonymous,
     Device,
+    Incomplete,
     Out,
     Seed,
     Session,
@@ -18,10 +17,11 @@ from infoflow.cli._session import (
     TextColumn,
     TranslationColumn,
     run_folder,
+    show,
+    show_path,
+    show_table,
     working,
 )
-from infoflow.cli._settings import measuring_settings
-from infoflow.cli._show import show, show_path, show_table
 
 
 def over_training(

@@ -5,11 +5,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from infoflow.cli._measuring import run_name
-from infoflow.cli._options import counts_or_shares, limited, names_in
-from infoflow.cli._reading import Reading
-from infoflow.cli._session import COMMON, Device, Seed, Session, TextColumn, TranslationColumn, run_folder, working
-from infoflow.cli._show import show, show_path, show_table
+from infoflow.cli._analyze import run_name
+from infoflow.cli._options import Reading, counts_or_shares, limited, names_in
+from infoflow.cli._session import (
+    COMMON,
+    Device,
+    Seed,
+    Session,
+    TextColumn,
+    TranslationColumn,
+    run_folder,
+    show,
+    show_path,
+    show_table,
+    working,
+)
 
 if TYPE_CHECKING:
     from .measures import Pruned, PrunedToEach

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from infoflow.findings._curves import spearman
 from infoflow.findings._model_group import NAMES, Absent
-from infoflow.findings._shapes import spearman
 from infoflow.findings._table import Reading, SeedRows, Table, check_layers, exact, together
 from infoflow.foundation import stream
 from infoflow.results import Spec

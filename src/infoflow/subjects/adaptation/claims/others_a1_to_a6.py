@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from infoflow.findings._condition import CORRELATION, Condition, exceeds, stays_below
-from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._finding import CORRELATION, Condition, Control, Curves, claim, exceeds, stays_below
 from infoflow.findings._model_group import MASKED
 from infoflow.findings._sources import FEW_LABELS, LEGAL_BERT_PAPER, SCIBERT_PAPER, TUNING_INSIDE
 from infoflow.findings._table import Reading, Table, baselines, untrained

@@ -2,12 +2,19 @@
 
 import numpy as np
 
-from infoflow.findings._condition import CORRELATION, Condition, Verdict, exceeds
-from infoflow.findings._finding import Control, Curves, claim
-from infoflow.findings._model_group import CAUSAL, MASKED
+from infoflow.findings._finding import CORRELATION, Condition, Control, Curves, Verdict, claim, exceeds
+from infoflow.findings._model_group import (
+    CAUSAL,
+    DENOISE_FULL,
+    DENOISE_MASK,
+    DROP_TOKENS,
+    MASKED,
+    NEXT_SENTENCE,
+    REPLACE_SPANS,
+    SPANBERT,
+)
 from infoflow.findings._sources import BERT_PAPER, HEADS_OVER_TASKS, ROBERTA, SPANBERT_PAPER, T5_PAPER, TUNING_FORGETS
 from infoflow.findings._table import Reading, Table, untrained
-from infoflow.findings._zoo import DENOISE_FULL, DENOISE_MASK, DROP_TOKENS, NEXT_SENTENCE, REPLACE_SPANS, SPANBERT
 
 from ._adaptation import (
     SHUFFLED,

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from infoflow.cli._measuring import run_name
-from infoflow.cli._reading import Reading
-from infoflow.cli._session import Anonymous, Device, Out, Session, run_folder, working
-from infoflow.cli._show import show_path
+from infoflow.cli._analyze import run_name
+from infoflow.cli._options import Reading
+from infoflow.cli._session import Anonymous, Device, Out, Session, run_folder, show_path, working
 
-from ._tune_arm import Arm, arms
-from ._tune_options import TaskFiles, TuneOptions
-from ._tune_shown import show_tuned, tell_of_leakage
+from ._options import Arm, TaskFiles, TuneOptions, arms, show_tuned, tell_of_leakage
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,12 +7,11 @@ from typing import Any
 import pandas as pd
 
 from infoflow.report._figure import ReportFigure
-from infoflow.report._numbers import number
+from infoflow.report._in_words import number
 from infoflow.report._shown_models import ShownModels
 
 from ..measures import TASK_ANSWERS
-from ._methods import SCORES
-from ._rows import FROZEN, FULL, METHODS, main_method, most_examples, plain, way_of
+from ._rows import FROZEN, FULL, METHODS, SCORES, main_method, most_examples, plain, way_of
 
 _MOST = 24  # examples in all
 _LETTERS = 220  # characters of a text

@@ -7,21 +7,30 @@ import numpy as np
 import pandas as pd
 
 from infoflow.report._figure import Panel, ReportFigure
-from infoflow.report._numbers import listed, number
-from infoflow.report._samples import Samples
+from infoflow.report._in_words import Samples, listed, number
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import CONTROL, amount, by_key, finished, tips
-from infoflow.report.forms._grid import cells
-from infoflow.report.forms._lines import control_lines, lines, looks_of
-from infoflow.report.forms._marks import Constant, calculated, channel, draw, expression, filtered
-from infoflow.report.forms._names import names_above
-from infoflow.report.forms._span import span
-from infoflow.report.heads._names import kind_label
+from infoflow.report.forms._lines import control_lines, lines, looks_of, names_above
+from infoflow.report.forms._marks import Constant, calculated, channel, draw, expression, filtered, span
+from infoflow.report.forms._rows import cells
+from infoflow.report.heads._statistics import kind_label
 
 from ..measures import TASK_PRUNING, TUNING_HEADS, head_overlap
-from ._methods import HEADS
-from ._rows import MOST_TASKS, averaged, bands, estimated, left_out, most_examples, names_of, of, plain, tasks_of
-from ._squares import chosen_of, square_panels
+from ._rows import (
+    HEADS,
+    MOST_TASKS,
+    averaged,
+    bands,
+    chosen_of,
+    estimated,
+    left_out,
+    most_examples,
+    names_of,
+    of,
+    plain,
+    square_panels,
+    tasks_of,
+)
 
 STEPS = 10  # steps of the slider
 _QUARTER = 0.25

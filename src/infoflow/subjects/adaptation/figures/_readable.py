@@ -6,17 +6,28 @@ import pandas as pd
 
 from infoflow.report._curves import interval_note
 from infoflow.report._figure import ReportFigure
+from infoflow.report._in_words import Samples, estimate_text, number
 from infoflow.report._layer_figure import layer_panels, stacked
-from infoflow.report._numbers import estimate_text, number
-from infoflow.report._samples import Samples
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._lines import SHARE
 from infoflow.report.probing._rows import task_label
 
 from ..measures import LABEL_BY_LAYER, PROBES_AFTER_TUNING
-from ._methods import INSIDE
-from ._rows import MOST_TASKS, averaged, bands, estimated, gap_text, left_out, most_examples, of, plain, tasks_of
-from ._squares import chosen_of, square_panels
+from ._rows import (
+    INSIDE,
+    MOST_TASKS,
+    averaged,
+    bands,
+    chosen_of,
+    estimated,
+    gap_text,
+    left_out,
+    most_examples,
+    of,
+    plain,
+    square_panels,
+    tasks_of,
+)
 
 BEFORE = "untuned"
 INFORMATION = {

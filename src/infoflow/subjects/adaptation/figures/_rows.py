@@ -1,4 +1,4 @@
-"""Rows of the tables of tuned models: one tuning method, means over tuning seeds and tasks."""
+"""Rows of the tables of tuned models, square charts of them, and methods paragraphs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -8,10 +8,16 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import Scale
-from infoflow.report._numbers import estimate_text
-from infoflow.report._samples import Estimate, Samples
+from infoflow.report._figure import Method, Panel
+from infoflow.report._in_words import Estimate, Samples, estimate_text
 from infoflow.report._shown_models import ShownModels
-from infoflow.report.forms._hollow import HOLLOW
+from infoflow.report._theme import Series
+from infoflow.report.forms._chart import color_if, one_at_a_time, opacity_if, tips
+from infoflow.report.forms._marks import HOLLOW, also
+from infoflow.report.forms._rows import cells, squares
+
+# Rows of the tables of tuned models: one tuning method, means over tuning seeds and tasks.
+
 
 FULL, FROZEN, AS_IS = "full", "frozen", "as-is"
 METHODS = {
@@ -166,3 +172,140 @@ def left_out(every: Sequence[object], what: str = "tasks") -> str:
     """The caption's note about tasks (or other items) that have no panel."""
     more = len(every) - MOST_TASKS
     return f" {more} further {what}: in the data." if more > 0 else ""
+
+
+# Methods paragraphs for the figures of tuned models.
+
+
+SCORES = Method(
+    id="tuned-scores",
+    title="Scores of tuned models",
+    text="""
+    A head of the task is put on a pretrained model, and all weights are trained on labelled examples, or those that the
+    method names; the peak learning rate is the one of a small grid that does best on development examples. The score is
+    the task's main metric on test examples: accuracy, F1, Matthews' or another correlation, 1 being the best. The same
+    is done to the untrained model (from scratch), to frozen features (<i>W</i>·<i>h</i> alone is trained), and, as a
+    control, with labels that changed places. A guess needs no model: it gives the answer that is right most often in
+    training, or, where a text or an answer from a passage is wanted, the first sentence, whichever does better there.
+    Several seeds of tuning are averaged; means over tasks weigh all tasks alike.
+    """,
+)
+WORTH = Method(
+    id="tuned-worth",
+    title="What pretraining is worth in labelled examples",
+    text="""
+    Let <i>p</i>(<i>n</i>) and <i>s</i>(<i>n</i>) be the scores of the pretrained and the untrained model tuned on
+    <i>n</i> examples, straight lines between the sizes over log <i>n</i>. The gap at <i>n</i> is the size <i>m</i> with
+    <i>s</i>(<i>m</i>) = <i>p</i>(<i>n</i>); pretraining is worth <i>m</i> / <i>n</i> times the examples there. Where
+    even the largest size does not get the untrained model so far, only a lower bound is told.
+    """,
+)
+INSIDE = Method(
+    id="tuned-inside",
+    title="Before against after tuning",
+    text="""
+    Distance of a layer's space: 1 − similarity of its states on the task's test texts before and after tuning, by
+    PWCCA (Morcos et al. 2018), linear CKA (Kornblith et al. 2019) or RSA, Spearman's correlation of the similarities of
+    pairs of words. Distance of weights: ‖<i>W</i><sub>after</sub> − <i>W</i><sub>before</sub>‖ /
+    ‖<i>W</i><sub>before</sub>‖. Attention: Jensen–Shannon divergence of a head's attention before and after. Labels and
+    properties of words are read by linear probes from frozen states, as elsewhere on this page.
+    """,
+)
+SWAPS = Method(
+    id="tuned-swaps",
+    title="Layers taken back",
+    text="""
+    The lower <i>b</i> blocks (with the embeddings), the upper <i>b</i> blocks or a single one of the tuned model get
+    the weights that they had before tuning, the others stay tuned. Taken are the score of the task with the tuned head,
+    and the pretraining loss with the head of pretraining, in nats per predicted token. It is an intervention: nothing
+    is trained again. What the loss falls by is what those blocks had forgotten.
+    """,
+)
+ALLOCATION = Method(
+    id="tuned-allocation",
+    title="Who learned the task",
+    text="""
+    Loss change allocation (Lan et al. 2019): each step of tuning changes the loss by ∇<i>L</i>·Δθ, which is a sum over
+    weights, so that every weight has its share, Σ<sub>t</sub> ∂<i>L</i>/∂θ<sub>i</sub> Δθ<sub>i</sub>, integrated along
+    the step. Negative: it helped. Shares are of the sum over all weights.
+    """,
+)
+HEADS = Method(
+    id="tuned-heads",
+    title="Heads before and after tuning",
+    text="""
+    Confidence: mean over queries of the strongest attention weight. Importance before: what the pretraining loss rises
+    by when the head is taken away; after: what the task's loss rises by. Both in nats, of different losses, so that
+    they are compared by rank: important is the quarter of the heads that costs most. Kept: in both quarters; gained:
+    only after; lost: only before. Two random quarters share a sixteenth of all heads.
+    """,
+)
+
+
+# Square charts in rows and columns; the page shows one set at a time.
+
+
+_DRAWN = ("label", "place", "strength", "value", "text", "shown", "set", "grey")
+_ROW = 24  # pixels per row
+_ROOM = 26  # pixels of a square that fits its number
+
+
+def square_chart(
+    rows: pd.DataFrame,
+    *,
+    across: str,
+    labels: Sequence[str],
+    title: str,
+    told: str,
+    strongest: float,
+    signed: bool = False,
+) -> dict[str, Any]:
+    """Draw rows with `label`, the column `across`, `value`, `text`, `shown`, `set` and, for controls, `grey`.
+
+    Args:
+        across: The column shown from left to right, as texts, in row order.
+        labels: Row names from top to bottom.
+        title: Axis title.
+        told: Name of the value in the tooltip.
+        strongest: The value with the strongest colour.
+        signed: Whether negative values have their own colour.
+    """
+    columns = list(dict.fromkeys(rows[across].astype(str)))
+    rows = rows.assign(strength=rows["value"].abs(), place=rows[across].astype(str))
+    x, y = (
+        cells("x", "place", title, columns, whole=True, **_slanted(columns)),
+        cells("y", "label", None, list(labels), whole=True, labelLimit=120),
+    )
+    color = color_if("datum.value < 0", "var(--below)", "var(--above)") if signed else "var(--heat-2)"
+    if "grey" in rows:
+        color = color_if("datum.grey", "var(--control)", "var(--heat-2)")
+    kept = rows[[name for name in _DRAWN if name in rows]]
+    marks = squares(
+        kept,
+        x,
+        y,
+        "strength",
+        ends=(0.0, strongest or 1.0),
+        color=color,
+        size=9.5,
+        tooltip=tips("label:N|row", f"place:N|{across}", f"shown:N|{told}"),
+    )
+    marks[-1] = also(marks[-1], opacity=opacity_if(f"width >= {_ROOM * len(columns)}", 1, 0))
+    return one_at_a_time(marks, _ROW * len(labels) + 4)
+
+
+def square_panels(rows: pd.DataFrame, series: Sequence[Series], **how: Any) -> list[Panel]:
+    """One chart per line."""
+    return [Panel(spec=square_chart(rows[rows["series"] == one.key], **how), title=one.label) for one in series]
+
+
+def chosen_of(sets: Sequence[str]) -> dict[str, Any]:
+    """Figure payload that lets the reader choose one of these sets."""
+    return {"template": "evaluated.html.jinja", "payload": {"sets": list(sets), "layout": "wide", "apart": True}}
+
+
+def _slanted(columns: Sequence[str]) -> dict[str, Any]:
+    """Slant words so that they do not overlap; numbers stay level."""
+    return (
+        {} if all(name.isdigit() for name in columns) else {"labelAngle": -40, "labelLimit": 90, "labelAlign": "right"}
+    )

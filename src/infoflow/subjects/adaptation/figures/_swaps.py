@@ -7,21 +7,28 @@ import pandas as pd
 
 from infoflow.foundation import Scale
 from infoflow.report._figure import Panel, ReportFigure
-from infoflow.report._numbers import estimate_text, number
-from infoflow.report._samples import Samples
-from infoflow.report._series import Series
+from infoflow.report._in_words import Samples, estimate_text, number
 from infoflow.report._shown_models import ShownModels
+from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, finished, tips
-from infoflow.report.forms._lines import LineKind, level, lines, looks_of
-from infoflow.report.forms._marks import Channel, Constant
-from infoflow.report.forms._names import names_above
-from infoflow.report.forms._span import span
+from infoflow.report.forms._lines import LineKind, level, lines, looks_of, names_above
+from infoflow.report.forms._marks import Channel, Constant, span
 
 from ..measures import LAYER_SWAPS
-from ._methods import SWAPS
-from ._methods import SWAPS as METHOD
-from ._rows import averaged, bands, estimated, gap_text, most_examples, of, plain, tasks_of
-from ._squares import chosen_of, square_panels
+from ._rows import (
+    SWAPS,
+    averaged,
+    bands,
+    chosen_of,
+    estimated,
+    gap_text,
+    most_examples,
+    of,
+    plain,
+    square_panels,
+    tasks_of,
+)
+from ._rows import SWAPS as METHOD
 
 _HEIGHT = 220
 SIDES = (

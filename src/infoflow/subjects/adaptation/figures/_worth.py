@@ -7,23 +7,22 @@ import numpy as np
 import pandas as pd
 
 from infoflow.report._figure import Panel, ReportFigure
-from infoflow.report._numbers import listed, number, two_digits
-from infoflow.report._series import Series
+from infoflow.report._in_words import listed, number, two_digits
 from infoflow.report._shown_models import ShownModels
+from infoflow.report._theme import Series
 from infoflow.report.forms._chart import BASELINE, amount, bounded, by_key, finished, opacity_if, tips
-from infoflow.report.forms._lines import area, control_lines, level, lines, looks_of
-from infoflow.report.forms._marks import draw
-from infoflow.report.forms._names import names_above
-from infoflow.report.forms._span import span
+from infoflow.report.forms._lines import area, control_lines, level, lines, looks_of, names_above
+from infoflow.report.forms._marks import draw, span
 from infoflow.results import scale_of
 
 from ..measures import DOMAIN_LOSS, TASK_SCORES
-from ._methods import SCORES, WORTH
 from ._rows import (
     FULL,
     MOST_TASKS,
     SCORED,
+    SCORES,
     STRATEGIES,
+    WORTH,
     averaged,
     bands,
     estimated,

@@ -24,13 +24,12 @@ from infoflow.subjects.allocation.measures import (
 from infoflow.training import Step, TrainingData, TrainingHook
 
 from ._body import OF_HEADS, component_name
-from ._room import fitted
-from ._seeds import without_tuned
+from ._methods import TuneConfig
+from ._states import without_tuned
 from ._tables import TUNING_ALLOCATION
 from ._task import AbstractTask, TaskData
 from ._task_model import task_model
-from ._task_parts import TaskParts
-from ._tune_config import TuneConfig
+from ._task_parts import TaskParts, fitted
 from ._tuned import TunedModel
 
 TASK_HEAD = "task-head"

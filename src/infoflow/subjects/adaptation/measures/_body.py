@@ -1,20 +1,34 @@
-"""A model's body: the part that pretraining and tuning share, without prediction heads."""
+"""A model's body: the part that pretraining and tuning share; frozen, it is computed once for every text."""
 
+# T token, D width
+# B text, T token, D width
+
+import hashlib
 import inspect
+import os
+import secrets
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import EncoderDecoderModel, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions, Seq2SeqModelOutput
 
 from infoflow.foundation import UserError
 from infoflow.models import FastLinear, Model, ParameterGroup, load_model, without_cache
 
-from ._forward import has_segments
-from ._task_part import TaskBatch
-from ._task_rows import SEGMENTS
+from ._task_parts import TaskBatch
+from ._task_rows import SEGMENTS, has_segments
+
+# A model's body: the part that pretraining and tuning share, without prediction heads.
+
 
 OF_HEADS = ("head", "pooler")  # a pooler is created if the pretrained model lacks one
 EMBEDDINGS = ("embeddings", "positions", "segments")
@@ -133,3 +147,161 @@ def with_weights(model: Model, values: Mapping[str, Tensor]) -> Iterator[None]:
 def _write(parameters: Mapping[str, nn.Parameter], values: Mapping[str, Tensor]) -> None:
     for name, value in values.items():
         parameters[name].copy_(value)
+
+
+# Features that a frozen body computed from texts, on disk.
+
+
+_RECORD = struct.Struct("<16sqii")  # key, position of the first number, tokens, width
+
+
+class FeatureStore:
+    """Features by input key, in append-only, memory-mapped files of any size.
+
+    Every process writes its own files and reads those that existed when it started, so several may share a folder. A
+    kill leaves complete entries: numbers are written before the entry that names them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._places: dict[bytes, tuple[Path, int, int, int]] = {}
+        self._maps: dict[Path, np.ndarray] = {}
+        for index in sorted(folder.glob("*.index")):
+            self._places |= {key: place for key, *place in _entries(index)}  # type: ignore[misc]
+        name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._own, self._index = folder / f"{name}.numbers", folder / f"{name}.index"
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def get(self, key: bytes) -> Float[np.ndarray, "token width"]:
+        """The features of one text, a view of the file."""
+        path, start, tokens, width = self._places[key]
+        stop = start + tokens * width
+        if path not in self._maps or len(self._maps[path]) < stop:
+            self._maps[path] = np.memmap(path, dtype=np.float32, mode="r")
+        return self._maps[path][start:stop].reshape(tokens, width)
+
+    def add(self, entries: dict[bytes, Float[np.ndarray, "token width"]]) -> None:
+        """Store the features of some texts."""
+        records = []
+        with self._own.open("ab") as file:
+            for key, values_TD in entries.items():
+                start = file.tell() // 4
+                file.write(np.ascontiguousarray(values_TD, dtype=np.float32).data)
+                records.append((key, start, *values_TD.shape))
+        with self._index.open("ab") as file:
+            file.write(b"".join(_RECORD.pack(*record) for record in records))
+        self._places |= {key: (self._own, *place) for key, *place in records}  # type: ignore[misc]
+
+
+def _entries(index: Path) -> Iterator[tuple[bytes, Path, int, int, int]]:
+    """Key and location of each entry, without entries that a kill cut off."""
+    numbers = index.with_suffix(".numbers")
+    data = index.read_bytes()
+    for key, start, tokens, width in _RECORD.iter_unpack(data[: len(data) // _RECORD.size * _RECORD.size]):
+        yield key, numbers, start, tokens, width
+
+
+# A frozen body, computed once for every text.
+
+
+class FrozenBody(nn.Module):
+    """Replaces a body: looks up the last states of texts, and computes missing ones.
+
+    The body runs in evaluation mode, in float32; a pooler follows it and may be trained. Padding is on the right; its
+    states are 0 and no task uses them.
+    """
+
+    def __init__(self, body: PreTrainedModel, store: FeatureStore) -> None:
+        super().__init__()
+        self._body = (body,)  # in a tuple, so that it is not a submodule and not in checkpoints
+        self._store = store
+        self.config = body.config
+        self.pooler: Any = getattr(body, "pooler", None)
+        self._activation: Any = getattr(body, "pooler_activation", None)  # ALBERT's pooler is only a linear map
+
+    @property
+    def body(self) -> PreTrainedModel:
+        """The body itself."""
+        return self._body[0]
+
+    def forward(
+        self, input_ids: Int[Tensor, "text token"], attention_mask: Int[Tensor, "text token"] | None = None, **more: Any
+    ) -> BaseModelOutputWithPoolingAndCrossAttentions | Seq2SeqModelOutput:
+        """The last states of the texts, as the body returns them."""
+        tensors = {"input_ids": input_ids, "attention_mask": attention_mask, **more}
+        lengths = self._lengths(input_ids, attention_mask)
+        keys = _keys(input_ids, lengths, more.get("token_type_ids"))
+        self._compute([row for row, key in enumerate(keys) if key not in self._store], tensors, keys, lengths)
+        states_BTD = self._looked_up(keys, input_ids.shape[1]).to(input_ids.device)
+        if self.config.is_encoder_decoder:
+            return Seq2SeqModelOutput(last_hidden_state=states_BTD)  # type: ignore[arg-type]
+        return BaseModelOutputWithPoolingAndCrossAttentions(
+            last_hidden_state=states_BTD, pooler_output=self._pooled(states_BTD)
+        )  # type: ignore[arg-type]
+
+    def _pooled(self, states_BTD: Float[Tensor, "text token width"]) -> Float[Tensor, "text width"] | None:
+        if self.pooler is None or self._activation is None:
+            return None if self.pooler is None else self.pooler(states_BTD)
+        return self._activation(self.pooler(states_BTD[:, 0]))
+
+    @staticmethod
+    def _lengths(input_ids: Tensor, attention_mask: Tensor | None) -> list[int]:
+        if attention_mask is None:
+            return [input_ids.shape[1]] * len(input_ids)
+        return attention_mask.sum(dim=1).tolist()
+
+    def _compute(self, rows: list[int], tensors: dict[str, Any], keys: list[bytes], lengths: list[int]) -> None:
+        if not rows:
+            return
+        size = len(keys)
+        chosen = {
+            name: value[rows] if isinstance(value, Tensor) and value.ndim and len(value) == size else value
+            for name, value in tensors.items()
+        }
+        self.body.eval()
+        device = tensors["input_ids"].device
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            states_BTD = self.body.to(device)(**chosen).last_hidden_state.float().cpu().numpy()
+        self._store.add({keys[row]: states_BTD[i, : lengths[row]] for i, row in enumerate(rows)})
+
+    def _looked_up(self, keys: list[bytes], longest: int) -> Float[Tensor, "text token width"]:
+        found = [self._store.get(key) for key in keys]
+        states_BTD = np.zeros((len(keys), longest, found[0].shape[1]), dtype=np.float32)
+        for row, values_TD in enumerate(found):
+            states_BTD[row, : len(values_TD)] = values_TD
+        return torch.from_numpy(states_BTD)
+
+
+def _keys(ids_BT: Tensor, lengths: list[int], kinds_BT: Tensor | None) -> list[bytes]:
+    """A hash of each text's tokens, and of their segments if the model uses them."""
+    parts = [each.cpu().numpy() for each in (ids_BT, kinds_BT) if each is not None]
+    return [
+        hashlib.blake2b(b"|".join(part[row, :length].tobytes() for part in parts), digest_size=16).digest()
+        for row, length in enumerate(lengths)
+    ]
+
+
+@contextmanager
+def frozen_body(module: PreTrainedModel, store: FeatureStore) -> Iterator[None]:
+    """Replace the module's body by a `FrozenBody`; afterwards the body is restored, with the trained pooler.
+
+    Raises:
+        UserError: The module keeps its stacks next to its head, not in one body.
+    """
+    name, body = module.base_model_prefix, module.base_model
+    if body is module or not isinstance(body, PreTrainedModel):
+        raise UserError(
+            f"method = frozen trains a head on one body, and {type(module).__name__} has none. Choose full, top, decay "
+            "or lora."
+        )
+    setattr(module, name, FrozenBody(body, store))
+    try:
+        yield
+    finally:
+        setattr(module, name, body)

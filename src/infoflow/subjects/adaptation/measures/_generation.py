@@ -1,18 +1,19 @@
-"""Text generation: a summary, a question, a translation, the text of some facts, a label as text."""
+"""Text generation: a summary, a question, a translation, the text of some facts, the answer of another task."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.architectures import Layout
-from infoflow.corpus import Corpus, Vocabulary
-from infoflow.foundation import LATER, Count, Weight
+from infoflow.corpus import Corpus, Sentence, Vocabulary
+from infoflow.foundation import LATER, Count, UserError, Weight
 from infoflow.models import evaluating, pad_rows, without_remarks
 from infoflow.objectives import (
     SENTENCE_FIELDS,
@@ -28,11 +29,20 @@ from infoflow.objectives import (
 )
 from infoflow.training import micro_batches
 
-from ._generation_rows import BEGINS, GenerationRows
-from ._options import check_options
-from ._task import AbstractTask, Predictions, Score, Shape
+from ._choice_and_tagging import right_places
+from ._generation_rows import (
+    BEGINS,
+    GenerationRows,
+    GenerationSources,
+    check_positions,
+    has_encoder,
+    positions,
+    written_losses,
+)
+from ._task import AbstractTask, Predictions, Score, Shape, TaskData, check_options
 from ._text_metrics import TextMetric, exact_text, text_scores
-from ._written_losses import GenerationSources, check_positions, has_encoder, positions, written_losses
+
+# Text generation: a summary, a question, a translation, the text of some facts, a label as text.
 
 
 @final
@@ -253,3 +263,82 @@ def _seen_from_both_sides(module: Any, sources: Int[Tensor, "example token"], be
 
 def _until(ids: list[int], end: int) -> list[int]:
     return ids[: ids.index(end) + 1] if end in ids else ids
+
+
+# Other tasks as text generation, for models that only write: inputs and answers in words.
+
+
+NO_ANSWER = "no answer"
+"""The target if a passage does not contain the answer."""
+
+
+def as_text(data: TaskData) -> TaskData:
+    """The task as generation: `text` is the input in words, `translation` the answer in words.
+
+    | shape          | text                                               | to write                        |
+    |----------------|----------------------------------------------------|---------------------------------|
+    | classification | the text, or `first: … second: …`                  | the label                       |
+    | regression     | likewise                                           | the number, to the nearest 0.2  |
+    | choice         | `question: … choices: (1) … (2) … context: …`      | the right choice                |
+    | span           | `question: … context: …`                           | the answer, or "no answer"      |
+
+    `Generation.prefix` names the task, such as "sentiment: ". Models are selected by exact match.
+
+    Raises:
+        UserError: The task is tagging or has an unknown shape.
+
+    Source: [@raffel2020exploring].
+    """
+    if data.shape == "generation":
+        return data
+    if data.shape not in (*_WAYS, "choice"):
+        raise UserError(
+            f"A task of the shape {data.shape} cannot be turned into text generation. Got {data.name}.\n"
+            f"Possible shapes: {', '.join(_WAYS)}, choice. For tagging use a model with a token classification head."
+        )
+    parts = {part: _written(getattr(data, part), data.shape) for part in ("train", "dev", "test")}
+    return replace(data, shape="generation", labels=(), options={"main": "exact_match"}, **parts)
+
+
+def _written(corpus: Corpus, shape: Shape) -> Corpus:
+    if shape == "choice":
+        asked = [_chosen(*each) for each in zip(corpus, right_places(corpus).tolist(), strict=True)]
+    else:
+        asked = [_WAYS[shape](sentence) for sentence in corpus]
+    columns: dict[str, Any] = {
+        "text": [text for text, _ in asked],
+        "translation": [answers[0] for _, answers in asked],
+        "references": [answers[1:] for _, answers in asked],
+    }
+    frame = pd.DataFrame(columns)
+    return Corpus.from_frame(frame, translation="translation", references="references", name=f"{corpus.name} as text")
+
+
+def _classified(sentence: Sentence) -> tuple[str, list[str]]:
+    return _texts(sentence), [str(sentence.label)]
+
+
+def _measured(sentence: Sentence) -> tuple[str, list[str]]:
+    return _texts(sentence), [f"{round(float(str(sentence.label)) * 5) / 5:.1f}"]
+
+
+def _chosen(sentence: Sentence, right: int) -> tuple[str, list[str]]:
+    choices = sentence.choices or []
+    listed = " ".join(f"({number}) {choice}" for number, choice in enumerate(choices, start=1))
+    return f"question: {sentence.question} choices: {listed} context: {sentence.text}", [choices[right]]
+
+
+def _answered(sentence: Sentence) -> tuple[str, list[str]]:
+    text = f"question: {sentence.question} context: {sentence.text}"
+    return text, list(dict.fromkeys(sentence.answers or [])) or [NO_ANSWER]
+
+
+def _texts(sentence: Sentence) -> str:
+    return sentence.text if sentence.second is None else f"first: {sentence.text} second: {sentence.second}"
+
+
+_WAYS: dict[Shape, Callable[[Sentence], tuple[str, list[str]]]] = {
+    "classification": _classified,
+    "regression": _measured,
+    "span": _answered,
+}

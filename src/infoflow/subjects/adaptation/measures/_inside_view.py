@@ -1,6 +1,7 @@
 """All measurements inside a model before and after tuning."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,15 +9,21 @@ import pandas as pd
 
 from infoflow.corpus import Corpus
 from infoflow.flow import Failures, PassOptions
-from infoflow.foundation import UserError, as_written, current_display
+from infoflow.foundation import (
+    Count,
+    Display,
+    Progress,
+    UserError,
+    as_written,
+    check_settings,
+    current_display,
+    use_display,
+)
 from infoflow.models import AbstractOwnModel, Model
 
 from ._body import began_as
-from ._inside_sizes import InsideSizes
-from ._label_by_layer import label_places, label_table, no_labels
+from ._label_by_layer import askable, label_places, label_table, no_labels, probes_after_tuning
 from ._layer_swaps import layer_swaps, no_pretraining_loss
-from ._one_progress import one_progress
-from ._probes_after_tuning import askable, probes_after_tuning
 from ._states import Places, States, read_states
 from ._tables import (
     LABEL_BY_LAYER,
@@ -28,11 +35,74 @@ from ._tables import (
     TUNING_WEIGHTS,
 )
 from ._task import AbstractTask, TaskData
-from ._task_part import TaskPart
+from ._task_parts import TaskPart
 from ._task_pruning import task_pruning
-from ._tuning_change import change_table
+from ._tuning_change import change_table, tuning_weights
 from ._tuning_heads import tuning_heads
-from ._tuning_weights import tuning_weights
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InsideSizes:
+    """Amount of data for each measure; more data narrows intervals and takes longer."""
+
+    words: Count = 3000  # text tokens for distances of spaces and information about words
+    items: Count = 600  # of these for RSA
+    label_texts: Count = 400  # of each part for the probe of the label
+    scored: Count = 150  # test examples scored with layers reset or heads ablated
+    written: Count = 24  # of these if an example is a text to write
+    swap_points: Count = 3  # numbers of reset blocks, between none and all
+    attention_texts: Count = 200  # test examples for attention
+    costs_on: Count = 128  # test examples for each head's cost, dev examples for the order of heads
+    pretraining_sentences: Count = 64
+    random_orders: Count = 1  # of heads, for each tuned model
+    probe_sentences: Count = 200
+
+    def __post_init__(self) -> None:
+        check_settings(self, "inside")
+
+
+# Shows a job of many steps as one progress; repeated notes appear once.
+
+
+class _OneProgress:
+    """The display for the steps of a job that is shown as `whole`."""
+
+    def __init__(self, display: Display, whole: Progress) -> None:
+        self._display, self._whole = display, whole
+        self._noted: set[str] = set()
+
+    def note(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            self._display.note(text)
+
+    def warn(self, text: str) -> None:
+        self._display.warn(text)
+
+    @contextmanager
+    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
+        yield _Step(self._whole)
+
+
+class _Step:
+    """A job within the whole, updated as often as it would be alone."""
+
+    def __init__(self, whole: Progress) -> None:
+        self._whole = whole
+
+    def advance(self, amount: float = 1, **fields: float | str) -> None:
+        self._whole.advance(0)
+
+
+@contextmanager
+def one_progress(whole: Progress) -> Iterator[None]:
+    """Inside the block, jobs are steps of `whole`: none has its own lines or bar, and repeated notes appear once."""
+    with use_display(_OneProgress(current_display(), whole)):
+        yield
+
+
+# All measurements inside a model before and after tuning.
+
 
 INSIDE_TABLES = {
     schema.name: schema

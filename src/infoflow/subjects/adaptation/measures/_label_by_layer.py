@@ -1,4 +1,4 @@
-"""The layer in which a task's label can be read: before tuning, after it, and in an untrained model."""
+"""The layer in which a task's label can be read, and what language probes gain or lose by tuning."""
 
 # N labelled text or word, S state, M model
 
@@ -11,19 +11,21 @@ import pandas as pd
 from jaxtyping import Float32, Int
 
 from infoflow.corpus import Corpus
-from infoflow.flow import PassOptions
+from infoflow.flow import PassOptions, measure
 from infoflow.foundation import NUM_BLOCKS, UserError, stream
 from infoflow.models import Model
-from infoflow.probing import LabelledRows, ProbeGrid, ProbeSettings, train_probes
+from infoflow.probing import PROBE_SCORES, LabelledRows, Probe, ProbeGrid, ProbeSettings, tasks, train_probes
 from infoflow.representations import corrected_information, discretize, estimate_information
 from infoflow.results import ratio_estimate
 
 from ._body import began_as
-from ._seeds import mean_estimate, without_tuned
-from ._states import Places, States, read_states
-from ._tables import LABEL_BY_LAYER
+from ._states import Places, States, mean_estimate, read_states, without_tuned
+from ._tables import LABEL_BY_LAYER, PROBES_AFTER_TUNING
 from ._task import AbstractTask, TaskData
-from ._task_part import TaskPart
+from ._task_parts import TaskPart
+
+# The layer in which a task's label can be read: before tuning, after it, and in an untrained model.
+
 
 READ = ("classification", "regression", "tagging")
 """Shapes with labels that a probe can predict."""
@@ -230,3 +232,108 @@ def _information(
     random = stream("label-information")
     shuffled = [corrected_information(of_state, random.permutation(labels), blocks) for _ in range(_SHUFFLES)]
     return found.columns(float(np.mean(shuffled)), len(labels))
+
+
+# Changes in the accuracy of language probes due to tuning.
+
+
+PROBED = ("upos", "word", "position")
+
+
+def probes_after_tuning(
+    before: Model,
+    after: Sequence[Model],
+    corpus: Corpus,
+    options: PassOptions | None = None,
+    *,
+    tagged: Corpus | None = None,
+    probed: Sequence[str] = PROBED,
+    sentences: int = 300,
+) -> pd.DataFrame:
+    """The table `PROBES_AFTER_TUNING` without the columns of `TUNED`.
+
+    The accuracy of linear probes (`probing.Probe`) for a word's part of speech, identity and position, trained on the
+    frozen states of each layer of the model before and of each tuned one; after tuning, means over seeds. Probes are
+    few and stop early: compare before with after, not with published numbers.
+
+    Args:
+        before: The pretrained model.
+        after: The models tuned from it.
+        corpus: Sentences, such as those of the task.
+        options: Seed, maximum length, batch size.
+        tagged: An annotated corpus, used for all probes; without it, probes that need annotation are left out.
+        probed: Tasks of `probing.tasks()`, or columns of tags.
+        sentences: At most this many, chosen by hash.
+
+    Raises:
+        UserError: The models have different bodies, or the corpus supports none of the tasks.
+    """
+    start = began_as(before, after)
+    asked = corpus if tagged is None else tagged
+    measures = [
+        Probe(task=name, sentences=sentences, seeds=1, control=False, epochs=8, batch=400, patience=2)
+        for name in askable(asked, probed)
+    ]
+    by_model = [
+        _accuracies_of_probes(measure(one, asked, measures, options)[PROBE_SCORES.name]) for one in (start, *after)
+    ]
+    rows = []
+    for (probe, stack, layer), row in by_model[0].items():
+        keys = {"probe": probe, "stack": stack, "layer": layer}
+        rows.append({**keys, "state": "before", **mean_estimate([row], scale="share")})
+        tuned = [of_model[probe, stack, layer] for of_model in by_model[1:]]
+        rows.append({**keys, "state": "after", **mean_estimate(tuned, scale="share")})
+    schema = without_tuned(PROBES_AFTER_TUNING)
+    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+
+
+def askable(corpus: Corpus, probed: Sequence[str] = PROBED) -> list[str]:
+    """The tasks that the corpus has the columns for."""
+    known = {task.name for task in tasks(corpus)}
+    return [name for name in probed if name in known]
+
+
+def _accuracies_of_probes(scores: pd.DataFrame) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """Estimate columns of the accuracy on all words, by probe, stack and layer."""
+    chosen = scores[(scores["metric"] == "accuracy") & (scores["labels"] == "task") & (scores["words"] == "all")]
+    return {(row["task"], row["stack"], row["layer"]): row for row in chosen.to_dict("records")}
+
+
+# The first layer at which something can be read.
+
+
+WITHIN = 0.01
+"""Tolerance: one point of accuracy below the best layer."""
+
+
+def first_readable(values: Sequence[float] | np.ndarray, within: float = WITHIN) -> int:
+    """The first layer whose value is at most `within` below the best; NaN layers are skipped.
+
+    Raises:
+        UserError: No layer has a value.
+
+    >>> first_readable([0.5, 0.89, 0.9, 0.88])
+    1
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(numbers).any():
+        raise UserError("The layer at which something becomes decodable needs values by layer. Got no finite value.")
+    return int(np.flatnonzero(numbers >= np.nanmax(numbers) - within)[0])
+
+
+def label_readable(table: pd.DataFrame, within: float = WITHIN, metric: str = "accuracy") -> pd.DataFrame:
+    """The layer in which the label becomes readable, for each model in `LABEL_BY_LAYER`.
+
+    One row for each combination of the other keys, with `layer`, its accuracy (`value`) and the best layer's (`best`).
+    """
+    kept = table[table["metric"] == metric].dropna(subset=["value"])
+    estimates = {"value", "low", "high", "baseline", "count", "replicates", "layer"}
+    keys = [column for column in table.columns if column not in estimates]
+    rows = []
+    for names, part in kept.groupby(keys, sort=False, dropna=False):
+        ordered = part.sort_values("layer")
+        at = first_readable(ordered["value"].to_numpy(dtype=np.float64), within)
+        found = ordered.iloc[at]
+        named = dict(zip(keys, names, strict=True))
+        rows.append({**named, "layer": int(found["layer"]), "value": found["value"], "best": ordered["value"].max()})
+    return pd.DataFrame(rows, columns=[*keys, "layer", "value", "best"])

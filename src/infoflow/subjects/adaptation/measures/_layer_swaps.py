@@ -21,10 +21,10 @@ from infoflow.results import ratio_estimate, scale_of
 
 from ._body import BodyGroup, began_as, body_groups, body_parameters, with_weights
 from ._scoring import Score
-from ._seeds import mean_estimate, without_tuned
+from ._states import mean_estimate, without_tuned
 from ._tables import LAYER_SWAPS
 from ._task import AbstractTask, TaskData
-from ._task_part import TaskPart
+from ._task_parts import TaskPart
 
 Rewound = Literal["none", "lower", "upper", "one", "all"]
 

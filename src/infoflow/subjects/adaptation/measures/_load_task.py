@@ -9,12 +9,22 @@ import numpy as np
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, as_written, current_display, hash64
 
-from ._answer_places import askable_spans
-from ._choice import right_places
-from ._labels import check_known, check_numbers, number, several
+from ._choice_and_tagging import right_places
 from ._read_part import LABELLED, check_named, read_part
-from ._tags import check_tags, tag_column, tags_of
-from ._task import SHAPES, Shape, TaskData, check_task_name
+from ._span_rows import askable_spans
+from ._task import (
+    SHAPES,
+    Shape,
+    TaskData,
+    check_known,
+    check_numbers,
+    check_tags,
+    check_task_name,
+    number,
+    several,
+    tag_column,
+    tags_of,
+)
 
 DEV_SHARE, TEST_SHARE = 0.1, 0.2
 """Shares of the distinct training texts that become a missing dev or test part."""

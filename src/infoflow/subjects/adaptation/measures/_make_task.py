@@ -18,16 +18,24 @@ from infoflow.foundation import UserError
 from infoflow.objectives import SENTENCE_FIELDS, AbstractObjective, Batch, Field, LossTerm, Noise, PrefixDecoder
 from infoflow.training import ExampleRows
 
-from ._choice import Choice
-from ._forward import answered, task_logits
+from ._choice_and_tagging import Choice, Tagging
 from ._generation import Generation
-from ._labels import SEVERAL, label_indices, label_numbers, label_sets, several
 from ._scoring import blocks_of, class_scores, number_scores, set_scores
 from ._span_extraction import SpanExtraction
-from ._tagging import Tagging
-from ._tags import tag_column
-from ._task import AbstractTask, Predictions, Score, Shape, TaskData
-from ._task_rows import LABELS, SEGMENTS, TaskRows, read_texts
+from ._task import (
+    SEVERAL,
+    AbstractTask,
+    Predictions,
+    Score,
+    Shape,
+    TaskData,
+    label_indices,
+    label_numbers,
+    label_sets,
+    several,
+    tag_column,
+)
+from ._task_rows import LABELS, SEGMENTS, TaskRows, answered, read_texts, task_logits
 
 Main = Literal["accuracy", "macro_f1", "matthews", "micro_f1"]
 

@@ -1,16 +1,190 @@
-"""Which weights a tuning method changes, and how fast."""
+"""The settings of tuning: which weights a method changes, how fast, and when it stops."""
 
 import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal, final
 
+import torch
+from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
-from infoflow.foundation import UserError
-from infoflow.models import Anatomy, discover
+from infoflow.foundation import (
+    Count,
+    CountOrNone,
+    Device,
+    LearningRate,
+    Limits,
+    MaxLength,
+    Seed,
+    Share,
+    UserError,
+    Weight,
+    check_settings,
+    hash64,
+)
+from infoflow.models import Anatomy, discover, learning_parameters
+from infoflow.training import Step, TrainingHook
 
-from ._lora import add_adapters
 from ._task import AbstractTask
 from ._task_model import FreshModel
-from ._tune_config import TuneConfig
+
+# The settings of tuning a model for a task.
+
+
+Method = Literal["full", "frozen", "top", "decay", "lora"]
+"""See `METHODS`."""
+Control = Literal["", "shuffled-labels"]
+Seeds = Annotated[tuple[Seed, ...], Limits(filled=True, distinct=True)]
+Rates = Annotated[tuple[LearningRate, ...], Limits(distinct=True)]
+Decay = Annotated[float, Limits(above=0, at_most=1)]
+
+DEFAULT_RATES: dict[str, tuple[float, ...]] = {
+    "full": (3e-4, 1e-4, 5e-5, 3e-5),
+    "frozen": (3e-2, 1e-2, 3e-3, 1e-3),
+    "top": (3e-4, 1e-4, 5e-5, 3e-5),
+    "decay": (3e-4, 1e-4, 5e-5, 3e-5),
+    "lora": (2e-3, 1e-3, 5e-4, 2e-4),
+}
+"""Default peak learning rates to try.
+
+Those of `full` are the grid of [@turc2019]; a head alone, and adapters that start at zero, need larger steps.
+"""
+
+# Settings that change where and how often something is saved, not what is learned; `seeds` may grow.
+_FREE = ("seeds", "save_every", "device")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuneSettings:
+    """How a model is tuned: the settings of a plan."""
+
+    layers: Count = 2  # for `top`: number of tuned blocks below the head
+    rank: Annotated[int, Limits(at_least=1, at_most=4096)] = 8  # for `lora`: rank of each adapter
+    learning_rates: Rates = ()  # peaks to try, selected on dev; empty: the method's own grid
+    epochs: Count = 4
+    patience: CountOrNone = 0  # passes without gain on dev before training stops with its best weights; 0: never
+    batch_examples: Count = 32
+    max_length: MaxLength = 128  # maximum number of input tokens, special ones included
+    max_target: CountOrNone = 0  # maximum number of target tokens, end included; 0: the task's own, 64 at most
+    seeds: Seeds = (0, 1, 2)  # seeds of head, data order and dropout; the learning rate is chosen with the first
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuneConfig(TuneSettings):
+    """How a model is tuned; the same for every model of a study."""
+
+    method: Method = "full"
+    layer_decay: Decay = 0.8  # for `decay`: factor on the learning rate from one block to the one below
+    alpha: Annotated[float, Limits(above=0, at_most=1e5)] = 16.0  # for `lora`: adapters are scaled by alpha / rank
+    head_epochs: Count = 40  # for `frozen`, instead of `epochs`: the body's output is cached
+    warmup: Share = 0.1  # share of all updates; then the rate falls linearly to 0
+    weight_decay: Annotated[float, Limits(at_least=0, at_most=100)] = 0.01
+    clip: Weight = 1.0  # largest global gradient norm; 0 disables clipping
+    examples: CountOrNone = 0  # training examples, chosen by content and nested in larger subsets; 0: all
+    control: Control = ""
+
+    answers: CountOrNone = 200  # test examples whose answers are stored
+    save_every: CountOrNone = 0  # updates between checkpoints; 0: after each epoch, for small models after several
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # for tuning; scores are computed in fp32
+    device: Device = "auto"
+
+    def __post_init__(self) -> None:
+        check_settings(self, "tune")
+        if max(self.rates) * self.weight_decay >= 1:
+            raise UserError(
+                "tune.learning_rates times tune.weight_decay must be below 1: an update reduces every "
+                f"weight by that share. Got {max(self.rates)} and {self.weight_decay}. Lower one of them."
+            )
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The learning rates to try."""
+        return tuple(map(float, self.learning_rates or DEFAULT_RATES[self.method]))
+
+    @property
+    def passes(self) -> int:
+        """Number of passes over the training examples."""
+        return self.head_epochs if self.method == "frozen" else self.epochs
+
+    @property
+    def way(self) -> str:
+        """Name of the models' folder, which separates variants of tuning on the same task."""
+        return "-".join(str(one) for one in (self.method, self.examples, self.control) if one)
+
+    def key(self) -> dict[str, Any]:
+        """The settings that determine the tuned models, as flat JSON."""
+        values = {name: value for name, value in asdict(self).items() if name not in _FREE}
+        for name in ("patience", "max_target"):
+            if not values[name]:  # as in versions without this field
+                del values[name]
+        return {**values, "learning_rates": list(self.rates), "first_seed": self.seeds[0]}
+
+
+# Low-rank adapters for the query and value projections.
+
+
+def add_adapters(module: PreTrainedModel, head: frozenset[str], *, rank: int, alpha: float, seed: int) -> None:
+    r"""Add an adapter to each query and value projection; only the adapters and the `head` are trained.
+
+    $$ W x \;\to\; W x + \tfrac{\alpha}{r} B A x $$
+
+    A (r, in) is initialised at random from `seed`, and B (out, r) at 0, so that the model starts as the pretrained one.
+    If a family keeps queries, keys and values in one matrix (GPT-2), the adapter covers all of it.
+
+    Raises:
+        UserError: The model has no such projections.
+
+    Source: [@hu2022lora].
+    """
+    from peft import LoraConfig, inject_adapter_in_model
+
+    targets = projections(discover(module.eval()))
+    if not targets:
+        raise UserError(
+            f"method = lora adds adapters to queries and values, and {type(module).__name__} has none that are "
+            "known. Choose full, top, decay or frozen."
+        )
+    turned = isinstance(module.get_submodule(targets[0]), Conv1D)
+    config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets, fan_in_fan_out=turned, lora_dropout=0.0)  # type: ignore[arg-type]
+    with torch.random.fork_rng():
+        torch.manual_seed(hash64("adapters", seed) % 2**63)
+        inject_adapter_in_model(config, module)
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name in head or _is_adapter(name))
+
+
+def projections(anatomy: Anatomy) -> list[str]:
+    """Names of the modules that project to queries or values, in the order of the layers."""
+    found = (
+        projection.weight.parameter.removesuffix(".weight")
+        for attention in anatomy.attentions()
+        for projection in (attention.query, attention.value)
+        if projection is not None
+    )
+    return list(dict.fromkeys(found))
+
+
+def merge_adapters(module: PreTrainedModel) -> None:
+    """Merge the adapters into the weights that they adapt, and remove them, in place."""
+    for name, layer in list(_adapted(module)):
+        layer.merge(safe_merge=True)
+        module.set_submodule(name, layer.get_base_layer())
+
+
+def _adapted(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    return ((name, child) for name, child in module.named_modules() if isinstance(child, BaseTunerLayer))
+
+
+def _is_adapter(name: str) -> bool:
+    return "lora_" in name
+
+
+# Which weights a tuning method changes, and how fast.
+
 
 _IN_FRONT = re.compile(r"embed|(^|_)emb($|_)|position|token_type|relative_attention_bias|^(shared|wte|wpe|project_in)$")
 """Parts of names of parameters before the first block: embeddings, their norms and projections, distance biases."""
@@ -115,3 +289,66 @@ def _is_in_front(module: PreTrainedModel, name: str) -> bool:
     if last == "LayerNorm" and hasattr(module.get_submodule(parent), "rel_embeddings"):
         return True
     return any(_IN_FRONT.search(part) for part in name.split("."))
+
+
+# Stops a tuning without further gain on development data, and restores its best weights.
+
+
+_WEIGHT = "weight:"
+
+
+@final
+class EarlyStop(TrainingHook):
+    """Scores after every `every` updates; ends the training after `patience` scores without a better one.
+
+    Training ends with the weights of the best score (the first one wins ties), for whatever reason it ends. The state
+    is part of checkpoints, so a resumed run ends the same way.
+    """
+
+    name = "early-stop"
+
+    def __init__(self, score: Callable[[PreTrainedModel], float], every: int, patience: int) -> None:
+        self._score, self._every, self._patience = score, every, patience
+        self._best, self._waited = float("-inf"), 0
+        self._weights: dict[str, Tensor] = {}
+
+    @property
+    def ended(self) -> bool:
+        """Whether there were `patience` scores without a better one."""
+        return self._waited >= self._patience
+
+    def on_step_end(self, step: Step) -> None:
+        """Score the model at the end of a round of updates."""
+        if step.update % self._every:
+            return
+        device = next(step.module.parameters()).device.type
+        with torch.autocast(device, enabled=False):  # scores are computed in fp32, as in the final evaluation
+            score = self._score(step.module)
+        if score <= self._best:
+            self._waited += 1
+            return
+        self._best, self._waited = score, 0
+        self._weights = {
+            name: weight.detach().cpu().clone() for name, weight in learning_parameters(step.module).items()
+        }
+
+    def on_train_end(self, module: PreTrainedModel) -> None:
+        """Restore the best weights."""
+        with torch.no_grad():
+            for name, weight in learning_parameters(module).items():
+                if name in self._weights:
+                    weight.copy_(self._weights[name])
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The best score and its weights, and the number of scores since then."""
+        numbers = {"best": torch.tensor(self._best, dtype=torch.float64), "waited": torch.tensor(self._waited)}
+        return numbers | {f"{_WEIGHT}{name}": weight for name, weight in self._weights.items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from them."""
+        if not state:
+            return
+        self._best, self._waited = float(state["best"]), int(state["waited"])
+        self._weights = {
+            name.removeprefix(_WEIGHT): weight for name, weight in state.items() if name.startswith(_WEIGHT)
+        }

@@ -10,8 +10,7 @@ from typing import Any
 from infoflow.corpus import Corpus, load_corpus, printable, read_lines, table_columns
 from infoflow.foundation import UserError, as_written, running_words
 
-from ._labels import number
-from ._task import Shape
+from ._task import Shape, number
 
 COLUMNS = (
     *("text", "second", "label", "question", "choices"),

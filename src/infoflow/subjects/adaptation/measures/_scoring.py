@@ -27,8 +27,7 @@ from infoflow.foundation import (
 )
 from infoflow.results import estimate, scale_of
 
-from ._tags import OUTSIDE
-from ._task import Score
+from ._task import OUTSIDE, Score
 
 Blocks = Int[np.ndarray, " example"]
 """The bootstrap block of each example of a part."""

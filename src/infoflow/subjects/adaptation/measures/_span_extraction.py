@@ -16,13 +16,10 @@ from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import Count, UserError
 from infoflow.objectives import SENTENCE_FIELDS, Batch, Field, LossTerm, Noise, normalise_answer, token_f1
 
-from ._causal import reads_left_only
-from ._forward import answered, task_inputs
-from ._guesses import guess_score, mean_of, mean_score
-from ._options import check_options
 from ._span_rows import LEFT_OUT, SpanRows, Window, WindowSize
-from ._task import AbstractTask, Predictions, Score, Shape
-from ._task_rows import SEGMENTS
+from ._task import AbstractTask, Predictions, Score, Shape, check_options
+from ._task_rows import SEGMENTS, answered, reads_left_only, task_inputs
+from ._text_metrics import guess_score, mean_of, mean_score
 
 
 @final

@@ -1,20 +1,26 @@
-"""Supervised tasks: labelled parts, and an objective for a model with a task head."""
+"""Supervised tasks: labelled parts, their labels and tags, and an objective for a model with a task head."""
 
+import dataclasses
+import math
+import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_type_hints
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.architectures import Layout
-from infoflow.corpus import Corpus, Vocabulary
-from infoflow.foundation import UserError, as_written
+from infoflow.corpus import WHOLE_COLUMNS, Corpus, Vocabulary
+from infoflow.foundation import UserError, as_written, read_setting
 from infoflow.objectives import AbstractObjective, Batch, Corrupted, Example, Family
 from infoflow.training import ExampleRows
+
+# Supervised tasks: labelled parts, and an objective for a model with a task head.
+
 
 Shape = Literal["classification", "regression", "tagging", "span", "choice", "generation"]
 """The label: a class or number of a text or pair, a tag per word, an answer span, a choice, or a text to write."""
@@ -136,3 +142,172 @@ class AbstractTask(AbstractObjective):
         """Which answers count as right: by default exact matches; none for numbers."""
         pairs = zip(predictions.said, predictions.wanted, strict=True)
         return np.array([said == wanted for said, wanted in pairs], dtype=bool)
+
+
+def check_options(task: Any) -> None:
+    """
+    Raises:
+        UserError: An option of the task, a frozen dataclass, is out of range.
+    """
+    hints = get_type_hints(type(task), include_extras=True)
+    for one in dataclasses.fields(task):
+        default = None if one.default is dataclasses.MISSING else one.default
+        read_setting(hints[one.name], getattr(task, one.name), f"{task.name}.{one.name}", default)
+
+
+# Labels of a part as numbers, and checks on them.
+
+
+SEVERAL = "|"
+"""Separator of the labels of an example with several."""
+
+
+def label_indices(corpus: Corpus, labels: Sequence[str]) -> Int[np.ndarray, " example"]:
+    """The class index of each example.
+
+    Raises:
+        UserError: An example has no label, or one that is not in `labels`.
+    """
+    places = {label: place for place, label in enumerate(labels)}
+    found = list(corpus.column("label"))
+    check_known(found, places, corpus)
+    return np.array([places[label] for label in found], dtype=np.int64)
+
+
+def label_sets(corpus: Corpus, labels: Sequence[str]) -> Float[np.ndarray, "example label"]:
+    """The labels of each example, 1 or 0; an example may have none.
+
+    Raises:
+        UserError: A label is not in `labels`.
+    """
+    places = {label: place for place, label in enumerate(labels)}
+    found = [several(label) for label in corpus.column("label")]
+    check_known([label for each in found for label in each], places, corpus)
+    chosen = np.zeros((len(found), len(labels)), dtype=np.float32)
+    for row, each in enumerate(found):
+        chosen[row, [places[label] for label in each]] = 1.0
+    return chosen
+
+
+def label_numbers(corpus: Corpus) -> Float[np.ndarray, " example"]:
+    """The number that labels each example.
+
+    Raises:
+        UserError: A label is missing or no number.
+    """
+    check_numbers(corpus)
+    found = list(corpus.column("label"))
+    _check_labelled(found, corpus)
+    return np.array([number(label) for label in found], dtype=np.float64)
+
+
+def number(label: str | None) -> float | None:
+    """The value of a numeric label, else None."""
+    try:
+        value = float(label or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def several(label: str | None) -> list[str]:
+    """The labels of an example that may have several: `A|B` has two, an empty one has none."""
+    return [part for part in (piece.strip() for piece in (label or "").split(SEVERAL)) if part]
+
+
+def check_numbers(corpus: Corpus) -> None:
+    """Raise a UserError for the first label that is not a number; examples without a label are skipped."""
+    for row, label in enumerate(corpus.column("label")):
+        if label is not None and number(label) is None:
+            raise UserError(
+                f"A regression needs numeric labels. {corpus.name}, example {row + 1}, has "
+                f"{as_written(label)}.\nName the column of the numbers (label=), or ask for classes: "
+                'shape="classification".'
+            )
+
+
+def check_known(found: Iterable[str | None], known: Iterable[str], corpus: Corpus, column: str = "label") -> None:
+    """Raise a UserError that names the labels (or tags, by `column`) of a part that the task does not know."""
+    known = dict.fromkeys(known)
+    found = list(found)
+    unknown = list(dict.fromkeys(label for label in found if label is not None and label not in known))
+    if unknown:
+        times = sum(label in set(unknown) for label in found)
+        raise UserError(
+            f"Every label of {corpus.name} must occur in training. {times:,} of its labels do not: "
+            f"{listed(unknown)}; those of training are {listed(list(known))}.\n"
+            f"Correct them, leave those examples out, or name another column ({column}=)."
+        )
+    _check_labelled(found, corpus)
+
+
+def _check_labelled(found: Sequence[str | None], corpus: Corpus) -> None:
+    """Raise a UserError if examples have no label."""
+    if missing := sum(label is None for label in found):
+        raise UserError(
+            f"Every example must have a label. {missing:,} of {corpus.name} have none.\n"
+            "Leave them out, or name another column (label=)."
+        )
+
+
+def listed(labels: Sequence[str]) -> str:
+    """A list of labels for a message, six at most."""
+    more = f" and {len(labels) - 6:,} more" if len(labels) > 6 else ""
+    return ", ".join(as_written(label) for label in labels[:6]) + more
+
+
+# Tags of words: their column, their names, and checks on them.
+
+
+NOT_READ = "[not-read]"
+"""Prediction for a word without tokens (truncated or empty). It is never right."""
+OUTSIDE = "O"
+_ENTITY = re.compile(r"[BIES]-.+")
+_NO_TAGS = WHOLE_COLUMNS | {"words", "head", "lemma"}
+
+
+def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) -> str:
+    """The tag column of a corpus: the named one, `tag`, `upos`, or the only one.
+
+    If `labels` are known, the first column whose tags all occur in them.
+
+    Raises:
+        UserError: There is none, or the corpus has no words.
+    """
+    if "words" not in corpus.columns:
+        raise UserError(
+            f"Tags need words. {corpus.name} has no words, but {', '.join(sorted(corpus.columns))}.\n"
+            "Read word<TAB>tag lines (Corpus.from_tagged), CoNLL-U, or a data set (with the columns words= and tags=)."
+        )
+    found = sorted(corpus.columns - _NO_TAGS, key=lambda column: (column != "tag", column != "upos", column))
+    if labels:
+        known = set(labels)
+        found = [name for name in found if all(known.issuperset(tags) for tags in corpus.column(name))] or found
+    if (named is not None and named not in found) or not found:
+        raise UserError(
+            f"{corpus.name} has no tags {as_written(named)}. Its tags: {', '.join(found) or 'none'}.\n"
+            "Name one of them: tags=."
+        )
+    return named or found[0]
+
+
+def check_tags(tags: Sequence[str]) -> None:
+    """Raise a UserError for a tag that is empty or has white space: tags are written separated by blanks."""
+    if spaced := [tag for tag in tags if tag.split() != [tag] or tag == NOT_READ]:
+        raise UserError(f"A tag must not contain white space. Got {as_written(spaced[0])}. Rename it.")
+
+
+def are_entities(tags: Iterable[str]) -> bool:
+    """Whether tags mark entities: `O`, and `B-` or `I-` (or `E-`, `S-`) before a type."""
+    tags = set(tags)
+    return bool(tags - {OUTSIDE}) and all(_ENTITY.fullmatch(tag) for tag in tags - {OUTSIDE})
+
+
+def tags_of(corpus: Corpus, column: str) -> Iterable[Sequence[str]]:
+    """The tags of each sentence.
+
+    Raises:
+        UserError: The corpus has no such column.
+    """
+    corpus.require("words", column)
+    return corpus.column(column)

@@ -1,23 +1,99 @@
-"""The parts of a task as input for a model."""
+"""The parts of a task as input for a model, fitted to its lengths, in batches."""
+
+# B row of a batch (an example, a window, or one of the answers to choose among), T token
 
 import copy
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.corpus import Corpus, Vocabulary
-from infoflow.models import Model
-from infoflow.training import ExampleRows, TrainingData
+from infoflow.flow import PassOptions
+from infoflow.foundation import UserError, block_of, current_display, hash64_array
+from infoflow.models import Model, shift_right
+from infoflow.objectives import Batch
+from infoflow.training import ExampleRows, TrainingData, micro_batches
 
-from ._forward import has_segments
-from ._room import input_length
+from ._choice_and_tagging import CHOICES
+from ._generation import Generation
+from ._generation_rows import text_format
+from ._methods import TuneConfig
 from ._task import AbstractTask, TaskData
 from ._task_model import padding_id
-from ._task_rows import SEGMENTS
+from ._task_rows import SEGMENTS, has_segments
 from ._training_part import training_part
-from ._tune_config import TuneConfig
+
+# Fits a task to a model: maximum lengths of inputs and targets, and the first token of targets.
+
+
+def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask:
+    """The task with a target length of `config.max_target`, within the model's positions.
+
+    The loss starts at the first token that the model does not read anyway.
+
+    A single decoder reads source and target in one row: the target gets the positions left by `config.max_length`, or
+    half of the positions if that is more.
+
+    Raises:
+        UserError: `config.max_target` is set for a task that writes nothing.
+    """
+    if not isinstance(task, Generation):
+        if config.max_target:
+            raise UserError(
+                f"tune.max_target only applies to generation. Got {config.max_target} for {task.task}, "
+                f"a task of the shape {task.shape}. Leave it out."
+            )
+        return task
+    begin = _begin(model)
+    read = begin is not None and (
+        model.task != "seq2seq" or begin == getattr(model.module.config, "decoder_start_token_id", None)
+    )
+    wanted, limit = config.max_target or task.max_target, model.max_target_tokens
+    if limit is None:
+        room = wanted
+    elif model.task == "seq2seq":
+        room = limit - (begin is not None and not read)
+    else:
+        room = max(limit // 2, limit + 1 - config.max_length)
+    return replace(task, max_target=max(min(wanted, room), 1), begin_is_read=read)
+
+
+def tell_of_room(task: AbstractTask, asked: AbstractTask, model: Model, config: TuneConfig) -> None:
+    """Note if targets are shorter than requested."""
+    if not isinstance(task, Generation) or not isinstance(asked, Generation):
+        return
+    if task.max_target < (config.max_target or asked.max_target):
+        current_display().note(
+            f"{task.task}: target texts have at most {task.max_target} tokens, since {model.name} has "
+            f"{model.max_target_tokens} positions."
+        )
+
+
+def input_length(model: Model, max_length: int, task: AbstractTask) -> int:
+    """Maximum number of input tokens: the requested length, within the model's positions.
+
+    For a single decoder, which reads the target after the input, the positions that the target leaves.
+    """
+    limit = model.max_tokens
+    if limit is not None and isinstance(task, Generation) and model.task == "causal-lm":
+        limit = max(limit + 1 - task.max_target, limit // 2)
+    return max_length if limit is None else min(max_length, limit)
+
+
+def _begin(model: Model) -> int | None:
+    """The token that the tokenizer puts before a target."""
+    tokenizer: PreTrainedTokenizerBase = model.target_tokenizer or model.require_tokenizer()
+    return text_format(tokenizer, target=model.target_tokenizer is None).start
+
+
+# The parts of a task as input for a model.
 
 
 def task_tokenizer(model: Model) -> PreTrainedTokenizerBase:
@@ -114,3 +190,122 @@ class TaskParts:
         names = list(dict.fromkeys(("input_ids", SEGMENTS, *tokenizer.model_input_names)))
         tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names  # the latter is saved
         return tokenizer
+
+
+# The examples of one part of a task, in batches for the bodies of its models.
+
+
+_READ = ("input_ids", "attention_mask", "token_type_ids", "decoder_input_ids")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class TaskBatch:
+    """Some examples, and the input of the stacks for them."""
+
+    batch: Batch
+    index: Int[np.ndarray, " example"]
+    """Rows of the part."""
+    inputs: dict[str, Tensor]
+    """Keyword arguments of a body, (B, T) each; each answer choice is a separate row."""
+    text: dict[str, Bool[Tensor, "row token"]]
+    """By stack: False at padding and special tokens."""
+    real: dict[str, Bool[Tensor, "row token"]]
+    """By stack: False at padding."""
+
+    @property
+    def rows_each(self) -> int:
+        """Rows per example: 1, or the number of answer choices."""
+        return len(self.inputs["input_ids"]) // len(self.batch)
+
+    def tokens(self, stack: str) -> Int[Tensor, "row token"]:
+        """Input of the stack."""
+        apart = stack == "decoder" and "decoder_input_ids" in self.inputs
+        return self.inputs["decoder_input_ids" if apart else "input_ids"]
+
+    def repeated(self, variants: int) -> Batch:
+        """The batch `variants` times over."""
+        tensors = {name: one.repeat(variants, *[1] * (one.dim() - 1)) for name, one in self.batch.tensors.items()}
+        return replace(self.batch, tensors=tensors)
+
+
+class TaskPart:
+    """The examples of a part as input for `model` and its tuned relatives, which share one tokenizer.
+
+    Args:
+        task: The task.
+        corpus: The part.
+        model: Determines the tokenization and the length limit.
+        options: Seed, maximum length, padded tokens per batch.
+        most: Maximum number of examples, by hash.
+
+    Raises:
+        UserError: The task lacks a label, or `AbstractTask.rows` refuses the corpus.
+    """
+
+    def __init__(
+        self, task: AbstractTask, corpus: Corpus, model: Model, options: PassOptions, most: int | None = None
+    ) -> None:
+        self.task, self.options, self.model = task, options, model
+        self.corpus = corpus if most is None else _first_by_hash(corpus, most, options.seed)
+        tokenizer = task_tokenizer(model)
+        longest = input_length(model, options.max_length, task)
+        self.vocabulary = task_vocabulary(tokenizer)
+        self.rows: ExampleRows = task_rows(task, self.corpus, longest, tokenizer, model.target_tokenizer)
+        self.data = TrainingData(source=self.rows, vocabulary=self.vocabulary)
+
+    def __len__(self) -> int:
+        return len(self.rows.lengths)
+
+    @cached_property
+    def sentence_ids(self) -> Int[np.ndarray, " row"]:
+        """Ids that determine each row's bootstrap block: the text of its example (a row may be a window of it)."""
+        windows = getattr(self.rows, "examples", None)
+        return self.corpus.content_ids if windows is None else self.corpus.content_ids[windows]
+
+    @cached_property
+    def blocks(self) -> Int[np.ndarray, " row"]:
+        """Bootstrap block of each row."""
+        return block_of(self.sentence_ids)
+
+    @cached_property
+    def batches(self) -> list[TaskBatch]:
+        """All rows, in batches by length."""
+        return list(self.batches_within(self.options.tokens_per_batch))
+
+    def batches_within(self, tokens: int) -> Iterator[TaskBatch]:
+        """All rows, in batches of at most this many padded tokens."""
+        lengths, objective = np.asarray(self.rows.lengths), self.task.for_evaluation()
+        for index in micro_batches(np.arange(len(self)), lengths, None, tokens):
+            batch = self.data.batch(objective, index, ("evaluation-noise", self.options.seed), 0)
+            yield self._read(batch.to(self.model.device), index)
+
+    def _read(self, batch: Batch, index: np.ndarray) -> TaskBatch:
+        inputs = {name: batch.tensors[name] for name in _READ if name in batch.tensors}
+        if batch.input_ids.dim() == 3:
+            inputs = {name: one.flatten(0, 1) for name, one in inputs.items()}
+        if self.task.shape == "generation" and len(self.model.anatomy.stacks) > 1:
+            inputs["decoder_input_ids"] = shift_right(self.model, batch.labels)
+        ids, mask = inputs["input_ids"], inputs.get("attention_mask")
+        # A mask between tokens (as in a prefix LM) does not show which are padding.
+        real = mask.bool() if mask is not None and mask.dim() == 2 else ids != self.vocabulary.pad
+        if mask is None:
+            inputs["attention_mask"], real = torch.ones_like(ids), torch.ones_like(ids, dtype=torch.bool)
+        if CHOICES in batch.tensors:  # filler choices have a first token, or attention would be NaN
+            real = real & batch[CHOICES].flatten()[:, None]
+        reads = self.model.anatomy.reads.name
+        seen = {reads: real}
+        if "decoder_input_ids" in inputs:
+            seen["decoder"] = inputs["decoder_input_ids"] != self.vocabulary.pad
+        special = torch.tensor(self.vocabulary.special, device=ids.device)
+        text = {
+            stack: seen_BT & ~torch.isin(inputs["decoder_input_ids"] if stack != reads else ids, special)
+            for stack, seen_BT in seen.items()
+        }
+        return TaskBatch(batch=batch, index=index, inputs=inputs, text=text, real=seen)
+
+
+def _first_by_hash(corpus: Corpus, most: int, seed: int) -> Corpus:
+    if most >= len(corpus):
+        return corpus
+    order = np.argsort(hash64_array(("inside-view", seed), corpus.content_ids), kind="stable")
+    return corpus.select(np.sort(order[:most]))

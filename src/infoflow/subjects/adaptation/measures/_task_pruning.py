@@ -1,22 +1,117 @@
-"""Which heads a tuned model does not need."""
+"""Which heads a tuned model needs, and whether they are the same for different tasks."""
 
-from collections.abc import Sequence
+# B example, V variant (the batch repeated), H head, K bootstrap block (64)
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from infoflow.flow import PassOptions
-from infoflow.foundation import stream
-from infoflow.heads import Head, ablate, all_heads
-from infoflow.models import Model
+from infoflow.foundation import NUM_BLOCKS, UserError, stream
+from infoflow.heads import Head, HeadEdit, HeadSet, ablate, all_heads, by_first_block, expected_jaccard
+from infoflow.models import FastLinear, Model, recorded_blocks, skipped_blocks, tap
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, scale_of
 
 from ._layer_swaps import mean_score, part_score
 from ._scoring import Score
-from ._seeds import without_tuned
+from ._states import without_tuned
 from ._tables import TASK_PRUNING
 from ._task import AbstractTask, TaskData
-from ._task_losses import task_importance
-from ._task_part import TaskPart
+from ._task_parts import TaskBatch, TaskPart
+
+# The importance of each head to a tuned model: its ablation cost, and the gradient of a gate on it.
+
+
+def ablated_losses(model: Model, part: TaskPart, variants: Sequence[HeadSet]) -> Float[np.ndarray, "variant example"]:
+    """Task loss of each example, in nats: of the tuned model, then with each set of heads ablated (output 0).
+
+    The blocks below the lowest ablated head run once for all variants, and variants run together.
+    """
+    found = np.zeros((1 + len(variants), len(part)))
+    for batch in part.batches:
+        found[:, batch.index] = _of_batch(model, part, batch, variants)
+    return found
+
+
+def _of_batch(
+    model: Model, part: TaskPart, batch: TaskBatch, variants: Sequence[HeadSet]
+) -> Float[np.ndarray, "variant example"]:
+    with torch.no_grad(), FastLinear():
+        with recorded_blocks(model) as recorded:
+            whole_B = part.task.example_losses(model.module, batch.batch)
+        losses_VB = whole_B.repeat(1 + len(variants), 1)
+        together = max(1, part.options.tokens_per_batch // batch.inputs["input_ids"].numel())
+        changed = [{(stack, layer) for stack, _, layer, _ in heads} for heads in variants]
+        for (stack, layer), members in by_first_block(model, changed).items():
+            for start in range(0, len(members), together):
+                some = members[start : start + together]
+                edit = HeadEdit([variants[index] for index in some])
+                with skipped_blocks(model, recorded, stack, layer, len(some)), tap(model, on_heads=edit):
+                    losses = part.task.example_losses(model.module, batch.repeated(len(some)))
+                losses_VB[[1 + index for index in some]] = losses.view(len(some), -1)
+    return losses_VB.double().cpu().numpy()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class HeadCosts:
+    """By how much the task's loss rises without each head, in sums per bootstrap block."""
+
+    heads: list[Head]
+    sums: Float[np.ndarray, "block head"]
+    counts: Float[np.ndarray, " block"]
+
+
+def head_costs(model: Model, part: TaskPart) -> HeadCosts:
+    """The loss without each head minus the loss with it, over the examples of a part."""
+    heads = all_heads(model.anatomy)
+    losses_VB = ablated_losses(model, part, [frozenset([head]) for head in heads])
+    sums = np.zeros((NUM_BLOCKS, len(heads)))
+    np.add.at(sums, part.blocks, (losses_VB[1:] - losses_VB[:1]).T)
+    counts = np.bincount(part.blocks, minlength=NUM_BLOCKS).astype(np.float64)
+    return HeadCosts(heads=heads, sums=sums, counts=counts)
+
+
+def task_importance(model: Model, part: TaskPart) -> dict[Head, float]:
+    r"""The sensitivity of the task's loss to each head, normalised within each layer.
+
+    $$ I_h = \mathbb{E}_x \left| \frac{\partial L(x)}{\partial \xi_h} \right|, \qquad
+       \hat I_h = I_h \Big/ \sqrt{\textstyle\sum_{g \in \mathrm{layer}} I_g^2} $$
+
+    The gate ξ of a head multiplies its input to the output projection and is 1; one backward pass per batch serves all
+    heads. Dropout is off.
+
+    Source: [@michel2019].
+    """
+    sites = list(model.anatomy.attentions())
+    sums = [torch.zeros(one.num_heads, dtype=torch.float64) for one in sites]
+    for batch in part.batches:
+        rows = len(batch.inputs["input_ids"])
+        gates = [torch.ones(rows, one.num_heads, device=model.device, requires_grad=True) for one in sites]
+        by_kind: dict[tuple[str, str], list[Tensor]] = {}
+        for one, gate in zip(sites, gates, strict=True):
+            by_kind.setdefault((one.stack, one.kind), []).append(gate)
+        with torch.enable_grad(), tap(model, gates=by_kind):
+            total = part.task.example_losses(model.module, batch.batch).sum()
+        for place, slope in enumerate(torch.autograd.grad(total, gates)):
+            of_example = slope.double().unflatten(0, (len(batch.batch), batch.rows_each)).sum(1)
+            sums[place] += of_example.abs().sum(0).cpu()
+    norms = [float(one.norm()) or 1.0 for one in sums]
+    return {
+        (one.stack, one.kind, one.layer, head): float(values[head]) / norm
+        for one, values, norm in zip(sites, sums, norms, strict=True)
+        for head in range(one.num_heads)
+    }
+
+
+# Which heads a tuned model does not need.
+
 
 SHARES = (0.25, 0.5, 0.75)
 """Shares of all heads to ablate."""
@@ -85,3 +180,86 @@ def _at_random(heads: Sequence[Head], model: int, draw: int) -> list[Head]:
 def _without(model: Model, part: TaskPart, data: TaskData, heads: Sequence[Head]) -> Score:
     with ablate(model, heads):
         return part_score(model, part, data.train)
+
+
+# Whether the same heads matter for different tasks.
+
+
+_KEYS = ["stack", "kind", "layer", "head"]
+KEPT = 0.25
+"""Share of the heads that count as most important."""
+
+HEAD_OVERLAP = TableSchema(
+    name="head_overlap",
+    version=2,
+    description="Do two tasks need the same heads in models tuned from one pretrained model?",
+    columns=(
+        Column(name="task_a", dtype="string", unit="", description="one task"),
+        Column(name="task_b", dtype="string", unit="", description="the other"),
+        Column(
+            name="measure",
+            dtype="string",
+            unit="",
+            description="spearman: of what each head is worth; jaccard: of the quarter of heads that is worth most",
+        ),
+        *estimate_columns("1", "agreement of the two tasks", "expected of unrelated tasks", "heads"),
+    ),
+)
+
+
+def head_overlap(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    r"""The table `HEAD_OVERLAP` for every pair of tasks.
+
+    $$ \rho(v_a, v_b), \qquad J = \frac{|A \cap B|}{|A \cup B|} $$
+
+    v is the cost of each head (`value` of `TUNING_HEADS`: the rise of the task's loss without it), A the quarter of the
+    heads with the highest cost for a task. Intervals are over examples, separately for each task. Chance: 0, and the
+    expected overlap of two random quarters.
+
+    Args:
+        tables: `TUNING_HEADS` by task, for one model and method.
+
+    Raises:
+        UserError: The tables' models have different heads.
+    """
+    worth = {name: _values(table) for name, table in tables.items()}
+    rows: list[dict[str, Any]] = []
+    for a, b in combinations(worth, 2):
+        if not worth[a][0].equals(worth[b][0]):
+            raise UserError(
+                f"Heads can only be compared between tasks of the same model. {a} and {b} have different "
+                "heads: use tables of models "
+                "tuned from the same pretrained model."
+            )
+        (_, first), (_, second) = worth[a], worth[b]
+        kept = max(1, round(KEPT * first.shape[1]))
+        chance = expected_jaccard(first.shape[1], kept, kept)
+        for measure, agree, baseline in (("spearman", _spearman, 0.0), ("jaccard", _jaccard, chance)):
+            values = np.array([agree(x, y) for x, y in zip(first, second, strict=True)])
+            found = estimate(float(values[0]), values[1:], baseline, first.shape[1], scale=scale_of(measure))
+            rows.append({"task_a": a, "task_b": b, "measure": measure, **found})
+    return HEAD_OVERLAP.conform(pd.DataFrame(rows, columns=HEAD_OVERLAP.column_names))
+
+
+def _values(table: pd.DataFrame) -> tuple[pd.DataFrame, Float[np.ndarray, "row head"]]:
+    """Keys of the heads in order, and the cost of each: the estimate, then its replicates."""
+    ordered = table.sort_values(_KEYS, kind="stable").reset_index(drop=True)
+    replicates = np.array([np.asarray(one, dtype=np.float64) for one in ordered["replicates"]]).T
+    return ordered[_KEYS], np.concatenate([ordered["value"].to_numpy(dtype=np.float64)[None], replicates])
+
+
+def _spearman(x: Float[np.ndarray, " head"], y: Float[np.ndarray, " head"]) -> float:
+    from scipy.stats import spearmanr  # slow import
+
+    constant = len(np.unique(x)) < 2 or len(np.unique(y)) < 2
+    return float("nan") if constant else float(spearmanr(x, y).statistic)
+
+
+def _jaccard(x: Float[np.ndarray, " head"], y: Float[np.ndarray, " head"]) -> float:
+    first, second = (_most(one) for one in (x, y))
+    return len(first & second) / len(first | second)
+
+
+def _most(values: Float[np.ndarray, " head"]) -> set[int]:
+    """Indices of the most important quarter; ties in order."""
+    return set(np.argsort(-values, kind="stable")[: max(1, round(KEPT * len(values)))].tolist())

@@ -1,16 +1,27 @@
-"""The examples of a task's part as token ids, in memory: labelled sets are small."""
+"""The examples of a task's part as token ids, and how a model with the task's head runs over them."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from jaxtyping import Int
-from transformers import PreTrainedTokenizerBase
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError, current_display, digest
-from infoflow.objectives import Example
+from infoflow.models import evaluating, without_cache
+from infoflow.objectives import Batch, Example
+from infoflow.training import ExampleRows, TrainingData, micro_batches
+
+from ._task import AbstractTask
+
+# The examples of a task's part as token ids, in memory: labelled sets are small.
+
 
 SEGMENTS, LABELS = "token_type_ids", "labels"
 """Keys of `Example.labels`: the text of a pair that each token belongs to; the target."""
@@ -204,3 +215,89 @@ def _digest(tokens: Sequence[Tokens], asked: Mapping[str, Sequence[np.ndarray] |
         for value in values:
             hashed.update(np.asarray(value).tobytes())
     return digest(["task rows", hashed.hexdigest()])
+
+
+# Runs a model with a task's head over batches of examples.
+
+
+def task_inputs(module: PreTrainedModel, batch: Batch) -> dict[str, Any]:
+    """Arguments of a forward pass: token ids, padding mask, and segments if the model has two kinds."""
+    inputs: dict[str, Any] = {"input_ids": batch.input_ids, **without_cache(module)}
+    if batch.attention_mask is not None:
+        inputs["attention_mask"] = batch.attention_mask
+    # GPT-2 would read segments as words; RoBERTa has one kind.
+    if SEGMENTS in batch.tensors and has_segments(module):
+        inputs[SEGMENTS] = batch[SEGMENTS]
+    return inputs
+
+
+def has_segments(module: PreTrainedModel) -> bool:
+    """Whether the model has a segment embedding for the second text of a pair."""
+    return (getattr(module.config, "type_vocab_size", None) or 0) > 1
+
+
+def task_logits(module: PreTrainedModel, batch: Batch) -> Tensor:
+    """The head's output for each example, float32 also under autocast: (batch, ...)."""
+    return module(**task_inputs(module, batch)).logits.float()
+
+
+def answered(
+    task: AbstractTask, module: PreTrainedModel, rows: ExampleRows, vocabulary: Vocabulary, batch_tokens: int
+) -> Iterator[tuple[np.ndarray, Batch]]:
+    """Yields rows of a part with their batch on the model's device, grouped by length.
+
+    The module is in evaluation mode without gradients meanwhile, and gets its mode back afterwards.
+
+    Args:
+        task: Builds the batches.
+        module: The model.
+        rows: All examples of the part.
+        vocabulary: Vocabulary of the tokens.
+        batch_tokens: Maximum number of padded tokens per batch.
+    """
+    data = TrainingData(source=rows, vocabulary=vocabulary)
+    device = next(module.parameters()).device
+    lengths = np.asarray(rows.lengths)
+    with evaluating(module):
+        for piece in micro_batches(np.arange(len(lengths)), lengths, None, batch_tokens):
+            yield piece, data.batch(task, piece, ("task",), 0).to(device)
+
+
+# Whether a model's tokens see later tokens.
+
+
+_CAUSAL: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+def reads_left_only(module: PreTrainedModel) -> bool:
+    """Whether the head's output at the first token is independent of later tokens, determined by a test."""
+    if module not in _CAUSAL:
+        with evaluating(module), torch.autocast(next(module.parameters()).device.type, enabled=False):
+            _CAUSAL[module] = _first_is_blind(module)
+    return _CAUSAL[module]
+
+
+def _first_is_blind(module: PreTrainedModel) -> bool:
+    """Tests the gradient of all outputs at the first token with respect to the other embeddings.
+
+    Behind a causal mask it is exactly 0. In an encoder with little attention to later tokens it is small but not 0,
+    while the outputs for two texts may differ by less than rounding.
+    """
+    ids = torch.tensor([[5, 6, 7, 8]], device=next(module.parameters()).device)
+    embedded: list[Tensor] = []
+
+    def keep(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+        embedded.append(output.detach().requires_grad_())
+        return embedded[-1].clone()  # the model may modify its input in place
+
+    table = module.get_input_embeddings()
+    tied = [one for one in module.modules() if isinstance(one, nn.Embedding) and one.weight is table.weight]
+    hooks = [one.register_forward_hook(keep) for one in tied or [table]]
+    try:
+        with torch.enable_grad():
+            said = module(input_ids=ids % int(module.config.get_text_config().vocab_size))[0][:, 0].float()
+            gradients = torch.autograd.grad(said.square().sum(), embedded, allow_unused=True)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return all(one is None or not one[:, 1:].any() for one in gradients)

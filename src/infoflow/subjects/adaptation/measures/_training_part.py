@@ -1,10 +1,13 @@
-"""Which labelled examples are used for training: fewer of them, or with shuffled labels."""
+"""Which labelled examples are used for training, and test texts that a model may have seen."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
+import pandas as pd
 
-from infoflow.corpus import WHOLE_COLUMNS, Corpus
+from infoflow.corpus import WHOLE_COLUMNS, Corpus, repeated
 from infoflow.foundation import (
     UserError,
     as_written,
@@ -15,8 +18,11 @@ from infoflow.foundation import (
     stream,
 )
 
-from ._labels import listed, several
-from ._task import TaskData
+from ._tables import TASK_LEAKAGE
+from ._task import TaskData, listed, several
+
+# Which labelled examples are used for training: fewer of them, or with shuffled labels.
+
 
 _PER_EXAMPLE = {"classification": ("label",), "regression": ("label",), "choice": ("label",)} | {
     "generation": ("translation", "references")
@@ -138,3 +144,30 @@ def _shuffled_spans(corpus: Corpus, order: np.ndarray, drawn: np.random.Generato
             answers[row][place], starts[row][place] = texts[row][begin:end], begin
     corpus = corpus.with_column("answers", answers)
     return corpus.with_column("answer_starts", starts) if "answer_starts" in corpus.columns else corpus
+
+
+# Test texts of a task that a model may have seen before.
+
+
+def leakage(data: TaskData, others: Mapping[str, Corpus]) -> pd.DataFrame:
+    """How many distinct test texts of a task occur in training data: the table TASK_LEAKAGE.
+
+    Both texts of a pair count; for questions about a text only the text does, since many texts share questions. Equal
+    and near are defined as in `Corpus.split`; `near` includes equal texts. Texts are matched as a whole: a paragraph is
+    not found in a corpus of sentences.
+
+    Args:
+        data: The task; its own training part gives the row `train`.
+        others: Corpora by role: `pretraining`, `domain`.
+    """
+    rows = []
+    for within, corpus in {**others, "train": data.train}.items():
+        texts, same, near = repeated(_texts(data.test), partial(_texts, corpus))
+        rows.append({"task": data.name, "within": within, "texts": texts, "same": same, "near": near})
+    return TASK_LEAKAGE.conform(pd.DataFrame(rows))
+
+
+def _texts(corpus: Corpus) -> Iterator[str]:
+    for name in ("text", "second"):
+        if name in corpus.columns:
+            yield from corpus.column(name)

@@ -34,21 +34,27 @@ from infoflow.training import (
     trained_objective,
 )
 
-from ._early_stop import EarlyStop
-from ._feature_store import FeatureStore
-from ._frozen_body import frozen_body
-from ._lora import merge_adapters
+from ._body import FeatureStore, frozen_body
 from ._make_task import make_task
-from ._methods import prepare
-from ._predictions import answer_rows, predictions_of
-from ._room import fitted, tell_of_room
+from ._methods import EarlyStop, TuneConfig, merge_adapters, prepare
 from ._tables import TASK_ANSWERS, TASK_SCORES
 from ._task import AbstractTask, Predictions, TaskData, check_task_name
 from ._task_model import fresh_model, tell_of_fresh
-from ._task_parts import TaskParts
-from ._tune_config import TuneConfig
-from ._tuned import TASK_FILE, Tuned, load_tuned, task_to, write_facts
-from ._tuning_files import KEY_FILE, read_key, read_results, write_key, write_results
+from ._task_parts import TaskParts, fitted, tell_of_room
+from ._tuned import (
+    KEY_FILE,
+    TASK_FILE,
+    Tuned,
+    answer_rows,
+    load_tuned,
+    predictions_of,
+    read_key,
+    read_results,
+    task_to,
+    write_facts,
+    write_key,
+    write_results,
+)
 
 Hooks = Callable[[int, float], Sequence[TrainingHook]]
 """Creates the hooks for the training with a seed and a learning rate."""

@@ -1,20 +1,68 @@
-"""Tuned models: plain Hugging Face folders with a `task.json`."""
+"""Tuned models: plain Hugging Face folders with a `task.json`, and the files of their tuning."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from transformers import PreTrainedModel
 
-from infoflow.corpus import Corpus
-from infoflow.foundation import UserError, named_fields, read_object
-from infoflow.models import Model, load_model
+from infoflow.corpus import Corpus, Vocabulary
+from infoflow.foundation import UserError, atomic_write, digest, file_digest, hash64_array, named_fields, read_object
+from infoflow.models import Model, evaluating, load_model
+from infoflow.training import ExampleRows
 
-from ._predictions import predictions_of
-from ._task import AbstractTask, Score
+from ._task import AbstractTask, Predictions, Score
 from ._task_parts import TaskParts, task_tokenizer
+
+# Predictions of a tuned model, and their rows in tables.
+
+
+_BATCH_TOKENS = 8192
+_LONGEST = 300  # characters of a text in a table
+_TEXTS = ("question", "text", "second")
+
+
+def predictions_of(
+    task: AbstractTask, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary
+) -> Predictions:
+    """The module's predictions on a part; its mode is restored."""
+    with evaluating(module):
+        return task.predict(module, rows, corpus, vocabulary, _BATCH_TOKENS)
+
+
+def answer_rows(task: AbstractTask, predictions: Predictions, corpus: Corpus, most: int) -> list[dict[str, Any]]:
+    """TASK_ANSWERS for at most `most` examples, chosen by content: the same ones for every model."""
+    hashes = hash64_array(("answers",), corpus.content_ids)
+    chosen = np.sort(np.argsort(hashes, kind="stable")[:most])
+    if not len(chosen):
+        return []
+    right = task.right(predictions, corpus)
+    part = corpus.select(chosen)
+    columns = [list(part.column(name)) for name in _TEXTS if name in part.columns]
+    return [
+        {
+            "example": int(row),
+            "text": _shortened(" | ".join(one for one in texts if one)),
+            "wanted": _shortened(predictions.wanted[row]),
+            "said": _shortened(predictions.said[row]),
+            "probability": float(predictions.values[row]),
+            "right": bool(right[row]),
+        }
+        for row, texts in zip(chosen.tolist(), zip(*columns, strict=True), strict=True)
+    ]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+# Tuned models: plain Hugging Face folders with a `task.json`.
+
 
 TASK_FILE = "task.json"
 _VERSION = 1
@@ -129,3 +177,70 @@ def _kinds(kind: type) -> Iterator[Any]:
     for child in kind.__subclasses__():
         yield child
         yield from _kinds(child)
+
+
+# Files of a tuning: settings and rates of all seeds, scores and answers of one seed.
+
+
+KEY_FILE, RESULTS_FILE = "tuning.json", "results.json"
+Rows = list[dict[str, Any]]
+_FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
+def write_key(home: Path, key: dict[str, Any], rates: dict[str, float]) -> None:
+    """Write a method's folder: the settings that all seeds share, and the dev metric of each learning rate."""
+    with atomic_write(home / KEY_FILE) as temporary:
+        temporary.write_text(json.dumps({"key": key, "rates": rates}, indent=2) + "\n", encoding="utf-8")
+
+
+def read_key(home: Path) -> dict[str, Any] | None:
+    """The content written by `write_key`, `{"key": ..., "rates": ...}`; None if nothing exists yet.
+
+    Raises:
+        UserError: It is damaged.
+    """
+    path = home / KEY_FILE
+    if not path.exists():
+        return None
+    try:
+        saved = read_object(path)
+        rates = {str(float(rate)): float(value) for rate, value in saved["rates"].items()}
+        if isinstance(saved["key"], dict) and all(math.isfinite(value) for value in rates.values()):
+            return {"key": saved["key"], "rates": rates}
+    except _FAULTS:
+        pass
+    raise UserError(
+        f"{path} is damaged, so the settings of these models are unknown.\n"
+        f"Choose another output folder, or remove {home} to tune again."
+    )
+
+
+def write_results(folder: Path, scores: Rows, answers: Rows) -> None:
+    """Write scores and answers next to a seed's task.json, with a digest over all three."""
+    rows = json.loads(json.dumps({"scores": scores, "answers": answers}))
+    (folder / RESULTS_FILE).write_text(json.dumps({**rows, "digest": _digest(rows, folder)}), encoding="utf-8")
+
+
+def read_results(folder: Path) -> dict[str, Rows]:
+    """Scores and answers, as written by `write_results`.
+
+    Raises:
+        UserError: They, or their task.json, are missing or changed.
+    """
+    path = folder / RESULTS_FILE
+    try:
+        found = read_object(path)
+        rows = {name: [dict(row) for row in found[name]] for name in ("scores", "answers")}
+        wanted = _digest(rows, folder)
+        if found.get("digest", wanted) == wanted:  # tunings before digests have none
+            return rows
+    except _FAULTS:
+        pass
+    raise UserError(
+        f"{path}, or {TASK_FILE} in the same folder, is damaged or missing.\n"
+        f"Remove {folder}, and run the command again: only this seed is trained again."
+    )
+
+
+def _digest(rows: dict[str, Rows], folder: Path) -> str:
+    return digest([rows["scores"], rows["answers"], file_digest(folder / TASK_FILE)])

@@ -1,4 +1,4 @@
-"""How far tuning moved each layer's representations."""
+"""How far tuning moved each layer's representations, and the weights of each block and component."""
 
 # leave_out: all words, then all but those of each group of bootstrap blocks
 
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions
@@ -27,12 +28,14 @@ from infoflow.representations import (
 )
 from infoflow.results import estimate
 
-from ._body import began_as
-from ._seeds import without_tuned
-from ._states import Places, States, read_states
-from ._tables import TUNING_CHANGE
+from ._body import BodyGroup, began_as, body_groups, body_parameters
+from ._states import Places, States, read_states, without_tuned
+from ._tables import TUNING_CHANGE, TUNING_WEIGHTS
 from ._task import AbstractTask
-from ._task_part import TaskPart
+from ._task_parts import TaskPart
+
+# How far tuning moved each layer's representations.
+
 
 _SPACES = {"pwcca": "pwcca", "cka": "cka_debiased"}  # names in SpaceSimilarity
 _LEAST_WORDS = 4  # the debiased CKA divides by this minus 3
@@ -146,3 +149,61 @@ def _estimate(
     baseline = 1 - float(np.mean(between)) if between else float("nan")
     ends = groups.interval(float(values[0]), values)
     return estimate(float(values[0]), groups.replicates(values).round(5), baseline, len(groups.order), ends=ends)
+
+
+# How far tuning moved the weights of each block and component.
+
+
+Key = tuple[str, int, str]
+
+
+def tuning_weights(before: Model, after: Sequence[Model], seeds: Sequence[int] | None = None) -> pd.DataFrame:
+    r"""The table `TUNING_WEIGHTS` without the columns of `TUNED`: one row per component of each block and seed.
+
+    $$ \frac{\lVert θ' - θ \rVert}{\lVert θ \rVert}, \qquad
+       \frac{\langle θ', θ \rangle}{\lVert θ' \rVert \lVert θ \rVert} $$
+
+    θ are all weights and biases of the component before tuning, θ' after it. Heads and poolers, which tuning
+    initialises, are left out; NaN if all weights are 0.
+
+    Args:
+        before: The pretrained model.
+        after: The models tuned from it.
+        seeds: Their tuning seeds; default: 0, 1, ...
+
+    Raises:
+        UserError: The models have different bodies.
+    """
+    rows, start = [], began_as(before, after)
+    for seed, one in zip(range(len(after)) if seeds is None else seeds, after, strict=True):
+        weights = [body_parameters(model) for model in (start, one)]
+        for (stack, layer, component), members in _by_component(start).items():
+            then, now = (_together(members, each) for each in weights)
+            norm, moved = float(then.norm()), float((now - then).norm())
+            both = norm * float(now.norm())
+            rows.append(
+                {
+                    "tuning_seed": seed,
+                    "stack": stack,
+                    "layer": layer,
+                    "component": component,
+                    "parameters": len(then),
+                    "relative": moved / norm if norm else float("nan"),
+                    "cosine": float(now @ then) / both if both else float("nan"),
+                }
+            )
+    schema = without_tuned(TUNING_WEIGHTS)
+    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+
+
+def _by_component(model: Model) -> dict[Key, list[BodyGroup]]:
+    found: dict[Key, list[BodyGroup]] = {}
+    for one in body_groups(model):
+        found.setdefault((one.group.stack or "", one.layer, one.component), []).append(one)
+    return found
+
+
+def _together(members: Sequence[BodyGroup], weights: dict[str, torch.nn.Parameter]) -> Tensor:
+    """All weights of the members as one vector, float64."""
+    parts = [one.group.slice.take(weights[one.name].detach()).flatten() for one in members]
+    return torch.cat(parts).double().cpu()

@@ -32,11 +32,11 @@ from infoflow.results import ratio_estimate
 
 from ._body import began_as, run_body
 from ._layer_swaps import no_pretraining_loss
-from ._seeds import without_tuned
+from ._states import without_tuned
 from ._tables import TUNING_HEADS
 from ._task import AbstractTask
-from ._task_losses import HeadCosts, head_costs
-from ._task_part import TaskBatch, TaskPart
+from ._task_parts import TaskBatch, TaskPart
+from ._task_pruning import HeadCosts, head_costs
 
 _KEYS = ["stack", "kind", "layer", "head"]
 _TREES = {"words", "head", "deprel"}

@@ -24,8 +24,7 @@ from infoflow.training import TrainingData
 from ..measures import DOMAIN_LOSS, TASK_LEAKAGE, leakage
 from ..settings import TunePlan
 from ._specialised import Specialised, specialised
-from ._study_domain import AS_IS, SCRATCH, StudyDomain
-from ._study_tasks import StudyTasks
+from ._study_tasks import AS_IS, SCRATCH, StudyDomain, StudyTasks
 
 TEXTS = ("domain", "general")
 _VERSION = 1  # increase when the same models are scored differently

@@ -21,8 +21,7 @@ from infoflow.training import TrainConfig, build_models, load_weights, train
 
 from ..measures import add_tokens
 from ..settings import TunePlan
-from ._study_domain import CONTINUED, SCRATCH, TASK_TEXTS, StudyDomain
-from ._study_tasks import StudyTasks, unlabelled
+from ._study_tasks import CONTINUED, SCRATCH, TASK_TEXTS, StudyDomain, StudyTasks, unlabelled
 
 FOLDER = "specialising"
 _VERSION = 1  # increase when the same plan specialises differently

@@ -11,12 +11,11 @@ from infoflow.foundation import current_display, provenance
 from infoflow.objectives import AbstractObjective
 from infoflow.report import check_output
 from infoflow.results import RunFolder
-from infoflow.studies._clock import wall_clock
 from infoflow.studies._data import Tokenizers, prepare
 from infoflow.studies._plan import StudyPlan
-from infoflow.studies._probing_plan import ProbingPlan
-from infoflow.studies._study import only_one
-from infoflow.studies._train_model import TrainedModel
+from infoflow.studies._plan_sections import ProbingPlan
+from infoflow.studies._study import TrainedModel, only_one
+from infoflow.studies._study_facts import wall_clock
 from infoflow.training import train, usable_device
 
 from ..measures import Parent, extend_vocabulary, load_parent

@@ -16,8 +16,7 @@ from infoflow.studies._study_models import StudyModels
 from ..measures import INSIDE, TUNING_CHANGE, TuneConfig, reads_both_sides
 from ..settings import FROZEN, TunePlan
 from ._specialised import Specialised, specialised
-from ._study_domain import AS_IS, StudyDomain
-from ._study_tasks import StudyTasks
+from ._study_tasks import AS_IS, StudyDomain, StudyTasks
 
 FULL, SHUFFLED, UNTRAINED = "full", "shuffled-labels", "untrained"
 _TUNING, _FEATURES = "tuning", "tuning-features"

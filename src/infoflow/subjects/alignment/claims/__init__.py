@@ -1,6 +1,6 @@
 """Claims about alignment, and how their tables are read."""
 
-from infoflow.findings._derived import Derived
+from infoflow.findings._registry import Derived
 
 from ._objective_map import MAP_TABLES, OBJECTIVE_DISTANCES, OBJECTIVE_FAMILIES, OBJECTIVE_MAP, objective_map
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from infoflow.findings._condition import wilson
+from infoflow.findings._finding import wilson
 from infoflow.findings._model_group import ModelGroup, model_groups
 from infoflow.findings._scaling import Scaled, aligned, scale, shuffled_stress, turn
 from infoflow.foundation import stream

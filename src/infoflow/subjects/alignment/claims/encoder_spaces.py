@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from infoflow.findings._condition import Condition, exceeds
-from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._finding import Condition, Control, Curves, claim, exceeds
 from infoflow.findings._model_group import MASKED, TRANSLATION
 from infoflow.findings._sources import ENCODER_SPACES
 from infoflow.findings._table import Reading, Table, one_number

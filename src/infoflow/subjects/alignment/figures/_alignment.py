@@ -8,18 +8,15 @@ import pandas as pd
 
 from infoflow.report._curves import curves, interval_note
 from infoflow.report._figure import Method, Panel, ReportFigure, Section
-from infoflow.report._in_words import sentence
+from infoflow.report._in_words import Estimate, Samples, estimate_text, listed, number, sentence, size_text
 from infoflow.report._model_tables import ModelTables
-from infoflow.report._numbers import estimate_text, listed, number, size_text
-from infoflow.report._samples import Estimate, Samples
-from infoflow.report._series import Series, objective_label, own_style
 from infoflow.report._shown_models import JOIN, ShownModels
+from infoflow.report._theme import Series, objective_label, own_style
 from infoflow.report.forms._chart import by_key, lit, tips
-from infoflow.report.forms._dots import interval_dots
-from infoflow.report.forms._hollow import HOLLOW
 from infoflow.report.forms._layer_chart import LayerChart
 from infoflow.report.forms._lines import COSINE, POSITIVE, SHARE
-from infoflow.report.forms._marks import draw
+from infoflow.report.forms._marks import HOLLOW, draw
+from infoflow.report.forms._rows import interval_dots
 from infoflow.results import AmbiguousModels
 
 from ..measures import ALIGNMENT as ALIGNMENT_TABLE

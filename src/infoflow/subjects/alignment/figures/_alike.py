@@ -8,18 +8,17 @@ import numpy as np
 import pandas as pd
 
 from infoflow.report._figure import Method, Panel, ReportFigure, Section
+from infoflow.report._in_words import decimals, listed, number
 from infoflow.report._model_tables import ModelTables
-from infoflow.report._numbers import decimals, listed, number
-from infoflow.report._series import Series
 from infoflow.report._shown_models import ShownModels
+from infoflow.report._theme import Series
 from infoflow.report.forms._chart import tips
-from infoflow.report.forms._dots import interval_dots
 from infoflow.report.forms._lines import SHARE
 from infoflow.report.forms._marks import channel
+from infoflow.report.forms._rows import interval_dots
 
 from ..claims._objective_map import OBJECTIVE_DISTANCES, OBJECTIVE_FAMILIES, OBJECTIVE_MAP
-from ._plane import MEAN, PlaneView, map_chart
-from ._tree import agreement, joined, tree_chart
+from ._plane import MEAN, PlaneView, agreement, joined, map_chart, tree_chart
 
 ALIKE = Section(
     id="objectives",

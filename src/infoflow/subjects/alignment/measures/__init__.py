@@ -6,15 +6,13 @@ from ._controls import linearly_aligned as linearly_aligned
 from ._csls import csls
 from ._encoders import AlignedEncoder as AlignedEncoder
 from ._encoders import encoder_of
-from ._evaluate import EvaluationOptions, Retrieval, retrieval_accuracy, retrieval_hits
+from ._evaluate import ALIGNMENT, EvaluationOptions, Kind, Retrieval, retrieval_accuracy, retrieval_hits
 from ._evaluate import evaluate_alignment as evaluate_alignment
 from ._explicit import ExplicitConfig as ExplicitConfig
 from ._explicit import align_explicit as align_explicit
 from ._explicit import initial_encoder
 from ._held_out import HeldOutWords, linked_vectors
 from ._implicit import ImplicitConfig, align_implicit, transplanted
-from ._linked_sentences import LinkedSentences as LinkedSentences
-from ._linked_sentences import word_vectors
-from ._links import AbstractWordLinks, PharaohLinks, ShuffledLinks
+from ._links import AbstractWordLinks, PharaohLinks, ShuffledLinks, word_vectors
 from ._links import IdentityLinks as IdentityLinks
-from ._table import ALIGNMENT, Kind
+from ._links import LinkedSentences as LinkedSentences

@@ -14,11 +14,10 @@ from infoflow.foundation import UserError, as_tensor
 from infoflow.models import Model
 
 from ._encoders import AlignedEncoder
+from ._evaluate import Kind
 from ._explicit import ExplicitConfig, align_explicit, initial_encoder
 from ._held_out import linked_vectors
-from ._linked_sentences import LinkedSentences
-from ._links import AbstractWordLinks, IdentityLinks, ShuffledLinks
-from ._table import Kind
+from ._links import AbstractWordLinks, IdentityLinks, LinkedSentences, ShuffledLinks
 
 FITTED_WORDS = 20_000
 """Maximum number of words for fitting the linear map of the unaligned encoder."""

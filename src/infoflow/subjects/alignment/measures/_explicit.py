@@ -32,8 +32,7 @@ from infoflow.foundation import (
 from infoflow.models import Model
 
 from ._encoders import AlignedEncoder, Merge, encode, encoder_of, frozen, is_saved, random_map, read_facts
-from ._linked_sentences import LinkedBatch, LinkedSentences, word_vectors
-from ._links import AbstractWordLinks, IdentityLinks
+from ._links import AbstractWordLinks, IdentityLinks, LinkedBatch, LinkedSentences, word_vectors
 
 WarmUp = Annotated[float, Limits(at_least=0, at_most=1000)]
 

@@ -18,7 +18,7 @@ from infoflow.foundation import UserError, block_of, hash64_array
 from infoflow.models import Model, load_model, tap
 
 from ._encoders import AlignedEncoder, Merge, encode, encoder_of
-from ._linked_sentences import LinkedBatch, LinkedSentences, word_vectors
+from ._links import LinkedBatch, LinkedSentences, word_vectors
 
 _TOKENS = 4096
 """Tokens per batch; does not affect results."""

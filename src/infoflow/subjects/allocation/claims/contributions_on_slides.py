@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from infoflow.findings._chance import layers_in_any_order, seeds_alone
-from infoflow.findings._condition import Condition, exceeds
-from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._control import layers_in_any_order, seeds_alone
+from infoflow.findings._curves import layer_names
+from infoflow.findings._finding import Condition, Control, Curves, claim, exceeds
 from infoflow.findings._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION
-from infoflow.findings._shapes import layer_names
 from infoflow.findings._sources import CONTRIBUTIONS_ON_SLIDES
 from infoflow.findings._table import Reading, baselines
 

@@ -4,11 +4,10 @@ from itertools import combinations
 
 import numpy as np
 
-from infoflow.findings._chance import seeds_alone
-from infoflow.findings._condition import Condition, exceeds
-from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._control import seeds_alone
+from infoflow.findings._curves import layer_names
+from infoflow.findings._finding import Condition, Control, Curves, claim, exceeds
 from infoflow.findings._model_group import NAMES, OBJECTIVES
-from infoflow.findings._shapes import layer_names
 from infoflow.findings._sources import PARAMETER_CONTRIBUTIONS
 from infoflow.findings._table import Reading, baselines
 

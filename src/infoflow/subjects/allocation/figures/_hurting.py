@@ -1,20 +1,24 @@
-"""Which components raise the loss, and how often: as sums over layers, and parameter by parameter."""
+"""Which components raise the loss and how often, and sizes of single parameters' shares."""
 
+import json
+import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Panel
-from infoflow.report._in_words import Candidate, extremes_words, percent_over_models, percent_span
-from infoflow.report._numbers import count_text
+from infoflow.report._figure import DeclaredFigure, Drawn, Panel
+from infoflow.report._in_words import Candidate, count_text, extremes_words, percent_over_models, percent_span
 from infoflow.report._shown_models import ShownModels
-from infoflow.report.forms._chart import tips
-from infoflow.report.forms._dots import interval_dots
-from infoflow.report.forms._marks import Constant, draw
+from infoflow.report.forms._chart import CONTROL, by_key, finished, tips, with_field
+from infoflow.report.forms._marks import Constant, channel, draw
+from infoflow.report.forms._rows import interval_dots
 
-from ..measures import ALLOCATION_HURTING, ALLOCATION_RELIABILITY
-from ._rows import COMPONENTS, LOSS_CHANGE, ModelStack, joined, of_part, parts_of, shown_component
+from ..measures import ALLOCATION_HISTOGRAM, ALLOCATION_HURTING, ALLOCATION_RELIABILITY
+from ._bars import COMPONENTS, LOSS_CHANGE, ModelStack, joined, of_part, parts_of, shown_component
+
+# Which components raise the loss, and how often: as sums over layers, and parameter by parameter.
+
 
 _NAMES = {"embeddings": "embeddings", "positions": "positions"} | {key: label for key, (label, _) in COMPONENTS.items()}
 
@@ -142,4 +146,197 @@ HURTING = DeclaredFigure(
     tables=(ALLOCATION_HURTING.name, ALLOCATION_RELIABILITY.name),
     findings=("dynamics:L1", "dynamics:V6"),
     draw=_hurting,
+)
+
+
+# Sizes of single parameters' shares in the loss change: helping to the left, hurting to the right, by component.
+
+
+_DEPTH = 6  # height of a row in decades of shares: from one in a million to all
+_CUT = 0.002  # share of a component below which bins of the smallest changes are dropped
+_ZERO = 0.5  # half the width of the bar for exactly 0, in decades
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _histogram(histogram: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """Counts of single parameters by the size of their loss change, each side with the mirror image of the other.
+
+    None if no parameter of a block changed the loss (for a term that does not depend on them).
+    """
+    every = {part: _shares(of_part(histogram, part)) for part in parts_of(histogram, models)}
+    tables = {part: table for part, table in every.items() if set(table["side"]) - {"zero"}}
+    if not tables:
+        return None
+    smallest, largest = _decades(list(tables.values()))
+    counted = float(histogram.groupby("model")["count"].sum().mean())
+    return Drawn(
+        data=joined(tables),
+        panels=[
+            Panel(spec=_histogram_chart(table, smallest, largest), title=part.label) for part, table in tables.items()
+        ],
+        answer=[f"{'; '.join(_sizes_sentence(part, table) for part, table in every.items())}."],
+        words=_sizes_words({part: of_part(histogram, part) for part in tables}),
+        caption=f"On training sentences; {count_text(counted)} changes of single parameters in each of "
+        f"{int(histogram['model'].nunique())} trainings, counted in {int(histogram['chords'].max())} steps "
+        "spread over the training. Rows are logarithmic: full if all parameters of the component are in one "
+        "bin, half full for one in a thousand.",
+    )
+
+
+def _shares(rows: pd.DataFrame) -> pd.DataFrame:
+    """Share of each component's parameters and steps in each bin, and its mean with the mirrored bin."""
+    rows = rows.loc[rows["layer"] >= 0].assign(component=shown_component(rows))
+    rows = rows.loc[rows["component"].isin(COMPONENTS)]
+    counts: Any = rows.groupby(["component", "low", "high"], sort=False)["count"].sum()
+    table = counts.reset_index()
+    table["share"] = table["count"] / table.groupby("component")["count"].transform("sum")
+    other = table[["component", "low", "high", "share"]].assign(low=-table["high"], high=-table["low"])
+    table = table.merge(other.rename(columns={"share": "mirrored"}), how="outer", on=["component", "low", "high"])
+    table = table.fillna({"count": 0, "share": 0.0, "mirrored": 0.0})
+    table["expected"] = (table["share"] + table.pop("mirrored")) / 2
+    table["side"] = np.where(table["high"] <= 0, "helped", "hurt")
+    table.loc[(table["low"] == 0) & (table["high"] == 0), "side"] = "zero"
+    return table.sort_values(["component", "low"], ignore_index=True)
+
+
+def _decades(tables: list[pd.DataFrame]) -> tuple[int, int]:
+    """Exponents of the smallest and largest drawn size, shared by all panels."""
+    moved = pd.concat(tables).loc[lambda t: t["side"] != "zero"]
+    low, high = _sizes(moved)
+    seen = moved["share"] >= _CUT
+    # One end of the outermost bins is 0 or infinite.
+    smallest = low.where(low > 0, high / 10)[seen if seen.any() else slice(None)].min()
+    largest = high.where(np.isfinite(high), 10 * low)[moved["share"] > 10.0**-_DEPTH].max()
+    first = math.floor(math.log10(smallest) + 1e-6)
+    return first, max(first + 1, math.ceil(math.log10(largest) - 1e-6))
+
+
+def _sizes(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Lower and upper end of each bin, without signs."""
+    ends = table[["low", "high"]].abs()
+    return ends.min(axis=1), ends.max(axis=1)
+
+
+def _drawn(table: pd.DataFrame, smallest: int, largest: int) -> pd.DataFrame:
+    """Corners of the bars: decades from the middle across, rows upwards, heights by the logarithm of shares."""
+    zero = table["side"] == "zero"
+    low, high = _sizes(table)
+    with np.errstate(divide="ignore"):
+        near, far = (np.log10(end).clip(smallest, largest) - smallest + 1 for end in (low, high))
+    table = table.assign(near=near.where(~zero, -_ZERO), far=far.where(~zero, _ZERO))
+    table = table.loc[table["far"] - table["near"] > 1e-6]
+    sign = np.where(table["side"] == "helped", -1.0, 1.0)
+    names = [name for name in COMPONENTS if name in set(table["component"])]
+    floor = table["component"].map({name: len(names) - 1 - row for row, name in enumerate(names)})
+    return table.assign(
+        name=table["component"].map({name: COMPONENTS[name][0] for name in names}),
+        left=(sign * table["near"]).round(3),
+        right=(sign * table["far"]).round(3),
+        floor=floor,
+        top=(floor + 0.9 * _height(table["share"])).round(3),
+        expected_top=(floor + 0.9 * _height(table["expected"])).round(3),
+        text=[_size_text(*ends) for ends in zip(low.loc[table.index], high.loc[table.index], strict=True)],
+    )
+
+
+def _height(share: pd.Series) -> pd.Series:
+    return (1 + np.log10(share.clip(lower=10.0**-_DEPTH)) / _DEPTH).clip(0, 1)
+
+
+def _size_text(low: float, high: float) -> str:
+    return "exactly 0" if high == 0 else f"{low:.1e} to {high:.1e} nats"
+
+
+def _histogram_chart(table: pd.DataFrame, smallest: int, largest: int) -> dict[str, Any]:
+    drawn = _drawn(table, smallest, largest)
+    rows = drawn.drop_duplicates("floor").set_index("floor")["name"]
+    reach = largest - smallest + 1
+    across = {"domain": [-reach, reach], "nice": False}
+    x = channel("x", "left:Q", title="← helped · nats · hurt →", scale=across, axis=_axis(smallest, reach))
+    names = json.dumps({str(floor): name for floor, name in rows.items()}, ensure_ascii=False)
+    labels = {"values": sorted(rows.index), "labelExpr": f"{names}[datum.label]", "format": "d", "labelOffset": -9}
+    y = channel("y", "floor:Q", title=None, scale={"domain": [-0.05, len(rows)], "nice": False}, axis=labels)
+    fields = ["name", "side", "left", "right", "floor", "top", "share", "text", "count"]
+    colors = ["var(--above)", "var(--below)", "var(--control)"]
+    look = {
+        "color": by_key("color", "side", ["helped", "hurt", "zero"], colors),
+        "tooltip": tips(
+            "name:N|component",
+            "side:N|the loss change",
+            "text:N|size",
+            "share:Q|of the component|.3%",
+            "count:Q|parameters and steps|,",
+        ),
+    }
+    seen = (drawn["side"] != "zero") & (drawn["expected_top"] > drawn["floor"])
+    shares = drawn.loc[drawn["share"] > 0, fields].round({"share": 7})
+    expected = drawn.loc[seen, ["left", "right", "expected_top"]]
+    layers = [
+        draw("rect", shares, look, opacity=0.85, x=x, x2="right:Q", y=y, y2="top:Q"),
+        draw("rule", expected, CONTROL, x=x, x2="right:Q", y=with_field(y, "expected_top")),
+    ]
+    return finished(layers, 44 * len(rows) + 20)
+
+
+def _axis(smallest: int, reach: int) -> dict[str, Any]:
+    """0 in the middle and up to four powers of ten on each side; narrow panels show half of them, or the outermost."""
+    places = list(range(reach, 0, -math.ceil(reach / 4)))
+    places = places[: 4 if len(places) > 3 else 2]  # so that dropping every other label keeps 0 and the ends
+    labels = {place: "10" + str(smallest + place - 1).translate(_SUPERSCRIPT) for place in places}
+    by_place = {str(side * place): text for place, text in labels.items() for side in (-1, 1)} | {"0": "0"}
+    expression = f"{json.dumps(by_place, ensure_ascii=False)}[toString(datum.value)]"
+    return {"values": sorted(int(place) for place in by_place), "labelExpr": expression, "labelOverlap": "parity"}
+
+
+def _sizes_words(rows: dict[ModelStack, pd.DataFrame]) -> str:
+    """Share of loss-changing parameters that helped; random signs would give one half."""
+    found = []
+    for part, own in rows.items():
+        own = own.loc[(own["layer"] >= 0) & shown_component(own).isin(COMPONENTS)]
+        moved = own.loc[(own["low"] != 0) | (own["high"] != 0)]
+        all_moved = moved.groupby("seed")["count"].sum()
+        helped = moved.loc[moved["high"] <= 0].groupby("seed")["count"].sum().reindex(all_moved.index, fill_value=0)
+        found.append(Candidate(f"in {part.label}", percent_over_models((helped / all_moved).to_dict())))
+    what = "of the changes of single parameters that moved the loss, the share that helped"
+    return extremes_words(what, found, "%", end="with random signs it would be 50%")
+
+
+def _sizes_sentence(part: ModelStack, table: pd.DataFrame) -> str:
+    shares = table.groupby("side")["count"].sum() / table["count"].sum()
+    helped, hurt, zero = (float(shares.get(side, 0.0)) for side in ("helped", "hurt", "zero"))
+    moved = table.loc[table["side"] != "zero"]
+    if moved.empty:
+        return f"{part.label}: no parameter of the blocks changed the loss"
+    size = _sizes(moved)[1]
+    ordered = moved["count"].groupby(size).sum().sort_index().cumsum()
+    half = float(ordered.index[int(np.searchsorted(ordered.to_numpy(), ordered.iloc[-1] / 2))])
+    return (
+        f"{part.label}: in an average step {helped:.0%} of the blocks' parameters helped, {hurt:.0%} hurt and "
+        f"{zero:.0%} did nothing; half of those that did something changed the loss by less than {_power(half)} nats"
+    )
+
+
+def _power(value: float) -> str:
+    exponent = math.floor(math.log10(value) + 1e-9)
+    factor = value / 10.0**exponent
+    power = "10" + str(exponent).translate(_SUPERSCRIPT)
+    return power if round(factor) == 1 else f"{factor:.0f}·{power}"
+
+
+HISTOGRAM = DeclaredFigure(
+    name="dynamics/parameters",
+    id="allocation-histogram",
+    question="How many parameters help, and how much does a single one do?",
+    how_to_read=(
+        "Each row is a component over all layers. It counts by how much one parameter changed the loss in one "
+        "step. Each bar is half a decade of sizes: changes on the left lowered the loss, changes on the right "
+        "raised it, larger ones further out. The grey bar in the middle counts parameters that changed nothing.",
+        "The dashed grey line is the mean of both sides, where bars would end if signs were random. Where blue "
+        "stays below it and orange rises above, changes of that size hurt more often than they help.",
+        "Long tails mean that few parameters do most of the work. The smallest sizes are left out.",
+    ),
+    method=LOSS_CHANGE,
+    tables=(ALLOCATION_HISTOGRAM.name,),
+    findings=("dynamics:L1", "dynamics:L4"),
+    draw=_histogram,
 )

@@ -7,19 +7,15 @@ from typing import Any
 import pandas as pd
 
 from infoflow.foundation import interval_over_seeds
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Panel
-from infoflow.report._in_words import Candidate, extremes_words
-from infoflow.report._numbers import listed, number
-from infoflow.report._samples import Estimate
+from infoflow.report._figure import DeclaredFigure, Drawn, Panel
+from infoflow.report._in_words import Candidate, Estimate, extremes_words, listed, number
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import by_key, finished, tips
-from infoflow.report.forms._dots import interval_dots
-from infoflow.report.forms._grid import cells, squares
 from infoflow.report.forms._marks import Constant, draw
+from infoflow.report.forms._rows import cells, interval_dots, squares
 
 from ..measures import ALLOCATION_CORPORA, ALLOCATION_SIMILARITY
-from ._rows import LOSS_CHANGE
+from ._bars import LOSS_CHANGE
 
 _SHOWN = {"normalisation": "share", "metric": "spearman"}
 _ACROSS, _BETWEEN, _SEEDS = "another corpus", "another objective", "another seed only"

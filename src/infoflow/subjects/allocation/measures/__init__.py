@@ -1,18 +1,19 @@
 """Loss change allocation: which parameters, heads, components and layers lowered the loss in training, and when."""
 
-from ._adaptive import adaptive_allocation
-from ._adaptive import loss_change_allocation as loss_change_allocation
-from ._cells import Cell, Cells, find_cells
-from ._config import RecordConfig, RecordSettings
-from ._corpora import ALLOCATION_CORPORA, compare_corpora
-from ._evaluation_set import evaluation_set
-from ._gradient import FlatParameters, pass_gradients, undisturbed
-from ._histogram import NUM_BINS, Histogram, bin_edges, bins_of
-from ._normalise import normalised
+from ._cells import NUM_BINS, Cell, Cells, Histogram, bin_edges, bins_of, find_cells
+from ._gradient import FlatParameters, evaluation_set, pass_gradients, undisturbed
 from ._recorder import LossChangeRecorder
 from ._recording import Recording
-from ._rules import RULES, Rule, quadrature
-from ._similarity import ALLOCATION_SIMILARITY, compare_trainings, objective_permutation_test, similarity
+from ._rules import RULES, Rule, adaptive_allocation, quadrature
+from ._rules import loss_change_allocation as loss_change_allocation
+from ._similarity import (
+    ALLOCATION_CORPORA,
+    ALLOCATION_SIMILARITY,
+    compare_corpora,
+    compare_trainings,
+    objective_permutation_test,
+    similarity,
+)
 from ._tables import (
     ALLOCATION_GROUPS,
     ALLOCATION_HEADS,
@@ -22,5 +23,8 @@ from ._tables import (
     ALLOCATION_STEPS,
     ALLOCATION_WINDOWS,
     TABLES,
+    RecordConfig,
+    RecordSettings,
+    normalised,
 )
 from ._targets import batch_set

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from infoflow.objectives import UNSUPERVISED, Batch
 
-from ._pass import ModelPass
+from ._gradient import ModelPass
 
 # R rows, T token of a row, S stacks with their own input
 

@@ -24,20 +24,13 @@ from infoflow.foundation import UserError, digest
 from infoflow.models import Anatomy
 from infoflow.training import Step, TrainingHook
 
-from ._cell_groups import CellGroups
-from ._cells import Cells, find_cells
-from ._config import RecordConfig
-from ._evaluation_set import EvaluationSet
-from ._gradient import FlatParameters, undisturbed
-from ._histogram import Histogram
-from ._history import PARAMETER_FIGURES, Chord, History
-from ._hurting import GroupCounts, ParameterCounts
-from ._panels import Panels
-from ._refinement import refined
+from ._cells import CellGroups, Cells, Histogram, find_cells
+from ._gradient import EvaluationSet, FlatParameters, undisturbed
+from ._history import PARAMETER_FIGURES, Chord, GroupCounts, History, ParameterCounts
 from ._residuals import Residuals, free_residuals
-from ._rules import Rule, quadrature
-from ._sharing import rank
-from ._targets import Channel, Targets
+from ._rules import Panels, Rule, quadrature, refined
+from ._tables import RecordConfig
+from ._targets import Channel, Targets, rank
 
 _STATE = 2  # raise when the content of a recorder's checkpoint changes
 

@@ -13,12 +13,10 @@ from torch import Tensor
 from infoflow.foundation import NUM_REPLICATES, UserError, block_interval, sealed_folder, stream
 from infoflow.results import estimate, read_table, write_table
 
-from ._cells import ATTENTION, Cell
-from ._histogram import bin_edges
-from ._history import PARAMETER_FIGURES
-from ._hurting import NEVER
+from ._cells import ATTENTION, Cell, bin_edges
+from ._history import NEVER, PARAMETER_FIGURES
 from ._recorder import LossChangeRecorder
-from ._reliability import reliability_rows
+from ._residuals import reliability_rows
 from ._tables import (
     ALLOCATION_GROUPS,
     ALLOCATION_HEADS,

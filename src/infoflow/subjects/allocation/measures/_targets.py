@@ -1,4 +1,4 @@
-"""Targets of a recording: terms of losses on sets of sentences, with each set in parts."""
+"""Targets of a recording: terms of losses on sets of sentences, distributed over processes."""
 
 import dataclasses
 import inspect
@@ -15,11 +15,37 @@ from infoflow.models import Anatomy, Stack
 from infoflow.objectives import AbstractObjective, Batch
 from infoflow.training import Step
 
-from ._evaluation_set import EvaluationSet
-from ._gradient import FlatParameters, pass_gradients, pass_losses
+from ._gradient import EvaluationSet, FlatParameters, ModelPass, pass_gradients, pass_losses
 from ._packing import PACKED, PackReader, packed
-from ._pass import ModelPass
-from ._sharing import added_up, rank, share
+
+# Distribution of examples over processes.
+
+
+def rank() -> tuple[int, int]:
+    """This process's number and the number of processes."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
+
+
+def share() -> slice:
+    """The batches of a part for this process."""
+    number, processes = rank()
+    return slice(number, None, processes)
+
+
+def added_up(losses: dict[str, float]) -> dict[str, float]:
+    """Sums over processes, float64."""
+    if rank()[1] == 1:
+        return losses
+    device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+    values = torch.tensor(list(losses.values()), dtype=torch.float64, device=device)
+    torch.distributed.all_reduce(values)
+    return dict(zip(losses, values.tolist(), strict=True))
+
+
+# Targets of a recording: terms of losses on sets of sentences, with each set in parts.
+
 
 Channel = tuple[int, str, int]  # set, term of the loss, part
 _TRIED = 12  # sentences for testing packing

@@ -21,12 +21,9 @@ from infoflow.heads import (
 )
 from infoflow.report import flow_data, view_blocks, view_payload
 
-from ._asked import HttpRequest
-from ._change import Change, changed
-from ._effects import effect, head_effects, token_effects
-from ._lens import add_guesses, lens_rows
-from ._readings import Readings
-from ._sentence_reading import ExploredModel, SentenceReading, add_maps, token_logits
+from ._asked import Change, HttpRequest, changed
+from ._effects import add_guesses, effect, head_effects, lens_rows, token_effects
+from ._readings import ExploredModel, Readings, SentenceReading, add_maps, token_logits
 
 _MOST_KEPT = 50
 BLANK = "___"

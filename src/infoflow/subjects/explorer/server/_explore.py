@@ -1,4 +1,4 @@
-"""Explore models on a local page."""
+"""Explore models on a local page: the views of the offline page, with input fields and controls for ablations."""
 
 import asyncio
 import contextlib
@@ -7,22 +7,49 @@ import os
 import socket
 import threading
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infoflow.foundation import UserError, missing_extra, running_words, stop_signals
+from markupsafe import Markup
+
+from infoflow.foundation import UserError, missing_extra, running_words, stop_signals, version
 from infoflow.models import Model, load_model
+from infoflow.report._embedding import asset, closed, policy, style
+from infoflow.report._view import VIEWS, environment
 
 from ._answers import Responses
 from ._asked import MOST_CHARACTERS
-from ._readings import Readings
-from ._sentence_reading import ExploredModel
-from ._worker import Worker
+from ._readings import ExploredModel, Readings
+from ._routes import Worker
 
 if TYPE_CHECKING:
     import uvicorn
+
+
+def explorer_page(models: Sequence[Mapping[str, Any]], start: Mapping[str, Any]) -> tuple[str, str]:
+    """The page, and the content security policy to send with it.
+
+    Args:
+        models: Name, task, stacks, heads and example sentences of each model.
+        start: Initial state of the page: text, translation, the command that restarts the explorer, limits.
+    """
+    scripts = [closed(asset(name)) for name in (*VIEWS, "explorer.js")]
+    page = (
+        environment()
+        .get_template("explorer.html.jinja")
+        .render(
+            models=models,
+            start=start,
+            view={"mixing": True},
+            style=Markup(style("style.css", "attention.css", "views.css", "explorer.css")),
+            scripts=[Markup(script) for script in scripts],
+            version=version("infoflow"),
+        )
+    )
+    return page, f"{policy(scripts)}; connect-src 'self'; frame-ancestors 'none'"
+
 
 LONGEST = 128
 _LOOPBACK = "127.0.0.1"
@@ -64,7 +91,6 @@ class Explorer:
     ) -> None:
         self.check(len(models), port=port, longest=longest, host=host)
         _check_attention(models)
-        from .._page import explorer_page
         from ._routes import Routes
         from ._safety import Guard, new_token
 
@@ -214,7 +240,7 @@ _NOT_OURS = _NotOurs()  # one: a logger takes the same filter once
 def _server(app: Any) -> "uvicorn.Server":
     import uvicorn
 
-    from ._patience import PatientProtocol
+    from ._safety import PatientProtocol
 
     logging.getLogger("uvicorn.error").addFilter(_NOT_OURS)
     config = uvicorn.Config(

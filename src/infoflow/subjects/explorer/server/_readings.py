@@ -1,16 +1,213 @@
-"""A cache of readings: the oldest are dropped and recomputed on demand."""
+"""One forward pass of one sentence, which provides everything on the page, and a cache of such readings."""
+
+# T token, D width, V vocabulary
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from infoflow.foundation import UserError
-from infoflow.heads import ReadSentence, read_tokens
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
 
-from ._asked import HttpRequest
-from ._change import Change
-from ._sentence_reading import ExploredModel, SentenceReading, read, reading_key
+from infoflow.foundation import UserError, digest
+from infoflow.heads import (
+    AttentionWatch,
+    Place,
+    ReadSentence,
+    SentenceAttention,
+    alti_contributions,
+    quantise,
+    read_tokens,
+    sentence_inputs,
+)
+from infoflow.models import AttentionCall, Model, Readout, readout, tap
+
+from ._asked import Change, HttpRequest, changed
+
+# One forward pass of one sentence, with or without a change, which provides everything on the page.
+
+
+_MOST_LOGITS = 1 << 22  # numbers kept with a reading; more are recomputed from its last states
+
+
+class ExploredModel:
+    """One of the explored models, with its number on the page."""
+
+    def __init__(self, number: int, model: Model) -> None:
+        self.number, self.model = number, model
+        self._read: Readout | None = None
+        self._reason = ""
+
+    @property
+    def readout(self) -> Readout:
+        """The head as a function of a state; computed once.
+
+        Raises:
+            UserError: There is none.
+        """
+        if self._reason:
+            raise UserError(self._reason)
+        if self._read is None:
+            try:
+                self._read = readout(self.model)
+            except UserError as error:
+                self._reason = str(error)
+                raise
+        return self._read
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class SentenceReading:
+    """A sentence as read by a model."""
+
+    key: str
+    subject: ExploredModel
+    change: Change
+    seen: SentenceAttention
+    states: dict[str, Float[Tensor, "_ _ _"]]
+    """By stack: layer with the embeddings, token, width."""
+    logits: Float[Tensor, "token vocabulary"] | None
+    """Logits of the predicting stack; None if the model has no head, or there are too many to keep.
+
+    After `log_shares` they are normalised to log-probabilities.
+    """
+    normalised: bool = False
+    maps: dict[Place, UInt8[np.ndarray, "_ _"]] | None = None
+    """ALTI's maps, once computed; empty if the model does not support them."""
+
+    @property
+    def sentence(self) -> ReadSentence:
+        return self.seen.sentence
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        return sentence_inputs(self.subject.model, self.sentence)
+
+    @property
+    def log_shares(self) -> Float[Tensor, "token vocabulary"]:
+        """Log-probabilities of the predictions, in nats, at every token of the predicting stack.
+
+        Raises:
+            UserError: The model has no head.
+        """
+        if self.logits is not None and self.normalised:
+            return self.logits
+        found = self.logits
+        with torch.no_grad():
+            if found is None:
+                found = self.subject.readout(self.states[self.subject.model.anatomy.predicts.name][-1])
+            shares = found.float().log_softmax(-1)
+        if self.logits is not None:
+            self.logits, self.normalised = shares, True
+        return shares
+
+    @property
+    def has_head(self) -> bool:
+        return self.subject.model.task != "encoder"
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of its arrays, in bytes."""
+        tensors = [*self.states.values(), *([] if self.logits is None else [self.logits])]
+        layers = [layer for kind in self.seen.kinds for layer in kind.layers]
+        arrays = [array for one in layers for array in (one.weights, one.value_norms, one.query, one.key)]
+        return sum(one.nbytes for one in [*tensors, *arrays, *(self.maps or {}).values()])
+
+
+def reading_key(model: Model, sentence: ReadSentence, change: Change, number: int = 0) -> str:
+    """Identifies a computation: the model's number, its ids, the change."""
+    ids = {stack: [token.id for token in tokens] for stack, tokens in sentence.tokens.items()}
+    parts = [sorted(change.hide), sorted(change.heads), sorted(change.layers), change.mode]
+    return digest({"model": number, "name": model.name, "ids": ids, "text": sentence.text, "change": parts})
+
+
+def read(subject: ExploredModel, sentence: ReadSentence, change: Change) -> SentenceReading:
+    """One pass: all heads, states and logits.
+
+    Raises:
+        UserError: The change does not fit the sentence or the model.
+    """
+    model = subject.model
+    change.check(model, sentence)
+    watch = AttentionWatch(model, sentence)
+    with torch.no_grad(), changed(model, change), tap(model, hidden=True, on_attention=watch) as passed:
+        output = model.module(**sentence_inputs(model, sentence))
+    logits = None if model.task == "encoder" else token_logits(output)[0]
+    return SentenceReading(
+        key=reading_key(model, sentence, change, subject.number),
+        subject=subject,
+        change=change,
+        seen=watch.seen({}),
+        states={stack: torch.stack([state[0] for state in layers]) for stack, layers in passed.hidden.items()},
+        logits=logits if logits is not None and logits.numel() <= _MOST_LOGITS else None,
+    )
+
+
+def token_logits(output: Any) -> Tensor:
+    """Logits of tokens in what a model with a head returns."""
+    # Models for pretraining predict sentence order too and name their token logits differently.
+    return output.logits if getattr(output, "logits", None) is not None else output.prediction_logits
+
+
+def add_maps(reading: SentenceReading) -> Mapping[Place, UInt8[np.ndarray, "_ _"]]:
+    """ALTI's maps of a reading, computed on first use.
+
+    An ablated head contributes nothing (mode "zero"), a skipped layer leaves every token unchanged. Empty if the model,
+    or the mode "mean", is not supported.
+    """
+    if reading.maps is not None:
+        return reading.maps
+    reading.maps = {}
+    if reading.change.mode == "zero" or not reading.change.heads:
+        try:
+            reading.maps = _maps(reading)
+        except UserError:
+            return {}
+        kinds = tuple(
+            replace(
+                kind,
+                layers=tuple(
+                    replace(layer, mixing=reading.maps.get((kind.stack, kind.kind, layer.layer)))
+                    for layer in kind.layers
+                ),
+            )
+            for kind in reading.seen.kinds
+        )
+        reading.seen = replace(reading.seen, kinds=kinds)
+    return reading.maps
+
+
+def _maps(reading: SentenceReading) -> dict[Place, np.ndarray]:
+    model, change = reading.subject.model, reading.change
+    # Weights of 0 instead of outputs of 0: the states are the same, and ALTI, which reads weights, sees the change.
+    closed: dict[Place, list[int]] = {}
+    for stack, kind, layer, head in change.heads:
+        closed.setdefault((stack, kind, layer), []).append(head)
+
+    def close(call: AttentionCall) -> AttentionCall | None:
+        heads = closed.get((call.stack, call.kind, call.layer))
+        if heads is None:
+            return None
+        weights = call.weights.clone()
+        weights[:, heads] = 0
+        return call.edited(weights=weights)
+
+    without_heads = replace(change, heads=())
+    with changed(model, without_heads), tap(model, on_attention=close if closed else None):
+        (found,) = alti_contributions(model, reading.inputs)
+    for stack, kind, layer in found:
+        if (stack, layer) in change.layers:
+            own = found[stack, kind, layer]
+            found[stack, kind, layer] = torch.eye(len(own)) if kind == "self" else torch.zeros_like(own)
+    return {place: quantise(shares.float().cpu().numpy()) for place, shares in found.items()}
+
+
+# A cache of readings: the oldest are dropped and recomputed on demand.
+
 
 MOST_BYTES = 64 << 20
 _MOST_REQUESTS = 2000

@@ -1,12 +1,11 @@
 """Claims about over scale, and how their tables are read."""
 
+from ._over_scale import ScaleRun as ScaleRun
 from ._over_scale import findings_over_scale as findings_over_scale
-from ._scale_run import ScaleRun as ScaleRun
-from ._scale_run import scale_runs
+from ._over_scale import scale_runs
+from ._scale_slope import FLAT, ScaleSlope, ScaleTrend, course_slope, scale_groups
 from ._scale_slope import ScalePoint as ScalePoint
-from ._scale_slope import ScaleSlope, course_slope, scale_groups
 from ._scale_slope import scale_slope as scale_slope
-from ._scale_trend import FLAT, ScaleTrend
-from ._scale_trend import scale_trend as scale_trend
+from ._scale_slope import scale_trend as scale_trend
 from ._scale_trends import TRENDS as TRENDS
 from ._scale_trends import told_of_claims

@@ -1,23 +1,4 @@
-r"""The slope of an effect over the logarithm of scale, with an interval that respects the source of each effect's own.
-
-$$ b = \sum_k c_k y_k, \quad c_k = w_k (x_k - \bar x) / \sum_j w_j (x_j - \bar x)^2, \quad
-w_k = 1 / (\hat\sigma^2 / n_k + s_k^2), \quad x_k = \log_{10} \text{scale} $$
-
-y_k is the effect of run k, \(\bar x\) the weighted mean. The variance V_k behind its interval has a part by its n_k
-seeds and one by sentences, s_k²; both are stretched if the interval is wider than these two imply. Weights pool the
-seeds' part over all runs, \(\hat\sigma^2\): that of three seeds may by chance be a tenth of the true one, and would let
-that run dominate the regression (weights by each run's own variance covered .91 of the slopes over six scales).
-
-The variance of b is \(\sum_k c_k^2 V_k\), with parts that have their own degrees of freedom: the seeds of each run,
-their sentences, and the pooled seeds for runs with one seed. The interval is Student's, with Satterthwaite's degrees of
-freedom. **A run with one seed** has an interval over sentences alone; the spread of one seed comes from runs that have
-several. **If no run has several**, only the runs' distance from the line shows the effect of a seed: Student's interval
-of a weighted regression, with two degrees of freedom fewer than runs.
-
-Runs may share their sentences, which then shift all effects together: the interval is wider than necessary.
-
-Source: [@satterthwaite1946]; simulations in experiments/validation/coverage.
-"""
+"""The slope of an effect over the logarithm of scale, with its interval, and its class: grows, flat, falls."""
 
 # P points, S sources of chance, K checkpoints
 
@@ -28,6 +9,27 @@ from typing import Literal
 import numpy as np
 
 from infoflow.foundation import sentence_df, t_quantile
+
+# The slope of an effect over the logarithm of scale, with an interval that respects the source of each effect's own.
+#
+# $$ b = \sum_k c_k y_k, \quad c_k = w_k (x_k - \bar x) / \sum_j w_j (x_j - \bar x)^2, \quad w_k = 1 / (\hat\sigma^2 /
+# n_k + s_k^2), \quad x_k = \log_{10} \text{scale} $$
+#
+# y_k is the effect of run k, \(\bar x\) the weighted mean. The variance V_k behind its interval has a part by its n_k
+# seeds and one by sentences, s_k²; both are stretched if the interval is wider than these two imply. Weights pool the
+# seeds' part over all runs, \(\hat\sigma^2\): that of three seeds may by chance be a tenth of the true one, and would
+# let that run dominate the regression (weights by each run's own variance covered .91 of the slopes over six scales).
+#
+# The variance of b is \(\sum_k c_k^2 V_k\), with parts that have their own degrees of freedom: the seeds of each run,
+# their sentences, and the pooled seeds for runs with one seed. The interval is Student's, with Satterthwaite's degrees
+# of freedom. **A run with one seed** has an interval over sentences alone; the spread of one seed comes from runs that
+# have several. **If no run has several**, only the runs' distance from the line shows the effect of a seed: Student's
+# interval of a weighted regression, with two degrees of freedom fewer than runs.
+#
+# Runs may share their sentences, which then shift all effects together: the interval is wider than necessary.
+#
+# Source: [@satterthwaite1946]; simulations in experiments/validation/coverage.
+
 
 LEAST_SCALES = 3
 SAME_SCALE = 1.25  # sizes closer than this count as one scale
@@ -217,3 +219,72 @@ def _turns(points: Sequence[ScalePoint], y_P: np.ndarray, slope: float, variance
         if step * slope < 0 and abs(step) > variances.half(step_P):
             return f"from {points[place].size:,.0f} to {points[place + 1].size:,.0f}"
     return ""
+
+
+# Classifies a slope over scale: grows, flat, falls or undetermined.
+
+
+Trend = Literal["grows", "flat", "falls", "undetermined"]
+
+FLAT = 0.1
+"""Maximum change of a flat effect per tenfold scale, as a share of the distance from threshold to published value.
+
+From a million tokens, where small studies begin, to the hundred thousand million of large models there are five
+decades. An effect that changes by less than a tenth of the distance in each would not cover half of it over the whole
+range: a claim at its threshold would not reach the published value, nor one at the published value its threshold.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScaleTrend:
+    """The word, its sentence, and the largest distance from zero of a flat slope's interval."""
+
+    word: Trend
+    told: str  # the word with its direction
+    flat_within: float
+    reason: str = ""  # why it is undetermined
+
+
+def scale_trend(
+    slope: ScaleSlope, *, effect: float, threshold: float, above: bool, published: float = float("nan")
+) -> ScaleTrend:
+    """What a slope means for a claim.
+
+    - *flat*: the whole interval lies within `FLAT` times the distance from the threshold to the published value, or,
+      if the source gives none, to the effect;
+    - *grows*, *falls*: it does not, and the whole interval lies on the side of zero in which the claim holds, or on the
+      other side;
+    - *undetermined*: neither, or one step from a scale to the next clearly goes against the slope.
+
+    Args:
+        slope: Slope of the effect over log10 of the scale.
+        effect: Mean over the scales.
+        threshold: Value that the effect must pass.
+        above: Whether the claim says that the effect lies above it.
+        published: The source's value; NaN: none.
+    """
+    known = published == published
+    within = FLAT * abs((published if known else effect) - threshold)
+    if slope.value != slope.value:
+        return ScaleTrend(word="undetermined", told="undetermined", flat_within=within, reason="too few scales")
+    if slope.low != slope.low:
+        return ScaleTrend(word="undetermined", told="undetermined", flat_within=within, reason="one seed")
+    if -within < slope.low and slope.high < within:
+        return ScaleTrend(word="flat", told="flat", flat_within=within)
+    if slope.low <= 0 <= slope.high:
+        reason = "the interval of the slope includes zero, and reaches beyond what counts as flat"
+        return ScaleTrend(word="undetermined", told="undetermined", flat_within=within, reason=reason)
+    if slope.turns:
+        reason = f"no one direction: {slope.turns} it clearly moves the other way"
+        return ScaleTrend(word="undetermined", told="undetermined", flat_within=within, reason=reason)
+    word: Trend = "grows" if (slope.value > 0) == above else "falls"
+    beyond = known and ((effect > published) == above) and effect != published
+    return ScaleTrend(word=word, told=_told(word, known, beyond), flat_within=within)
+
+
+def _told(word: Trend, known: bool, beyond: bool) -> str:
+    if not known:
+        return "grows the way the claim says" if word == "grows" else "falls against what the claim says"
+    if beyond:
+        return "grows beyond the published value" if word == "grows" else "falls back towards the published value"
+    return "grows towards the published value" if word == "grows" else "falls away from the published value"

@@ -5,11 +5,20 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.findings._condition import UNTESTABLE
+from infoflow.findings._finding import UNTESTABLE
 from infoflow.results import END, Column, TableSchema
 
-from ._scale_slope import LEAST_SCALES, ScalePoint, ScaleSlope, course_slope, num_scales, scale_groups, scale_slope
-from ._scale_trend import FLAT, scale_trend
+from ._scale_slope import (
+    FLAT,
+    LEAST_SCALES,
+    ScalePoint,
+    ScaleSlope,
+    course_slope,
+    num_scales,
+    scale_groups,
+    scale_slope,
+    scale_trend,
+)
 
 LATE = 0.1
 """Share of a training's tokens from which its checkpoints count: earlier ones are unfinished, not small."""

@@ -8,16 +8,13 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import interval_over_seeds
-from infoflow.report._declared import DeclaredFigure, Drawn, names_of
-from infoflow.report._figure import Method, Panel, Section
-from infoflow.report._in_words import sentence
+from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, Section, names_of
+from infoflow.report._in_words import Estimate, estimate_text, listed, number, sentence
 from infoflow.report._model_tables import ModelTables
-from infoflow.report._numbers import estimate_text, listed, number
-from infoflow.report._samples import Estimate
-from infoflow.report._series import objective_label
+from infoflow.report._theme import objective_label
 from infoflow.report.forms._chart import tips
-from infoflow.report.forms._dots import interval_dots
 from infoflow.report.forms._marks import Constant
+from infoflow.report.forms._rows import interval_dots
 from infoflow.subjects.over_training.figures._prediction import ngrams
 from infoflow.subjects.over_training.measures import CHECKPOINT_STEPS, STAGES_BY_WARMUP
 

@@ -32,8 +32,7 @@ from infoflow.subjects.over_training.measures import (
 )
 from infoflow.training import TrainConfig, learning_rate
 
-from ..claims._over_scale import findings_over_scale
-from ..claims._scale_run import ScaleRun, scale_runs
+from ..claims._over_scale import ScaleRun, findings_over_scale, scale_runs
 from ..claims._scale_trends import TRENDS
 
 _TABLES = (FINDINGS_OVER_SCALE, TRENDS, FINDINGS_BY_RUN, FINDINGS_AT_SCALE)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from infoflow.findings._derived import Derived
+from infoflow.findings._registry import Derived
 from infoflow.training import measured_over_training
 
 from ..measures import PHASES, PHASES_OVER_SEEDS, PRUNABLE_BY_UPDATE, phases_over_seeds, prunable_by_update

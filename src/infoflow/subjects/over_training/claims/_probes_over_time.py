@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from infoflow.findings._bounded_times import Bound, finished, limit, of_crossing, of_difference, of_distance, with_reach
-from infoflow.findings._held_out import held_out
+from infoflow.findings._head_numbers import held_out
 from infoflow.findings._model_group import MASKED, Absent
 from infoflow.findings._table import Reading, SeedRows, Table, exact, together
 from infoflow.heads import HEAD_POSITIONAL, HEAD_RELATIONS, last_crossing
@@ -14,7 +14,7 @@ from infoflow.probing import MINIMAL_PAIRS, PROBE_SCORES
 from infoflow.results import TASK_SCORES, Spec
 
 from ..measures import PHASES
-from ._phases import bound_of_phase, sharpness
+from ._curves_over_time import bound_of_phase, sharpness
 
 _LEAST = 0.02  # minimum gain in accuracy over step 0 that counts as learned
 _NEARLY = 0.9

@@ -3,8 +3,7 @@
 import numpy as np
 
 from infoflow.findings._bounded_times import reach_at
-from infoflow.findings._condition import SHARE, Condition, exceeds, stays_below
-from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._finding import SHARE, Condition, Control, Curves, claim, exceeds, stays_below
 from infoflow.findings._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION, Absent
 from infoflow.findings._sources import (
     BLEVINS,
@@ -19,7 +18,7 @@ from infoflow.findings._table import Reading, SeedRows, Table
 from infoflow.results import Spec
 
 from ..measures import CHECKPOINT_STEPS, STAGES_BY_WARMUP
-from ._apart_over_time import seeds_apart
+from ._curves_over_time import seeds_apart
 from ._over_time import divergence_left, language_first, lower_more_alike, order_last, rank_course, source_dip
 from ._probes_over_time import best_layer_moves
 

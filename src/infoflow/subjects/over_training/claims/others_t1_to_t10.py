@@ -3,8 +3,7 @@
 import numpy as np
 
 from infoflow.findings._bounded_times import reach_at
-from infoflow.findings._condition import CORRELATION, Condition, exceeds, stays_below
-from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._finding import CORRELATION, Condition, Control, Curves, claim, exceeds, stays_below
 from infoflow.findings._model_group import CAUSAL, MASKED
 from infoflow.findings._sources import (
     CHARACTERISTICS,
@@ -18,9 +17,16 @@ from infoflow.findings._sources import (
 )
 from infoflow.findings._table import Reading
 
-from ._deciles_over_time import frequency_correlation, reach_of_correlation, shuffled_deciles, times_by_frequency
+from ._curves_over_time import (
+    GAIN,
+    at_once,
+    frequency_correlation,
+    gain_within,
+    reach_of_correlation,
+    shuffled_deciles,
+    times_by_frequency,
+)
 from ._over_time import ngram_minima, role_sets, settled_share, settling_order
-from ._phases import GAIN, at_once, gain_within
 from ._probes_over_time import heads_with_the_loss, probe_times
 
 KINDS = ("state", "block")

@@ -1,15 +1,21 @@
 """Claims about time: T9, T20, T21."""
 
 from infoflow.findings._bounded_times import reach_at
-from infoflow.findings._condition import CORRELATION, Condition, exceeds, stays_below
-from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._finding import CORRELATION, Condition, Control, Curves, claim, exceeds, stays_below
 from infoflow.findings._model_group import CAUSAL, MASKED
 from infoflow.findings._sources import OURS
 from infoflow.findings._table import Reading
 
-from ._apart_over_time import identity_dip
-from ._deciles_over_time import embeddings_settled, frequency_correlation, reach_of_correlation, shuffled_deciles
-from ._phases import FIRST_TOKEN_CURVE, INDUCTION_CURVE, doublings_between
+from ._curves_over_time import (
+    FIRST_TOKEN_CURVE,
+    INDUCTION_CURVE,
+    doublings_between,
+    embeddings_settled,
+    frequency_correlation,
+    identity_dip,
+    reach_of_correlation,
+    shuffled_deciles,
+)
 
 _T9_READS: dict[str, Reading] = {"later": doublings_between(CAUSAL, INDUCTION_CURVE, FIRST_TOKEN_CURVE)}
 

@@ -1,7 +1,6 @@
 """Claim about heads over training: heads:M7."""
 
-from infoflow.findings._condition import Condition
-from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._finding import Condition, Control, Curves, claim
 from infoflow.findings._model_group import TRANSLATION
 from infoflow.findings._sources import SIXTEEN_HEADS
 from infoflow.findings._table import Reading

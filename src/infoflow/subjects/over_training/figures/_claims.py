@@ -6,14 +6,13 @@ from typing import Any
 import pandas as pd
 
 from infoflow.findings import FINDINGS_TABLE
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Method, Panel
-from infoflow.report._numbers import counted, listed, number
+from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel
+from infoflow.report._in_words import counted, listed, number
 from infoflow.report._summary import VERDICTS, verdict_verb
 from infoflow.report.forms._chart import by_key, finished, tips
-from infoflow.report.forms._grid import cells
 from infoflow.report.forms._marks import draw
-from infoflow.report.forms._time_axis import short
+from infoflow.report.forms._over_time import short
+from infoflow.report.forms._rows import cells
 
 from ..claims._over_training import movement, verdict_runs
 from ..measures import CHECKPOINT_CHECKS

@@ -7,16 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.report._bands import band_words, sampled_bands, seed_bands
+from infoflow.report._curves import band_words, sampled_bands, seed_bands
+from infoflow.report._in_words import listed
 from infoflow.report._model_tables import ModelTables
-from infoflow.report._numbers import listed
-from infoflow.report._series import Series
 from infoflow.report._shown_models import ShownModels
+from infoflow.report._theme import Series
 from infoflow.report.forms._chart import tips
 from infoflow.report.forms._lines import LineKind, looks_of
 from infoflow.report.forms._marks import Channel
-from infoflow.report.forms._over_time import time_lines
-from infoflow.report.forms._time_axis import TimeAxis
+from infoflow.report.forms._over_time import TimeAxis, time_lines
 from infoflow.results import TABLES
 from infoflow.training import CLOCKS
 

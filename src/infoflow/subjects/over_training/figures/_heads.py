@@ -7,16 +7,13 @@ import numpy as np
 import pandas as pd
 
 from infoflow.heads import HEAD_ROLES
-from infoflow.report._binary import packed
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Method, Panel
-from infoflow.report._in_time import ends_words
-from infoflow.report._numbers import counted, listed, number
-from infoflow.report._series import Series
+from infoflow.report._embedding import packed
+from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel
+from infoflow.report._in_words import counted, ends_words, listed, number
+from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount
 from infoflow.report.heads._matter import HEAD_IMPORTANCE
-from infoflow.report.heads._names import KINDS, kind_label
-from infoflow.report.heads._statistics import HEAD_TABLES, Statistic, head_statistics
+from infoflow.report.heads._statistics import HEAD_TABLES, KINDS, Statistic, head_statistics, kind_label
 from infoflow.training import SUFFIX, select_steps
 
 from ..measures import HEAD_ROLE_EVENTS, PRUNABLE_BY_UPDATE, ROLE_TURNOVER

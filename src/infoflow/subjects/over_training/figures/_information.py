@@ -5,14 +5,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Panel
-from infoflow.report._numbers import listed, number
+from infoflow.report._figure import DeclaredFigure, Drawn, Panel
+from infoflow.report._in_words import listed, number
 from infoflow.report.forms._chart import HEIGHT, amount, finished, tips
-from infoflow.report.forms._marks import Constant, draw, expression
-from infoflow.report.forms._over_time import HOLLOW_MARK, TOUCH, layer_color, layer_legend
-from infoflow.report.forms._span import span
-from infoflow.report.forms._time_axis import TimeAxis, at_now
+from infoflow.report.forms._marks import Constant, draw, expression, span
+from infoflow.report.forms._over_time import HOLLOW_MARK, TOUCH, TimeAxis, at_now, layer_color, layer_legend
 from infoflow.report.knows._convergence import MUTUAL_INFORMATION
 from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
 

@@ -6,10 +6,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Method, Panel, PanelGroup
-from infoflow.report._in_time import half_for_good
-from infoflow.report._numbers import listed, number
+from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, PanelGroup
+from infoflow.report._in_words import half_for_good, listed, number
 from infoflow.report.forms._chart import color_of
 from infoflow.report.forms._over_time import layer_cells, layer_profile
 from infoflow.report.knows._convergence import MUTUAL_INFORMATION

@@ -5,19 +5,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.report._bands import band_words, seed_bands
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Panel, PanelGroup
-from infoflow.report._in_time import ends_words, half_by
-from infoflow.report._numbers import listed, number
+from infoflow.report._curves import band_words, seed_bands
+from infoflow.report._figure import DeclaredFigure, Drawn, Panel, PanelGroup
+from infoflow.report._in_words import ends_words, half_by, listed, number
 from infoflow.report.forms._chart import CONTROL, HEIGHT, NAME, amount, lit, spread, tips, with_field
 from infoflow.report.forms._lines import area, folded, looks_of
-from infoflow.report.forms._marks import Channel, Constant, Layer, calculated, channel, draw
-from infoflow.report.forms._over_time import HOLLOW_MARK, TOUCH, layer_color, layer_legend
-from infoflow.report.forms._span import span
-from infoflow.report.forms._time_axis import TimeAxis, timed
+from infoflow.report.forms._marks import Channel, Constant, Layer, calculated, channel, draw, span
+from infoflow.report.forms._over_time import HOLLOW_MARK, TOUCH, TimeAxis, layer_color, layer_legend, timed
 from infoflow.results import LEARNING_CURVES, TASK_SCORES
-from infoflow.subjects.allocation.figures._rows import LOSS_CHANGE, ModelStack, on_train, parts_of
+from infoflow.subjects.allocation.figures._bars import LOSS_CHANGE, ModelStack, on_train, parts_of
 from infoflow.subjects.allocation.measures import ALLOCATION_STEPS
 from infoflow.training import select_steps
 

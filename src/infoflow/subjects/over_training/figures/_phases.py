@@ -5,14 +5,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Method, Panel
-from infoflow.report._numbers import listed, number
-from infoflow.report._series import Series
+from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel
+from infoflow.report._in_words import listed, number
+from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, tips, with_field
 from infoflow.report.forms._marks import Constant, Layer, calculated, channel, draw
-from infoflow.report.forms._over_time import TOUCH
-from infoflow.report.forms._time_axis import TimeAxis, short, timed
+from infoflow.report.forms._over_time import TOUCH, TimeAxis, short, timed
 
 from ..measures import PHASE_CURVES
 from ..measures import PHASES as PHASES_TABLE

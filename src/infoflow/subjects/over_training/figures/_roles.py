@@ -7,13 +7,12 @@ import pandas as pd
 
 from infoflow.heads import HEAD_ROLES
 from infoflow.report._figure import Panel
-from infoflow.report._numbers import listed
-from infoflow.report._series import Series
+from infoflow.report._in_words import listed
+from infoflow.report._theme import Series
 from infoflow.report.forms._chart import CONTROL, lit, tips
 from infoflow.report.forms._lines import folded
 from infoflow.report.forms._marks import Channel, Constant, Layer, calculated, channel, draw, filtered
-from infoflow.report.forms._over_time import HOLLOW_MARK, ROW_NAME, TOUCH
-from infoflow.report.forms._time_axis import TimeAxis, timed
+from infoflow.report.forms._over_time import HOLLOW_MARK, ROW_NAME, TOUCH, TimeAxis, timed
 
 from ..measures import HEAD_ROLE_EVENTS, ROLE_TURNOVER
 from ._course import CheckpointTables

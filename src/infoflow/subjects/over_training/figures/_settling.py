@@ -5,16 +5,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Method, Panel, PanelGroup
-from infoflow.report._numbers import counted, listed, number
-from infoflow.report._series import Series
+from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, PanelGroup
+from infoflow.report._in_words import counted, listed, number
+from infoflow.report._theme import Series
 from infoflow.report.forms._chart import CONTROL, amount, lit, tips
 from infoflow.report.forms._lines import area
-from infoflow.report.forms._marks import Channel, Constant, Layer, channel, draw, filtered
-from infoflow.report.forms._over_time import HOLLOW_MARK, layer_color, layer_legend, time_lines
-from infoflow.report.forms._span import span
-from infoflow.report.forms._time_axis import TimeAxis, short, timed
+from infoflow.report.forms._marks import Channel, Constant, Layer, channel, draw, filtered, span
+from infoflow.report.forms._over_time import HOLLOW_MARK, TimeAxis, layer_color, layer_legend, short, time_lines, timed
 
 from ..measures import CONVERGENCE as CONVERGENCE_TABLE
 from ..measures import CONVERGENCE_TIME

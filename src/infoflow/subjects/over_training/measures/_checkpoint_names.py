@@ -1,11 +1,17 @@
-"""Parses names of external checkpoints: step, tokens, stage of training."""
+"""What is known of a checkpoint: from its name, from a public suite, and from its training's records."""
 
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, read_object
+
+# Parses names of external checkpoints: step, tokens, stage of training.
+
 
 _SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _STEP = re.compile(
@@ -98,3 +104,162 @@ def _tokens(rest: str) -> float:
 
 def _by_hand(name: str, steps: Mapping[str, int]) -> CheckpointName | None:
     return CheckpointName(text=name, step=steps[name]) if name in steps else None
+
+
+# Public suites of checkpoints: known metadata. Data only; unlisted suites work without it.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublicSuite:
+    """Metadata of a family of checkpoints, known in advance."""
+
+    name: str
+    pattern: str  # regular expression of its repositories' names
+    steps: tuple[int, ...] = ()  # expected steps; (): unknown
+    tokens_per_update: float | None = None
+    doubtful: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)  # repository: revisions
+    source: str = ""  # of `doubtful`
+
+
+_PYTHIA_STEPS = (0, *(2**power for power in range(10)), *range(1000, 143_001, 1000))
+_PYTHIA_2_8B = (0, *(2**power for power in range(10)), *range(1000, 65_000, 1000), 65_000, 70_000, 80_000, 90_000,
+                100_000, 103_000, 110_000, 120_000, 130_000, 140_000)  # fmt: skip
+
+PUBLIC_SUITES = (
+    PublicSuite(
+        name="Pythia",
+        pattern=r"EleutherAI/(neox-ckpt-)?pythia-(?!.*-v0$)[\w.-]+",
+        steps=_PYTHIA_STEPS,
+        tokens_per_update=2_097_152,
+        doubtful={
+            "EleutherAI/pythia-2.8b": tuple(f"step{step}" for step in _PYTHIA_2_8B),
+            "EleutherAI/pythia-12b": ("step50000", "step58000"),
+        },
+        source="https://github.com/EleutherAI/pythia/issues/205 and 206",
+    ),
+    PublicSuite(
+        name="MultiBERTs",
+        pattern=r"google/multiberts-seed_[0-4](-step_\w+)?",
+        steps=(*range(0, 200_001, 20_000), *range(300_000, 2_000_001, 100_000)),
+    ),
+    PublicSuite(
+        name="Stanford GPT-2",
+        pattern=r"stanford-crfm/\w+-gpt2-(small|medium)-x\d+",
+        steps=tuple(
+            chain(range(0, 100, 10), range(100, 2000, 50), range(2000, 20_000, 100), range(20_000, 400_001, 1000))
+        ),
+        tokens_per_update=524_288,
+    ),
+    PublicSuite(name="OLMo", pattern=r"allenai/OLMo[\w.-]*"),  # names tell step and tokens
+)
+"""PolyPythias are part of Pythia: `EleutherAI/pythia-160m-seed3`."""
+
+
+def public_suite(repository: str) -> PublicSuite | None:
+    """The suite of a repository; None if unknown."""
+    return next((suite for suite in PUBLIC_SUITES if re.fullmatch(suite.pattern, repository)), None)
+
+
+# Records that a training wrote with its checkpoint.
+
+
+TRAINER_STATE = "trainer_state.json"
+MANIFEST = "manifest.json"
+_MOST = 1e300
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainerState:
+    """A checkpoint's position in its training, as recorded by the training; None and NaN: not recorded."""
+
+    step: int | None = None
+    updates: int | None = None  # of the whole training
+    tokens: float = math.nan  # read as input
+    lr: float = math.nan
+    training_loss: float = math.nan
+    validation_loss: float = math.nan
+
+
+def trainer_state(folder: Path) -> TrainerState:
+    """The content of a checkpoint's `trainer_state.json` (Hugging Face's `Trainer`), or of infoflow's manifest next to
+    it.
+
+    Empty if there is neither.
+    """
+    entries = _read(folder / TRAINER_STATE)
+    return _of_trainer(entries) if entries else _of_manifest(_read(folder.parent / MANIFEST), folder.name)
+
+
+def listed(home: Path) -> dict[str, dict[str, str]] | None:
+    """The checkpoints in a folder's manifest, by name, with the SHA-256 of their files; None: no manifest."""
+    if not (home / MANIFEST).is_file():
+        return None
+    entries = {_folder(entry): entry.get("files") for entry in _snapshots(_read(home / MANIFEST))}
+    return {name: files if isinstance(files, dict) else {} for name, files in entries.items()}
+
+
+def _of_manifest(manifest: Mapping[str, Any], name: str) -> TrainerState:
+    entry = next((entry for entry in _snapshots(manifest) if _folder(entry) == name), None)
+    if entry is None:
+        return TrainerState()
+    schedule = manifest.get("schedule")
+    steps = [step for step in schedule if _count(step)] if isinstance(schedule, list) else []
+    return TrainerState(
+        step=_count(entry.get("update")),
+        updates=max(steps, default=None),
+        tokens=_number(entry.get("tokens")),
+        lr=_number(entry.get("learning_rate")),
+        training_loss=_number(entry.get("loss")),
+    )
+
+
+def _snapshots(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = manifest.get("snapshots")
+    entries = found if isinstance(found, list) else []
+    return [entry for entry in entries if isinstance(entry, dict) and _count(entry.get("update")) is not None]
+
+
+def _folder(entry: Mapping[str, Any]) -> str:
+    return f"step-{entry['update']:08}"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty if there is none."""
+    try:
+        entries = read_object(path)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return entries if isinstance(entries, dict) else {}
+
+
+def _of_trainer(entries: Mapping[str, Any]) -> TrainerState:
+    step = _count(entries.get("global_step"))
+    logs = entries.get("log_history")
+    logs = [line for line in logs if isinstance(line, dict)] if isinstance(logs, list) else []
+    before = [line for line in logs if step is None or _number(line.get("step")) <= step]
+    tokens = _number(entries.get("num_input_tokens_seen"))
+    return TrainerState(
+        step=step,
+        updates=_count(entries.get("max_steps")) or None,
+        tokens=tokens if tokens > 0 or step == 0 else math.nan,  # 0: `Trainer` did not count tokens
+        lr=_newest(before, "learning_rate"),
+        training_loss=_newest(before, "loss"),
+        validation_loss=_newest(before, "eval_loss"),
+    )
+
+
+def _newest(lines: list[Mapping[str, Any]], name: str) -> float:
+    return next((_number(line[name]) for line in reversed(lines) if name in line), math.nan)
+
+
+def _number(value: Any) -> float:
+    """A value as a finite float; NaN if it is not a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    return float(value) if abs(value) < _MOST else math.nan
+
+
+def _count(value: Any) -> int | None:
+    """A number of updates; None for anything else, or for an impossibly large number."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= MOST_UPDATES else None

@@ -1,16 +1,262 @@
-"""Analysis of a model's whole training from the tables of its checkpoints."""
+"""What is measured at the checkpoints of a training, and the analysis of the training: when layers settle."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
-from infoflow.results import TableSchema
+from infoflow.flow import AbstractMeasure, Intervention, PassOptions, Reader
+from infoflow.foundation import UserError
+from infoflow.heads import checked_curve, last_crossing
+from infoflow.models import Model
+from infoflow.results import KEYS, Column, TableSchema
+from infoflow.training import CLOCKS, of_whole_course
 
-from ._convergence_measure import CONVERGENCE
+from ._convergence_measure import CONVERGENCE, DISPLACEMENT, References
+from ._in_context_measure import InContextLearning
+from ._loss_by_frequency import EMBEDDING_CHANGE, LossByFrequency, LossByPosition, embedding_change
+from ._ngram_agreement import NgramAgreement
 from ._phase_curves import PHASE_CURVES, phase_curve_rows, phase_curves
 from ._phase_table import PHASES, phases
+from ._prediction_divergence import PREDICTION_DIVERGENCE, SEED_DIVERGENCE, prediction_divergence
 from ._role_tables import HEAD_ROLE_EVENTS, ROLE_TURNOVER, role_tables
-from ._settling import CONVERGENCE_OVER_TRAINING, CONVERGENCE_TIME, settled
+from ._source_contribution import SourceContribution
+from ._translation_stages import TranslationStages
+from ._weight_change import WEIGHT_CHANGE, EffectiveRank, weight_change
+
+# What is measured at the checkpoints of a training in addition to the standard measures.
+
+
+AMONG_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE.name, EMBEDDING_CHANGE.name)
+"""Tables that compare checkpoints of one training with each other."""
+AMONG_SEEDS = (SEED_DIVERGENCE.name,)
+"""Tables that compare checkpoints of two trainings of a study, on request."""
+OF_CHECKPOINTS = (*AMONG_CHECKPOINTS, *AMONG_SEEDS)
+
+
+def course_measures(occurrences: int) -> list[AbstractMeasure]:
+    """Measures for training courses only; the first reads the sentences for all that need losses."""
+    return [
+        NgramAgreement(),
+        LossByPosition(),
+        LossByFrequency(),
+        InContextLearning(),
+        TranslationStages(),
+        SourceContribution(),
+        EffectiveRank(occurrences),
+    ]
+
+
+# Measures that compare a checkpoint with others of the same training.
+
+
+class WeightChange(Intervention):
+    """`weight_change` against other checkpoints of the same training.
+
+    Args:
+        references: Loads "initial", "previous" and "final", if they exist.
+        key: Identifies them, in words or hashes, in the keys of results.
+    """
+
+    table: ClassVar[TableSchema] = WEIGHT_CHANGE
+
+    def __init__(self, references: References, key: Sequence[str]) -> None:
+        self._references, self.key = references, tuple(key)
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        others = self._references()
+        return weight_change(reader.model, others.get("initial"), others.get("previous"), others.get("final"))
+
+
+class PredictionDivergence(Intervention):
+    """`prediction_divergence` from the last checkpoint of the same training.
+
+    Args:
+        references: Loads it, as "final".
+        key: Identifies it, in words or hashes, in the keys of results.
+    """
+
+    table: ClassVar[TableSchema] = PREDICTION_DIVERGENCE
+
+    def __init__(self, references: References, key: Sequence[str]) -> None:
+        self._references, self.key = references, tuple(key)
+
+    def refusal(self, model: Model) -> str | None:
+        return "it predicts no token" if model.task == "encoder" else None
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        return prediction_divergence(reader.model, self._references()["final"], reader.corpus, options=options)
+
+
+class EmbeddingChange(Intervention):
+    """`embedding_change` from the last checkpoint of the same training, by frequency in its training text.
+
+    Args:
+        references: Loads it, as "final".
+        key: Identifies it, in words or hashes, in the keys of results.
+    """
+
+    table: ClassVar[TableSchema] = EMBEDDING_CHANGE
+    static: ClassVar[bool] = True
+
+    def __init__(self, references: References, key: Sequence[str]) -> None:
+        self._references, self.key = references, tuple(key)
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        read = reader.counted_rows(reader.source_stack)
+        ordinary = np.asarray(read.flat_ids)[~np.asarray(read.flat_special)]
+        return embedding_change(reader.model, self._references()["final"], np.bincount(ordinary))
+
+
+# Tables of convergence: normalised by each layer's start, with the time of settling.
+
+
+_CURVE = ["stack", "layer", "kind", "reference", "similarity"]
+
+CONVERGENCE_OVER_TRAINING = CONVERGENCE.named(
+    CONVERGENCE.name,
+    CONVERGENCE.description,
+    (
+        *KEYS,
+        *CLOCKS,
+        *CONVERGENCE.columns,
+        Column(
+            name="normalised",
+            dtype="float64",
+            unit="1",
+            description="share of the way from the similarity at step 0 to 1; NaN where the layer began there, or step "
+            "0 is not there",
+        ),
+    ),
+)
+CONVERGENCE_TIME = TableSchema(
+    name="convergence_time",
+    version=1,
+    description="When each layer settled: the last upward crossing of .9 of the way from its start to the reference, "
+    "between two checkpoints.",
+    over_training=True,
+    made_by="a plan with a schedule in [checkpoints] makes it",
+    columns=(
+        *KEYS,
+        *(column for column in CONVERGENCE.columns if column.name in _CURVE),
+        Column(name="time", dtype="float64", unit="updates", description="linear in log2 t; NaN: never"),
+        Column(name="before", dtype="float64", unit="updates", description="the checkpoint before it"),
+        Column(name="after", dtype="float64", unit="updates", description="the checkpoint at or after it"),
+        Column(
+            name="null_time",
+            dtype="float64",
+            unit="updates",
+            description="the same of the null: when final weights with noise as large as what is left of the way would "
+            "have settled; NaN: never, or another reference",
+        ),
+        Column(name="area", dtype="float64", unit="1", description="mean of the normalised curve over log2 t"),
+    ),
+)
+_SETTLED = 0.9
+_LEAST_CHANGE = 0.05  # of 1 - s(0): below that, a layer starts at its end
+
+
+def settled(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of `CONVERGENCE_OVER_TRAINING` and `CONVERGENCE_TIME` for one model.
+
+    Args:
+        frame: The rows of `LayerConvergence` at every checkpoint, with `KEYS` and `CLOCKS`.
+    """
+    ordered = frame.sort_values("update", kind="stable").reset_index(drop=True)
+    normalised, times = np.full(len(ordered), np.nan), list[dict[str, Any]]()
+    for keys, own in _curves(ordered):
+        steps = own["update"].to_numpy()
+        if steps[0] != 0 or np.isnan(own["value"]).any():
+            continue
+        found = normalised_convergence(steps, own["value"].to_numpy())
+        normalised[own.index.to_numpy()] = found.values
+        nulls = own["null"].to_numpy(dtype=float)
+        null_time = float("nan") if np.isnan(nulls).any() else normalised_convergence(steps, nulls).time
+        more = {
+            "null_time": null_time,
+            "time": found.time,
+            "before": found.before,
+            "after": found.after,
+            "area": found.area,
+        }
+        times.append({**of_whole_course(own.iloc[0].to_dict()), **keys, **more})
+    return (
+        CONVERGENCE_OVER_TRAINING.conform(ordered.assign(normalised=normalised)),
+        CONVERGENCE_TIME.conform(pd.DataFrame(times, columns=CONVERGENCE_TIME.column_names)),
+    )
+
+
+def _curves(frame: pd.DataFrame) -> Iterator[tuple[dict[Hashable, Any], pd.DataFrame]]:
+    """The curves over training that converge to 1: similarities to fixed references."""
+    fixed = frame[(frame["similarity"] != DISPLACEMENT) & frame["reference"].isin(["final", "other-seed"])]
+    for values, own in fixed.groupby(_CURVE, sort=False):
+        yield dict(zip(_CURVE, values, strict=True)), own
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Convergence:
+    """A similarity to the reference, from 0 at the start to 1, and its time of settling.
+
+    NaN if it hardly had to move.
+    """
+
+    values: np.ndarray  # (step,)
+    time: float  # update of the last upward crossing of the level
+    before: float  # checkpoints around it: (before, after]
+    after: float
+    area: float  # mean over log2 t from the first update on: 1 if it settled at once
+
+
+def normalised_convergence(steps: ArrayLike, similarity: ArrayLike, level: float = _SETTLED) -> Convergence:
+    r"""Similarity to a reference as a share of the distance from the start.
+
+    $$ c(t) = \frac{s(t) - s(0)}{1 - s(0)}, \qquad
+       \mathrm{area} = \frac{1}{\log_2 N - \log_2 t_1} \int c \, d\log_2 t $$
+
+    by the trapezoidal rule, from the first available update. The time of settling is the last upward crossing of
+    `level`, linear in log2 t. Absent (NaN) if 1 − s(0) < .05.
+
+    Args:
+        steps: Ascending, step 0 first.
+        similarity: At each step, at most 1: CKA, PWCCA, ...
+        level: Value that counts as settled.
+
+    Raises:
+        UserError: The steps do not start with 0, or their number differs from that of the values.
+
+    >>> found = normalised_convergence([0, 1, 4, 16, 64, 256, 1024], [0.2, 0.2, 0.24, 0.44, 0.76, 0.92, 1])
+    >>> round(found.time), round(found.area, 2)
+    (256, 0.49)
+    """
+    times, curve = checked_curve(steps, similarity)
+    if times[0] != 0:
+        raise UserError(f"Convergence is measured from step 0. Got steps from {times[0]:g} on. Measure step 0 too.")
+    if not 1 - curve[0] >= _LEAST_CHANGE:
+        return Convergence(values=np.full(len(times), np.nan), time=np.nan, before=np.nan, after=np.nan, area=np.nan)
+    values = (curve - curve[0]) / (1 - curve[0])
+    crossing = last_crossing(times, values, level)
+    return Convergence(
+        values=values,
+        time=float(crossing),
+        before=crossing.before,
+        after=crossing.after,
+        area=_mean_over_log_time(times[1:], values[1:]),
+    )
+
+
+def _mean_over_log_time(times: np.ndarray, values: np.ndarray) -> float:
+    if len(times) < 2:
+        return math.nan
+    logs = np.log2(times)
+    return float(np.trapezoid(values, logs) / (logs[-1] - logs[0]))
+
+
+# Analysis of a model's whole training from the tables of its checkpoints.
+
 
 COURSE_TABLES: tuple[TableSchema, ...] = (
     CONVERGENCE_OVER_TRAINING,

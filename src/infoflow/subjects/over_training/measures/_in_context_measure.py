@@ -16,8 +16,7 @@ from infoflow.heads import make_repeats, no_loss
 from infoflow.models import Model, forward_logits
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
 
-from ._loss_measure import SENTENCES, checked_sentences
-from ._token_losses import TokenLosses, token_losses
+from ._token_losses import SENTENCES, TokenLosses, checked_sentences, token_losses
 
 _TEXTS = 30  # minimum number of texts of that length, for a gain between positions
 _LONGEST_COPY, _SHORTEST_COPY = 25, 4

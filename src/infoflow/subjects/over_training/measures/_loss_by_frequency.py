@@ -1,18 +1,50 @@
-"""The loss of tokens, by their frequency in the training text."""
+"""Tokens by frequency in the training text: their loss and the change of their embeddings; and loss by position."""
+
+# V type, D width
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
+from jaxtyping import Int
 
 from infoflow.flow import Reader
-from infoflow.foundation import NUM_BLOCKS
+from infoflow.foundation import NUM_BLOCKS, UserError
+from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._counted import counted_ngrams
-from ._frequency_deciles import frequency_deciles
-from ._loss_measure import AbstractLossMeasure
-from ._token_losses import TokenLosses
+from ._token_losses import AbstractLossMeasure, TokenLosses, counted_ngrams
+
+# Deciles of a vocabulary by the frequency of its types in a text.
+
+
+NUM_DECILES = 10
+"""Number of groups of types by frequency rank."""
+NEVER_SEEN = -1
+
+
+def frequency_deciles(counts: Int[np.ndarray, " V"]) -> Int[np.ndarray, " V"]:
+    r"""The decile of each type, 0 the most frequent; −1 if a type never occurs.
+
+    $$ d(w) = \Big\lfloor \frac{10}{S} \Big( |\{v : c(v) > c(w)\}| + \tfrac12 |\{v : c(v) = c(w)\}| \Big) \Big\rfloor $$
+
+    over the S types that occur. Types with equal counts stay together, so a decile may be empty.
+
+    >>> frequency_deciles(np.array([9, 0, 4, 1, 1]))
+    array([ 1, -1,  3,  7,  7])
+    """
+    found = np.full(len(counts), NEVER_SEEN, dtype=np.int64)
+    seen = counts[counts > 0]
+    _, place, equal = np.unique(-seen, return_inverse=True, return_counts=True)
+    # Twice the middle rank, for integer arithmetic.
+    middle = 2 * (np.cumsum(equal) - equal) + equal
+    found[counts > 0] = (NUM_DECILES * middle // (2 * max(len(seen), 1)))[place]
+    return found
+
+
+# The loss of tokens, by their frequency in the training text.
+
 
 LOSS_BY_FREQUENCY = TableSchema(
     name="loss_by_frequency",
@@ -75,3 +107,126 @@ class LossByFrequency(AbstractLossMeasure):
             numbers = ratio_estimate(losses, counts, float(unigram.sum() / counts.sum()), scale="positive")
             named = {"decile": decile, "corpus": reader.counted.name, "types": len(types)}
             yield {**named, "log_frequency": float(np.log(model.unigram[types]).mean()), **numbers}
+
+
+# The loss of each token of a text, by its position.
+
+
+LOSS_BY_POSITION = TableSchema(
+    name="loss_by_position",
+    version=1,
+    description="Mean loss of the first, second, ... token of a text: the next token of a causal LM and of a decoder "
+    "that reads the reference, the hidden one of a masked LM.",
+    light=True,
+    columns=(
+        Column(
+            name="position",
+            dtype="int64",
+            unit="tokens",
+            description="position of the predicted token among the ordinary tokens of its text, from 1; the "
+            "end-of-text "
+            "token comes after the last",
+        ),
+        *estimate_columns(
+            "nats per token",
+            "mean loss of the tokens at that place",
+            "mean loss of the same tokens by their frequency alone, counted in the training corpus where it is known",
+            "predicted tokens",
+        ),
+    ),
+)
+
+
+class LossByPosition(AbstractLossMeasure):
+    r"""\(L_p\): the mean loss of the p-th token, nats.
+
+    Early and late positions come from texts of different lengths; the baseline, the unigram loss of the same tokens,
+    shows how much of a difference is due to the tokens. Only real tokens count, so padding and batches change nothing.
+
+    Args:
+        sentences: At most this many, chosen by a hash of their text: the same at every checkpoint.
+
+    Source: [@olsson2022context].
+    """
+
+    table: ClassVar[TableSchema] = LOSS_BY_POSITION
+
+    def rows(self, reader: Reader, found: TokenLosses) -> Iterator[dict[str, Any]]:
+        """A row for each position with a predicted token."""
+        longest = int(found.positions.max())
+        place = found.blocks * longest + found.positions - 1
+        sums = [
+            np.bincount(place, weights, NUM_BLOCKS * longest).reshape(NUM_BLOCKS, longest)
+            for weights in (found.losses, found.unigram, None)
+        ]
+        losses, unigram, counts = (one.astype(np.float64) for one in sums)
+        for position in np.flatnonzero(counts.sum(axis=0)).tolist():
+            guessed = float(unigram[:, position].sum() / counts[:, position].sum())
+            numbers = ratio_estimate(losses[:, position], counts[:, position], guessed, scale="positive")
+            yield {"position": position + 1, **numbers}
+
+
+# The distance of frequent and rare tokens' embeddings from their final values.
+
+
+EMBEDDING_CHANGE = TableSchema(
+    name="embedding_change",
+    version=1,
+    description="Distance of rows of the input embedding matrix from those of the last checkpoint: deciles of "
+    "the types "
+    "of the counted text.",
+    light=True,
+    columns=(
+        Column(
+            name="decile",
+            dtype="int64",
+            unit="",
+            description="tenth of the types by their number in the counted text, from 0, the most frequent; -1: types "
+            "that never occur in it, among them special ones",
+        ),
+        Column(name="types", dtype="int64", unit="types", description="rows of the decile"),
+        Column(
+            name="value",
+            dtype="float64",
+            unit="",
+            description="displacement: |E - F| / |F - mean F| over the decile's rows, E of the checkpoint, F of the "
+            "last one, mean F over all rows; not aligned",
+        ),
+    ),
+)
+
+
+def embedding_change(model: Model, final: Model, counts: Int[np.ndarray, " V"]) -> pd.DataFrame:
+    r"""The table `EMBEDDING_CHANGE`: \(\lVert E_t - E_T \rVert_F / \lVert E_T - \bar E_T \rVert_F\) by decile.
+
+    Args:
+        model: The checkpoint, t.
+        final: The last one, T.
+        counts: How often each type occurs in the training text.
+
+    Raises:
+        UserError: The models have embeddings of different shapes.
+    """
+    now, last = _embeddings(model), _embeddings(final)
+    if now.shape != last.shape:
+        raise UserError(
+            f"Embeddings are compared between checkpoints of one training. {model.name} has the shape {now.shape}, "
+            f"{final.name} {last.shape}."
+        )
+    places = np.full(len(now), -1)
+    known = min(len(now), len(counts))
+    places[:known] = frequency_deciles(counts)[:known]
+    moved, spread = (np.square(one).sum(axis=1) for one in (now - last, last - last.mean(axis=0)))
+    rows = [
+        {"decile": int(decile), "types": int(at.sum()), "value": float(np.sqrt(moved[at].sum() / spread[at].sum()))}
+        for decile in np.unique(places)
+        for at in [places == decile]
+        if spread[at].sum() > 0
+    ]
+    return EMBEDDING_CHANGE.conform(pd.DataFrame(rows, columns=EMBEDDING_CHANGE.column_names))
+
+
+def _embeddings(model: Model) -> np.ndarray:
+    """(V, D), float64."""
+    weight = model.module.get_input_embeddings().weight  # type: ignore[union-attr]
+    return weight.detach().cpu().double().numpy()

@@ -15,11 +15,16 @@ from infoflow.heads import ScoredBatch, SentenceScorer, no_loss
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._counted import Direction, counted_ngrams
-from ._loss_measure import SENTENCES, checked_sentences
 from ._ngrams import NO_TOKEN, NgramModel
-from ._scored_tokens import ScoredTokens, predicted
-from ._token_losses import scored_and_kept
+from ._token_losses import (
+    SENTENCES,
+    Direction,
+    ScoredTokens,
+    checked_sentences,
+    counted_ngrams,
+    predicted,
+    scored_and_kept,
+)
 
 _LONGEST = 5
 _DRAWN: WeakKeyDictionary[NgramModel, dict[Any, list[np.ndarray]]] = WeakKeyDictionary()

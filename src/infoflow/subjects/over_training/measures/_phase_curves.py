@@ -13,10 +13,9 @@ from infoflow.representations import MUTUAL_INFORMATION
 from infoflow.results import KEYS, TASK_SCORES, Column, TableSchema
 from infoflow.training import CLOCKS
 
-from ._change_points import change_points
 from ._in_context_measure import IN_CONTEXT_LEARNING
 from ._ngram_agreement import NGRAM_AGREEMENT
-from ._phase import LEAST_POINTS
+from ._phase import LEAST_POINTS, change_points
 from ._translation_stages import TRANSLATION_STAGES
 
 PHASE_CURVES = TableSchema(

@@ -1,17 +1,24 @@
-"""The divergence between a checkpoint's predictions and those of the last one."""
+"""The divergence of a checkpoint's predictions from the last one's, and from another seed's."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import torch
 
 from infoflow.corpus import Corpus
-from infoflow.flow import PassOptions, Reader
+from infoflow.flow import Intervention, PassOptions, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._loss_measure import SENTENCES, checked_sentences
-from ._scored_tokens import scored_tokens
+from ._convergence_measure import References
+from ._token_losses import SENTENCES, checked_sentences, scored_tokens
+
+# The divergence between a checkpoint's predictions and those of the last one.
+
 
 _FLOOR = 1e-10
 _ALL = -1
@@ -102,3 +109,46 @@ def _mean(place: int, values: np.ndarray, uniform: np.ndarray, positions: np.nda
     at = np.ones(len(values), dtype=bool) if place == _ALL else positions == place
     sums, counts = (np.bincount(blocks[at], weights, NUM_BLOCKS) for weights in (values[at], np.ones(at.sum())))
     return ratio_estimate(sums, counts, float(uniform[at].mean()), scale="positive")
+
+
+# The divergence between the predictions of two seeds at the same update.
+
+
+SEED_DIVERGENCE = replace(
+    PREDICTION_DIVERGENCE,
+    name="seed_divergence",
+    description="Divergence of a checkpoint's predictions from those of another seed at the same update, on the same "
+    "tokens.",
+    light=False,
+    made_by="a plan of two seeds or more with seed_divergence in the light or heavy of its [checkpoints] makes it",
+    columns=(
+        PREDICTION_DIVERGENCE.columns[0],
+        *estimate_columns(
+            "nats per token",
+            "KL(other seed || this one), mean over predicted tokens",
+            "KL(other seed || every token with the same probability)",
+            "predicted tokens",
+        ),
+    ),
+)
+
+
+class SeedDivergence(Intervention):
+    r"""\(\mathrm{KL}(p'_t \,\|\, p_t)\) of predictions of two trainings at one update t: see `prediction_divergence`.
+
+    Args:
+        references: Loads the other seed's checkpoint, as "seed".
+        key: Identifies it, in words or hashes, in the keys of results.
+    """
+
+    table: ClassVar[TableSchema] = SEED_DIVERGENCE
+
+    def __init__(self, references: References, key: Sequence[str]) -> None:
+        self._references, self.key = references, tuple(key)
+
+    def refusal(self, model: Model) -> str | None:
+        return "it predicts no token" if model.task == "encoder" else None
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        found = prediction_divergence(reader.model, self._references()["seed"], reader.corpus, options=options)
+        return SEED_DIVERGENCE.conform(found)

@@ -1,17 +1,28 @@
-"""The checkpoints of one training, in order, from sources such as `NAME@log:12` and folders of checkpoints."""
+"""The checkpoints of one training, in order, also from a local folder."""
 
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, file_digest
+from infoflow.models import is_adapter_folder
 from infoflow.training import select_steps
 
-from ._checkpoint_names import CheckpointName
-from ._places import AbstractPlace
-from ._public_suites import PublicSuite
-from ._trainer_state import TrainerState
+from ._checkpoint_names import (
+    CheckpointName,
+    PublicSuite,
+    TrainerState,
+    checkpoint_name,
+    checkpoint_names,
+    listed,
+    trainer_state,
+)
+from ._places import WEIGHTS, AbstractPlace, FolderPlace, weight_paths
+
+# The checkpoints of one training, in order, from sources such as `NAME@log:12` and folders of checkpoints.
+
 
 MAIN = "main"
 
@@ -156,3 +167,182 @@ GRAMMAR = "NAME@REVISION,REVISION, NAME@all, NAME@log:12 or NAME@1000..20000"
 def is_choice(text: str) -> bool:
     """Whether the part after @ is a selection, and not a list of revisions."""
     return text in ("", "all") or text.startswith("log:") or ".." in text
+
+
+# The checkpoints in a local folder.
+
+
+_INSIDE = ("snapshots", "checkpoints")  # subfolders of a training's folder
+_CONFIG = "config.json"
+_ADAPTED = (
+    "its folder holds an adapter, not a whole model: merge it with peft, merge_and_unload() and save_pretrained()"
+)
+
+
+def folder_series(folder: Path, choice: str, steps: Mapping[str, int]) -> list[CheckpointSeries]:
+    """The series in a folder with `checkpoint-*`, `step-*` or similar; in a study's run folder, one for each model.
+
+    A model in the folder itself is `main`: another name of a checkpoint with the same weights, or a checkpoint if its
+    `trainer_state.json` or `steps` gives its step.
+
+    Raises:
+        UserError: There are none, or a name has no step.
+    """
+    if not folder.is_dir():
+        raise UserError(f"A series of checkpoints is a folder that holds some, or a hub name. {folder} is a file.")
+    homes = _homes(folder)
+    if not homes:
+        raise UserError(
+            f"{folder} holds no checkpoints: no folder checkpoint-*, step-* or the like with config.json and weights. "
+            + (
+                f"For one checkpoint: infoflow analyze {folder}"
+                if (folder / _CONFIG).is_file()
+                else "Give the folder that holds them, or a name on the model hub with @all."
+            )
+        )
+    return [
+        series
+        for name, home in homes.items()
+        for series in _series(name, home, _root(folder, home), choice, steps, str(folder))
+    ]
+
+
+def _homes(folder: Path) -> dict[str, Path]:
+    """The folders with checkpoints, by the name of their training."""
+    for home in (folder, *(folder / name for name in _INSIDE)):
+        if any(_is_checkpoint(path) for path in _subfolders(home)):
+            return {_name(folder): home}
+    return _of_run(folder) if (folder / "run.json").is_file() else {}
+
+
+def _of_run(run: Path) -> dict[str, Path]:
+    """The checkpoints of a study's models: their training folders, by published name."""
+    published = {
+        _digests(path.parent): str(path.parent.relative_to(run / "models"))
+        for path in sorted((run / "models").rglob(_CONFIG), reverse=True)
+    }
+    found = {}
+    for trained in _subfolders(run / "work" / "training"):
+        for home in (trained / name for name in _INSIDE):
+            if any(_is_checkpoint(path) for path in _subfolders(home)):
+                found[published.get(_digests(trained / "model"), trained.name)] = home
+                break
+    return dict(sorted(found.items()))
+
+
+def _digests(folder: Path) -> tuple[str, ...]:
+    return tuple(file.sha256 for file in FolderPlace(folder).weight_files())
+
+
+def _name(folder: Path) -> str:
+    """The last part of the path; for a folder called checkpoints, with its parent's."""
+    path = folder.resolve()
+    return f"{path.parent.name}/{path.name}" if path.name in _INSIDE else path.name
+
+
+def _subfolders(home: Path) -> list[Path]:
+    return sorted(path for path in home.glob("*") if path.is_dir() and not path.name.startswith("."))
+
+
+def _is_checkpoint(path: Path) -> bool:
+    return (path / _CONFIG).is_file() and checkpoint_name(path.name) is not None
+
+
+def _root(folder: Path, home: Path) -> Path | None:
+    """The model saved with the checkpoints, if any."""
+    root = folder if home == folder else home.parent
+    root = root / "model" if (root / "model" / _CONFIG).is_file() else root
+    return root if (root / _CONFIG).is_file() and weight_paths(root) else None
+
+
+def _series(
+    name: str, home: Path, root: Path | None, choice: str, steps: Mapping[str, int], source: str
+) -> list[CheckpointSeries]:
+    """The checkpoints in one folder; a subfolder without configuration and number does not count."""
+    known = listed(home)
+    paths = {
+        path.name: path
+        for path in _subfolders(home)
+        if (known is None or path.name in known)
+        and ((path / _CONFIG).is_file() or path.name in steps or _numbered(path.name))
+    }
+    if unknown := [each for each in steps if each not in (*paths, MAIN)]:
+        raise UserError(f"--steps names no checkpoint in {source}: {unknown[0]}. There are: {', '.join(paths)}.")
+    names = {read.text: read for read in checkpoint_names(dict.fromkeys([*paths, *(known or ())]), steps, source)}
+    empty = [
+        Missing(
+            name=text,
+            update=names[text].step,
+            why=_ADAPTED if is_adapter_folder(path) else "its folder holds no config.json and weights",
+            lost=text in (known or ()),
+        )
+        for text, path in paths.items()
+        if is_adapter_folder(path) or not ((path / _CONFIG).is_file() and weight_paths(path))
+    ]
+    empty += [
+        Missing(name=text, update=names[text].step, why=fault, lost=True)
+        for text, files in (known or {}).items()
+        if text not in {each.name for each in empty} and (fault := _changed(home / text, files))
+    ]
+    absent = {each.name for each in empty}
+    found = []
+    for text, path in paths.items():
+        if text not in absent:
+            checkpoint = checkpoint_of(names[text], text, FolderPlace(path), trainer_state(path), None, steps)
+            assert checkpoint is not None
+            found.append((names[text], checkpoint))
+    notes, main = _main(root, [checkpoint for _, checkpoint in found], steps)
+    branches = in_stages(found)
+    return [
+        CheckpointSeries(
+            name=name if len(branches) == 1 else f"{name}-ingredient{number}",
+            checkpoints=tuple(chosen([*branch, *main], choice, source)),
+            missing=tuple(empty),
+            notes=notes,
+        )
+        for number, branch in enumerate(branches, start=1)
+    ]
+
+
+def _changed(path: Path, files: Mapping[str, str]) -> str:
+    """How a checkpoint differs from what its training wrote; "" if its weights and configuration do not."""
+    if not path.is_dir():
+        return "its training kept it, and it is gone"
+    found = {file.name: file.sha256 for file in FolderPlace(path).weight_files()}
+    found |= {_CONFIG: file_digest(path / _CONFIG)} if (path / _CONFIG).is_file() else {}
+    for name, written in files.items():
+        if (name == _CONFIG or name.endswith(WEIGHTS)) and found.get(name) != written:
+            return f"{name} is {'not what its training wrote (another checksum)' if name in found else 'gone'}"
+    return ""
+
+
+def _main(
+    root: Path | None, checkpoints: list[SuiteCheckpoint], steps: Mapping[str, int]
+) -> tuple[tuple[str, ...], list[SuiteCheckpoint]]:
+    """The note on the model saved with the checkpoints, and the model if it is a separate checkpoint."""
+    if root is None:
+        return (), []
+    place = FolderPlace(root)
+    if any(
+        [file.sha256 for file in one.place.weight_files()] == [file.sha256 for file in place.weight_files()]
+        for one in checkpoints
+    ):
+        return (), []
+    name = checkpoint_names([MAIN], steps, str(root))[0] if MAIN in steps else None
+    checkpoint = checkpoint_of(name, MAIN, place, trainer_state(root), None, steps)
+    if checkpoint is None:
+        return (not_on_the_axis(str(root)),), []
+    return (), [checkpoint]
+
+
+def not_on_the_axis(what: str) -> str:
+    """The note on a final model that is not one of the checkpoints."""
+    return (
+        f"The model in {what} equals none of its checkpoints, and nothing says which step it is (it may be annealed, "
+        f"averaged or tuned), so it is left out. If it is one: --steps {MAIN}=STEP"
+    )
+
+
+def _numbered(name: str) -> bool:
+    """Whether a folder is named as by `Trainer` or infoflow, even if it is empty."""
+    return re.fullmatch(r"(checkpoint|step)-\d+", name) is not None

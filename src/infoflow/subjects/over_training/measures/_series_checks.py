@@ -9,9 +9,20 @@ from typing import Any
 import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
-from ._check_rows import CheckRow, SeriesChecks, WeighedCheckpoint, in_order, row, without
 from ._series import Missing
-from ._way_checks import OFF, alike, outliers, ratio, way_checks
+from ._way_checks import (
+    OFF,
+    CheckRow,
+    SeriesChecks,
+    WeighedCheckpoint,
+    alike,
+    in_order,
+    outliers,
+    ratio,
+    row,
+    way_checks,
+    without,
+)
 
 _DEVIATIONS, _NATS = 5.0, 0.1
 _UNMOVED = 4  # updates within which weights may be equal: overflow skips the first ones

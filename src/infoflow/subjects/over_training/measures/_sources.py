@@ -1,16 +1,321 @@
-"""Command-line sources of a series of checkpoints."""
+"""The checkpoints of repositories on the model hub, and the command line's sources of a series."""
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, patient_hub
 from infoflow.models import at_revision
 
-from ._folder_series import folder_series
-from ._hub_series import braced_series, hub_series
-from ._series import GRAMMAR, CheckpointSeries
+from ._checkpoint_names import (
+    TRAINER_STATE,
+    CheckpointName,
+    PublicSuite,
+    TrainerState,
+    checkpoint_name,
+    checkpoint_names,
+    public_suite,
+)
+from ._places import BESIDE, HubPlace, StoredFile, snapshot_folder, weight_names, weight_paths
+from ._series import (
+    GRAMMAR,
+    MAIN,
+    CheckpointSeries,
+    Missing,
+    SuiteCheckpoint,
+    checkpoint_of,
+    chosen,
+    folder_series,
+    in_stages,
+    is_choice,
+    not_on_the_axis,
+)
+
+# The checkpoints of repositories on the model hub: listed without a download, fetched one at a time.
+
+
+_LISTED = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Revision:
+    name: str  # of the branch or tag, or the repository's own name among several
+    place: HubPlace | None  # None: missing
+    state: TrainerState = TrainerState()  # noqa: RUF009 (frozen)
+
+
+def hub_series(repository: str, choice: str, steps: Mapping[str, int]) -> list[CheckpointSeries]:
+    """The series of one repository; `choice` is the part after the @.
+
+    Raises:
+        UserError: There is no such repository or revision, a name has no step, or the choice is empty.
+    """
+    with patient_hub():
+        listed = _listing(repository)
+        wanted = choice.split(",") if not is_choice(choice) else [name for name in listed.commits if name != MAIN]
+        suite = public_suite(repository)
+        if is_choice(choice):
+            names, notes = _readable(wanted, steps, repository)
+            names = _preselected(names, choice, repository)
+        else:
+            names, notes = checkpoint_names([name for name in wanted if name != MAIN], steps, repository), []
+        revisions = {name.text: listed.revision(name.text) for name in names}
+        main = [] if choice and not is_choice(choice) and MAIN not in wanted else _main(listed, revisions, steps)
+    found = [
+        (name, checkpoint)
+        for name in names
+        if (checkpoint := _checkpoint(name, revisions[name.text], suite, steps)) is not None
+    ]
+    missing = [
+        Missing(name=name.text, update=name.step, why=listed.why_missing(name.text))
+        for name in names
+        if revisions[name.text].place is None
+    ]
+    if main == [None]:
+        notes.append(not_on_the_axis(repository))
+    notes += _doubtful(suite, repository, revisions)
+    kept = [one for one in main if one is not None]
+    missing += _gaps(suite, [*(name.step for name in names)], choice)
+    branches = in_stages(found)
+    return [
+        CheckpointSeries(
+            name=repository if len(branches) == 1 else f"{repository}-ingredient{number}",
+            checkpoints=tuple(
+                chosen([*branch, *kept], choice if is_choice(choice) else "all", f"{repository}@{choice}")
+            ),
+            missing=tuple(missing),
+            suite=suite,
+            notes=tuple(notes),
+        )
+        for number, branch in enumerate(branches, start=1)
+    ]
+
+
+def braced_series(source: str, repositories: Sequence[str], steps: Mapping[str, int]) -> list[CheckpointSeries]:
+    """The series of repositories with one checkpoint each, as `google/multiberts-seed_0-step_{20k,40k}`."""
+    names = checkpoint_names(repositories, steps, source)
+    suite = public_suite(repositories[0])
+    with patient_hub():
+        listings = {name.text: _listing(name.text, required=False) for name in names}
+        revisions = {text: listing.revision(MAIN) for text, listing in listings.items()}
+    checkpoints = [_checkpoint(name, revisions[name.text], suite, steps) for name in names]
+    missing = [
+        Missing(name=name.text, update=name.step, why=listings[name.text].why_missing(MAIN))
+        for name in names
+        if revisions[name.text].place is None
+    ]
+    return [
+        CheckpointSeries(
+            name=re.sub(r"[-_](step|checkpoint)?[-_]?$", "", source.partition("{")[0]),
+            checkpoints=tuple(chosen([one for one in checkpoints if one is not None], "all", source)),
+            missing=tuple(missing),
+            suite=suite,
+        )
+    ]
+
+
+def _readable(
+    wanted: Sequence[str], steps: Mapping[str, int], repository: str
+) -> tuple[list[CheckpointName], list[str]]:
+    """The branches of a repository whose names have a step, and a note on the others."""
+    odd = [name for name in wanted if name not in steps and checkpoint_name(name) is None]
+    if len(odd) == len(wanted):
+        checkpoint_names(wanted, steps, repository)  # reports them
+        raise UserError(
+            f"{repository} has no revisions beside {MAIN}. For one checkpoint: infoflow analyze {repository}"
+        )
+    told = ", ".join(odd[:_LISTED]) + (f" and {len(odd) - _LISTED} more" if len(odd) > _LISTED else "")
+    notes = [f"Left out of {repository}, as their names tell no step (--steps NAME=STEP): {told}."] if odd else []
+    return checkpoint_names([name for name in wanted if name not in odd], steps, repository), notes
+
+
+def _preselected(names: list[CheckpointName], choice: str, repository: str) -> list[CheckpointName]:
+    """Selected by the steps of the names, before any revision's files are requested."""
+    if len({name.stage for name in names}) > 1:
+        return names
+    stand_ins = {
+        name.text: SuiteCheckpoint(
+            name=name.text, update=name.step, place=HubPlace(repository="", commit="", listed=())
+        )
+        for name in names
+    }
+    kept = {one.name for one in chosen(stand_ins.values(), choice, f"{repository}@{choice}")}
+    return [name for name in names if name.text in kept]
+
+
+def _checkpoint(
+    name: CheckpointName, revision: _Revision, suite: PublicSuite | None, steps: Mapping[str, int]
+) -> SuiteCheckpoint | None:
+    if revision.place is None:
+        return None
+    return checkpoint_of(name, name.text, revision.place, revision.state, suite, steps)
+
+
+def _main(
+    listed: "_Listing", revisions: Mapping[str, _Revision], steps: Mapping[str, int]
+) -> list[SuiteCheckpoint | None]:
+    """[] if `main` is one of the revisions, or missing; [None] if its step is unknown."""
+    main = listed.revision(MAIN)
+    if main.place is None or any(
+        each.place is not None and (each.place.commit == main.place.commit or each.place.listed == main.place.listed)
+        for each in revisions.values()
+    ):
+        return []
+    name = checkpoint_names([MAIN], steps, listed.repository)[0] if MAIN in steps else None
+    return [checkpoint_of(name, MAIN, main.place, main.state, None, steps)]
+
+
+def _doubtful(suite: PublicSuite | None, repository: str, names: Iterable[str]) -> list[str]:
+    """A note on revisions that others have found faulty; they are tested like all others."""
+    told = [name for name in names if suite is not None and name in suite.doubtful.get(repository, ())]
+    if suite is None or not told:
+        return []
+    return [
+        f"{len(told)} of these revisions of {repository} are reported to hold other weights than their names say "
+        f"({suite.source}). They are checked as all others are."
+    ]
+
+
+def _gaps(suite: PublicSuite | None, steps: Sequence[int], choice: str) -> list[Missing]:
+    """Expected steps of the suite that are missing, if all of them or a range were requested."""
+    if suite is None or not suite.steps or not (choice == "all" or ".." in choice):
+        return []
+    first, last = (int(end) for end in choice.split("..")) if ".." in choice else (0, suite.steps[-1])
+    return [
+        Missing(name=f"step{step}", update=step, why=f"{suite.name} should have it")
+        for step in suite.steps
+        if first <= step <= last and step not in steps
+    ]
+
+
+# -- what there is ----------------------------------------------------------------------------------------------------
+
+
+class _Listing:
+    """The revisions of a repository by name, from the hub, or from the cache without a network."""
+
+    def __init__(self, repository: str, commits: Mapping[str, str], offline: bool) -> None:
+        self.repository, self.commits, self.offline = repository, commits, offline
+
+    def revision(self, name: str) -> _Revision:
+        commit = self.commits.get(name) or (name if re.fullmatch(r"[0-9a-f]{40}", name) else None)
+        if commit is None:
+            return _Revision(name=name, place=None)
+        look = _cached_files if self.offline else _hub_files
+        files, beside, noted = look(self.repository, commit)
+        if not files:
+            return _Revision(name=name, place=None)
+        place = HubPlace(
+            repository=self.repository,
+            commit=commit,
+            listed=files,
+            beside=beside,
+            branch="" if name == commit else name,
+        )
+        return _Revision(name=name, place=place, state=place.state() if noted else TrainerState())
+
+    def why_missing(self, name: str) -> str:
+        if self.offline:
+            return "it is not in the cache, and the hub cannot be reached"
+        return "it holds no weights" if name in self.commits else "there is no such revision"
+
+
+def _listing(repository: str, required: bool = True) -> _Listing:
+    """Branches and tags with their commits.
+
+    Raises:
+        UserError: There is no such repository, and it is `required`.
+    """
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    if not constants.HF_HUB_OFFLINE:
+        try:
+            refs = HfApi().list_repo_refs(repository)
+            return _Listing(repository, {ref.name: ref.target_commit for ref in [*refs.tags, *refs.branches]}, False)
+        except (RepositoryNotFoundError, HFValidationError) as error:
+            if required:
+                raise _unknown(repository) from error
+            return _Listing(repository, {}, False)
+        except Exception:
+            pass
+    commits = _cached_commits(repository)
+    if required and not commits:
+        raise UserError(
+            f"The hub cannot be reached, and no revision of {repository} is in the cache. Check the name and the "
+            "network, or give a folder that holds checkpoints."
+        )
+    return _Listing(repository, commits, True)
+
+
+def _unknown(repository: str) -> UserError:
+    return UserError(
+        f"The model hub has no repository {repository[:120]}, and no folder is there of that name. Check it, or write "
+        f"{GRAMMAR}."
+    )
+
+
+def _cached_commits(repository: str) -> dict[str, str]:
+    """Names of the cache's revisions: known names of commits, and the commits themselves."""
+    from huggingface_hub import constants, scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        repos = scan_cache_dir(constants.HF_HUB_CACHE).repos  # its own default is read once, at import
+    except CacheNotFound:
+        return {}
+    found: dict[str, str] = {}
+    for repo in repos:
+        if repo.repo_id == repository and repo.repo_type == "model":
+            found |= {ref: one.commit_hash for one in repo.revisions for ref in one.refs}
+    return found
+
+
+_Files = tuple[StoredFile, ...]
+
+
+def _cached_files(repository: str, commit: str) -> tuple[_Files, _Files, bool]:
+    """As `_hub_files`, for a cached commit. The cache names large files by their SHA-256."""
+    folder = snapshot_folder(repository, commit)
+    if not folder.is_dir():
+        return (), (), False
+
+    def stored(paths: Iterable[Path]) -> _Files:
+        return tuple(
+            StoredFile(name=path.name, sha256=path.resolve().name, bytes=path.stat().st_size)
+            for path in paths
+            if path.exists()
+        )
+
+    return stored(weight_paths(folder)), stored(folder / name for name in BESIDE), (folder / TRAINER_STATE).exists()
+
+
+def _hub_files(repository: str, commit: str) -> tuple[_Files, _Files, bool]:
+    """Weights of a commit, and other relevant files, as listed by the hub; last, whether its training left a record."""
+    from huggingface_hub import HfApi
+
+    siblings: Any = HfApi().model_info(repository, revision=commit, files_metadata=True).siblings or []
+    by_name = {each.rfilename: each for each in siblings}
+
+    def stored(names: Iterable[str]) -> _Files:
+        found = [by_name[name] for name in names if name in by_name]
+        return tuple(
+            StoredFile(
+                name=each.rfilename,
+                sha256=each.lfs.sha256 if each.lfs else str(each.blob_id),
+                bytes=int(each.size or 0),
+            )
+            for each in found
+        )
+
+    return stored(weight_names(sorted(by_name))), stored(BESIDE), TRAINER_STATE in by_name
+
+
+# Command-line sources of a series of checkpoints.
+
 
 _MOST = 1000  # maximum number of repositories from braces
 

@@ -17,9 +17,9 @@ from infoflow.heads import SentenceScorer
 from infoflow.models import BleuStatistics, Model, as_model_writes, bleu_by_block, start_token_id, translate
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
 
-from ._counted import counted_ngrams
 from ._ngrams import NO_TOKEN, NgramModel
-from ._translation_order import Reordering, fuzzy_reordering
+from ._source_contribution import Reordering, fuzzy_reordering
+from ._token_losses import counted_ngrams
 from ._word_aligner import WordAligner, words_of
 
 _ORDERS = (2, 3, 4, 5)

@@ -20,8 +20,8 @@ from infoflow.studies._measures import (
     checkpoint_tables,
     measures_by_table,
     named_measures,
+    probing_measures,
 )
-from infoflow.studies._probing import probing_measures
 from infoflow.studies._study_models import StudyModels
 from infoflow.studies._workbench import Computed, Part, Schemas, stacked
 from infoflow.studies.stages._keep import Keep

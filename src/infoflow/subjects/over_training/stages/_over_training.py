@@ -15,20 +15,28 @@ from infoflow.models import check_loading
 from infoflow.report import anonymize, check_output, write_report
 from infoflow.results import RunFolder, TableSchema
 from infoflow.studies._analyze import described_corpus
-from infoflow.studies._clock import WallClock, reset_clock, wall_clock
 from infoflow.studies._given import AnalyzeOptions, exists
-from infoflow.studies._graph import Graph
+from infoflow.studies._graph import Graph, run_stages
 from infoflow.studies._run import Run
-from infoflow.studies._run_stages import run_stages
 from infoflow.studies._study import only_one
+from infoflow.studies._study_facts import WallClock, reset_clock, wall_clock
 from infoflow.studies._workbench import Part, stacked
 from infoflow.training import SUFFIX, measured_over_training
 
 from ..measures import CONVERGENCE, COURSE_TABLES, Ahead, CheckpointSeries, SeriesChecks, SuiteCheckpoint, course_tables
-from ._over_training_shards import SHARD_KIND, gather_shards, of_shard
 from ._series import MeasureSuiteCheckpoint
 from ._series_stages import SeriesOptions, SeriesStages, settings_digest
-from ._series_tables import CHECKPOINT_TABLES, MeasuredCheckpoint, checked, clocks, series_rows, subject_of
+from ._series_tables import (
+    CHECKPOINT_TABLES,
+    SHARD_KIND,
+    MeasuredCheckpoint,
+    checked,
+    clocks,
+    gather_shards,
+    of_shard,
+    series_rows,
+    subject_of,
+)
 
 KIND = "over-training"
 _CHECKED_ON = {"corpus": "grammar"}  # needs no download

@@ -20,10 +20,9 @@ from infoflow.results import Subject
 from infoflow.studies._data import at_most
 from infoflow.studies._given import AnalyzeOptions, GivenModel, family_of
 from infoflow.studies._measures import measures_by_table
-from infoflow.studies._quiet import without_notes
+from infoflow.studies._study_facts import without_notes
 from infoflow.studies._workbench import Part, Schemas, Workbench
-from infoflow.studies.stages._measure import MEASURED, LoadedOnce, described
-from infoflow.studies.stages._measure_given import MeasureGiven
+from infoflow.studies.stages._measure import MEASURED, LoadedOnce, MeasureGiven, described
 from infoflow.studies.stages._stage import AbstractStage
 from infoflow.training import Clock, over_training
 

@@ -18,7 +18,7 @@ from infoflow.results import RunFolder
 from infoflow.studies._analyze import corpus_of
 from infoflow.studies._given import AnalyzeOptions, GivenModel
 from infoflow.studies._measures import light_tables, named_measures, standard_measures
-from infoflow.studies._settings import build_settings
+from infoflow.studies._plan import build_settings
 from infoflow.studies._workbench import Workbench
 from infoflow.studies.stages import AbstractStage, LoadedOnce
 from infoflow.training import checkpoint_steps

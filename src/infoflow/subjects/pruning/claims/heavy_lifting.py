@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from infoflow.findings._condition import SHARE, Condition, exceeds, stays_below
-from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._finding import SHARE, Condition, Control, Curves, claim, exceeds, stays_below
 from infoflow.findings._model_group import TRANSLATION
 from infoflow.findings._sources import HEAVY_LIFTING
 from infoflow.findings._table import Reading

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from infoflow.findings._condition import Condition, exceeds
-from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._finding import Condition, Control, Curves, claim, exceeds
 from infoflow.findings._model_group import TRANSLATION, Absent
 from infoflow.findings._sources import OURS
 from infoflow.findings._table import Reading, SeedRows

@@ -1,5 +1,5 @@
 """Figures of head pruning."""
 
-from ._pruning import PRUNING, pruning_section
+from ._pruning import SECTION, pruning_section
 
-SECTIONS = ((140, PRUNING, pruning_section),)
+SECTIONS = ((140, SECTION, pruning_section),)

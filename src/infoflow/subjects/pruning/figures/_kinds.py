@@ -1,4 +1,4 @@
-"""Which kinds of attention, and which layers, keep their heads along a pruning sweep."""
+"""Which kinds of attention and which layers keep their heads along a sweep, and whether gates decide."""
 
 import math
 from functools import partial
@@ -7,17 +7,28 @@ from typing import Any
 import pandas as pd
 
 from infoflow.report._figure import Panel, ReportFigure
-from infoflow.report._in_words import Candidate, both_extremes, percent_over_models, sentence
-from infoflow.report._numbers import listed, number
-from infoflow.report._series import Series
+from infoflow.report._in_words import (
+    Candidate,
+    Estimate,
+    both_extremes,
+    estimate_text,
+    extremes_words,
+    listed,
+    number,
+    percent_over_models,
+    percent_span,
+    plain,
+    sentence,
+)
 from infoflow.report._shown_models import ShownModels
+from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, finished, lit, tips
-from infoflow.report.forms._grid import squares
-from infoflow.report.forms._lines import LineKind, control_lines, folded, lines, looks_of
-from infoflow.report.forms._names import names_above
-from infoflow.report.heads._names import KINDS, kind_label
+from infoflow.report.forms._lines import LineKind, control_lines, folded, level, lines, looks_of, names_above
+from infoflow.report.forms._marks import Constant
+from infoflow.report.forms._rows import squares
+from infoflow.report.heads._statistics import KINDS, kind_label
 
-from ..measures import PRUNED_HEADS
+from ..measures import PRUNED_HEADS, PRUNING
 from ._rows import (
     LEARNED,
     METHOD,
@@ -27,9 +38,13 @@ from ._rows import (
     over_seeds,
     percent_over_seeds,
     points_axis,
+    pools_of,
     rows_axis,
     widest_of,
 )
+
+# Which kinds of attention, and which layers, keep their heads along a pruning sweep.
+
 
 _LOOKS = {
     order.key: order
@@ -197,3 +212,106 @@ def _map(table: pd.DataFrame) -> dict[str, Any]:
     x = points_axis(names, f"heads left of {int(table['size'].iloc[0])}")
     marks = folded(rows[["point", "layer", "share", "text"]], "layer")
     return finished(squares(marks, x, rows_axis("layer", layers, "layer"), "share"), max(22 * len(layers), 60))
+
+
+# Whether learned gates decide along a sweep of penalties.
+
+
+_STARTS = (((1, 0), "circle", "●"), ((6, 2), "square", "■"), ((2, 2), "triangle-up", "▲"), ((4, 2), "diamond", "◆"))
+_GATES_HEIGHT = 200
+
+
+def gates_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """Shares of undecided gates at each penalty, one line per model and set of heads."""
+    frame = frame.loc[frame["way"] == LEARNED].drop_duplicates(["series", "scope", "seed", "draw", "point"])
+    if frame.empty:
+        return None
+    frame = frame.assign(percent=100 * frame["undecided"] / frame["size"])
+    pools = pools_of(frame, models)
+    table = pd.concat([_curve(pool, pool.of(frame)) for pool in pools], ignore_index=True)
+    free = frame.loc[frame["setting"] == 0]
+    starts = {pool: float(pool.of(free)["percent"].mean()) if len(pool.of(free)) else 100.0 for pool in pools}
+    name = "without a penalty" if len(free) else "before training"
+    seeds = int(frame["seed"].nunique())
+    return ReportFigure(
+        id="pruning-gates",
+        question="Do the gates decide?",
+        answer=[
+            f"Gates that are neither 0 nor 1 at the largest penalty: "
+            f"{'; '.join(f'{_last(pool, table)} ({name} {start:.0f}%)' for pool, start in starts.items())}."
+        ],
+        words=_gates_words(starts, table, name),
+        panels=[Panel(spec=_chart(table, starts, name))],
+        caption=f"{over_seeds(seeds)}; {listed([_gates(pool, frame) for pool in pools])}.",
+        how_to_read=[
+            "Across: the points of the sweep, by the weight of the penalty on open gates; each goes on from the one "
+            "before. Up: the share of gates that would pass on a part of their head's output, neither 0 nor 1.",
+            "While gates are undecided, it is open which heads the model needs, and their heads count as left. Gates "
+            "start undecided; it would be surprising if many still were at the end.",
+        ],
+        method=METHOD,
+        data=table,
+        tables=(PRUNING.name,),
+        findings=("heads:V5",),
+    )
+
+
+def _curve(pool: PrunableHeads, own: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    for point, at in own.groupby("point"):
+        estimate = percent_over_seeds(dict(zip(at["seed"], at["percent"].astype(float), strict=False)))
+        rows.append({"point": int(str(point)), "setting": float(at["setting"].mean()), "value": estimate.value,
+                     "low": estimate.low, "high": estimate.high, "seeds": estimate.seeds})  # fmt: skip
+    return pd.DataFrame(rows).assign(series=pool.series.key, scope=pool.scope)
+
+
+def _gates(pool: PrunableHeads, frame: pd.DataFrame) -> str:
+    return f"{int(pool.of(frame)['size'].iloc[0]):,} gates on {pool.heads} of {pool.series.label}"
+
+
+def _gates_words(starts: dict[PrunableHeads, float], table: pd.DataFrame, name: str) -> str:
+    """Where most and fewest gates are undecided at the largest penalty."""
+    ends = [(f"for {pool.heads} of {pool.series.label}", _end(pool, table)) for pool in starts]
+    found = [Candidate(who, one if one.high > one.low else plain(one.value)) for who, one in ends]
+    before = f"{name} it is {percent_span(start / 100 for start in starts.values())}"
+    return extremes_words("at the largest penalty, the share of undecided gates", found, "%", end=before)
+
+
+def _end(pool: PrunableHeads, table: pd.DataFrame) -> Estimate:
+    """Percent undecided at the largest penalty."""
+    end = pool.of(table).sort_values("setting").iloc[-1]
+    value, low, high = (float(end[name]) for name in ("value", "low", "high"))
+    return Estimate(value=value, low=low, high=high, seeds=int(end["seeds"]), count=0)
+
+
+def _last(pool: PrunableHeads, table: pd.DataFrame) -> str:
+    estimate = _end(pool, table)
+    shown = (
+        estimate_text(estimate, "%").replace(" %", "%") if estimate.high > estimate.low else f"{estimate.value:.0f}%"
+    )
+    return f"{pool.heads} of {pool.series.label} {shown}"
+
+
+def _chart(table: pd.DataFrame, starts: dict[PrunableHeads, float], name: str) -> dict[str, Any]:
+    points = table.drop_duplicates("point").sort_values("point")
+    names = {int(point): f"{setting:g}" for point, setting in zip(points["point"], points["setting"], strict=True)}
+    at = {
+        "x": points_axis(names, "weight of the penalty", gap=0),
+        "y": amount("y", "value", "undecided (%)", [0, 100]),
+    }
+    layers = [level(value, y=at["y"]) for value in sorted(set(starts.values()))]
+    entries = [("– –", name, "var(--soft)")]
+    tooltip = tips("series:N|model", "value:Q|undecided (%)")
+    for k, pool in enumerate(starts):
+        dash, shape, mark = _STARTS[k % len(_STARTS)]
+        rows = pool.of(table)[["series", "point", "value", "low", "high"]].round(2)
+        color = pool.series.color
+        look = {
+            "color": Constant(color),
+            "strokeDash": Constant(list(dash)),
+            "shape": Constant(shape),
+        }
+        light = partial(lit, of=pool.series)
+        layers += lines(rows, at, look, light=light, band=0.15, width=1.8, size=36, touch=0, tooltip=tooltip)
+        entries.append((mark, pool.title, color))
+    return finished([*layers, names_above(entries)], _GATES_HEIGHT)

@@ -1,22 +1,231 @@
-"""Pruning results: how many heads a model needs, which go first, which functions stay, and the role of training."""
+"""Pruning results: quality by heads left, which go first, which functions stay, and the role of training."""
 
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pandas as pd
 
-from infoflow.report._figure import Section
+from infoflow.heads import removable
+from infoflow.report._figure import Panel, PanelGroup, ReportFigure, Section
+from infoflow.report._in_words import by_answer, number
 from infoflow.report._model_tables import ModelTables
+from infoflow.report._shown_models import ShownModels
+from infoflow.report.forms._chart import BASELINE, amount, finished, lit, tips
+from infoflow.report.forms._lines import area, control_lines, folded, level, lines, looks_of, names_above
+from infoflow.report.forms._marks import Layer
 
-from ..measures import PRUNED_HEADS, PRUNED_ROLES
+from ..measures import PRUNED_HEADS, PRUNED_ROLES, PRUNING
 from ..measures import PRUNING as PRUNING_TABLE
-from ._gates import gates_figure
-from ._kinds import kinds_figure
-from ._quality import quality_figure
+from ._kinds import gates_figure, kinds_figure
 from ._retrained import recovered_figure, scratch_figure
 from ._roles import roles_figure
-from ._rows import LEARNED, SCRATCH, SUBSET, of_whole_models, scoped, with_counts
+from ._rows import (
+    CHEAP,
+    LEARNED,
+    METHOD,
+    METRICS,
+    RANDOM,
+    RANDOM_NAME,
+    RECOVERED,
+    RECOVERED_RANDOM,
+    SCRATCH,
+    SUBSET,
+    UNPRUNED_NAME,
+    WAYS,
+    PrunableHeads,
+    heads_left,
+    metrics_of,
+    of_whole_models,
+    pools_of,
+    quality_curves,
+    scoped,
+    several,
+    signature,
+    span_of,
+    widest_of,
+    with_counts,
+)
 
-PRUNING = Section(
+# Quality by heads left: every pruning method, with random choices and the unpruned model as controls.
+
+
+_HEIGHT = 240
+
+
+def quality_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """The curves of each model and prunable set of heads, one metric at a time."""
+    trained = [SCRATCH, RECOVERED, RECOVERED_RANDOM]  # they have their own figures
+    frame = frame.loc[~frame["way"].isin(trained) & frame["metric"].isin(METRICS)]
+    if frame.empty:
+        return None
+    curves = quality_curves(frame)
+    groups = [_group(curves.loc[curves["metric"] == metric], metric, models) for metric in metrics_of(curves)]
+    draws = int(frame.loc[frame["way"] == RANDOM, "draw"].nunique())
+    grey = f" Grey, dashed: the mean of {draws} random choices per seed, with its band." if draws else ""
+    return ReportFigure(
+        id="pruning-quality",
+        question="How many heads does a model need?",
+        answer=_sentences(curves, models),
+        words=_words(curves, models),
+        panels=groups[0].panels,
+        caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.{grey} Dotted: the "
+        f"model before any head went.{signature(frame)}",
+        how_to_read=[
+            "Across: the heads that are left, all of them at the left end. Up: the quality of what is left. Flat, then "
+            "steep means that most heads were not needed; the further right the bend, the fewer are.",
+            "Learned gates and gates for exactly k train the model on while its heads go, with the decoder frozen "
+            "where only encoder heads may go; all other ways train nothing. So gates may win by training as well as by "
+            "their choice: the next figures tell which heads they chose.",
+            "Below all others stand random choices, the control. It would be surprising if a ranking by importance, "
+            "confidence or relevance did no better than they.",
+        ],
+        method=METHOD,
+        data=curves,
+        tables=(PRUNING.name,),
+        findings=("heads:V1",),
+        template="metrics.html.jinja",
+        payload={"metrics": groups},
+    )
+
+
+def _group(curves: pd.DataFrame, metric: str, models: ShownModels) -> PanelGroup:
+    name, unit = METRICS[metric]
+    panels = [
+        Panel(spec=_chart(pool.of(curves), pool, metric, span_of(pool, curves)), title=pool.title)
+        for pool in pools_of(curves, models)
+    ]
+    note = f"{name}{unit}: {'more' if metric == 'bleu' else 'less'} is better. Each panel has its own scale."
+    return PanelGroup(id=metric, label=name, note=note, scale=("", ""), panels=panels)
+
+
+def _sentences(curves: pd.DataFrame, models: ShownModels) -> list[str]:
+    """One sentence per pool, in its first metric."""
+    told = []
+    for pool in pools_of(curves, models):
+        own = pool.of(curves)
+        metric = metrics_of(own)[0]
+        told.append(_sentence(own.loc[own["metric"] == metric], pool, metric))
+    return told
+
+
+def _words(curves: pd.DataFrame, models: ShownModels) -> str:
+    """How many heads each model's widest pool can lose at almost no cost, by its first method and at random."""
+    found = {}
+    for pool in widest_of(curves, models):
+        own = pool.of(curves)
+        metric = metrics_of(own)[0]
+        own = own.loc[own["metric"] == metric]
+        way = next((one for one in WAYS if bool((own["way"] == one.key).any())), None)
+        if way is not None:
+            chance = own.loc[own["way"] == RANDOM]
+            chance = chance.groupby("left", as_index=False)[["value", "unpruned", "size"]].mean()
+            random = f", in random order {_share_gone(chance, metric)}" if len(chance) else ""
+            gone = _share_gone(own.loc[own["way"] == way.key], metric)
+            worse = "BLEU is {:g} worse" if metric == "bleu" else "the loss is {:g} nats worse"
+            found[pool.series.label] = (
+                f"{gone} of {pool.heads} can go before {worse.format(CHEAP[metric])} ({way.label}{random})"
+            )
+    return by_answer(found)
+
+
+def _share_gone(line: pd.DataFrame, metric: str) -> str:
+    """Where the line, interpolated between sweep steps and the unpruned model, first exceeds the cheap cost."""
+    line = line.loc[line["left"] < line["size"]].sort_values("left", ascending=False)
+    sign = -1 if metric == "bleu" else 1
+    costs = sign * (line["value"] - line["unpruned"]) / CHEAP[metric]
+    (share,) = removable((1 - line["left"] / line["size"]).to_numpy(dtype=float), costs.to_numpy(dtype=float)[None])
+    return f"{share:.0%}"
+
+
+def _sentence(own: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
+    """The fewest heads whose quality counts as cheap, compared with the same number of random heads."""
+    size, full, name = int(own["size"].iloc[0]), float(own["unpruned"].iloc[0]), METRICS[metric][0]
+    way = next((one for one in WAYS if bool((own["way"] == one.key).any())), None)
+    if way is None:
+        return f"{pool.subject}: only random choices were made."
+    point = _cheapest(own.loc[own["way"] == way.key], metric)
+    limit = f"{CHEAP[metric]:g} {'BLEU' if metric == 'bleu' else 'nats'}"
+    if point is None:
+        return (
+            f"{pool.subject}: no point of the sweep ({way.label}) stays within {limit} of the model's {number(full)}."
+        )
+    chance = own.loc[own["way"] == RANDOM].groupby("left")["value"].mean()
+    random = f"; as many random ones give {_value(_at(chance, point['left']), metric)}" if len(chance) else ""
+    return (
+        f"{pool.subject}: with {number(point['left'], 0)} of {size} left ({way.label}) {name} is "
+        f"{_value(point['value'], metric)}, the last point within {limit} of the unpruned model's "
+        f"{_value(full, metric)}{random}."
+    )
+
+
+def _cheapest(line: pd.DataFrame, metric: str) -> pd.Series | None:
+    """The sweep step with the fewest heads up to which all steps are cheap."""
+    line = line.sort_values("left", ascending=False)
+    sign = -1 if metric == "bleu" else 1
+    dear = (sign * (line["value"] - line["unpruned"]) > CHEAP[metric]).cummax()
+    kept = line.loc[~dear]
+    return kept.iloc[-1] if len(kept) else None
+
+
+def _at(chance: pd.Series, left: float) -> float:
+    """The random curve, interpolated between its sweep steps."""
+    places = chance.index.union([left])
+    return float(chance.reindex(places).interpolate("index", limit_direction="both")[left])
+
+
+def _value(value: float, metric: str) -> str:
+    return number(value, 1 if metric == "bleu" else 2)
+
+
+def _chart(own: pd.DataFrame, pool: PrunableHeads, metric: str, span: list[float]) -> dict[str, Any]:
+    name, unit = METRICS[metric]
+    own = _from_the_start(own.assign(**own[["left", "value", "low", "high", "unpruned"]].round(_places(metric))))
+    at = {
+        "x": heads_left(int(own["size"].iloc[0])),
+        "y": amount("y", "value", f"{name}{unit}", span),
+    }
+    known = [way for way in WAYS if bool((own["way"] == way.key).any())]
+    drawn = own.loc[own["way"].isin([way.key for way in known]), ["way", "left", "value", "low", "high", "seeds"]]
+    chance = own.loc[own["way"] == RANDOM, ["left", "value", "low", "high"]]
+    look, light = looks_of(known, "way", pool.series.color), partial(lit, of=pool.series)
+    learned = drawn.loc[drawn["way"] == (known[0].key if known else "")]
+    by_way: Any = partial(folded, by="way")
+    tooltip = tips("way:N|chosen by", "left:Q|heads left", f"value:Q|{name}|.3f")
+    how = {"light": light, "band": 0, "width": 1.8, "size": 26, "touch": 0}
+    layers = [
+        *control_lines(chance, at, band=0.15, by=""),
+        level(float(own["unpruned"].mean()), BASELINE, y=at["y"]),
+        area(learned, at, light(0.15), look, by_way),
+        *lines(drawn[["way", "left", "value", "seeds"]], at, look, **how, tooltip=tooltip, on=by_way),
+        _names(own, pool),
+    ]
+    return finished(layers, _HEIGHT)
+
+
+def _from_the_start(own: pd.DataFrame) -> pd.DataFrame:
+    """Start every line at the unpruned model, even if its first sweep step has fewer heads."""
+    size = float(own["size"].iloc[0])
+    late = own.loc[own.groupby("way")["left"].transform("max") < size].drop_duplicates("way")
+    unpruned = late["unpruned"]
+    starts = late.assign(left=size, value=unpruned, low=unpruned, high=unpruned)
+    return pd.concat([starts, own]).sort_values(["way", "left"], ascending=False)
+
+
+def _places(metric: str) -> int:
+    return 2 if metric == "bleu" else 3
+
+
+def _names(own: pd.DataFrame, pool: PrunableHeads) -> Layer:
+    found = [UNPRUNED_NAME] + [RANDOM_NAME] * int((own["way"] == RANDOM).any())
+    found += [(way.mark, way.label, pool.series.color) for way in WAYS if bool((own["way"] == way.key).any())]
+    return names_above(found)
+
+
+# Pruning results: how many heads a model needs, which go first, which functions stay, and the role of training.
+
+
+SECTION = Section(
     id="pruning",
     title="Which heads can go?",
     lead="Each head gets a gate, and each open gate costs a little. The model decides which heads are worth their "
@@ -56,8 +265,8 @@ def pruning_section(tables: ModelTables) -> Section | None:
         return None
     trained = curves is not None and bool(curves["way"].isin(_TRAINED).any())
     return replace(
-        PRUNING,
-        lead=PRUNING.lead if trained else _RANKED,
+        SECTION,
+        lead=SECTION.lead if trained else _RANKED,
         figures=[figure for figure in figures if figure is not None],
         keys=models.present(*(frame for frame in (curves, heads, roles) if frame is not None)),
     )

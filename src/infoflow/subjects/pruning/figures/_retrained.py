@@ -9,15 +9,11 @@ import numpy as np
 import pandas as pd
 
 from infoflow.report._figure import Panel, ReportFigure
-from infoflow.report._in_words import Candidate, clear_cases, extremes_words
-from infoflow.report._numbers import estimate_text
-from infoflow.report._samples import Estimate, Samples
+from infoflow.report._in_words import Candidate, Estimate, Samples, clear_cases, estimate_text, extremes_words
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import BASELINE, CONTROL, amount, finished, lit, tips
-from infoflow.report.forms._hollow import point_style
-from infoflow.report.forms._lines import level, lines, whiskers
-from infoflow.report.forms._marks import Constant, draw
-from infoflow.report.forms._names import names_above
+from infoflow.report.forms._lines import level, lines, names_above, whiskers
+from infoflow.report.forms._marks import Constant, draw, point_style
 
 from ..measures import PRUNING
 from ._rows import (

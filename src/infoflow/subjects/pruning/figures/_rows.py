@@ -5,15 +5,14 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.report._bands import band_words, mean_of_draws
+from infoflow.report._curves import band_words, mean_of_draws
 from infoflow.report._figure import Method
-from infoflow.report._samples import Estimate, Samples
-from infoflow.report._series import Series
+from infoflow.report._in_words import Estimate, Samples
 from infoflow.report._shown_models import ShownModels
+from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount
-from infoflow.report.forms._grid import cells
-from infoflow.report.forms._marks import Channel
-from infoflow.report.forms._span import span
+from infoflow.report.forms._marks import Channel, span
+from infoflow.report.forms._rows import cells
 
 LEARNED, SUBSET, SCRATCH, RANDOM = "hard-concrete", "subset", "scratch", "random"
 RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL = "recovered", "recovered-random", "recovered-all"

@@ -7,16 +7,15 @@ from infoflow.models import save_pruned as save_pruned
 from ._curve import ALL_HEADS, KINDS, PRUNED_HEADS, PRUNING, point_tables
 from ._curve import quality as quality
 from ._greedy import GREEDY, greedy_pruning, greedy_removals, rank_heads
-from ._hard_concrete import HardConcrete as HardConcrete
+from ._head_gates import HardConcrete as HardConcrete
 from ._head_gates import HardConcreteGates, attached, cooling, fold, straight_through_gates, subset_mask
 from ._head_gates import subset_gates as subset_gates
 from ._learn import GatedObjective, learn_subset
 from ._learn import GatedPoint as GatedPoint
 from ._learn import learn_gates as learn_gates
+from ._learn import recover as recover
 from ._prune_to import Pruned as Pruned
 from ._prune_to import prune_to
 from ._prune_to_each import PrunedToEach as PrunedToEach
 from ._prune_to_each import prune_to_each
-from ._recover import recover as recover
-from ._roles_left import PRUNED_ROLES, role_measures, roles_left
-from ._speed import compare_speed
+from ._roles_left import PRUNED_ROLES, compare_speed, role_measures, roles_left

@@ -1,6 +1,7 @@
-"""Learn which heads a converged model needs: a sweep of penalties, or exactly k heads."""
+"""Learn which heads a converged model needs: a sweep of penalties, or exactly k heads; and further training."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,14 +12,85 @@ from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.foundation import UserError, as_written, current_display, digest
-from infoflow.heads import Head, HeadSet
+from infoflow.heads import Head, HeadSet, ablate
 from infoflow.models import Model
 from infoflow.objectives import AbstractObjective, Batch, Corrupted, Example, LossTerm, Noise, Vocabulary
 from infoflow.training import TrainConfig, TrainingData, train
 
 from ._curve import scope_of
-from ._freezing import only_training
 from ._head_gates import ATTRIBUTE, AbstractHeadGates, HardConcreteGates, SubsetHeadGates, attached
+
+
+@contextmanager
+def only_training(model: Model, stacks: Collection[str], rest: str) -> Iterator[None]:
+    """Freeze parts of the model while heads of these stacks are pruned; afterwards everything is trainable as before.
+
+    Args:
+        stacks: Stacks whose heads are pruned.
+        rest: `"auto"` freezes the decoder of an encoder–decoder if only its encoder is pruned, so that functions cannot
+            move there; `"train"` freezes nothing, `"freeze"` the whole model.
+    """
+    if rest not in ("auto", "train", "freeze"):
+        raise UserError(f'rest must be "auto", "train" or "freeze". Got {rest}.')
+    decoder = rest == "auto" and len(model.anatomy.stacks) > 1 and set(stacks) == {"encoder"}
+    encoder_only: set[torch.nn.Parameter] = set(model.module.get_encoder().parameters()) if decoder else set()
+    frozen = [
+        parameter
+        for parameter in model.module.parameters()
+        if parameter.requires_grad and (rest == "freeze" or (decoder and parameter not in encoder_only))
+    ]
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(True)
+
+
+def recover(
+    model: Model,
+    objective: AbstractObjective,
+    data: TrainingData,
+    config: TrainConfig,
+    out: Path | str,
+    *,
+    removed: HeadSet,
+    freeze_decoder: bool = False,
+) -> Path:
+    """Continue training a model without the removed heads, with the original loss: no gates, no penalty.
+
+    After an interruption, another call with the same arguments and initial weights continues; a finished run is read
+    from disk.
+
+    Args:
+        model: With its initial weights; they change. The heads stay in it: ablate them whenever it is used.
+        objective: Its training objective.
+        data: Training data.
+        config: Settings of this training. A rate as high as in the first training that falls again ("learning-rate
+            rewinding") recovers more than the low constant rate for learned gates.
+        out: Holds a folder for each choice of heads and of frozen parts.
+        removed: Heads whose output is 0 throughout.
+        freeze_decoder: Train only the encoder of an encoder–decoder, as `learn_gates` does for encoder heads.
+
+    Returns:
+        The folder of the run.
+
+    Raises:
+        UserError: The folder holds a training with other settings or initial weights; or there is no decoder to freeze.
+
+    Source: [@renda2020], who compare rates and initial weights for pruned single weights and channels of convolutions;
+    we know of no published result for heads.
+    """
+    if freeze_decoder and len(model.anatomy.stacks) == 1:
+        raise UserError(f"freeze_decoder needs an encoder-decoder. Got {model.name}, which has a single stack.")
+    kept = digest([sorted(removed), freeze_decoder])[:8]
+    folder = Path(out) / f"without-{len(removed)}-{kept}"
+    with only_training(model, ["encoder"], "auto" if freeze_decoder else "train"), ablate(model, sorted(removed)):
+        train(objective, config, data, model.module, folder)
+    model.module.eval()
+    return folder
+
 
 TERM = "gates"
 

@@ -14,8 +14,7 @@ from infoflow.models import Model, check_free
 from ._curve import PRUNED_HEADS, PRUNING, curve_row, frames, head_rows, scope_of
 from ._greedy import greedy_pruning
 from ._head_gates import gated_heads
-from ._masked import check_masked
-from ._prune_to import Pruned, Start
+from ._prune_to import Pruned, Start, check_masked
 
 _RANDOM_ORDERS = 3
 

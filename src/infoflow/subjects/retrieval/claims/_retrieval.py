@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from infoflow.findings._held_out import largest
-from infoflow.findings._model_group import NAMES, Absent
+from infoflow.findings._head_numbers import largest
+from infoflow.findings._model_group import NAMES, RETRIEVE_LEARNED, Absent
 from infoflow.findings._table import Function, Reading, SeedRows, Table, exact, one_number, together, untrained
-from infoflow.findings._zoo import RETRIEVE_LEARNED
 from infoflow.results import RETRIEVAL_SCORES, Spec
 from infoflow.subjects.allocation.measures import ALLOCATION_STEPS
 

@@ -1,11 +1,10 @@
 """Claims about retrieval: R2, R3, R4."""
 
-from infoflow.findings._condition import Condition, exceeds, stays_below
-from infoflow.findings._finding import Control, Curves, claim
-from infoflow.findings._probing import accuracy, trees
+from infoflow.findings._finding import Condition, Control, Curves, claim, exceeds, stays_below
+from infoflow.findings._model_group import CLOSED_BOOK, NULL_SHARE, READ_GOLD, READ_RANDOM, RETRIEVE_LEARNED
+from infoflow.findings._readings import accuracy, trees
 from infoflow.findings._sources import MORE_ROOM
 from infoflow.findings._table import Reading, untrained
-from infoflow.findings._zoo import CLOSED_BOOK, NULL_SHARE, READ_GOLD, READ_RANDOM, RETRIEVE_LEARNED
 from infoflow.results import Spec
 
 from ._retrieval import COMMON, TRAINED, best_layer, bits_of_classes, full, knows, stored, told

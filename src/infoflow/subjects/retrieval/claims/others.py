@@ -2,9 +2,19 @@
 
 import numpy as np
 
-from infoflow.findings._chance import seeds_alone
-from infoflow.findings._condition import CORRELATION, SHARE, Condition, exceeds, short, stays_below
-from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._control import seeds_alone
+from infoflow.findings._finding import (
+    CORRELATION,
+    SHARE,
+    Condition,
+    Control,
+    Curves,
+    claim,
+    exceeds,
+    short,
+    stays_below,
+)
+from infoflow.findings._model_group import CLOSED_BOOK, GOLD_PAIRS, READ_RANDOM, RETRIEVE_LEARNED
 from infoflow.findings._sources import (
     DISTILLED_READER,
     FACTUAL_RECALL,
@@ -15,7 +25,6 @@ from infoflow.findings._sources import (
     RICH_PARAMETERS,
 )
 from infoflow.findings._table import Reading, baselines, untrained
-from infoflow.findings._zoo import CLOSED_BOOK, GOLD_PAIRS, READ_RANDOM, RETRIEVE_LEARNED
 from infoflow.results import Spec
 
 from ._retrieval import (

@@ -2,12 +2,9 @@
 
 import numpy as np
 
-from infoflow.findings._chance import seeds_alone
-from infoflow.findings._condition import SHARE, Condition, exceeds, stays_below
-from infoflow.findings._finding import Control, Curves, claim
-from infoflow.findings._sources import RAG
-from infoflow.findings._table import Reading, baselines, untrained
-from infoflow.findings._zoo import (
+from infoflow.findings._control import seeds_alone
+from infoflow.findings._finding import SHARE, Condition, Control, Curves, claim, exceeds, stays_below
+from infoflow.findings._model_group import (
     CLOSED_BOOK,
     RAG_SEQUENCE,
     RAG_TOKEN,
@@ -17,6 +14,8 @@ from infoflow.findings._zoo import (
     SAME_BM25,
     SAME_LEARNED,
 )
+from infoflow.findings._sources import RAG
+from infoflow.findings._table import Reading, baselines, untrained
 from infoflow.results import Spec
 
 from ._retrieval import CHANGED, HELD_OUT, LATER, OWN, TRAINED, by_passages, found, knows, told

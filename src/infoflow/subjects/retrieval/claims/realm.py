@@ -5,12 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from infoflow.findings._chance import seeds_alone
-from infoflow.findings._condition import SHARE, Condition, exceeds, stays_below
-from infoflow.findings._finding import Control, Curves, claim
-from infoflow.findings._sources import REALM
-from infoflow.findings._table import Function, Reading, SeedRows, baselines, untrained
-from infoflow.findings._zoo import (
+from infoflow.findings._control import seeds_alone
+from infoflow.findings._finding import SHARE, Condition, Control, Curves, claim, exceeds, stays_below
+from infoflow.findings._model_group import (
     CLOSED_BOOK,
     COLD,
     EXCHANGED,
@@ -20,6 +17,8 @@ from infoflow.findings._zoo import (
     RETRIEVE_LEARNED,
     STALE,
 )
+from infoflow.findings._sources import REALM
+from infoflow.findings._table import Function, Reading, SeedRows, baselines, untrained
 from infoflow.results import Spec
 
 from ._retrieval import CHANGED, COMMON, HELD_OUT, OWN, RARE, TRAINED, found, knows, told, unable_to_read

@@ -4,21 +4,18 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from infoflow.report._bands import band_words, sampled_bands, seed_bands
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Panel
-from infoflow.report._in_time import ends_words, half_by
-from infoflow.report._numbers import listed, number
+from infoflow.report._curves import band_words, sampled_bands, seed_bands
+from infoflow.report._figure import DeclaredFigure, Drawn, Panel
+from infoflow.report._in_words import ends_words, half_by, listed, number
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import amount, tips
-from infoflow.report.forms._named_lines import named_lines
+from infoflow.report.forms._lines import named_lines
 from infoflow.results import RETRIEVAL_LEARNING
 from infoflow.subjects.adaptation.figures._rows import names_of, of
 from infoflow.subjects.allocation.measures import ALLOCATION_STEPS
 
 from ..measures import RETRIEVAL_COURSE
-from ._methods import COURSE, FOUND, LEARNED
-from ._rows import ends_of, plain_arms
+from ._rows import COURSE, FOUND, LEARNED, ends_of, plain_arms
 
 _HEIGHT = 210
 _POINTS, _FEW_POINTS = 120, 60  # maximum per line

@@ -5,20 +5,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Panel
-from infoflow.report._in_words import sentence
-from infoflow.report._numbers import listed, number
+from infoflow.report._figure import DeclaredFigure, Drawn, Panel
+from infoflow.report._in_words import listed, number, sentence
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import amount, color_of, lit, shape_of, tips
-from infoflow.report.forms._lines import SHARE, control_lines
+from infoflow.report.forms._lines import SHARE, control_lines, named_lines
 from infoflow.report.forms._marks import draw
-from infoflow.report.forms._named_lines import named_lines
 from infoflow.subjects.adaptation.figures._rows import of
 
 from ..measures import KNOWLEDGE_LENS
-from ._methods import ENTERS
-from ._rows import by_exposure, drawn, ends_of, plain_arms, seeds_note
+from ._rows import ENTERS, by_exposure, drawn, ends_of, plain_arms, seeds_note
 
 _HEIGHT = 250
 _CONTROL = "withheld"

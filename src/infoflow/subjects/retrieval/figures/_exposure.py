@@ -5,20 +5,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Panel
-from infoflow.report._in_words import most_and_least, sentence
-from infoflow.report._numbers import listed, number
+from infoflow.report._figure import DeclaredFigure, Drawn, Panel
+from infoflow.report._in_words import listed, most_and_least, number, sentence
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import BASELINE, amount, tips
-from infoflow.report.forms._lines import SHARE, level
+from infoflow.report.forms._lines import SHARE, level, named_lines
 from infoflow.report.forms._marks import channel
-from infoflow.report.forms._named_lines import named_lines
 from infoflow.subjects.adaptation.figures._rows import of
 
 from ..measures import KNOWLEDGE, KNOWLEDGE_CONFLICT
-from ._methods import FOUND, KNOWN
-from ._rows import arms, by_exposure, drawn, ends_of, mean_of, percents, plain_arms, seeds_note
+from ._rows import FOUND, KNOWN, arms, by_exposure, drawn, ends_of, mean_of, percents, plain_arms, seeds_note
 
 _HEIGHT = 230
 _DOCUMENTS = {

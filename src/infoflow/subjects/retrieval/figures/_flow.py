@@ -4,22 +4,17 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Panel
-from infoflow.report._in_words import by_answer
-from infoflow.report._numbers import listed, number
-from infoflow.report._series import Series
+from infoflow.report._figure import DeclaredFigure, Drawn, Panel
+from infoflow.report._in_words import by_answer, listed, number
 from infoflow.report._shown_models import ShownModels
+from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, tips
-from infoflow.report.forms._lines import SHARE, control_lines
+from infoflow.report.forms._lines import SHARE, control_lines, named_lines
 from infoflow.report.forms._marks import Constant
-from infoflow.report.forms._named_lines import named_lines
-from infoflow.subjects.adaptation.figures._rows import of
-from infoflow.subjects.adaptation.figures._squares import square_chart
+from infoflow.subjects.adaptation.figures._rows import of, square_chart
 
 from ..measures import EVIDENCE_ABLATION, EVIDENCE_FLOW, EVIDENCE_HEADS
-from ._methods import FLOW
-from ._rows import drawn, ends_of, every_exposure, seeds_note
+from ._rows import FLOW, drawn, ends_of, every_exposure, seeds_note
 
 _EDGES = ("mask→evidence", "mask→object", "query→evidence", "evidence→query", "mask→subject")
 _HEIGHT = 230

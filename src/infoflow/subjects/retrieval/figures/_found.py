@@ -2,11 +2,8 @@
 
 import pandas as pd
 
-from infoflow.report._declared import DeclaredFigure, Drawn
-from infoflow.report._figure import Panel
-from infoflow.report._in_words import by_answer
-from infoflow.report._numbers import listed, number, size_text
-from infoflow.report._samples import Samples
+from infoflow.report._figure import DeclaredFigure, Drawn, Panel
+from infoflow.report._in_words import Samples, by_answer, listed, number, size_text
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import tips
 from infoflow.report.forms._lines import SHARE
@@ -14,8 +11,7 @@ from infoflow.results import RETRIEVAL_SCORES
 from infoflow.subjects.adaptation.figures._rows import averaged, of
 
 from ..measures import KNOWLEDGE
-from ._methods import ANSWERED, FOUND, KNOWN
-from ._rows import arms, drawn, mean_of, seeds_note, share_dots
+from ._rows import ANSWERED, FOUND, KNOWN, arms, drawn, mean_of, seeds_note, share_dots
 
 _NOT_LEAKED = "not leaked"
 _PANELS = {

@@ -1,30 +1,30 @@
 """What a model stores about facts, and what it reads from a document with them: by layer, head and token."""
 
-from ._answers import answer_log_probabilities, choice_log_probabilities
-from ._asked import READ_KINDS
+from ._answers import (
+    OWN,
+    answer_log_probabilities,
+    choice_log_probabilities,
+    own_log_probabilities,
+    question_candidates,
+)
+from ._asked import READ_KINDS, attention_shares
 from ._attention_ranking import EVERY_KIND as EVERY_KIND
 from ._attention_ranking import attention_ranking as attention_ranking
-from ._attention_shares import attention_shares
-from ._blocks import fact_blocks
-from ._candidates import own_log_probabilities, question_candidates
-from ._conflict import knowledge_conflict as knowledge_conflict
 from ._course import RETRIEVAL_COURSE
 from ._course import later_answers as later_answers
-from ._decoded import decoded_answers
-from ._elicited import elicitation_entities
-from ._elicited import elicited as elicited
-from ._evidence_ablation import evidence_ablation as evidence_ablation
 from ._evidence_flow import evidence_flow as evidence_flow
+from ._evidence_heads import evidence_ablation as evidence_ablation
 from ._evidence_heads import evidence_heads as evidence_heads
 from ._fact_lens import fact_lens as fact_lens
-from ._fact_probe import probe_rows
-from ._fact_states import half_of_entities
-from ._groups import sampled_facts
+from ._fact_lens import half_of_entities, probe_rows
 from ._inputs import DOCUMENTS, EVIDENCE_PARTS, TokenPart, fact_inputs
+from ._knowledge import elicitation_entities
+from ._knowledge import elicited as elicited
 from ._knowledge import knowledge as knowledge
+from ._knowledge import knowledge_conflict as knowledge_conflict
 from ._knowledge_lens import entry_rows, information_rows
 from ._knowledge_lens import knowledge_lens as knowledge_lens
-from ._readings import OWN
+from ._retrieval_examples import decoded_answers
 from ._retrieval_examples import retrieval_examples as retrieval_examples
 from ._tables import (
     ATTENTION_RANKING,
@@ -36,5 +36,7 @@ from ._tables import (
     KNOWLEDGE_CONFLICT,
     KNOWLEDGE_LENS,
     RETRIEVAL_EXAMPLES,
+    fact_blocks,
+    sampled_facts,
 )
 from ._without_ffn import knowledge_without_ffn as knowledge_without_ffn

@@ -1,22 +1,30 @@
-"""Shared inputs of all measures of reading: facts of each kind, a model with its anatomy, and its answers."""
+"""Shared inputs of all measures of reading: facts, a model, its answers under edits, its attention on some tokens."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+# V variant, B row
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import NUM_BLOCKS, Scale, UserError, stream
-from infoflow.models import Model, accepts, load_model
+from infoflow.heads import by_first_block
+from infoflow.models import FastLinear, Model, accepts, load_model, recorded_blocks, skipped_blocks
 from infoflow.results import ratio_estimate
 
 from ..models import Library
-from ._blocks import fact_blocks
-from ._groups import fact_groups
+from ._answers import FactReadings, choice_log_probabilities
 from ._inputs import FactInputs
-from ._readings import FactReadings
+from ._tables import fact_blocks, fact_groups
+
+# Shared inputs of all measures of reading: facts of each kind, a model with its anatomy, and its answers.
+
 
 READ_KINDS = ("trained", "held out")
 """Facts that a trained reader can and cannot store; both occur in a passage."""
@@ -131,3 +139,110 @@ def mean_of(values: np.ndarray) -> float:
     """The mean without NaN; NaN if nothing is left."""
     counted = values[np.isfinite(values)]
     return float(counted.mean()) if len(counted) else float("nan")
+
+
+# Answers of a model under several edits of its forward pass; the blocks below an edit run once.
+
+
+Edits = Callable[[Sequence[int]], AbstractContextManager[Any]]
+"""A context that applies these variants' edits, one to each repetition of the batch; without variants, no edit."""
+_TOKENS = 16_384  # total of all variants that run together
+
+
+def variant_answers(
+    model: Model,
+    inputs: FactInputs,
+    changed: Sequence[Collection[tuple[str, int]]],
+    edits: Edits,
+    *,
+    keep_heads: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The log-probability of each choice, in nats: unedited, (row, choice), and of each variant, (variant, row,
+    choice).
+
+    Args:
+        model: A loaded model of one stack.
+        inputs: One batch.
+        changed: The blocks that each variant changes; if empty, its answers are the model's own.
+        edits: See `Edits`.
+        keep_heads: Whether the edits begin at an attention's output projection or above.
+    """
+    together = max(1, _TOKENS // inputs.input_ids.size)
+    with torch.no_grad(), FastLinear():
+        with recorded_blocks(model) as recorded, edits(()):
+            clean_BC = choice_log_probabilities(logits_of(model, inputs), inputs)
+        found_VBC = np.repeat(clean_BC[None], len(changed), axis=0)
+        for (stack, layer), members in by_first_block(model, changed).items():
+            for start in range(0, len(members), together):
+                some = members[start : start + together]
+                skipped = skipped_blocks(model, recorded, stack, layer, len(some), keep_heads=keep_heads)
+                with skipped, edits(some):
+                    logits = logits_of(model, inputs, len(some))
+                repeated = inputs.take(np.tile(np.arange(len(inputs)), len(some)))
+                found_VBC[some] = choice_log_probabilities(logits, repeated).reshape(len(some), *clean_BC.shape)
+    return clean_BC, found_VBC
+
+
+def scores_of(logs: np.ndarray, inputs: FactInputs) -> dict[str, np.ndarray]:
+    """Metrics (..., row) of log-probabilities (..., row, choice).
+
+    p1: whether the right object is the first; nats: its surprise −log p; probability.
+    """
+    right = np.take_along_axis(logs, np.broadcast_to(inputs.answers[:, None], (*logs.shape[:-1], 1)), axis=-1)[..., 0]
+    first = (logs.argmax(axis=-1) == inputs.answers).astype(np.float64)
+    return {"p1": first, "nats": -right, "probability": np.exp(right)}
+
+
+# The attention on some tokens, absolute and relative to their number.
+
+
+class AttentionShares(NamedTuple):
+    """Shares for each distribution over tokens."""
+
+    share: np.ndarray
+    """Attention on the tokens, 0 to 1."""
+    relative: np.ndarray
+    """The share divided by the tokens' share of all real tokens: 1 for even attention; NaN without tokens."""
+
+
+def attention_shares(
+    weights: Float[np.ndarray, "..."],
+    chosen: Bool[np.ndarray, "..."],
+    real: Bool[np.ndarray, "..."] | None = None,
+) -> AttentionShares:
+    r"""Attention on the chosen tokens, absolute and relative to their share of the tokens.
+
+    $$ s = \sum_{k \in C} a_k, \qquad r = s \cdot \frac{n}{|C|} $$
+
+    | symbol | here      | space                      |
+    |--------|-----------|----------------------------|
+    | $a_k$  | `weights` | [0, 1], rows sum to 1      |
+    | $C$    | `chosen`  | tokens                     |
+    | $n$    | `real`    | number of tokens that are not padding |
+
+    Args:
+        weights: (..., token).
+        chosen: Same shape, or broadcastable to it.
+        real: Likewise; default: every token.
+
+    Raises:
+        UserError: Shapes do not match.
+
+    >>> weights = np.array([[0.1, 0.2, 0.05, 0.4, 0.2, 0.05], [0.3, 0.1, 0.1, 0.1, 0.1, 0.3]])
+    >>> shares = attention_shares(weights, np.array([[0, 0, 0, 1, 1, 0]], dtype=bool))
+    >>> shares.share.round(9).tolist(), shares.relative.round(9).tolist()
+    ([0.6, 0.2], [1.8, 0.6])
+    """
+    real = np.ones_like(chosen) if real is None else real
+    try:
+        np.broadcast_shapes(weights.shape[-1:], chosen.shape[-1:], real.shape[-1:])
+        share = np.where(chosen, weights, 0.0).sum(axis=-1)
+        num, among = np.broadcast_arrays(real.sum(axis=-1), (chosen & real).sum(axis=-1), share)[:2]
+    except ValueError:
+        shapes = ", ".join(str(one.shape) for one in (weights, chosen, real))
+        raise UserError(
+            f"weights, chosen and real must have the same number of tokens and matching rows. Got the shapes {shapes}."
+        ) from None
+    relative = np.full(share.shape, np.nan)
+    np.divide(share * num, among, out=relative, where=among > 0)
+    return AttentionShares(share, relative)

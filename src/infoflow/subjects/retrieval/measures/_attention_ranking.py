@@ -18,14 +18,20 @@ from infoflow.models import Model
 from infoflow.probing import spearman_rows
 
 from ..models import NULL, Candidates, RetrievalModel, document_posterior
-from ._asked import READ_KINDS, batches, facts_of_kind, group_estimates, looked_at, mean_estimate, mean_of
-from ._attention_shares import attention_shares
-from ._candidates import limit_of
-from ._evidence_ablation import heads_by_copying, random_heads
-from ._evidence_heads import mask_attention, over_masks
-from ._groups import EVERY_WEIGHT
+from ._answers import limit_of
+from ._asked import (
+    READ_KINDS,
+    attention_shares,
+    batches,
+    facts_of_kind,
+    group_estimates,
+    looked_at,
+    mean_estimate,
+    mean_of,
+)
+from ._evidence_heads import heads_by_copying, mask_attention, over_masks, random_heads
 from ._inputs import EVIDENCE_PARTS, FactInputs, fact_inputs
-from ._tables import ATTENTION_RANKING
+from ._tables import ATTENTION_RANKING, EVERY_WEIGHT
 
 EVERY_KIND = "all"
 """In the column `facts`: facts of all requested kinds."""

@@ -18,15 +18,21 @@ from infoflow.foundation import UserError, stream
 from infoflow.models import FastLinear, Model, feed_forward_outputs, module_outputs
 
 from ..models import Library, RetrievalModel
-from ._answers import choice_log_probabilities
-from ._asked import READ_KINDS, asked_by_kind, group_estimates, logits_of, looked_at
-from ._edges import question_keys
+from ._answers import choice_log_probabilities, reader_of
+from ._asked import READ_KINDS, asked_by_kind, group_estimates, logits_of, looked_at, scores_of, variant_answers
 from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart
-from ._knock_out import ALL_LAYERS, forbidden_rows, knock_outs, removals
-from ._places import NOWHERE, at, last_token, random_word
-from ._readings import reader_of
+from ._knock_out import (
+    ALL_LAYERS,
+    NOWHERE,
+    at,
+    forbidden_rows,
+    knock_outs,
+    last_token,
+    question_keys,
+    random_word,
+    removals,
+)
 from ._tables import EVIDENCE_FLOW
-from ._variants import scores_of, variant_answers
 
 _MENTIONS = "tracing every mention"
 FLOW_METHODS = ("knock-out", "removal", "tracing", _MENTIONS)

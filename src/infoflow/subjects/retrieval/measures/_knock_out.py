@@ -1,5 +1,7 @@
-"""Rows of `evidence_flow` for forbidden attention edges, and for single tokens removed as keys."""
+"""Rows of `evidence_flow` for forbidden attention edges and removed tokens, with random ones as the baseline."""
 
+# B row, T query token, S key token
+# B row
 # V variant, B row, T query token, S key token
 
 from collections.abc import Sequence
@@ -7,14 +9,139 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+import torch
 
-from infoflow.models import Model, tap
+from infoflow.foundation import stream
+from infoflow.models import AttentionCall, Model, tap, without_edges
 
-from ._asked import group_estimates
-from ._edges import KNOCK_OUTS, EdgeEdit, edges, random_edges
-from ._inputs import FactInputs, TokenPart
-from ._places import NOWHERE, at, last_token, random_word
-from ._variants import scores_of, variant_answers
+from ._asked import group_estimates, scores_of, variant_answers
+from ._inputs import EVIDENCE_PARTS, FactInputs, TokenPart
+
+# Attention edges between parts of question and document, and equal numbers of random ones.
+
+
+KNOCK_OUTS = ("mask→evidence", "query→evidence", "evidence→query", "mask→subject", "mask→object")
+"""From querying to attended tokens.
+
+The evidence is the whole passage with the [SEP] behind it, and the query everything before, with its [CLS] and [SEP];
+otherwise a special token would pass on what is forbidden.
+"""
+
+
+def edges(inputs: FactInputs, what: str) -> np.ndarray:
+    """The edges that a knock-out forbids, bool (row, query, key); none in rows without evidence."""
+    start, end = what.split("→")
+    sides = _sides(inputs)
+    return sides[start][:, :, None] & sides[end][:, None]
+
+
+def random_edges(inputs: FactInputs, forbidden: np.ndarray, what: str, seed: int) -> np.ndarray:
+    """The same number of other edges for each row, between different real tokens; all of them if there are fewer.
+
+    Args:
+        inputs: Input rows.
+        forbidden: The edges that these are a baseline for, bool (row, query, key).
+        what: Their name, part of the key of the draw.
+        seed: Seeds the draws: one for each question.
+    """
+    real = inputs.attention_mask.astype(bool)
+    drawn = np.zeros_like(forbidden)
+    for row, key in enumerate(question_keys(inputs)):
+        others = np.flatnonzero(real[row][:, None] & real[row] & ~forbidden[row] & ~np.eye(real.shape[1], dtype=bool))
+        num = min(int(forbidden[row].sum()), len(others))
+        chosen = stream("evidence-edges", seed, what, *key).choice(len(others), num, replace=False)
+        drawn[row].reshape(-1)[others[chosen]] = True
+    return drawn
+
+
+def question_keys(inputs: FactInputs) -> list[tuple[int, int]]:
+    """For each row, the fact's number and the number of the question about it."""
+    seen: dict[int, int] = {}
+    keys = []
+    for fact in inputs.facts:
+        seen[fact.number] = seen.get(fact.number, -1) + 1
+        keys.append((fact.number, seen[fact.number]))
+    return keys
+
+
+class EdgeEdit:
+    """Forbids edges: for each of V variants of the batch its own edges, in its own layers.
+
+    The model runs on the batch repeated V times (`x.repeat(V, 1)`).
+    """
+
+    def __init__(self, stack: str, variants: Sequence[tuple[np.ndarray, frozenset[int]]]) -> None:
+        """`variants`: edges, bool (row, query, key), and the layers in which they are forbidden."""
+        self._stack = stack
+        self._variants = [(torch.from_numpy(forbidden), layers) for forbidden, layers in variants]
+
+    def __call__(self, call: AttentionCall) -> AttentionCall | None:
+        if (call.stack, call.kind) != (self._stack, "self"):
+            return None
+        if not any(call.layer in layers for _, layers in self._variants):
+            return None
+        here = [edges if call.layer in layers else torch.zeros_like(edges) for edges, layers in self._variants]
+        return without_edges(call, torch.cat(here).to(call.value.device))
+
+
+def _sides(inputs: FactInputs) -> dict[str, np.ndarray]:
+    """The tokens of each side of an edge, bool (row, token)."""
+    real, parts = inputs.attention_mask.astype(bool), inputs.parts
+    read = np.isin(parts, EVIDENCE_PARTS).any(axis=1, keepdims=True)
+    passage = real & (inputs.token_type_ids == 1)
+    return {
+        "mask": parts == TokenPart.MASK,
+        "query": real & ~passage,
+        "evidence": passage & read,
+        "subject": parts == TokenPart.SUBJECT,
+        "object": parts == TokenPart.EVIDENCE_OBJECT,
+    }
+
+
+# One token of each row: from a part of the question or evidence, or a random word as baseline.
+
+
+NOWHERE = -1
+_NAMED = (TokenPart.MASK, TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT, TokenPart.EVIDENCE_OBJECT)
+
+
+def last_token(inputs: FactInputs, part: TokenPart) -> np.ndarray:
+    """The position of the last token of a part, int64 (row,); −1 if a row has none."""
+    there = inputs.parts == part
+    last = there.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
+    return np.where(there.any(axis=1), last, NOWHERE)
+
+
+def random_word(inputs: FactInputs, purpose: str, seed: int, *, of_passage: bool = False) -> np.ndarray:
+    """The position of a random word in each row, int64 (row,); −1 if there is none.
+
+    Special tokens, masks, the subject and its object are excluded.
+
+    Args:
+        inputs: Input rows.
+        purpose: Part of the key of the draw.
+        seed: Also part of the key.
+        of_passage: Draw only from the words of the passage.
+    """
+    left_out = [TokenPart.PAD, TokenPart.SPECIAL, *_NAMED]
+    there = ~np.isin(inputs.parts, left_out)
+    if of_passage:
+        there &= np.isin(inputs.parts, EVIDENCE_PARTS)
+    found = np.full(len(inputs), NOWHERE)
+    for row, key in enumerate(question_keys(inputs)):
+        places = np.flatnonzero(there[row])
+        if len(places):
+            found[row] = stream("evidence-word", purpose, seed, *key).choice(places)
+    return found
+
+
+def at(places: np.ndarray, num_tokens: int) -> np.ndarray:
+    """The positions as bool (row, token)."""
+    return np.arange(num_tokens) == places[:, None]
+
+
+# Rows of `evidence_flow` for forbidden attention edges, and for single tokens removed as keys.
+
 
 ALL_LAYERS = -1
 METRICS = ("p1", "nats")

@@ -1,21 +1,133 @@
-"""A model's answers about facts, with each document: the table `knowledge`."""
+"""A model's answers about facts, with each document, after a short training, and against a contradiction."""
 
+import copy
 from collections.abc import Collection, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 import numpy as np
 import pandas as pd
+from transformers import PreTrainedModel
 
-from infoflow.corpus import Fact, FactWorld
-from infoflow.foundation import Scale
-from infoflow.objectives import stored_bits
+from infoflow.corpus import Fact, FactWorld, Vocabulary
+from infoflow.foundation import NUM_BLOCKS, Scale, UserError, current_display, digest, hash64, scratch_folder
+from infoflow.objectives import Example, make_objective, stored_bits
+from infoflow.representations import TunedLens
+from infoflow.results import ratio_estimate
+from infoflow.training import TrainConfig, TrainingData, train
 
-from ..models import Library
-from ._elicited import elicitation_entities
-from ._groups import group_rows, sampled_facts
+from ..models import NULL, Library
+from ..objectives._retrieval_lm import retrieval_model
+from ._answers import OWN, FactReadings, Level, answer_log_probabilities
+from ._fact_lens import fact_lens, half_of_entities, lens_answers, require_lens, states_at
 from ._inputs import FactInputs
-from ._readings import OWN, FactReadings, Level
-from ._tables import KNOWLEDGE
+from ._tables import EVERY_WEIGHT, KNOWLEDGE, KNOWLEDGE_CONFLICT, fact_blocks, fact_groups, group_rows, sampled_facts
+
+# A model's knowledge after a short training to answer without a document.
+
+
+_SHARE = 4  # one entity in this many is used for training
+_TOKENS = 10**6  # per update, more than its questions have
+
+
+def elicitation_entities(world: FactWorld) -> frozenset[int]:
+    """The quarter of the entities with trained facts that `elicited` trains on, the same for every model.
+
+    Raises:
+        UserError: There are too few entities to split.
+    """
+    entities = sorted({fact.entity for fact in world.of_kind("trained")}, key=lambda one: hash64("elicited", one))
+    if len(entities) < _SHARE:
+        raise UserError(
+            f"Eliciting teaches a quarter of the entities and tests the others: at least {_SHARE} must have trained "
+            f"facts. Got {len(entities)}.\nGenerate a larger world."
+        )
+    return frozenset(entities[: len(entities) // _SHARE])
+
+
+def elicited(
+    reader: PreTrainedModel,
+    world: FactWorld,
+    tokenizer: Any,
+    seed: int = 0,
+    *,
+    updates: int = 200,
+    rate: float = 3e-4,
+    batch: int = 64,
+) -> PreTrainedModel:
+    """A copy of a reader after a short training to answer without a document.
+
+    A model that always had a document may store facts that it cannot express without one. So the copy learns the form,
+    on trained facts of a quarter of the entities, each equally often, in the training wordings; evaluate it on the
+    other entities, as `knowledge(..., reading="elicited")` does. Updates are those of `closed-book`.
+
+    Args:
+        reader: A BERT with the head of a masked LM; it is not changed.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        seed: Seeds the order of the questions.
+        updates: Optimiser steps.
+        rate: Peak learning rate; warm-up and decay as in every run.
+        batch: Questions per update.
+
+    Raises:
+        UserError: There are too few entities to split.
+    """
+    copied: Any = copy.deepcopy(reader).requires_grad_(True)
+    data = TrainingData(source=TaughtFacts(world, tokenizer), vocabulary=Vocabulary.from_tokenizer(tokenizer))
+    config = TrainConfig(
+        updates=updates,
+        learning_rate=rate,
+        batch_sentences=batch,
+        batch_tokens=_TOKENS,
+        micro_tokens=_TOKENS,
+        save_every=0,
+        seed=seed,
+        precision="fp32",
+        device="cuda" if reader.device.type == "cuda" else "cpu",
+    )
+    objective: Any = make_objective("closed-book", null_share=0.0)
+    with scratch_folder() as folder:
+        train(objective, config, data, retrieval_model(objective, copied), folder / "elicited")
+    return copied.to(reader.device).eval()
+
+
+@final
+class TaughtFacts:
+    """Trained facts of the quarter of entities used for elicitation, as `ExampleRows`.
+
+    Each fact occurs in every training wording, with its object as the target span.
+    """
+
+    def __init__(self, world: FactWorld, tokenizer: Any) -> None:
+        entities, number = elicitation_entities(world), tokenizer.get_vocab()
+        facts = [fact for fact in world.of_kind("trained", "changed") if fact.entity in entities]
+        vocabulary = Vocabulary.from_tokenizer(tokenizer)
+        self._rows, self._spans = list[np.ndarray](), list[tuple[int, int]]()
+        for question in world.questions(facts, "train"):
+            places = [place for place, role in enumerate(question.roles, start=1) if role == "object"]
+            words = [number[word] for word in question.words]
+            self._rows.append(np.array([vocabulary.start, *words, vocabulary.end], dtype=np.int64))
+            self._spans.append((places[0], places[-1] + 1))
+        self.sentence_ids: np.ndarray = np.arange(len(self._rows), dtype=np.int64)
+        self.lengths: np.ndarray = np.array([len(row) for row in self._rows], dtype=np.int64)
+        self.digest = digest([row.tolist() for row in self._rows])
+
+    def row(self, index: int) -> np.ndarray:
+        """Token ids of one question with its answer, special tokens included."""
+        return self._rows[index]
+
+    def example(self, index: int) -> Example:
+        """The question with its metadata; no passage."""
+        labels = {
+            "spans": np.array([self._spans[index]], dtype=np.int64),
+            "gold": np.array(NULL),
+            "excluded": np.empty(0, dtype=np.int64),
+        }
+        return Example(texts=(self._rows[index],), labels=labels)
+
+
+# A model's answers about facts, with each document: the table `knowledge`.
+
 
 Reading = Literal["raw", "elicited"]
 MOST_FACTS = 150  # per kind and exposure; the standard error of a share of .5 is then .04
@@ -123,3 +235,88 @@ def _documents(asked: FactReadings, reading: Reading) -> tuple[str, ...]:
     """All documents of the model, without those that an edited index or a short training do not affect."""
     wanted = ("none",) if reading == "elicited" else ("none", "gold", "retrieved", OWN) if asked.edited else ()
     return tuple(one for one in asked.available if not wanted or one in wanted)
+
+
+# Which answer a model gives if a document contradicts training: the table `knowledge_conflict`.
+
+
+CONFLICT_KINDS = ("trained", "changed", "held out")
+"""Kinds of facts that occur in a passage."""
+_OUTPUT = -1
+
+
+def knowledge_conflict(
+    reader: PreTrainedModel,
+    world: FactWorld,
+    tokenizer: Any,
+    *,
+    kinds: Collection[str] = CONFLICT_KINDS,
+    lens: TunedLens | None = None,
+    most: int = MOST_FACTS,
+    seed: int = 0,
+) -> pd.DataFrame:
+    r"""How often a model answers as trained, and how often as its document says, if these differ.
+
+    | metric             | value                                                              | a guess |
+    |--------------------|--------------------------------------------------------------------|---------|
+    | old                | share answered with the true object, which training asked for      | 1 / m   |
+    | document           | share answered with the other one, which the passage says          | 1 / m   |
+    | memorisation_ratio | old / (old + document) of counts; NaN where nothing is either      | 1/2     |
+    | difference         | \(\log p(o') - \log p(o)\), mean, o′ of the document; at the output | 0       |
+    |                    | (`layer` −1), and at each state by the tuned lens                  |         |
+
+    The lens is measured on half of the entities and trained on the others, so its last state covers fewer facts than
+    the rows of the output. `count` of the ratio is the number of questions with one of the two answers.
+
+    Args:
+        reader: A BERT with the head of a masked LM, in evaluation mode.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        kinds: Kinds of facts; those without a passage are left out.
+        lens: A tuned lens; default: trained here, see `fact_lens`.
+        most: Maximum number of facts per kind and exposure.
+        seed: Seeds all training.
+
+    Raises:
+        UserError: No fact occurs in a passage, the lens has another shape, or the world has too few entities.
+
+    Source: the ratio is from [@longpre2021entity].
+    """
+    lens = lens or fact_lens(reader, world, tokenizer, seed=seed)
+    require_lens(lens, reader)
+    of_kind = [fact for fact in world.facts if fact.kind in kinds]
+    facts = sampled_facts(world, most, of_kind)
+    inputs = FactReadings(model=reader, world=world, tokenizer=tokenizer, facts=facts).inputs("conflict")
+    rows = list(_answered(answer_log_probabilities(reader, inputs), inputs))
+    half = half_of_entities(world)
+    measured = inputs.take(np.flatnonzero([fact.entity not in half for fact in inputs.facts]))
+    logs = lens_answers(reader, states_at(reader, measured, measured.masks), measured, lens)
+    for layer, of_layer in enumerate(logs):
+        rows += [{**row, "layer": layer} for row in _differences(of_layer, measured)]
+    return KNOWLEDGE_CONFLICT.conform(pd.DataFrame(rows))
+
+
+def _answered(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]:
+    """Rows about the output."""
+    said, chance = logs.argmax(axis=1), 1 / np.isfinite(logs).sum(axis=1)
+    answered = {"old": said == inputs.answers, "document": said == inputs.others}
+    for metric, right in answered.items():
+        for row in group_rows(inputs.facts, right.astype(float), chance, "share"):
+            yield {**row, "layer": _OUTPUT, "metric": metric}
+    blocks = fact_blocks(inputs.facts)
+    for group in fact_groups(inputs.facts):
+        old, read = (np.bincount(blocks[group.rows], one[group.rows], NUM_BLOCKS) for one in answered.values())
+        if not (old + read).any() and group.weight == EVERY_WEIGHT:
+            current_display().note(
+                f"The memorisation ratio of {group.facts} facts is undefined: no answer is one of the two objects."
+            )
+        numbers = ratio_estimate(old, old + read, 0.5, "share")
+        keys = {"facts": group.facts, "weight": group.weight, "layer": _OUTPUT, "metric": "memorisation_ratio"}
+        yield {**keys, **numbers}
+    yield from ({**row, "layer": _OUTPUT} for row in _differences(logs, inputs))
+
+
+def _differences(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]:
+    rows = np.arange(len(inputs))
+    values = logs[rows, inputs.others] - logs[rows, inputs.answers]
+    yield from ({**row, "metric": "difference"} for row in group_rows(inputs.facts, values, np.zeros(len(rows))))

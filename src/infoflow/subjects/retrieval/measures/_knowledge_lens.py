@@ -22,16 +22,11 @@ from infoflow.representations import TunedLens, corrected_information, discretiz
 from infoflow.results import estimate
 
 from ..models import Library, evidence_entry
-from ._blocks import fact_blocks
-from ._fact_lens import fact_lens, lens_answers, require_lens
-from ._fact_probe import probe_rows
-from ._fact_states import half_of_entities, states_at
-from ._groups import EVERY_WEIGHT, fact_groups, group_rows, sampled_facts
+from ._answers import OWN, FactReadings
+from ._fact_lens import fact_lens, half_of_entities, lens_answers, moved_objects, probe_rows, require_lens, states_at
 from ._inputs import FactInputs
 from ._knowledge import MOST_FACTS
-from ._moved_objects import moved_objects
-from ._readings import OWN, FactReadings
-from ._tables import KNOWLEDGE_LENS
+from ._tables import EVERY_WEIGHT, KNOWLEDGE_LENS, fact_blocks, fact_groups, group_rows, sampled_facts
 
 LENS_KINDS = ("trained", "held out", "withheld")
 """Stored and readable, only readable, and neither."""

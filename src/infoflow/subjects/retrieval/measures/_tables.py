@@ -1,10 +1,19 @@
-"""Tables about what models store and what they read.
+"""Tables about what models store and what they read, and the groups of facts in their rows."""
 
-In studies the key columns of the model come first: the objective is the arm, the variant is the difference to the arm's
-plain model; update 0 is an untrained model.
-"""
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from infoflow.results import Column, TableSchema, estimate_columns
+import numpy as np
+
+from infoflow.corpus import Fact, FactWorld
+from infoflow.foundation import NUM_BLOCKS, Scale, UserError, block_of, hash64
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+
+# Tables about what models store and what they read.
+#
+# In studies the key columns of the model come first: the objective is the arm, the variant is the difference to the
+# arm's plain model; update 0 is an untrained model.
+
 
 _FACTS = Column(
     name="facts", dtype="string", unit="", description="kind: trained, changed, held out, withheld or later"
@@ -202,3 +211,92 @@ EVIDENCE_TABLES = (
     RETRIEVAL_EXAMPLES,
 )
 """All tables of this package."""
+
+
+def fact_blocks(facts: Sequence[Fact]) -> np.ndarray:
+    """The bootstrap block of each fact."""
+    return block_of(np.array([hash64("fact", fact.number) >> 1 for fact in facts], dtype=np.int64))
+
+
+# Groups of facts that are measured together, and estimates of each.
+
+
+EVERY_WEIGHT = -1
+"""In the column `weight`: all facts of the kind."""
+KINDS = ("trained", "changed", "held out", "withheld", "later")
+_WEIGHED = ("trained", "changed")  # kinds with training questions
+
+
+class FactGroup(NamedTuple):
+    """Rows about facts of one kind, of one exposure or all."""
+
+    facts: str
+    weight: int
+    rows: np.ndarray  # indices
+
+
+def fact_groups(facts: Sequence[Fact]) -> Iterator[FactGroup]:
+    """Every kind that occurs; then each exposure of trained and changed facts.
+
+    Args:
+        facts: Fact of each row.
+    """
+    kinds, weights = np.array([fact.kind for fact in facts]), np.array([fact.weight for fact in facts])
+    for kind in KINDS:
+        if (of_kind := kinds == kind).any():
+            yield FactGroup(kind, EVERY_WEIGHT, np.flatnonzero(of_kind))
+            for weight in np.unique(weights[of_kind]) if kind in _WEIGHED else ():
+                yield FactGroup(kind, int(weight), np.flatnonzero(of_kind & (weights == weight)))
+
+
+def sampled_facts(world: FactWorld, most: int, among: Collection[Fact] | None = None) -> list[Fact]:
+    """At most this many facts of each kind and exposure, the same for every model, in the world's order.
+
+    Args:
+        world: World of the facts.
+        most: Maximum number per kind and exposure.
+        among: Facts to choose from; default: all.
+
+    Raises:
+        UserError: `most` is below 1, or there is no fact to choose from.
+    """
+    among = world.facts if among is None else among
+    if most < 1 or not among:
+        raise UserError(f"most must be at least 1, and there must be facts. Got {most:,} of {len(among):,} facts.")
+    groups: dict[tuple[str, int], list[Fact]] = {}
+    for fact in sorted(among, key=lambda one: hash64("measured", one.number)):
+        groups.setdefault((fact.kind, fact.weight), []).append(fact)
+    return sorted((fact for group in groups.values() for fact in group[:most]), key=lambda one: one.number)
+
+
+def mean_estimate(
+    values: np.ndarray, blocks: np.ndarray, baseline: np.ndarray | float, scale: Scale = "any"
+) -> dict[str, Any]:
+    """The columns of an estimate for the mean of rows, with a bootstrap over blocks of facts.
+
+    Args:
+        values: (row,).
+        blocks: The block of each row's fact, `fact_blocks`.
+        baseline: The control: one number, or (row,) to be averaged.
+        scale: Range of the mean.
+    """
+    counts = np.bincount(blocks, minlength=NUM_BLOCKS).astype(float)
+    return ratio_estimate(np.bincount(blocks, values, NUM_BLOCKS), counts, float(np.mean(baseline)), scale)
+
+
+def group_rows(
+    facts: Sequence[Fact], values: np.ndarray, baseline: np.ndarray, scale: Scale = "any"
+) -> Iterator[dict[str, Any]]:
+    """Rows `facts, weight` and the estimate of every group.
+
+    Args:
+        facts: Fact of each row.
+        values: (row,).
+        baseline: (row,), the control.
+        scale: Range of a mean.
+    """
+    blocks = fact_blocks(facts)
+    for group in fact_groups(facts):
+        rows = group.rows
+        numbers = mean_estimate(values[rows], blocks[rows], baseline[rows], scale)
+        yield {"facts": group.facts, "weight": group.weight, **numbers}

@@ -12,12 +12,10 @@ from transformers import PreTrainedModel
 
 from infoflow.corpus import FactWorld
 
-from ._answers import BATCH, answer_log_probabilities
-from ._groups import sampled_facts
+from ._answers import BATCH, FactReadings, answer_log_probabilities
 from ._inputs import FactInputs, TokenPart
 from ._knowledge import MOST_FACTS, answer_rows
-from ._readings import FactReadings
-from ._tables import KNOWLEDGE
+from ._tables import KNOWLEDGE, sampled_facts
 
 Places = Literal["subject", "all"]
 PLACES: tuple[Places, ...] = ("subject", "all")

@@ -1,24 +1,84 @@
-r"""BM25: passages that share a query's rare terms.
-
-$$ s(q, d) = \sum_{t \in q} \ln\Big(1 + \frac{N - n_t + .5}{n_t + .5}\Big) \,
-   \frac{f_{td}}{f_{td} + k_1 (1 - b + b \, |d| / \overline{|d|})} $$
-
-A repeated query term counts each time; unknown terms count 0. This is the variant that bm25s calls `lucene`.
-
-Source: [@robertson2009].
-"""
+"""BM25: passages that share a query's rare terms."""
 
 import json
-from collections.abc import Hashable, Sequence
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
-from infoflow.foundation import UserError, missing_extra
+from infoflow.corpus import tokenizer_digest
+from infoflow.foundation import UserError, comparable, missing_extra, words_of
 
 from ._found import Excluded, Found, best, check_search, nearest_few
-from ._term_statistics import TermStatistics
+
+# The terms of a lexical index: a model's tokens, or words.
+
+
+WORDS = "words-3"  # change the name when terms change, so that an index of other terms is refused
+"""Name of the terms from lower-cased words; terms of a tokenizer have its digest."""
+
+
+def terms_of(texts: Iterable[str], tokenizer: Any = None) -> list[list[Hashable]]:
+    """Terms of each text: the tokenizer's ids without special tokens, or lower-cased words (NFKC) without a tokenizer.
+
+    Words include their combining marks. In scripts without spaces (Han, kana, Thai, Khmer, Tibetan, …) terms are
+    overlapping character pairs, or a single isolated character.
+    """
+    if tokenizer is None:
+        return [list(words_of(comparable(text).lower(), "pairs")) for text in texts]
+    given = list(texts)
+    if not given:
+        return []
+    return [list(ids) for ids in tokenizer(given, add_special_tokens=False, split_special_tokens=True).input_ids]
+
+
+def terms_name(tokenizer: Any = None) -> str:
+    """Identifies the definition of `terms_of`."""
+    return WORDS if tokenizer is None else tokenizer_digest(tokenizer)
+
+
+@dataclass(frozen=True, slots=True)
+class TermStatistics:
+    """Number of passages, their length, and the document frequency of each term."""
+
+    num_passages: int
+    num_terms: int  # of all passages, with repetitions
+    holding: Counter[Hashable]
+
+    @classmethod
+    def of(cls, passages: Iterable[Sequence[Hashable]]) -> "TermStatistics":
+        """Statistics of passages from a stream of their terms."""
+        num = length = 0
+        holding: Counter[Hashable] = Counter()
+        for terms in passages:
+            num, length = num + 1, length + len(terms)
+            holding.update(set(terms))
+        return cls(num, length, holding)
+
+    @property
+    def mean_length(self) -> float:
+        """Mean number of terms per passage."""
+        return self.num_terms / self.num_passages
+
+    def rarity(self, term: Hashable) -> float:
+        r"""\(\ln (1 + (N - n + .5) / (n + .5))\) for a term in n of N passages."""
+        holding = self.holding[term]
+        return math.log(1 + (self.num_passages - holding + 0.5) / (holding + 0.5))
+
+
+# BM25: passages that share a query's rare terms.
+#
+# $$ s(q, d) = \sum_{t \in q} \ln\Big(1 + \frac{N - n_t + .5}{n_t + .5}\Big) \, \frac{f_{td}}{f_{td} + k_1 (1 - b + b \,
+# |d| / \overline{|d|})} $$
+#
+# A repeated query term counts each time; unknown terms count 0. This is the variant that bm25s calls `lucene`.
+#
+# Source: [@robertson2009].
+
 
 Terms = Sequence[Sequence[Hashable]]
 K1, B = 1.5, 0.75

@@ -1,17 +1,83 @@
-"""An index on disk, with checks of every file and of the passages and encoder it was made from."""
+"""An index on disk, with checks of every file, of its passages and encoder, and of its recall."""
 
+import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from infoflow.corpus import Vocabulary, tokenizer_digest
 from infoflow.foundation import UserError, as_written, atomic_folder, file_digest, read_object, stream
+from infoflow.objectives import Numbers
 
-from ._approximate import HNSW, IVFPQ, Approximate
 from ._bm25 import LexicalIndex
-from ._dense_index import NEAREST, VECTORS, DenseIndex
+from ._dense_index import HNSW, IVFPQ, NEAREST, VECTORS, Approximate, DenseIndex
+from ._found import recall_at
 from ._passages import BUILD_AGAIN, Passages
-from ._search_recall import NUM_QUERIES, SearchRecall, search_recall
+from ._retriever import Tower
+
+# Recall of an approximate search against the exact one, reported whenever an index is built.
+
+
+NUM_QUERIES = 200
+"""Number of queries for the reported recall."""
+
+
+class SearchRecall(NamedTuple):
+    """Mean share of the k best passages by exact search that the approximate search finds among its k."""
+
+    k: int
+    num_queries: int
+    queries: str  # kind of queries: questions, passages, or vectors of passages
+    recall: float
+
+
+def search_recall(index: DenseIndex, queries: Numbers, k: int = 10, what: str = "questions") -> SearchRecall:
+    """recall@k of an index against exact search of its vectors; with fewer than k passages, of all.
+
+    Args:
+        index: An approximate index; an exact one has recall 1.
+        queries: (query, width).
+        k: Cutoff.
+        what: Kind of the queries, reported with the number.
+
+    Raises:
+        UserError: There is no query; or as in `DenseIndex.search`.
+    """
+    found = index.search(queries, k).ids
+    if not len(found):
+        raise UserError("Recall needs at least one query. Got none.")
+    exact = DenseIndex(index.vectors).search(queries, k).ids
+    shares = recall_at(found, [row[row >= 0].tolist() for row in exact], k)
+    return SearchRecall(k, len(found), what, float(shares.mean()))
+
+
+# Everything that determines a passage's vector apart from the passage, in sixteen hex digits.
+
+
+_SETTINGS = ("hidden_act", "layer_norm_eps", "num_attention_heads")  # of an encoder, not visible in its weights
+
+
+def tower_digest(tower: Tower, tokenizer: Any) -> str:
+    """Sixteen hex digits of everything that maps a text to a vector: weights, settings, pooling and tokenizer.
+
+    Args:
+        tower: The passage encoder.
+        tokenizer: Its tokenizer, with special tokens.
+    """
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    settings = [getattr(tower.encoder.config, name) for name in _SETTINGS]
+    special = [vocabulary.start, vocabulary.end, vocabulary.pad, tokenizer.unk_token_id, vocabulary.special]
+    about = [tower.pooling, settings, tokenizer_digest(tokenizer), special]
+    hashed = hashlib.sha256(json.dumps(about, default=str).encode())
+    for name, tensor in tower.state_dict().items():
+        hashed.update(name.encode())
+        hashed.update(tensor.detach().float().cpu().contiguous().numpy().data)
+    return hashed.hexdigest()[:16]
+
+
+# An index on disk, with checks of every file and of the passages and encoder it was made from.
+
 
 _VERSION = 2
 _OLDEST = {"dense": 2, "lexical": 1}  # before 2 the digest of a dense encoder covered only its weights

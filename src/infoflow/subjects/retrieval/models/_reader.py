@@ -12,8 +12,7 @@ from transformers import BertConfig, BertForMaskedLM, EncoderDecoderModel, PreTr
 from infoflow.foundation import UserError
 from infoflow.models import evaluating
 
-from ._candidates import NULL, without_excluded
-from ._library import Library
+from ._library import NULL, Library, without_excluded
 from ._reading import AbstractReading, Targets, num_positions, reading_of
 from ._retriever import Retriever
 

@@ -1,12 +1,24 @@
-"""The parts of a `RetrievalModel`: the reader's usual groups, the retriever by layer, and the candidates' weights."""
+"""The parts of a `RetrievalModel`, its loss with fixed candidates, and the depth at which evidence enters."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from infoflow.foundation import UserError, as_tensor
 from infoflow.models import Anatomy, Attention, ParameterGroup, ParameterSlice, Projection, Stack, discover
+from infoflow.objectives import Numbers
 
-from ._reader import RetrievalModel
+from ._library import NULL, Library, without_excluded
+from ._reader import Candidates, RetrievalModel
+
+# The parts of a `RetrievalModel`: the reader's usual groups, the retriever by layer, and the candidates' weights.
+
 
 READER = "reader"  # the attribute's name, and the prefix of its parameters' names
 RETRIEVER, PRIOR = "retriever", "prior"
@@ -72,3 +84,124 @@ def _attention_below(one: Attention) -> Attention:
 def _projection_below(part: Projection) -> Projection:
     bias = None if part.bias is None else _slice_below(part.bias)
     return replace(part, weight=_slice_below(part.weight), bias=bias)
+
+
+# Candidates that do not depend on weights: inputs for a loss that is a function of the parameters alone.
+
+
+@torch.no_grad()
+def fixed_choice(
+    model: RetrievalModel,
+    input_ids: Int[Tensor, "query token"],
+    attention_mask: Int[Tensor, "query token"] | None,
+    negatives: int,
+    gold: np.ndarray,
+    exclude: Sequence[Sequence[int]],
+    null_only: np.ndarray,
+) -> Candidates:
+    """The passage that answers each query, the best others by BM25, and the null passage.
+
+    While a model trains, its own search finds changing passages, and the loss jumps. These candidates depend on the
+    query alone, so the loss along a path of weights has a gradient everywhere. A source with its own scores scores them
+    as usual; for `gold` and `random` all passages are equal.
+
+    Args:
+        model: Without a library (closed-book) only the null passage is read.
+        input_ids: `[CLS] x [SEP]`, masked.
+        attention_mask: 0 at padding.
+        negatives: Number of passages in addition to the answering one.
+        gold: int64 (query,), the passage with the answer; −1: none.
+        exclude: Ids that each query must not read, even the answering passage.
+        null_only: Bool (query,), whether the query reads only the null passage.
+
+    Raises:
+        UserError: `negatives` is below 1, or a model that reads passages has no library.
+    """
+    if negatives < 1:
+        raise UserError(f"Fixed candidates need at least 1 passage in addition to the right one. Got {negatives}.")
+    null = np.full((len(input_ids), 1), NULL)
+    if model.source == "none" or null_only.all():
+        return Candidates(ids=null, there=np.ones_like(null, dtype=bool), scores=np.zeros(null.shape))
+    library = _library(model)
+    special = library.vocabulary.is_special
+    gold = without_excluded(gold, exclude)
+    words = [row[~special[row]] for row in input_ids.cpu().numpy()]
+    out = [[*own, *([right] if right != NULL else [])] for own, right in zip(exclude, gold.tolist(), strict=True)]
+    others = library.by_words(words, negatives, out).ids
+    ids = np.concatenate([gold[:, None], others], axis=1)
+    there = (ids != NULL) & ~null_only[:, None]
+    ids = np.where(there, ids, NULL)
+    scores = np.where(there, _scores(model, library, input_ids, attention_mask, words, ids), 0.0)
+    return Candidates(
+        ids=np.concatenate([ids, null], axis=1),
+        there=np.concatenate([there, np.ones_like(null, dtype=bool)], axis=1),
+        scores=np.concatenate([scores, np.zeros(null.shape)], axis=1),
+    )
+
+
+def _scores(
+    model: RetrievalModel,
+    library: Library,
+    input_ids: Tensor,
+    attention_mask: Tensor | None,
+    words: list[np.ndarray],
+    ids: np.ndarray,
+) -> np.ndarray:
+    """Scores of a source without trained scores, (query, passage); undefined at ids of −1."""
+    if model.source == "bm25":
+        return np.stack([library.lexical.scores(one.tolist())[row] for one, row in zip(words, ids, strict=True)])
+    if model.source == "frozen":
+        assert model.retriever is not None
+        if library.dense is None:
+            library.dense = library.embed(model.retriever.passages)
+        vectors = model.retriever.queries(input_ids, attention_mask)
+        found = library.dense.vectors.to(vectors.device)[torch.from_numpy(ids)]
+        return (vectors[:, None] * found).sum(dim=-1).div(vectors.shape[-1] ** 0.5).cpu().numpy()
+    return np.zeros(ids.shape)
+
+
+def _library(model: RetrievalModel) -> Library:
+    if model.passage_library is None:
+        raise UserError(
+            f"A model whose passages come from {model.source} needs a library. Got none.\n"
+            "Set model.passage_library = Library(passages, tokenizer) before training or scoring."
+        )
+    return model.passage_library
+
+
+# The depth at which a document's evidence enters.
+
+
+_LEAST_GAIN = 0.05  # at the top: below it there is no entry to locate
+
+
+class EvidenceEntry(NamedTuple):
+    """Two statistics of one curve, in states 0..L; NaN without a gain."""
+
+    half: float  # first state with at least half of the top's gain
+    centre: float  # mean state of the steps, weighted by their size
+
+
+def evidence_entry(gains: Numbers) -> EvidenceEntry:
+    r"""The first state with half of the final gain, and the centre of gravity of its steps.
+
+    $$ \mathrm{half} = \min\{l : g_l \ge g_L / 2\}, \qquad
+       \mathrm{centre} = \frac{\sum_{l \ge 1} l \, (g_l - g_{l-1})}{\sum_{l \ge 1} (g_l - g_{l-1})} $$
+
+    Negative steps are kept. Both are NaN if the top gains less than 0.05.
+
+    Args:
+        gains: (state,): the answer's probability with the document minus that without, for states 0..L.
+
+    Raises:
+        UserError: There are fewer than two states, or a gain is not a number.
+    """
+    values = as_tensor(gains).double()
+    if values.ndim != 1 or len(values) < 2 or not bool(torch.isfinite(values).all()):
+        raise UserError(f"gains must be finite, one for each of at least two states. Got {tuple(values.shape)}.")
+    top, steps = float(values[-1]), values.diff()
+    if top < _LEAST_GAIN or float(steps.sum()) == 0:
+        return EvidenceEntry(float("nan"), float("nan"))
+    half = int((values >= top / 2).nonzero()[0])
+    layers = torch.arange(1, len(values), dtype=torch.float64)
+    return EvidenceEntry(float(half), float((layers * steps).sum() / steps.sum()))

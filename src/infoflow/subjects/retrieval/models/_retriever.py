@@ -1,15 +1,22 @@
-"""A dense retriever: queries and passages as vectors, with their inner product as score."""
+"""A dense retriever: queries and passages as vectors, its loss, and the salient spans that it is asked about."""
 
 import math
+import re
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, Literal, final
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, BertConfig, BertModel, PreTrainedModel
 
 from infoflow.foundation import UserError
+from infoflow.objectives import Numbers
+
+# A dense retriever: queries and passages as vectors, with their inner product as score.
+
 
 Pooling = Literal["mean", "first"]
 
@@ -118,3 +125,93 @@ _ABOUT = ("architectures", "dtype", "model_type", "transformers_version", "is_de
 
 AutoConfig.register(RetrieverConfig.model_type, RetrieverConfig)
 AutoModel.register(RetrieverConfig, Retriever)
+
+
+# The loss of a retriever: a query's passage against all passages of the batch.
+
+
+def in_batch_loss(
+    scores: Numbers,
+    positives: Numbers | None = None,
+    ignore: Numbers | None = None,
+) -> Float[Tensor, ""]:
+    r"""Mean over queries of \(-\log \mathrm{softmax}(S_i)_{\mathrm{pos}(i)}\), in nats ([@karpukhin2020dense]).
+
+    Args:
+        scores: (query, passage): one passage for each query, then hard negatives.
+        positives: int64 (query,), the passage of each; default: i for query i.
+        ignore: Bool (query, passage): passages that answer a query but are not its own (duplicates, other passages with
+            the answer). They are left out of its softmax.
+
+    Raises:
+        UserError: Shapes disagree, or a positive is out of range or ignored.
+    """
+    scores_QP = torch.as_tensor(scores)
+    if scores_QP.ndim != 2 or 0 in scores_QP.shape:
+        raise UserError(f"scores must be (query, passage), not empty. Got {tuple(scores_QP.shape)}.")
+    num_queries, num_passages = scores_QP.shape
+    own_Q = _positives(positives, num_queries, num_passages, scores_QP.device)
+    if ignore is not None:
+        ignore_QP = torch.as_tensor(ignore, device=scores_QP.device)
+        if ignore_QP.dtype != torch.bool or ignore_QP.shape != scores_QP.shape:
+            raise UserError(
+                f"ignore must be bool of shape {tuple(scores_QP.shape)}. Got {ignore_QP.dtype} of "
+                f"{tuple(ignore_QP.shape)}."
+            )
+        if ignore_QP.gather(1, own_Q[:, None]).any():
+            raise UserError("ignore must not hold a query's own passage. Got one.\nMask only false negatives.")
+        scores_QP = scores_QP.masked_fill(ignore_QP, float("-inf"))
+    return F.cross_entropy(scores_QP, own_Q)
+
+
+def _positives(given: Any, num_queries: int, num_passages: int, device: torch.device) -> Tensor:
+    own = torch.arange(num_queries, device=device) if given is None else torch.as_tensor(given, device=device).long()
+    if tuple(own.shape) != (num_queries,) or int(own.min()) < 0 or int(own.max()) >= num_passages:
+        raise UserError(
+            f"positives must name one of {num_passages} passages for each of {num_queries} queries. "
+            f"Got {tuple(own.shape)}, the highest {int(own.max()) if own.numel() else 'none'}."
+        )
+    return own
+
+
+# Salient spans: the parts of a sentence that state facts, by annotation or by rule.
+
+
+OBJECT = "object"
+"""The role of the object's words in a fact's sentence."""
+
+_DATE = re.compile(
+    r"(january|february|march|april|may|june|july|august|september|october|november|december|\d{1,2}|1\d{3}|20\d{2})",
+    re.IGNORECASE,
+)
+_YEAR = re.compile(r"1\d{3}|20\d{2}")
+
+
+def salient_spans(words: Sequence[str], tags: Sequence[str] | None = None) -> list[tuple[int, int]]:
+    """First word and end of each salient span.
+
+    With tags: runs of words tagged `object` if there are any, else runs of one tag. Without tags, by rule: dates (a run
+    of months, days and years with a year in it), and runs of capitalised words that do not begin the sentence.
+    """
+    if tags is not None:
+        wanted = [tag if OBJECT not in tags or tag == OBJECT else "" for tag in tags]
+        return _runs(wanted)
+    dates = [
+        (start, end)
+        for start, end in _runs(["date" if _DATE.fullmatch(word) else "" for word in words])
+        if any(_YEAR.fullmatch(word) for word in words[start:end])
+    ]
+    inside = {place for start, end in dates for place in range(start, end)}
+    names = ["name" if place and place not in inside and word[:1].isupper() else "" for place, word in enumerate(words)]
+    return sorted([*dates, *_runs(names)])
+
+
+def _runs(tags: Sequence[str]) -> list[tuple[int, int]]:
+    """Runs of one tag that is not empty."""
+    runs: list[tuple[int, int]] = []
+    for place, tag in enumerate(tags):
+        if tag and place and tags[place - 1] == tag:
+            runs[-1] = (runs[-1][0], place + 1)
+        elif tag:
+            runs.append((place, place + 1))
+    return runs

@@ -10,10 +10,7 @@ from transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Probability, UserError
-from infoflow.objectives._batch import Batch, Corrupted, Field
-from infoflow.objectives._example import Example
-from infoflow.objectives._loss import LossTerm
-from infoflow.objectives._noise import Noise
+from infoflow.objectives._batch import Batch, Corrupted, Example, Field, LossTerm, Noise
 from infoflow.objectives._objective import AbstractObjective, Family
 
 from ..models import Retriever, in_batch_loss

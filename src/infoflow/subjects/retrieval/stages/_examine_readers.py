@@ -19,9 +19,17 @@ from ..measures import RETRIEVAL_COURSE, later_answers
 from ..objectives._retrieval_lm import RetrieveLearned
 from ._arm_measures import MEASURED, ArmInside, arm_course, measured_of
 from ._first_readers import text_of
-from ._recording import RECORDED, arm_recorders, is_recorded, is_recording_asked, recording_key
 from ._retrieval_arms import ArmModel, arm_models
-from ._train_readers import OfArm, SettleArm, TrainArm
+from ._train_readers import (
+    RECORDED,
+    OfArm,
+    SettleArm,
+    TrainArm,
+    arm_recorders,
+    is_recorded,
+    is_recording_asked,
+    recording_key,
+)
 
 _VERSION = 1  # raise when the course of the same weights gets other numbers
 

@@ -15,8 +15,7 @@ from infoflow.subjects.adaptation.measures import load_task
 from infoflow.training import TrainingData
 
 from ..models import Library, Passages, QueryLeakage, query_leakage
-from ..training._query_rows import PassageRows, QueryRows, fact_query_rows
-from ..training._question_rows import QuestionRows, question_rows
+from ..training._query_rows import PassageRows, QueryRows, QuestionRows, fact_query_rows, question_rows
 
 TRAINED, HELD_OUT = "trained", "held out"
 _QUERY_SHARE = 0.5  # share of the reader's positions for a question with its answer

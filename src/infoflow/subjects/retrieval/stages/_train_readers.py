@@ -1,19 +1,17 @@
-"""Train the readers of `[retrieval]`, whose variants of one seed differ only in the passage that they may read.
+"""Train the readers of `[retrieval]`, which differ only in the passage that they may read, and record loss changes."""
 
-A run that cannot even answer its training queries has learned nothing that claims could be judged by. If that happens
-to a plain model, all models of the study are trained again at half the rate.
-"""
-
+import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from infoflow.flow import agree, is_first, wait_for_all
-from infoflow.foundation import current_display
+from infoflow.foundation import current_display, digest
 from infoflow.results import (
     RETRIEVAL_LEARNING,
     RETRIEVAL_RUNS,
@@ -24,16 +22,86 @@ from infoflow.results import (
     read_table,
 )
 from infoflow.studies._study_models import StudyModels
-from infoflow.studies._weights import check_target, discard, is_intact, is_published, keep_sums, publish
-from infoflow.studies._workbench import Part, Workbench
+from infoflow.studies._workbench import (
+    Part,
+    Workbench,
+    check_target,
+    discard,
+    is_intact,
+    is_published,
+    keep_sums,
+    publish,
+)
 from infoflow.studies.stages._stage import AbstractFactStage, AbstractModelStage, AbstractStage
+from infoflow.subjects.allocation.measures import TABLES, LossChangeRecorder, RecordConfig, evaluation_set
+from infoflow.subjects.allocation.stages import is_begun_with
 
-from ..models import require_lexical
+from ..models import RetrievalModel, require_lexical, retrieval_anatomy
 from ._first_readers import WarmedReader, WarmModel
 from ._question_reading import SEARCHES
-from ._recording import arm_recorders
 from ._retrieval_arms import LEARNING, READ, ArmModel, arm_models, at_half_rate, plain_arms, relative_cost
 from ._training_accuracy import training_accuracy
+
+# Recordings of loss changes in retrieval trainings: which parts learned to answer, and whether a training records.
+
+
+RECORDED = "reading-recorded"  # result cache stage of recordings
+_VERSION = 1  # increase when the same plan records differently
+_PASS = 1024  # padded query tokens per pass: each query is read with several passages
+
+
+def is_recording_asked(arm: ArmModel) -> bool:
+    """Whether the plan requests a recording of this model: only plain variants are recorded."""
+    return arm.models.plan.retrieval.allocation_tokens > 0 and not arm.variant
+
+
+def is_recorded(arm: ArmModel) -> bool:
+    """Whether the recording is complete."""
+    return arm.models.bench.done(RECORDED, recording_key(arm))
+
+
+def recording_key(arm: ArmModel) -> str:
+    """Key of everything that the recording of a training depends on."""
+    asked, parts = arm.models.plan.retrieval, arm.models.plan.dynamics.parts
+    config = _config(arm)
+    settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in config.untold}
+    tables = [[table.name, table.version] for table in TABLES]
+    return digest([_VERSION, tables, arm.key, settings, parts, asked.allocation_tokens, asked.allocation_negatives])
+
+
+def arm_recorders(arm: ArmModel, model: RetrievalModel, folder: Path) -> list[LossChangeRecorder]:
+    r"""The hook for a training in `folder`: none if the plan requests none or the training started without it.
+
+    $$ A_g = \sum_t \sum_{i \in g} Δ_{t,i} \int_0^1 \partial_i L(θ_t + sΔ_t)\, ds $$
+
+    L is −log p(y|x) per masked token of a fixed sample of training queries, each read with the passage that answers it,
+    passages found by BM25 and the null passage. The variant's own search would depend on weights, so that its loss
+    would jump at every build of the index. Groups are those of `retrieval_anatomy`.
+
+    Source: [@lan2019lca; @guu2020realm].
+    """
+    if not is_recording_asked(arm) or not is_begun_with(folder, recording_key(arm), is_recorded(arm)):
+        return []
+    asked, parts = arm.models.plan.retrieval, arm.models.plan.dynamics.parts
+    objective = dataclasses.replace(arm.objective, fixed_negatives=asked.allocation_negatives)
+    sample = evaluation_set("train", objective, arm.matter.queries, asked.allocation_tokens, parts, micro_tokens=_PASS)
+    out = arm.models.bench.path(RECORDED, recording_key(arm))
+    return [LossChangeRecorder([sample], retrieval_anatomy(model), _config(arm), out)]
+
+
+def _config(arm: ArmModel) -> RecordConfig:
+    """The study's recorder settings, except for the most expensive ones."""
+    plan = arm.models.plan
+    return dataclasses.replace(
+        plan.dynamics.record(), every=plan.retrieval.allocation_every, parameters=False, check_rules=False
+    )
+
+
+# Train the readers of `[retrieval]`, whose variants of one seed differ only in the passage that they may read.
+#
+# A run that cannot even answer its training queries has learned nothing that claims could be judged by. If that happens
+# to a plain model, all models of the study are trained again at half the rate.
+
 
 _BY_BLOCK = ("right", "asked")  # part of the facts of a training
 

@@ -1,7 +1,6 @@
 """Stages of a study on transplant."""
 
-from ._choose_heads import ChooseHeads
-from ._transplant import Transplant
+from ._transplant import ChooseHeads, Transplant
 
 STAGES = (
     (30, ChooseHeads),

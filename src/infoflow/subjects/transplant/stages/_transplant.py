@@ -1,13 +1,9 @@
-"""Train fresh models with transplanted heads of a trained one, and compute their learning curves.
-
-Each variant is a stage with the same initial weights and the same batches in the same order, but other heads. Its
-weights are kept at the steps of the curve until these are scored.
-"""
+"""Train fresh models with transplanted heads of a trained one: the choice of heads, and the learning curves."""
 
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,29 +11,217 @@ from typing import Any
 import pandas as pd
 
 from infoflow.corpus import Corpus
-from infoflow.flow import is_first, wait_for_all
+from infoflow.flow import is_first, measure, wait_for_all
 from infoflow.foundation import current_display, digest
-from infoflow.heads import TRANSPLANT_CURVES, Head, head_slices, shuffled_heads, transplant
+from infoflow.heads import (
+    ARMS,
+    TRANSPLANT_CURVES,
+    TRANSPLANTED_HEADS,
+    Head,
+    HeadScore,
+    all_heads,
+    by_chance,
+    drawn_heads,
+    head_roles,
+    head_slices,
+    importance,
+    shuffled_heads,
+    specialised_heads,
+    transplant,
+)
 from infoflow.models import Model, load_model
-from infoflow.results import UNTRAINED, Subject, estimate
+from infoflow.results import UNTRAINED, Recipe, Subject, estimate
 from infoflow.studies._data import at_most
+from infoflow.studies._plan import StudyPlan
 from infoflow.studies._study_models import StudyModels
-from infoflow.studies.stages._stage import AbstractStage, AbstractTableStage, OfRecipe
-from infoflow.studies.stages._train import pass_options, training_estimate
-from infoflow.subjects.pruning.measures import quality
+from infoflow.studies._workbench import Part
+from infoflow.studies.stages._stage import AbstractFactStage, AbstractStage, AbstractTableStage, OfRecipe
+from infoflow.studies.stages._train import Train, pass_options, training_estimate
+from infoflow.subjects.pruning.measures import ALL_HEADS, quality, role_measures
+from infoflow.subjects.pruning.stages._pruning_points import derived_seed
 from infoflow.training import SNAPSHOTS, SnapshotPlan, Snapshots, TrainingHook, frozen_slices
 
-from ._choose_heads import (
-    NONE,
-    SHUFFLED,
-    Arm,
-    ChooseHeads,
-    arms,
-    fresh_recipe,
-    heads_of,
-)
+# Which heads of a trained model are transplanted into fresh ones: transplant variants, and the choice of heads.
+
+
+_HEAD = ["stack", "kind", "layer", "head"]
+NONE, SPECIALISED, RANDOM, SHUFFLED = ARMS
 
 _VERSION = 1  # increase when the same plan trains or scores other fresh models
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arm:
+    """One fresh model of a seed."""
+
+    name: str  # one of `ARMS`
+    frozen: bool
+    draw: int = 0
+
+    def __str__(self) -> str:
+        draw = f" {self.draw}" if self.name == RANDOM else ""
+        return f"{self.name}{draw}{', frozen' if self.frozen else ''}"
+
+    @property
+    def needs_heads(self) -> bool:
+        """Whether it differs from the unchanged fresh model."""
+        return self.name != NONE or self.frozen
+
+
+def arms(plan: StudyPlan) -> list[Arm]:
+    """The variants that the plan requests for every model."""
+    found = list[Arm]()
+    for frozen in plan.transplant.frozen:
+        for name in ARMS:
+            draws = plan.transplant.random_draws if name == RANDOM else 1
+            found += [Arm(name=name, frozen=frozen, draw=draw) for draw in range(draws)]
+    return found
+
+
+def fresh_recipe(recipe: Recipe) -> Recipe:
+    """The fresh recipe of a trained model's seed, shared by all its variants.
+
+    Initial weights, batch order, noise and dropout use another seed, at least 2³¹, which is derived from the trained
+    one's seed alone.
+    """
+    return replace(recipe, seed=derived_seed("fresh-model", recipe.seed))
+
+
+def specialised(plan: StudyPlan, scores: Sequence[HeadScore]) -> list[Head]:
+    """The donor's heads to transplant, first choice first."""
+    asked = plan.transplant
+    return specialised_heads(scores, asked.num_heads(len(scores)), asked.choose)
+
+
+def heads_of(plan: StudyPlan, recipe: Recipe, scores: Sequence[HeadScore], arm: Arm) -> list[Head]:
+    """The heads of a variant, in the donor and in the fresh model."""
+    chosen = specialised(plan, scores)
+    if arm.name == RANDOM:
+        return drawn_heads([one.head for one in scores], chosen, arm.draw, recipe.seed)
+    return chosen if arm.needs_heads else []
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChooseHeads(OfRecipe, AbstractFactStage):
+    """Importance and roles of a trained model's heads on validation sentences, and the model's own scores."""
+
+    kind = "choose"
+    named = "choose heads of {self.recipe.name}"
+    stored = "transplant-scores"
+    makes = (TRANSPLANTED_HEADS,)
+    guess = 0.2
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[ChooseHeads]":
+        """One stage for each model whose heads the plan transplants."""
+        asked = models.plan.transplant
+        recipes = models.plan.recipes(asked.objectives) if asked.on else []
+        return [
+            cls(models=models, recipe=recipe, needs=(Train(models=models, recipe=recipe).key,)) for recipe in recipes
+        ]
+
+    def depends(self) -> list[Any]:
+        return ["choose", self.recipe.name, self.content, self.models.plan.transplant]
+
+    @property
+    def content(self) -> str:
+        """Key of the scores of the donor and of its heads."""
+        asked, analysis = self.models.plan.transplant, self.models.plan.analysis
+        ranked_on = [asked.scope, asked.rank_sentences, asked.role_sentences if "roles" in asked.choose else None]
+        scored_on = [asked.metric, asked.score_sentences, analysis.sentences, analysis.beams]
+        return digest([_VERSION, "scores", self.models.train_key(self.recipe), ranked_on, scored_on])
+
+    def run(self) -> dict[str, Any]:
+        super().run()
+        self._tell(specialised(self.models.plan, self.head_scores()))
+        return {}
+
+    def head_scores(self) -> list[HeadScore]:
+        """The heads of the scope, once the stage is done."""
+        return [
+            HeadScore(head=(str(stack), str(kind), int(layer), int(head)), importance=worth, roles=tuple(roles))
+            for stack, kind, layer, head, worth, roles in self.facts()["heads"]
+        ]
+
+    def metrics(self) -> list[str]:
+        """Metrics of fresh models; before the end, only the loss."""
+        translates = self.models.objective(self.recipe).needs_translation
+        return ["loss", "bleu"] if translates and self.models.plan.transplant.metric == "bleu" else ["loss"]
+
+    def tables(self) -> Part:
+        """The heads of every draw."""
+        scores = self.head_scores()
+        by_head = {one.head: one for one in scores}
+        rows = []
+        for arm in [Arm(name=SPECIALISED, frozen=False), *_draws(self.models)]:
+            for rank, head in enumerate(heads_of(self.models.plan, self.recipe, scores, arm)):
+                own = by_head[head]
+                told = {"roles": ", ".join(own.roles), "importance": own.importance, "rank": rank}
+                rows.append({"arm": arm.name, "draw": arm.draw, **dict(zip(_HEAD, head, strict=True)), **told})
+        chance = self.facts().get("by_chance")
+        frame = pd.DataFrame(rows, columns=TRANSPLANTED_HEADS.column_names)
+        frame = TRANSPLANTED_HEADS.conform(frame.assign(by_chance=float("nan") if chance is None else chance))
+        return self._with_columns({TRANSPLANTED_HEADS.name: frame})
+
+    def make(self) -> dict[str, Any]:
+        """Plain values: each head of the scope with its importance and roles, and the model's own scores."""
+        models, recipe, asked = self.models, self.recipe, self.models.plan.transplant
+        model, options = models.load(Subject(recipe=recipe)), pass_options(models, recipe)
+        current_display().note(f"Scoring the heads of {recipe.name}.")
+        validation = models.data.validation
+        table = importance(model, at_most(validation, asked.rank_sentences), normalise="layer", options=options)
+        worth = {_head(row): float(row["value"]) for row in table.to_dict("records")}
+        by_roles = "roles" in asked.choose
+        roles, chance = self._roles(model, at_most(validation, asked.role_sentences)) if by_roles else ({}, None)
+        heads = [head for head in all_heads(model.anatomy) if asked.scope in (ALL_HEADS, f"{head[0]}-{head[1]}")]
+        held_out, beams = at_most(models.data.analysed, asked.score_sentences), models.plan.analysis.beams
+        scores = {
+            metric: float(quality(model, held_out, frozenset(), metric, beams=beams, options=options)["scores"][0])
+            for metric in self.metrics()
+        }
+        return {
+            "heads": [[*head, worth[head], roles.get(head, [])] for head in heads],
+            "scores": scores,
+            "by_chance": chance,
+        }
+
+    def _roles(self, model: Model, sentences: Corpus) -> tuple[dict[Head, list[str]], float]:
+        """The roles of each head, and the maximum share of heads that hold one by chance."""
+        options = pass_options(self.models, self.recipe)
+        found = head_roles(measure(model, sentences, role_measures(), options, self.models.data.train))
+        held: dict[Head, list[str]] = {}
+        for row in found[found["holds"]].to_dict("records"):
+            held.setdefault(_head(row), []).append(str(row["role"]))
+        chance, num = by_chance(found), sum(map(len, held.values()))
+        current_display().note(f"Its heads have {num:,} roles, at most {chance:.1f} of them by chance.")
+        return held, chance
+
+    def _tell(self, chosen: list[Head]) -> None:
+        """Report if the plan requests more heads than exist of the kind."""
+        asked = self.models.plan.transplant
+        wanted = asked.num_heads(len(self.head_scores()))
+        if len(chosen) < wanted:
+            current_display().warn(
+                f"{self.recipe.name}: {len(chosen)} of its heads in {asked.scope} have a role, fewer than the {wanted} "
+                f"requested: {'only these' if chosen else 'none'} are transplanted. "
+                'Add "importance" to transplant.choose for more.'
+            )
+
+
+def _draws(models: StudyModels) -> list[Arm]:
+    """The random draws, each once: frozen or not, they have the same heads."""
+    found = {arm.draw: arm for arm in arms(models.plan) if arm.name == RANDOM}
+    return list(found.values())
+
+
+def _head(row: dict[Any, Any]) -> Head:
+    return str(row["stack"]), str(row["kind"]), int(row["layer"]), int(row["head"])
+
+
+# Train fresh models with transplanted heads of a trained one, and compute their learning curves.
+#
+# Each variant is a stage with the same initial weights and the same batches in the same order, but other heads. Its
+# weights are kept at the steps of the curve until these are scored.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

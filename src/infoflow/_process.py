@@ -1,0 +1,85 @@
+"""The process: signals, the console of Windows, freed memory. Imports nothing of ours, so that `--help` is fast."""
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+# Signals, in a module that imports nothing else: `infoflow --help` needs it, and must not wait for numpy.
+
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stop_signals(
+    receive: Callable[[int, FrameType | None], None], signals: Sequence[signal.Signals] = STOPPING
+) -> Iterator[None]:
+    """SIGTERM and Ctrl-C, or those of `signals`, call `receive` inside the block (main thread only)."""
+    before = {number: signal.signal(number, receive) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM, as a batch queue sends it, stops what runs in the block as Ctrl-C does (main thread only)."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with stop_signals(interrupt, (signal.SIGTERM,)):
+        yield
+
+
+# The console of Windows, in a module that imports nothing of ours: it is told before the first line is printed.
+
+
+_UTF8 = 65001
+
+
+def use_utf8_console() -> None:
+    """Let a console of Windows read UTF-8, in which our streams write to it; files and pipes stay as they are.
+
+    Python says that a console takes UTF-8, and means its own way of writing there; our streams write bytes.
+    """
+    if os.name == "nt" and any(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr)):
+        with suppress(OSError, AttributeError):
+            windows_kernel().SetConsoleOutputCP(_UTF8)
+
+
+def windows_kernel() -> Any:
+    """The functions of `kernel32`, which keep the number of an error."""
+    import ctypes
+
+    return ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined]
+
+
+# Memory that is freed and asked for again in a moment, as each layer of a model does, stays with the process.
+
+
+# glibc's `mallopt`: what is larger is mapped by itself and given back at once; what lies free on top is kept up to.
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
+_LARGEST = 32 << 20
+_KEPT = 512 << 20
+
+
+def keep_freed_memory() -> bool:
+    """Let this process keep up to 512 MB that it has freed; returns whether its allocator could be told (glibc's can).
+
+    A tensor of some megabytes is else mapped afresh for each operation, and the system fills each of its pages with
+    zeros: on one core of an AMD EPYC that took as long as the products of a small model, and nothing else is changed.
+    """
+    if sys.platform != "linux":
+        return False
+    with suppress(OSError, AttributeError):  # another C library
+        set_option = ctypes.CDLL(None).mallopt
+        return bool(set_option(_MMAP_THRESHOLD, _LARGEST)) and bool(set_option(_TRIM_THRESHOLD, _KEPT))
+    return False

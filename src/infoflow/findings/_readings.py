@@ -1,0 +1,277 @@
+"""Readings of probes over layers and tasks, of closed self-attention, and of proxies for end tasks."""
+
+# R bootstrap replicates; rows of numbers hold the estimate first, then its replicates: (1 + R, …)
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from infoflow.foundation import stream
+from infoflow.heads import ENCODER_CONTEXT, HEAD_COREFERENCE
+from infoflow.probing import PROBE_CODELENGTH, PROBE_DEPTH, PROBE_MIXING, PROBE_SCORES, PROBE_TREES
+from infoflow.representations import TAG_NEIGHBOURS
+from infoflow.results import MATCH, Spec
+
+from ._finding import Condition, Curves, exceeds
+from ._head_numbers import best_heads, heads, largest
+from ._model_group import TRANSLATION, Absent
+from ._table import Reading, SeedRows, Table, check_layers, exact, one_number, together
+
+# Readings of probes over layers and tasks: accuracies, selectivity, description lengths and depths.
+
+
+# R bootstrap replicates, K layers or numbers, T tasks
+
+_NUM_REPLICAS = 1000
+WHOLE = 1.0
+"""Share of the training sentences that a probe learns from, unless a claim concerns less."""
+TOKEN_TASKS = ("upos", "xpos", "ccg", "parent")
+"""Tasks with a label per word: claims use the first one that a run has."""
+
+
+def accuracy(
+    objective: Spec,
+    task: str | tuple[str, ...],
+    labels: str = "task",
+    metric: str = "accuracy",
+    probe: str = "linear",
+) -> Reading:
+    """A probe's score over layers 0..L, on all words of the test part."""
+    return _scores(objective, task, labels, metric, probe).by(first=0)
+
+
+def at_best(objective: Spec, task: str | tuple[str, ...], share: float, *, labels: str = "task") -> Reading:
+    """Accuracy in the best layer by the estimate, for probes trained on a share of the sentences."""
+    return _scores(objective, task, labels, "accuracy", "linear", share).reduce(_best)
+
+
+def bits(objective: Spec, labels: str = "task", code: str = "online", metric: str = "bits") -> Reading:
+    """Description length of word labels, or another `metric`, over layers 0..L."""
+    place = {"probe_layer": 0} if metric == "surviving" else {}
+    return (
+        Table(PROBE_CODELENGTH.name, objective)
+        .where(task=TOKEN_TASKS, labels=labels, code=code, metric=metric, units="bits", **place)
+        .by(first=0)
+    )
+
+
+def depths(objective: Spec, tasks: Sequence[str | tuple[str, ...]], statistic: str) -> Reading:
+    """A statistic of each task's depth, (1 + R, T)."""
+    return together(
+        _side_by_side, *(Table(PROBE_DEPTH.name, objective).where(task=task, statistic=statistic) for task in tasks)
+    )
+
+
+def trees(objective: Spec, metric: str, *, beyond_chain: bool = False) -> Reading:
+    """A structural probe's distance score over layers 0..L, optionally minus that of a chain of words."""
+    table = Table(PROBE_TREES.name, objective, needs=("layer", "baseline"))
+    return Reading(
+        (table.where(structure="distance", probe="structural", metric=metric),),
+        partial(_tree_curve, beyond_chain=beyond_chain),
+        0,
+    )
+
+
+def cumulative_shape(objective: Spec) -> Reading:
+    """Shape of cumulative scores, (1 + R, 3).
+
+    The columns are the share of steps at which the score falls, the share of tasks that peak below the top, and the
+    number of tasks.
+    """
+    return Table(PROBE_MIXING.name, objective, needs=("layer",)).where(task=..., statistic="score").reduce(_shape)
+
+
+def shuffled_layers(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every curve with its layers in a separate random order."""
+    orders = stream("probing", "shuffled layers")
+    found = {}
+    for name, curve in curves.items():
+        order = orders.permuted(np.tile(np.arange(curve.shape[1]), (_NUM_REPLICAS, 1)), axis=1)
+        found[name] = curve[0][order]
+    return found
+
+
+def _scores(
+    objective: Spec, task: str | tuple[str, ...], labels: str, metric: str, probe: str, share: float = WHOLE
+) -> Table:
+    return Table(PROBE_SCORES.name, objective).where(
+        task=task, probe=probe, labels=labels, words="all", metric=metric, share=share
+    )
+
+
+def _best(rows: SeedRows) -> np.ndarray:
+    numbers = rows.numbers
+    if not np.isfinite(numbers[0]).any():
+        raise Absent("a probe has no number in any layer")
+    return largest(numbers)
+
+
+def _side_by_side(*parts: SeedRows) -> np.ndarray:
+    if any(len(rows.frame) != 1 for rows in parts):
+        raise Absent("probe_depth holds several rows for one task and model: one was needed")
+    numbers = [rows.numbers for rows in parts]
+    common = min(map(len, numbers))
+    return np.concatenate([own[:common] for own in numbers], axis=1)
+
+
+def _tree_curve(rows: SeedRows, beyond_chain: bool) -> np.ndarray:
+    order = np.argsort(rows.column("layer"))
+    check_layers(tuple(rows.column("layer")[order].astype(int).tolist()), 0, PROBE_TREES.name)
+    return rows.numbers[:, order] - (rows.column("baseline")[order] if beyond_chain else 0.0)
+
+
+def _shape(rows: SeedRows) -> np.ndarray:
+    falls, peaks = [], []
+    for _, own in rows.groups("task"):
+        numbers = own.numbers[:, np.argsort(own.column("layer"))]
+        falls.append((np.diff(numbers, axis=1) < 0).mean(axis=1))
+        peaks.append(numbers.argmax(axis=1) < numbers.shape[1] - 1)
+    common = min(map(len, falls))
+    shares = [np.mean([own[:common] for own in each], axis=0) for each in (falls, peaks)]
+    return np.stack([*shares, np.full(common, len(peaks))], axis=1)
+
+
+# Readings of closed self-attention: the share of what a model has learned that depends on it.
+#
+# Shares come from models retrained with the attention closed if a seed has them, else from closing it at test time.
+
+
+ENCODER, DECODER = "encoder-self", "decoder-self"
+
+
+def lost_share(kind: str, less: str = "") -> Reading:
+    """The share lost with the kind closed at all blocks, whether the model was retrained, and for how many updates.
+
+    The share is reduced by that of the kind `less`, if named; retrained counts as 1, not retrained as 0.
+    """
+    return _shares().reduce(_lost_share, kind=kind, less=less)
+
+
+def untrained_share(kind: str, less: str = "") -> Reading:
+    """Loss of the untrained model closed at test time, as a share of what the trained model of its seed has learned."""
+    changes = replace(_table("loss").where(retrained=0), trained=False)
+    return together(_untrained_share, changes, _shares(), kind=kind, less=less)
+
+
+def how_closed(numbers: np.ndarray) -> str:
+    """The words for rows of `lost_share`."""
+    if numbers[0, 1] > 0:
+        return f"closed at all blocks and trained on that way for {numbers[0, 2]:,.0f} updates"
+    return "closed at all blocks at test time (no model was retrained: a plan that says [context] on = true does so)"
+
+
+def some_retrained(numbers: np.ndarray) -> str | None:
+    """Why seeds are not comparable, or None."""
+    if 0 < numbers[0, 1] < 1:
+        return "some of its seeds were retrained and others were not: let the study run to its end"
+    return None
+
+
+def _table(metric: str) -> Table:
+    return Table(ENCODER_CONTEXT.name, TRANSLATION, needs=("kind", "retrained")).where(which="all", metric=metric)
+
+
+def _shares() -> Table:
+    absent = f"encoder_context has no shares of a {TRANSLATION.name} model that knows more than frequencies"
+    return replace(_table("share"), absent=absent)
+
+
+def _lost_share(rows: SeedRows, kind: str, less: str) -> np.ndarray:
+    kinds = [kind, less] if less else [kind]
+    own = {one: _of(rows, one) for one in kinds}
+    updates = max(set.intersection(*(set(one.frame["retrained"]) for one in own.values())))
+    parts = [one_number(one.at(one.frame["retrained"] == updates)) for one in own.values()]
+    return _numbers(parts, int(updates))
+
+
+def _untrained_share(rows: SeedRows, shares: SeedRows, kind: str, less: str) -> np.ndarray:
+    of_trained = _of(shares, kind)
+    learned = of_trained.at(of_trained.frame["retrained"] == 0).column("baseline")[0]
+    return _numbers([one_number(_of(rows, one)) / learned for one in ([kind, less] if less else [kind])], 0)
+
+
+def _of(rows: SeedRows, kind: str) -> SeedRows:
+    found = rows.at(rows.frame["kind"] == kind)
+    if found.frame.empty:
+        raise Absent(f"encoder_context has no rows of {kind} of a {TRANSLATION.name} model")
+    return found
+
+
+def _numbers(parts: list[np.ndarray], updates: int) -> np.ndarray:
+    common = min(map(len, parts))
+    share = parts[0][:common] - (parts[1][:common] if len(parts) > 1 else 0.0)
+    return np.concatenate([share, np.full((common, 1), float(updates > 0)), np.full((common, 1), float(updates))], 1)
+
+
+# Proxies for end tasks in claims about objectives, until models are fine-tuned, and the costs of models.
+#
+# A probe without parameters checks whether the nearest occurrences of a token carry the same tag (syntactic category,
+# part of speech, relation). For tasks on spans and on relations across a sentence, the best head's share of mentions
+# whose attention goes to an antecedent is used. Both examine the states and heads that objectives formed, on unseen
+# text that is the same for all.
+
+
+PROBE = "share of nearest occurrences of a token with its tag, mean over tags, best layer"
+STANDS_IN = f"End tasks are not trained: a probe stands in ({PROBE})."
+
+
+def probe(objective: Spec, architecture: str = "", *, beyond_chance: bool = False) -> Reading:
+    """`PROBE`, with the layer selected on one half of the sentences and reported on the other.
+
+    `beyond_chance`: minus the share of random neighbours.
+    """
+    table = Table(TAG_NEIGHBOURS.name, objective, needs=("layer", "tag"), architecture=architecture)
+    return table.reduce(_best_layer, beyond_chance=beyond_chance)
+
+
+def coreference(objective: Spec) -> Reading:
+    """Share of mentions from which the best head attends most to an antecedent."""
+    return best_heads(heads(HEAD_COREFERENCE.name, objective, mention="all"))
+
+
+def spans_and_words(new: Spec, old: Spec) -> dict[str, Reading]:
+    """The readings of `spans_more_than_words` for two objectives."""
+    of = {"new": new, "old": old}
+    spans: dict[str, Reading] = {f"{which} spans": coreference(objective) for which, objective in of.items()}
+    return spans | {f"{which} words": probe(objective) for which, objective in of.items()}
+
+
+def spans_more_than_words(curves: Curves, which: str) -> list[Condition]:
+    """The new objective exceeds the old one in coreference, and by more than in word tags."""
+    spans, words = (curves[f"new {what}"] - curves[f"old {what}"] for what in ("spans", "words"))
+    return [
+        exceeds(f"{which}, coreference", spans, 0.0, "share"),
+        exceeds("that gain less the one in tags of words", spans - words, 0.0, "share"),
+    ]
+
+
+def parameters(objective: Spec) -> Reading:
+    """Parameters of the measured part."""
+    return Table(MATCH.name, objective, number="measured_parameters").reduce(_exactly)
+
+
+def operations(objective: Spec) -> Reading:
+    """Counted floating-point operations of the training."""
+    return Table(MATCH.name, objective, number="flops").reduce(_exactly)
+
+
+def _best_layer(rows: SeedRows, beyond_chance: bool) -> np.ndarray:
+    rows = rows.at(rows.frame["layer"] >= 1)
+    layers = [own for _, own in rows.groups("layer")]
+    if not layers or len({tuple(sorted(own.frame["tag"])) for own in layers}) > 1:
+        raise Absent("tag_neighbours lacks a tag at some layers")
+    means_RL = np.stack([own.numbers.mean(axis=1) for own in layers], axis=1)
+    if beyond_chance:
+        means_RL = means_RL - np.array([own.column("baseline").mean() for own in layers])
+    if not np.isfinite(means_RL[0]).all():
+        raise Absent("tag_neighbours holds no number at some layers")
+    return largest(means_RL)
+
+
+def _exactly(rows: SeedRows) -> np.ndarray:
+    values = rows.column(rows.number)
+    if len(values) != 1 or not np.isfinite(values).all():
+        raise Absent("the table match holds no single number for a model")
+    return exact(values)

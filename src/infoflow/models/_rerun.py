@@ -1,0 +1,361 @@
+"""Runs of a part of a model: the upper blocks on recorded outputs, or single blocks on their original input."""
+
+# B sentence, T token, D width, V variant
+# B sentence, T query token, S key token, D width
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers import Cache
+
+from infoflow.foundation import UserError
+
+from ._anatomy import Attention
+from ._attention import AttentionCall
+from ._model import Model
+from ._tap import tap
+
+# Run the upper blocks only: the lower ones return their recorded outputs, repeated for several variants.
+#
+# In the first block that runs, the first attention reads the same states in every variant, so its heads are recorded
+# too: it runs from the output projection on.
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class AttentionOutput:
+    """Records of a block's first attention in the first forward pass."""
+
+    attention: Attention
+    output: Any = None  # of the module that calls the attention function
+    heads: Tensor | None = None  # (B, T, head and its width), on their way to the output projection and its hooks
+    projected: Tensor | None = None  # (B, T, D), output of the output projection
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class BlockOutputs:
+    """Output of each block in the first forward pass, and its first attention."""
+
+    outputs: dict[tuple[str, int], Any] = field(default_factory=dict)
+    """(stack, layer) → the block's output."""
+    attentions: dict[tuple[str, int], AttentionOutput] = field(default_factory=dict)
+    """(stack, layer) → the block's self-attention; empty if layers share their modules."""
+
+
+@contextmanager
+def recorded_blocks(model: Model) -> Iterator[BlockOutputs]:
+    """Record every block's output in the first forward pass inside, for `skipped_blocks`."""
+    result = BlockOutputs()
+    with ExitStack() as stack:
+        for anatomy in model.anatomy.stacks:
+            calls = deque(layer.index for layer in anatomy.layers)
+            for block in {model.module.get_submodule(layer.block) for layer in anatomy.layers}:
+                handle = block.register_forward_hook(_keep(result, anatomy.name, calls))
+                stack.callback(handle.remove)
+            for layer in () if anatomy.shared else anatomy.layers:
+                kept = AttentionOutput(attention=layer.attentions["self"])
+                result.attentions[anatomy.name, layer.index] = kept
+                for handle in _keep_attention(model, kept):
+                    stack.callback(handle.remove)
+        yield result
+
+
+def _keep(result: BlockOutputs, stack: str, calls: deque[int]) -> Callable[[nn.Module, Any, Any], None]:
+    def keep(block: nn.Module, args: Any, output: Any) -> None:
+        if calls:  # later calls belong to other passes, such as a readout's
+            result.outputs[stack, calls.popleft()] = output
+
+    return keep
+
+
+def _keep_attention(model: Model, kept: AttentionOutput) -> Iterator[RemovableHandle]:
+    def keep_output(module: nn.Module, args: Any, output: Any) -> None:
+        if kept.output is None:
+            kept.output = output
+
+    def keep_heads(projection: nn.Module, args: Any) -> None:
+        if kept.heads is None:
+            kept.heads = args[0]
+
+    def keep_projected(projection: nn.Module, args: Any, output: Tensor) -> None:
+        if kept.projected is None:
+            kept.projected = output
+
+    projection = model.module.get_submodule(kept.attention.output_projection)
+    yield model.module.get_submodule(kept.attention.module).register_forward_hook(keep_output)
+    # Before other hooks: their changes are repeated when the recorded heads go through the projection.
+    yield projection.register_forward_pre_hook(keep_heads, prepend=True)
+    yield projection.register_forward_hook(keep_projected)
+
+
+@contextmanager
+def skipped_blocks(
+    model: Model, recorded: BlockOutputs, stack: str, layer: int, variants: int, *, keep_heads: bool = True
+) -> Iterator[None]:
+    """Skips the blocks before block `layer` of `stack`, which return their recorded outputs.
+
+    In that block's self-attention only the output projection runs, on the recorded heads; with `keep_heads=False` all
+    of it does.
+
+    Call the model on the recorded batch repeated `variants` times (`x.repeat(variants, 1)`), like the recorded states.
+    Everything between the blocks is the model's own code. A stack whose layers are one shared module (ALBERT) must
+    start at its first layer, since a tap counts that module's calls.
+    """
+    names = [one.name for one in model.anatomy.stacks]
+    skipped = [
+        (one, index)
+        for one in model.anatomy.stacks[: names.index(stack) + 1]
+        for index in range(layer if one.name == stack else len(one.layers))
+        if not one.shared
+    ]
+    with ExitStack() as restore:
+        for one, index in skipped:
+            block = model.module.get_submodule(one.layers[index].block)
+            output = _repeated(recorded.outputs[one.name, index], variants)
+            restore.enter_context(returning(block, lambda output=output: output))
+        if keep_heads and (kept := recorded.attentions.get((stack, layer))):
+            restore.enter_context(_kept_heads(model, kept, variants))
+        yield
+
+
+def first_block(model: Model, stack: str, layer: int) -> tuple[str, int]:
+    """The first block that has to run if `layer` of `stack` changes: 0 in a stack of shared layers."""
+    return stack, 0 if model.anatomy.stack(stack).shared else layer
+
+
+@contextmanager
+def _kept_heads(model: Model, kept: AttentionOutput, variants: int) -> Iterator[None]:
+    """The attention passes its recorded heads to the output projection, inside it (GPT-2) or outside (BERT).
+
+    An attention that does more with the projected heads (a residual connection, a norm) runs normally.
+    """
+    module = model.module.get_submodule(kept.attention.module)
+    first = kept.output[0] if isinstance(kept.output, tuple) else kept.output
+    if kept.heads is None or not isinstance(first, Tensor):
+        yield
+    elif _same(first, kept.heads):
+        output = _repeated(kept.output, variants)
+        with returning(module, lambda: output):
+            yield
+    elif _same(first, kept.projected):
+        projection = model.module.get_submodule(kept.attention.output_projection)
+        heads = _repeated(kept.heads, variants)
+        rest = _repeated(kept.output, variants)[1:] if isinstance(kept.output, tuple) else None
+        with returning(module, lambda: projection(heads) if rest is None else (projection(heads), *rest)):
+            yield
+    else:
+        yield
+
+
+def _same(one: Tensor, other: Tensor | None) -> bool:
+    return other is not None and one.shape == other.shape and torch.equal(one, other)
+
+
+@contextmanager
+def returning(module: nn.Module, output: Callable[[], Any]) -> Iterator[None]:
+    """The module only returns the value of `output`."""
+    saved = vars(module).get("forward")
+    module.forward = lambda *args, **kwargs: output()
+    try:
+        yield
+    finally:
+        if saved is None:
+            del module.forward
+        else:
+            module.forward = saved
+
+
+def _repeated(output: Any, variants: int) -> Any:
+    """States, with T5's position biases (one per batch or one per sentence)."""
+    if isinstance(output, Tensor):
+        return output.repeat(variants, *[1] * (output.dim() - 1)) if output.dim() > 1 and variants > 1 else output
+    if isinstance(output, tuple):
+        batch = output[0].shape[0]
+        return tuple(_repeated(part, variants) if _per_sentence(part, batch) else part for part in output)
+    return output
+
+
+def _per_sentence(part: Any, batch: int) -> bool:
+    return isinstance(part, torch.Tensor) and part.dim() > 1 and part.shape[0] == batch
+
+
+# Rerun each block on its original input, edited or with other weights, without rerunning lower layers.
+
+
+Edit = Callable[[AttentionCall], AttentionCall]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BlockRerun:
+    """Outputs of one block on the same input."""
+
+    kept: Float[Tensor, "sentence token width"]
+    """The model's own output."""
+    edited: tuple[Float[Tensor, "sentence token width"], ...]
+    """One for each edit of this block's self-attention."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BlockUpdates:
+    """The update of one block: its output minus its input."""
+
+    own: Float[Tensor, "sentence token width"]
+    others: tuple[Float[Tensor, "sentence token width"], ...]
+    """Updates of the same block in other models, on the same input."""
+
+
+def rerun_blocks(
+    model: Model,
+    stack: str,
+    edits: Sequence[Edit],
+    forward: Callable[[], Any],
+) -> list[BlockRerun]:
+    """The effect of edits to one block's self-attention on that block's output, for every block in one forward pass.
+
+    Each block of `stack` runs on its input in the unedited model: unedited, and once for each of `edits`, applied to
+    its self-attention. The next block receives the unedited output. So all layers cost one pass per edit, not one per
+    edit and layer.
+
+    Args:
+        model: A loaded model; its blocks may be shared (ALBERT).
+        stack: Stack whose blocks are rerun, "encoder" or "decoder".
+        edits: Each takes a self-attention call and returns `call.edited(...)`; `without_token` is one.
+        forward: Runs the model, or that stack of it, once; without a key-value cache.
+
+    Returns:
+        One entry per block, from the lowest.
+
+    Raises:
+        UserError: `forward` fills a key-value cache, to which a second run would append.
+
+    >>> ids = torch.tensor([[5, 6, 7, 8]])
+    >>> first = torch.tensor([0])
+    >>> with torch.no_grad():
+    ...     blocks = rerun_blocks(
+    ...         model, "encoder", [lambda call: without_token(call, first)], lambda: model.module(ids)
+    ...     )
+    >>> len(blocks), bool((blocks[0].kept != blocks[0].edited[0]).any())
+    (3, True)
+    """
+    layers, reruns = model.anatomy.stack(stack).layers, []
+    applied: Edit | None = None
+
+    def on_attention(call: AttentionCall) -> AttentionCall | None:
+        here = (call.stack, call.kind) == (stack, "self")
+        return applied(call) if here and applied is not None else None
+
+    def again(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        nonlocal applied
+        _require_no_cache(model, [*args, *kwargs.values()])
+        edited = []
+        for edit in edits:
+            applied = edit
+            # Not `block(...)`: hooks of other taps must see one run of the block.
+            edited.append(_states(block.forward(*args, **kwargs)))
+        applied = None
+        reruns.append(BlockRerun(kept=_states(output), edited=tuple(edited)))
+
+    modules = {model.module.get_submodule(layer.block) for layer in layers}
+    with tap(model, on_attention=on_attention), _after(modules, again):
+        forward()
+    assert len(reruns) == len(layers), f"{len(reruns)} of {len(layers)} blocks ran"
+    return reruns
+
+
+def rerun_others(model: Model, others: Sequence[Model], stack: str, forward: Callable[[], Any]) -> list[BlockUpdates]:
+    """The update of each block of other models on the input of the same block of `model`.
+
+    Args:
+        model: The model that provides the states.
+        others: Models of the same architecture: other weights, or other checkpoints of its training.
+        stack: Stack whose blocks run, "encoder" or "decoder".
+        forward: Runs `model`, or that stack of it, once; without a key-value cache.
+
+    Returns:
+        One entry per block, from the lowest.
+
+    Raises:
+        UserError: `forward` fills a key-value cache, or another model has a different number of blocks.
+    """
+    layers, found = model.anatomy.stack(stack).layers, list[BlockUpdates]()
+    for other in others:
+        if len(other.anatomy.stack(stack).layers) != len(layers):
+            raise UserError(
+                f"{other.name} has a different number of blocks from {model.name}. Compare models of the same shape."
+            )
+
+    def again(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        _require_no_cache(model, [*args, *kwargs.values()])
+        states = args[0] if args else kwargs["hidden_states"]
+        path = layers[len(found)].block
+        theirs = [_states(other.module.get_submodule(path).forward(*args, **kwargs)) for other in others]
+        found.append(BlockUpdates(own=_states(output) - states, others=tuple(each - states for each in theirs)))
+
+    with _after({model.module.get_submodule(layer.block) for layer in layers}, again):
+        forward()
+    assert len(found) == len(layers), f"{len(found)} of {len(layers)} blocks ran"
+    return found
+
+
+def without_token(call: AttentionCall, token: Int[Tensor, " sentence"]) -> AttentionCall:
+    r"""The call with one token of each sentence removed as key and value.
+
+    $$ a'_{qk} = \frac{a_{qk}\,[k \neq t]}{\sum_{j \neq t} a_{qj}} $$
+
+    | symbol     | here           | space                                     |
+    |------------|----------------|-------------------------------------------|
+    | $a_{qk}$   | `call.weights` | [0, 1], rows sum to 1                     |
+    | $t$        | `token`        | column of the key, padding counted        |
+    | $a'_{qk}$  | returned       | rows sum to 1, 0 at $k = t$               |
+
+    The token's own query stays, and padding and causal masks are kept. A query that sees only the token (the first of a
+    causal sentence: the token itself) gets finite, meaningless weights: ignore its output.
+
+    Source: [@voita2019evolution].
+    """
+    hidden_BS = torch.arange(call.value.shape[2], device=token.device) == token.unsqueeze(1)
+    return without_edges(call, hidden_BS[:, None])
+
+
+def without_edges(call: AttentionCall, forbidden: Bool[Tensor, "#sentence #token key"]) -> AttentionCall:
+    r"""The call with some edges from a query to a key forbidden, in all heads.
+
+    $$ a'_{qk} = \frac{a_{qk}\,[(q, k) \notin F]}{\sum_{(q, j) \notin F} a_{qj}} $$
+
+    \(F\) is `forbidden`. A query that loses every key gets finite, meaningless weights.
+
+    Source: [@geva2023dissecting], attention knock-out.
+    """
+    mask = call.value.new_zeros(1, 1, 1, 1) if call.mask is None else call.mask
+    # The lowest finite number, not -inf and not a sum of two: a fully masked row must not become NaN.
+    return call.edited(mask=torch.where(forbidden[:, None], torch.finfo(mask.dtype).min, mask))
+
+
+def _states(output: Any) -> Tensor:
+    return output if isinstance(output, Tensor) else output[0]
+
+
+def _require_no_cache(model: Model, given: list[Any]) -> None:
+    if any(isinstance(value, Cache) for value in given):
+        raise UserError(
+            f"{model.name} fills a key-value cache, but its blocks must run twice on the same input. Call it with "
+            "use_cache=False, as model_inputs does."
+        )
+
+
+@contextmanager
+def _after(
+    blocks: set[nn.Module], hook: Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]
+) -> Iterator[None]:
+    handles = [block.register_forward_hook(hook, with_kwargs=True) for block in blocks]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

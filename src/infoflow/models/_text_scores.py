@@ -1,0 +1,247 @@
+"""Scores of generated texts: corpus BLEU with its signature and sufficient statistics, and ROUGE."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from sacrebleu.metrics.bleu import BLEU
+
+from infoflow.foundation import UserError, comparable, spacing_of, words_and_signs, words_of
+
+# Corpus BLEU with its signature, and its sufficient statistics, which add up over groups of sentences, so that a
+# bootstrap scores each group once.
+
+
+BleuTokenizer = Literal["13a", "zh", "char"]
+"""sacreBLEU's tokenizers: words and punctuation; the same with single Chinese characters; characters."""
+
+_TOKENIZERS: dict[str, BleuTokenizer] = {"spaces": "13a", "han": "zh", "none": "char"}
+_ORDER = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bleu:
+    """BLEU in percent, with sacreBLEU's signature."""
+
+    score: float
+    signature: str
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:
+    """Corpus BLEU of detokenised text, one reference per hypothesis, as `bleu_statistics` counts.
+
+    Raises:
+        UserError: No sentence, or unequal numbers of hypotheses and references.
+
+    Source: [@papineni2002], [@post2018].
+    """
+    if not hypotheses or len(hypotheses) != len(references):
+        raise UserError(
+            "BLEU needs at least one hypothesis and one reference for each. "
+            f"Got {len(hypotheses)} hypotheses and {len(references)} references."
+        )
+    found = bleu_statistics(hypotheses, [[text] for text in references])
+    return Bleu(score=found.score, signature=found.signature)
+
+
+def bleu_tokenizer(references: Iterable[str]) -> BleuTokenizer:
+    """The tokenizer for the script of the references: `13a` cannot split text without spaces.
+
+    `13a` if most words are separated by spaces, `zh` for Chinese, `char` for other scripts without spaces (Japanese,
+    Thai, Khmer, Lao, Burmese, Tibetan, …).
+
+    >>> bleu_tokenizer(["He likes cats."]), bleu_tokenizer(["他喜欢猫。"]), bleu_tokenizer(["猫が好きです。"])
+    ('13a', 'zh', 'char')
+    """
+    return _TOKENIZERS[spacing_of(references)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BleuStatistics:
+    """n-gram matches and lengths of a group of sentences."""
+
+    correct: tuple[int, ...]  # matched n-grams, n = 1..4
+    total: tuple[int, ...]  # n-grams of the hypotheses
+    hypothesis_length: int
+    reference_length: int  # closest reference of each sentence
+    order: int = _ORDER  # the largest n that counts: words of the longest reference, at most 4
+    signature: str = ""
+
+    @classmethod
+    def zero(cls) -> "BleuStatistics":
+        return cls(correct=(0,) * _ORDER, total=(0,) * _ORDER, hypothesis_length=0, reference_length=0, order=0)
+
+    def __add__(self, other: "BleuStatistics") -> "BleuStatistics":
+        return BleuStatistics(
+            correct=tuple(a + b for a, b in zip(self.correct, other.correct, strict=True)),
+            total=tuple(a + b for a, b in zip(self.total, other.total, strict=True)),
+            hypothesis_length=self.hypothesis_length + other.hypothesis_length,
+            reference_length=self.reference_length + other.reference_length,
+            order=max(self.order, other.order),
+            signature=self.signature or other.signature,
+        )
+
+    def __mul__(self, weight: int) -> "BleuStatistics":
+        """The group with multiplicity `weight`."""
+        return replace(
+            self,
+            correct=tuple(weight * value for value in self.correct),
+            total=tuple(weight * value for value in self.total),
+            hypothesis_length=weight * self.hypothesis_length,
+            reference_length=weight * self.reference_length,
+        )
+
+    @property
+    def score(self) -> float:
+        """Corpus BLEU in percent, as sacreBLEU computes it (exponential smoothing); 0 for no sentence."""
+        if self.hypothesis_length == 0 or self.order == 0:
+            return 0.0
+        return BLEU.compute_bleu(
+            list(self.correct[: self.order]),
+            list(self.total[: self.order]),
+            self.hypothesis_length,
+            self.reference_length,
+            smooth_method="exp",
+            max_ngram_order=self.order,
+        ).score
+
+
+def bleu_by_block(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], blocks: np.ndarray
+) -> dict[int, BleuStatistics]:
+    """Lower-cased statistics of the sentences of each block, with one tokenizer chosen from all references.
+
+    Lower-cased because the tokenizers of a study may be; the signature shows it.
+    """
+    tokenizer = bleu_tokenizer(text for each in references for text in each)
+    found = {}
+    for block in np.unique(blocks).tolist():
+        rows = np.flatnonzero(blocks == block)
+        said, right = [hypotheses[row] for row in rows], [references[row] for row in rows]
+        found[block] = bleu_statistics(said, right, lowercase=True, tokenizer=tokenizer)
+    order = max((one.order for one in found.values()), default=0)
+    return {block: replace(one, order=order) for block, one in found.items()}
+
+
+def bleu_statistics(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    lowercase: bool = False,
+    tokenizer: BleuTokenizer | None = None,
+) -> BleuStatistics:
+    """The statistics of a group of sentences, each with one or more references.
+
+    Texts are compared in the form `comparable`. If no reference has four words, n-grams are counted up to the longest
+    reference's length: sacreBLEU gives 0 to perfect translations there.
+
+    Groups that are added up need the same `tokenizer`, chosen from all references (`bleu_tokenizer`, the default here).
+
+    Source: [@papineni2002], [@post2018].
+    """
+    references = [[comparable(text) for text in each] for each in references]
+    every = [text for each in references for text in each]
+    most = max(map(len, references))
+    # sacreBLEU needs as many streams as the largest number of references, with None where a sentence has fewer.
+    streams = [[refs[i] if i < len(refs) else None for refs in references] for i in range(most)]
+    tokenizer = tokenizer or bleu_tokenizer(every)
+    # `force` silences a warning for output that looks tokenised; the signature still names the tokenizer.
+    metric = BLEU(lowercase=lowercase, force=True, tokenize=tokenizer)
+    found = metric.corpus_score([comparable(text) for text in hypotheses], streams)
+    return BleuStatistics(
+        correct=tuple(found.counts),
+        total=tuple(found.totals),
+        hypothesis_length=found.sys_len,
+        reference_length=found.ref_len,
+        order=_longest(metric.tokenizer, every),
+        signature=str(metric.get_signature()),
+    )
+
+
+def _longest(divide: Callable[[str], str], texts: Iterable[str]) -> int:
+    """Words of the longest text, at most four."""
+    longest = 0
+    for text in texts:
+        longest = max(longest, len(divide(text).split()))
+        if longest >= _ORDER:
+            return _ORDER
+    return longest
+
+
+# ROUGE: the overlap of a generated text with a reference.
+
+
+ROUGE = ("rougeL", "rouge1", "rouge2")
+
+
+def rouge(said: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
+    r"""ROUGE-L, 1 and 2 of each text, from 0 to 1, float64 (text,).
+
+    F of the longest common subsequence, of words and of word pairs, with the closest reference ([@lin2004]).
+
+    $$ F = \frac{2 m}{|x| + |y|} $$
+
+    where m is the number of matching words of text x and reference y. Words are those of `words_of`, ignoring case and
+    compatibility forms; each character of a script without spaces is one. In a text without words, such as emoji,
+    symbols count as words. English words of more than three letters are stemmed by Porter's algorithm, as in
+    ROUGE-1.5.5.
+    """
+    known = {text: _words(text) for text in {*said, *(one for right in references for one in right)}}
+    each = [[(known[text], known[one]) for one in right] for text, right in zip(said, references, strict=True)]
+    return {
+        kind: np.array([max((_f(_MATCHES[kind], *pair) for pair in pairs), default=0.0) for pairs in each])
+        for kind in ROUGE
+    }
+
+
+def _words(text: str) -> list[str]:
+    plain = comparable(text).lower().replace("_", " ")
+    words = words_of(plain) or words_and_signs(plain)
+    return [_stem(word) if len(word) > 3 and word.isascii() else word for word in words]
+
+
+@lru_cache(1 << 16)
+def _stem(word: str) -> str:
+    return _stemmer()(word)
+
+
+@cache
+def _stemmer() -> Callable[[str], str]:
+    from snowballstemmer import stemmer  # slow import
+
+    return stemmer("porter").stemWord
+
+
+def _f(matches: Callable[[list[str], list[str]], tuple[int, int]], said: list[str], right: list[str]) -> float:
+    matched, of = matches(said, right)
+    return 2 * matched / of if of else 0.0
+
+
+def _subsequence(said: list[str], right: list[str]) -> tuple[int, int]:
+    """Number of words of the longest common subsequence, and of both texts.
+
+    In bit-parallel form: `row` has a 0 at each word of `said` where the subsequence up to the current word grows.
+    """
+    places: dict[str, int] = {}
+    for place, word in enumerate(said):
+        places[word] = places.get(word, 0) | 1 << place
+    every = (1 << len(said)) - 1
+    row = every
+    for word in right:
+        hits = row & places.get(word, 0)
+        row = (row + hits | row - hits) & every
+    return len(said) - row.bit_count(), len(said) + len(right)
+
+
+def _shared(said: Sequence, right: Sequence) -> tuple[int, int]:
+    return (Counter(said) & Counter(right)).total(), len(said) + len(right)
+
+
+_MATCHES: dict[str, Callable[[list[str], list[str]], tuple[int, int]]] = {
+    "rougeL": _subsequence,
+    "rouge1": _shared,
+    "rouge2": lambda said, right: _shared(list(pairwise(said)), list(pairwise(right))),
+}

@@ -1,0 +1,285 @@
+"""Clusters of states: mini-batch k-means, and the centres of every layer, fitted before the pass."""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int, UInt16
+from torch import Tensor
+
+from infoflow.flow import PassOptions, Reader, Regime, Stream, forward
+from infoflow.foundation import UserError, current_display, hash64_array, stream
+from infoflow.models import tap
+
+from ._views import Matrix, as_view
+
+# Mini-batch k-means: continuous states become labels.
+
+
+_BATCH = 10_240
+"""On 100,000 states (2,000 types by Zipf's law, 64 positions) 1,000 clusters carry 3.0 nats; batches of 1,024, 2.4."""
+_STEPS = 20
+"""Minimum number of steps: few rows make one pass a step or two, which leaves the centres where they started."""
+_SMALL = 0.05
+"""Clusters below this share of the mean size move: on these states 0.02 and 0.05 leave least inertia, 0.2 2% more."""
+_RECENT, _FALL = 5, 0.001
+"""Steps that are compared with as many before them, and the least relative fall of the distances to go on."""
+_ROUNDING = 1e-5
+"""Squared distances below this share of the squared norm, measured from the mean, count as 0: equal rows round."""
+_AT_ONCE = 1_024
+"""Rows at once: for 10,000 centres, 40 MB of distances."""
+
+
+class Clustering(NamedTuple):
+    labels: Int[Tensor, " token"]
+    centres: Float[Tensor, "cluster width"]
+
+
+def discretize(x: Matrix, clusters: int, seed: int = 0) -> Int[Tensor, " token"]:
+    r"""The cluster of each row, by mini-batch k-means.
+
+    Centres start at rows far apart (greedy k-means++, on a sample of 10,240 rows, or 1.5 per cluster if that is more).
+    Then 20 batches of 10,240 rows are read, or more until every row was read once; with fewer rows, each batch is all
+    of them. A batch moves a centre $c$ of weight $w$ to the mean of the rows that it has seen recently:
+
+    $$ w \leftarrow (1 - b/n)\, w + m, \qquad c \leftarrow c + \frac{m}{w}\, (\bar{x} - c) $$
+
+    | symbol          | meaning                                                 |
+    |-----------------|---------------------------------------------------------|
+    | $n$, $b$        | rows, and rows of a batch                               |
+    | $m$, $\bar{x}$  | rows of the batch nearest to the centre, and their mean |
+
+    so centres are means of about the last $n$ rows read, and for $b = n$ this is Lloyd's algorithm. During the first
+    half of the batches, clusters below a twentieth of the mean weight move to rows of the batch, drawn in proportion to
+    their squared distance from their centre. The second half ends early if squared distances fall by less than 0.1% in
+    5 batches.
+
+    The same seed gives the same labels on a CPU; a GPU adds in any order, so its centres differ by rounding. If the
+    rows have fewer distinct values than `clusters`, some clusters stay empty and their labels unused.
+
+    Args:
+        x: (token, width), float32 or float64; computed in float32.
+        clusters: Number of clusters, at most the number of rows.
+        seed: Seeds the start and the batches.
+
+    Returns:
+        Labels 0..clusters−1, int64.
+
+    Raises:
+        UserError: `clusters` is below 1 or above the number of rows, or `x` is not finite.
+
+    Source: [@sculley2010], where centres are means of all rows read; initialisation by [@arthur2007].
+
+    >>> discretize(torch.tensor([[0.0], [0.1], [9.0], [9.1]]), clusters=2).bincount()
+    tensor([2, 2])
+    """
+    return cluster(as_view(x, "x", torch.float32), clusters, seed).labels
+
+
+def cluster(rows: Float[Tensor, "token width"], clusters: int, seed: int = 0) -> Clustering:
+    """`discretize`, on the device of `rows`, with the centres, to which further states can be assigned (`nearest`)."""
+    num = len(rows)
+    if not 1 <= clusters <= num:
+        raise UserError(
+            f"clusters must lie in 1..{num}, the number of rows. Got {clusters}. Use fewer clusters or more tokens."
+        )
+    rng = stream("k-means", seed)
+    size = min(_BATCH, num)
+    steps = max(_STEPS, math.ceil(num / size))
+    sample = rng.permutation(num)[: max(_BATCH, clusters * 3 // 2)]
+    centres = _far_apart(rows[torch.from_numpy(sample).to(rows.device)], clusters, rng)
+    weights, distances = torch.zeros_like(centres[:, 0]), []
+    for step, batch in enumerate(_batches(rows, size, steps, rng)):
+        found = nearest(batch, centres)
+        counts = found.labels.bincount(minlength=clusters).to(weights)
+        sums = torch.zeros_like(centres).index_add_(0, found.labels, batch)
+        weights = (1 - size / num) * weights + counts
+        centres += (sums - counts[:, None] * centres) / weights.clamp(min=torch.finfo(weights.dtype).tiny)[:, None]
+        distances.append(float(found.squares.mean()))
+        if 2 * step < steps:
+            small = (weights <= _SMALL * weights.mean()).nonzero()[: size // 2, 0]
+            centres[small] = batch[_draw(found.squares, len(small), rng)]
+            weights[small] = 0
+        elif sum(distances[-_RECENT:]) >= (1 - _FALL) * sum(distances[-2 * _RECENT : -_RECENT]):
+            break
+    return Clustering(nearest(rows, centres).labels, centres)
+
+
+def _batches(rows: Float[Tensor, "token width"], size: int, steps: int, rng: np.random.Generator) -> Iterator[Tensor]:
+    """All rows in random order, again and again; each batch all of them if they fit into one."""
+    order = torch.empty(0, dtype=torch.int64)
+    for _ in range(steps):
+        if size < len(rows) and len(order) < size:
+            order = torch.cat([order, torch.from_numpy(rng.permutation(len(rows)))])
+        yield rows if size == len(rows) else rows[order[:size].to(rows.device)]
+        order = order[size:]
+
+
+class Nearest(NamedTuple):
+    labels: Int[Tensor, " token"]
+    squares: Float[Tensor, " token"]
+    """Squared distance to that centre."""
+
+
+def nearest(rows: Float[Tensor, "token width"], centres: Float[Tensor, "cluster width"]) -> Nearest:
+    """The centre nearest to each row; ties go to the first.
+
+    Distances are measured from the mean of the centres: far from the origin, float32 would lose them.
+    """
+    middle = centres.mean(0)
+    centred = centres - middle
+    norms = centred.square().sum(1)
+    labels = [torch.addmm(norms, part - middle, centred.mT, alpha=-2).argmin(1) for part in rows.split(_AT_ONCE)]
+    parts = zip(rows.split(_AT_ONCE), labels, strict=True)
+    squares = [(part - centres[label]).square().sum(1) for part, label in parts]
+    return Nearest(torch.cat(labels), torch.cat(squares))
+
+
+def _far_apart(x: Float[Tensor, "token width"], num: int, rng: np.random.Generator) -> Float[Tensor, "cluster width"]:
+    """`num` rows of x, far apart: each is the one of a few drawn rows that leaves the least total distance.
+
+    Under Zipf's law, random initial rows spend most centres on the most frequent tokens: on the states of `_BATCH` they
+    leave 5% more inertia.
+    """
+    trials = 2 + int(math.log(num)) + 500 // num  # more for few centres, which then miss no clump
+    centred = x - x.mean(0)
+    squares = centred.square().sum(1)
+    chosen, least = [], torch.full_like(squares, torch.inf)
+    drawn = torch.from_numpy(rng.integers(len(x), size=1)).to(x.device)
+    for _ in range(num):
+        found = torch.addmm(squares, centred[drawn], centred.mT, alpha=-2).add_(squares[drawn, None])
+        left = torch.minimum(found.where(found > _ROUNDING * squares, 0), least)
+        best = left.sum(1).argmin()
+        chosen.append(drawn[best])
+        least = left[best]
+        drawn = _draw(least, trials, rng)
+    return x[torch.stack(chosen)]
+
+
+def _draw(weights: Float[Tensor, " token"], num: int, rng: np.random.Generator) -> Int[Tensor, " row"]:
+    """At most `num` distinct rows, in proportion to their weights; rows of weight 0 come last.
+
+    The `num` smallest of exponential variables with these rates are such a draw.
+    """
+    waiting = torch.from_numpy(rng.standard_exponential(len(weights), dtype=np.float32)).to(weights.device)
+    tiny = torch.finfo(torch.float32).tiny
+    return (waiting / weights.clamp(min=tiny)).topk(min(num, len(weights)), largest=False).indices
+
+
+# Cluster centres of a model's states in every layer, fitted before the pass on sentences chosen by hash.
+
+
+ROWS_PER_CENTRE, _LEAST_PER_CENTRE = 40, 20
+"""States per centre for fitting a clustering; wide models use fewer before layers are read one after the other."""
+_FIT_BYTES = 1 << 29
+"""Bytes of states held at a time. If all layers take more, the same sentences are read once per group of layers."""
+_CHUNK = 1024  # sentences between two looks at whether there are enough
+
+Kept = Callable[[Stream], Bool[Tensor, "sentence token"]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateClusters:
+    """Centres of several clusterings of each layer of one stack."""
+
+    centres: Float[Tensor, "layer clustering cluster width"]
+    inertia: Float[np.ndarray, " layer"]
+    """Mean squared distance of the fitted states to their centre, over clusterings."""
+
+    def facts(self) -> dict[str, np.ndarray]:
+        """Data for tables; the fingerprint is equal for equal centres, whose counts may be added."""
+        fingerprint = hashlib.sha256(self.centres.cpu().numpy().tobytes()).digest()
+        return {
+            "fingerprint": np.frombuffer(fingerprint, dtype=np.uint8),
+            "num_clusters": np.asarray(self.centres.shape[2]),
+            "inertia": self.inertia,
+        }
+
+    def labels(self, layer: int, states: Float[Tensor, "token width"]) -> UInt16[np.ndarray, "clustering token"]:
+        """The cluster of each state, in every clustering of its layer."""
+        found = [nearest(states, centres.to(states)).labels for centres in self.centres[layer]]
+        return torch.stack(found).cpu().numpy().astype(np.uint16)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ClusterFit:
+    """Fits `clusterings` k-means to one stack's states, each from its own rows and start."""
+
+    reader: Reader
+    options: PassOptions
+    stack: str
+    regime: Regime
+    kept: Kept
+    clusters: int
+    clusterings: int
+    draws: int
+    """Number of available passes of training noise."""
+
+    def run(self) -> StateClusters:
+        """Read the chosen sentences and fit every layer."""
+        layers = range(len(self.reader.model.anatomy.stack(self.stack).layers) + 1)
+        group = max(1, _FIT_BYTES // (4 * self._width * self._num_rows))
+        title = f"Clustering states of {self.reader.model.name}"
+        fitted = []
+        with current_display().progress(title, len(layers), "layers") as progress:
+            for start in range(0, len(layers), group):
+                for states in self._states(layers[start : start + group]):
+                    fitted.append(self._fit(states))
+                    progress.advance(1)
+        return StateClusters(torch.stack([f[0] for f in fitted]), np.array([f[1] for f in fitted]))
+
+    @property
+    def _width(self) -> int:
+        return self.reader.model.anatomy.stack(self.stack).width
+
+    @property
+    def _num_rows(self) -> int:
+        """Number of states to fit: separate ones for each clustering, if they fit into memory."""
+        states = len(self.reader.model.anatomy.stack(self.stack).layers) + 1
+        affordable = _FIT_BYTES // (4 * self._width * states)
+        most, least = ROWS_PER_CENTRE * self.clusters * self.clusterings, _LEAST_PER_CENTRE * self.clusters
+        return int(np.clip(affordable, least, most))
+
+    def _fit(self, states: Float[Tensor, "row width"]) -> tuple[Float[Tensor, "clustering cluster width"], float]:
+        centres, inertia = [], []
+        for seed in range(self.clusterings):
+            chosen = stream("cluster-rows", self.reader.seed, seed).permutation(len(states))
+            rows = states[torch.from_numpy(np.sort(chosen[: ROWS_PER_CENTRE * self.clusters]))]
+            found = cluster(rows, min(self.clusters, len(rows)), seed).centres
+            inertia.append(float(nearest(rows, found).squares.double().mean()))
+            centres.append(found)
+        return torch.stack(centres), float(np.mean(inertia))
+
+    def _states(self, layers: Sequence[int]) -> list[Tensor]:
+        """The chosen states of these layers, on the CPU."""
+        held: list[list[Tensor]] = [[] for _ in layers]
+        found = 0
+        with torch.inference_mode(), tap(self.reader.model, hidden=True) as tapped:
+            for draw, batches in self._chunks():
+                for rows in batches:
+                    batch = self.reader.padded(rows, self.regime, draw).to(self.reader.model.device)
+                    forward(self.reader.model, batch)
+                    kept = self.kept(batch.streams[self.stack])
+                    found += int(kept.sum())
+                    for parts, layer in zip(held, layers, strict=True):
+                        parts.append(tapped.hidden[self.stack][layer][kept].float().cpu())
+                if found >= self._num_rows:
+                    break
+        return [torch.cat(parts) for parts in held]
+
+    def _chunks(self) -> Iterator[tuple[int, list[np.ndarray]]]:
+        """The corpus draw by draw, sentences by hash, in batches of similar length."""
+        batches = self.reader.batches(self.options.tokens_per_batch)
+        rows = np.concatenate(batches)
+        ids = self.reader.corpus.content_ids[rows]
+        rows = rows[np.argsort(hash64_array(("cluster-sentences", self.reader.seed), ids), kind="stable")]
+        for draw in range(self.draws):
+            for start in range(0, len(rows), _CHUNK):
+                chosen = np.zeros(len(self.reader.corpus), dtype=bool)
+                chosen[rows[start : start + _CHUNK]] = True
+                parts = [batch[chosen[batch]] for batch in batches]
+                yield draw, [part for part in parts if len(part)]

@@ -1,0 +1,353 @@
+"""What a state's neighbours share with it: the token, the tokens around it, its position, its tag."""
+
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.special import ndtri
+
+from infoflow.flow import SAMPLE_COLUMNS, SampleMeasure, SampleRequest, TokenSample, TypeStrata
+from infoflow.foundation import NUM_BLOCKS, Scale, UserError, block_interval, current_display
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
+
+from ._information_estimate import standard_noise, wider
+from ._nearest import agreements, check_neighbours
+from ._within_tokens import UNKNOWN, PoolRules, PoolScore, TokenAspect, averaged, pool_scores, token_pools
+
+# Measures of what the nearest occurrences of one token share, with one neighbour search for all of them.
+
+
+Scores = list[dict[str, PoolScore]]
+"""For each layer, the statistic of each aspect."""
+
+SETTINGS = (
+    Column(name="pools", dtype="int64", unit="tokens", description="number of tokens averaged over: those that vary"),
+    Column(name="neighbours", dtype="int64", unit="neighbours", description="k"),
+    Column(name="metric", dtype="string", unit="", description="cosine or euclidean"),
+    Column(name="few", dtype="string", unit="", description="treatment of tokens with few occurrences"),
+    Column(name="least", dtype="int64", unit="occurrences", description="tokens with fewer sampled ones are left out"),
+)
+
+_FOUND: WeakKeyDictionary[TokenSample, dict[tuple, Scores]] = WeakKeyDictionary()
+"""Results by sample, while it lives: measures with equal settings search once."""
+
+
+class AbstractTokenPools(SampleMeasure):
+    """Neighbours among the occurrences of one token, averaged over occurrences, then tokens.
+
+    The sample holds the most frequent tokens, with the same number of occurrences of each if possible: the share of a
+    pool that k neighbours make up, and with it the statistic, depends on the pool's size. Compare only values of equal
+    settings. A token whose occurrences all have the same tag (position, neighbouring token) is at chance whatever its
+    vectors, and is left out. Error bars resample sentences, of queries and of neighbours alike, and allow for the fact
+    that other sentences would give other tokens enough occurrences (`averaged`).
+
+    Args:
+        k: Number of neighbours.
+        metric: `"cosine"` or `"euclidean"`.
+        few: What to do with rare tokens; see `within_token_agreement`.
+        minimum: Minimum number of occurrences of a token with `"require"`; default: 2k + 1.
+        types: Number of most frequent tokens to use.
+        per_type: Maximum number of occurrences of each, by default 10 k; time grows with the square.
+        subword: The token that carries its word's tag, `"first"` or `"last"`.
+    """
+
+    scale: ClassVar[Scale] = "share"
+
+    def __init__(
+        self,
+        k: int = 50,
+        metric: str = "cosine",
+        few: str = "require",
+        minimum: int | None = None,
+        types: int = 50,
+        per_type: int | None = None,
+        subword: str = "first",
+    ) -> None:
+        self._rules = PoolRules.of(k, few, metric, minimum)
+        per_type = 10 * k if per_type is None else per_type
+        for name, value, least in (("types", types, 1), ("per_type", per_type, self._rules.least)):
+            if value < least:
+                raise UserError(f"{name} must be at least {least}. Got {value}.")
+        if subword not in ("first", "last"):
+            raise UserError(f'subword must be "first" or "last". Got {subword}.')
+        self.k, self.metric, self.few, self.minimum = k, metric, few, minimum
+        self.types, self.per_type, self.subword = types, per_type, subword
+        self.request = SampleRequest(strata=TypeStrata(num_types=types, per_type=per_type))
+
+    def scores(self, sample: TokenSample) -> Scores:
+        """Every aspect's statistic in every layer; from the last search if it had the same settings."""
+        found = _FOUND.setdefault(sample, {})
+        key = (self._rules, self.subword)
+        if key not in found:
+            found[key] = _search(sample, self._rules, self.subword)
+        return found[key]
+
+    def row(self, sample: TokenSample, layer: int, score: PoolScore) -> dict[str, Any]:
+        """The columns that all tables of neighbours within tokens share."""
+        replicates = linear_replicates(score.value, score.value - score.effects)
+        # Layers, and models of the same text, use the same tokens: one draw for all.
+        replicates += score.spread * standard_noise(len(replicates), "token-pools")
+        ends = block_interval(score.value, score.effects, scale=self.scale, count=score.count)
+        ends = wider(ends, score.value, score.spread * float(ndtri(0.975)), self.scale)
+        return {
+            "stack": sample.facts.stack,
+            "layer": layer,
+            **estimate(score.value, replicates, score.chance, score.count, ends=ends),
+            "pools": score.pools,
+            "neighbours": self.k,
+            "metric": self.metric,
+            "few": self.few,
+            "least": self._rules.least,
+        }
+
+    def frame(self, sample: TokenSample, rows: list[dict[str, Any]], what: str) -> pd.DataFrame:
+        """The table; if it is empty, a note explains why."""
+        if not rows:
+            current_display().note(
+                f"{self.name} of {sample.facts.model} is skipped: no token has {self._rules.least} sampled "
+                f"occurrences that differ in {what}. Use a larger corpus or fewer neighbours (k; in a "
+                "plan analysis.neighbours)."
+            )
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+
+def _search(sample: TokenSample, rules: PoolRules, subword: str) -> Scores:
+    pools = token_pools(sample.occurrences.token, rules.least)
+    samples = [sample.take(rows) for rows in pools]
+    aspects = [_aspects(pool, subword) for pool in samples]
+    layers = []
+    with current_display().progress("Neighbours within tokens", sample.num_states * len(pools), "pools") as progress:
+        for layer in range(sample.num_states):
+            parts: dict[str, list[PoolScore]] = {}
+            for pool, compared in zip(samples, aspects, strict=True):
+                # One pool's states at a time: a large sample stays on disk.
+                states = torch.from_numpy(pool.states(layer))
+                for name, score in pool_scores(states, compared, pool.blocks, rules).items():
+                    parts.setdefault(name, []).append(score)
+                progress.advance(1)
+            layers.append({name: averaged(scores, rules.least) for name, scores in parts.items()})
+    return layers
+
+
+def _aspects(sample: TokenSample, subword: str) -> dict[str, TokenAspect]:
+    """Position, both neighbouring tokens, and every tag of the word, on the token that carries it."""
+    at = sample.occurrences
+    carries = at.subword == (0 if subword == "first" else at.subwords - 1)
+    tags = {tag_key(name): np.where(carries, tag.codes, UNKNOWN) for name, tag in sample.tags.items()}
+    same = {"left": at.previous, "right": at.next, **tags}
+    return {
+        "position": TokenAspect(_varied(at.position), "distance"),
+        **{name: TokenAspect(_varied(values), "same") for name, values in same.items()},
+    }
+
+
+def _varied(values: np.ndarray) -> np.ndarray:
+    """Marks all as unknown if the token's occurrences do not differ: then it is at chance whatever its vectors."""
+    return values if len(np.unique(values[values != UNKNOWN])) > 1 else np.full_like(values, UNKNOWN)
+
+
+def tag_key(name: str) -> str:
+    """The aspect of a tag column; a corpus may call a column "left"."""
+    return f"tag {name}"
+
+
+# Whether a state's neighbours are states of the same token.
+
+
+IDENTITY_NEIGHBOURS = TableSchema(
+    name="identity_neighbours",
+    version=3,
+    description="Fraction of a state's nearest states (other occurrences, same layer) that belong to the same token. "
+    "In a larger sample k neighbours are a smaller share, and more tokens have k others: compare rows of equal "
+    "settings, of samples of equal size.",
+    columns=(
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
+        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        *estimate_columns("fraction", "fraction of neighbours with the same token", "random neighbours: Σp² of types"),
+        Column(name="neighbours", dtype="int64", unit="neighbours", description="k"),
+        Column(name="metric", dtype="string", unit="", description="cosine or euclidean"),
+        Column(name="few", dtype="string", unit="", description="treatment of tokens with at most k occurrences"),
+        *SAMPLE_COLUMNS,
+    ),
+)
+
+
+class IdentityNeighbours(SampleMeasure):
+    """How well a layer separates tokens: `neighbour_agreement` with the token id as label.
+
+    Error bars resample sentences, of queries and of neighbours alike, to first order: a sentence left out is replaced
+    among others' neighbours by the next nearest. The baseline is the fraction for random other occurrences, averaged
+    over the same queries: Σp² if every token type is queried.
+
+    Args:
+        k: Number of neighbours.
+        metric: `"cosine"` or `"euclidean"`.
+        few: What to do with tokens of fewer than k + 1 occurrences; see `neighbour_agreement`.
+        occurrences: At most this many sampled tokens; time grows with the square.
+
+    Source: [@voita2019evolution], k = 50.
+    """
+
+    table: ClassVar[TableSchema] = IDENTITY_NEIGHBOURS
+
+    def __init__(self, k: int = 50, metric: str = "cosine", few: str = "require", occurrences: int = 20_000) -> None:
+        check_neighbours(k, few, metric)
+        self.k, self.metric, self.few, self.occurrences = k, metric, few, occurrences
+        self.request = SampleRequest(occurrences=occurrences)
+
+    def compute(self, sample: TokenSample) -> pd.DataFrame:
+        labels = np.unique(sample.occurrences.token, return_inverse=True)[1]
+        if np.bincount(labels).max() <= (self.k if self.few == "require" else 1):
+            current_display().note(
+                f"{self.name} of {sample.facts.model} is skipped: no token has the {self.k + 1} occurrences that "
+                f"{self.k} neighbours need. Use a larger sample or fewer neighbours (k; in a plan analysis.neighbours)."
+            )
+            return pd.DataFrame(columns=self.table.column_names)
+        rows = [self._layer(sample, labels, layer) for layer in range(sample.num_states)]
+        return pd.DataFrame(rows).assign(**sample.sizes(self.request))
+
+    def _layer(self, sample: TokenSample, labels: np.ndarray, layer: int) -> dict:
+        found = agreements(torch.from_numpy(sample.states(layer)), labels, self.k, self.few, self.metric)
+        value, blocks = float(found.scores.mean()), sample.blocks
+        effects = np.bincount(blocks[found.queries], weights=found.scores - value, minlength=NUM_BLOCKS)
+        effects += np.bincount(blocks, weights=found.pulls - found.pulls.mean(), minlength=NUM_BLOCKS)
+        replicates = linear_replicates(value, value - effects / len(found.queries))
+        return {
+            "stack": sample.facts.stack,
+            "layer": layer,
+            **estimate(value, replicates, baseline=float(found.chance.mean()), count=len(found.queries), scale="share"),
+            "neighbours": self.k,
+            "metric": self.metric,
+            "few": self.few,
+        }
+
+
+# Whether a state's neighbours have the same token before or after them.
+
+
+SIDES = ("left", "right")
+
+CONTEXT_NEIGHBOURS = TableSchema(
+    name="context_neighbours",
+    version=3,
+    description="Fraction of the nearest occurrences of the same token that have the same token before or after them.",
+    columns=(
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
+        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        Column(name="side", dtype="string", unit="", description="left: the token before; right: the token after"),
+        *estimate_columns(
+            "fraction",
+            "fraction of neighbours with the same token on that side",
+            "random neighbours: Σp² within a token, averaged in the same way",
+        ),
+        *SETTINGS,
+    ),
+)
+
+
+class ContextNeighbours(AbstractTokenPools):
+    """How much a layer keeps of the tokens next to a token: `within_token_agreement` with these as labels.
+
+    Occurrences at the edge of their sentence have no token on that side and are left out there.
+    Arguments are those of `AbstractTokenPools`.
+
+    Source: [@voita2019evolution], k = 50.
+    """
+
+    table: ClassVar[TableSchema] = CONTEXT_NEIGHBOURS
+
+    def compute(self, sample: TokenSample) -> pd.DataFrame:
+        rows = [
+            {**self.row(sample, layer, scores[side]), "side": side}
+            for layer, scores in enumerate(self.scores(sample))
+            for side in SIDES
+            if side in scores
+        ]
+        return self.frame(sample, rows, "the token beside them")
+
+
+# Whether a state's neighbours have similar positions in their sentences.
+
+
+POSITION_NEIGHBOURS = TableSchema(
+    name="position_neighbours",
+    version=3,
+    description="Mean distance in position between an occurrence and its nearest occurrences of the same token.",
+    columns=(
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
+        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        *estimate_columns(
+            "tokens", "mean distance in position; lower keeps more", "all pairs of occurrences of a token"
+        ),
+        *SETTINGS,
+    ),
+)
+
+
+class PositionNeighbours(AbstractTokenPools):
+    """How well a layer keeps a token's position in the sentence: `position_distance`.
+
+    Arguments are those of `AbstractTokenPools`.
+
+    Source: [@voita2019evolution], k = 50.
+    """
+
+    table: ClassVar[TableSchema] = POSITION_NEIGHBOURS
+    scale: ClassVar[Scale] = "positive"
+
+    def compute(self, sample: TokenSample) -> pd.DataFrame:
+        rows = [
+            self.row(sample, layer, scores["position"])
+            for layer, scores in enumerate(self.scores(sample))
+            if "position" in scores
+        ]
+        return self.frame(sample, rows, "position")
+
+
+# Whether a state's neighbours have the same tag: a syntactic category, a part of speech, a relation.
+
+
+TAG_NEIGHBOURS = TableSchema(
+    name="tag_neighbours",
+    version=3,
+    description="Fraction of the nearest occurrences of the same token whose word has the same tag.",
+    made_by="it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file, and a plan that "
+    "does not leave it out",
+    columns=(
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
+        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        Column(name="tag", dtype="string", unit="", description="column of the corpus, such as ccg_left or upos"),
+        *estimate_columns(
+            "fraction",
+            "fraction of neighbours with the same tag",
+            "random neighbours: Σp² within a token, averaged in the same way",
+        ),
+        *SETTINGS,
+        Column(name="subword", dtype="string", unit="", description="which token of a word carries its tag"),
+    ),
+)
+
+
+class TagNeighbours(AbstractTokenPools):
+    """How much syntax a layer adds to a token: `within_token_agreement` with its word's tag as label.
+
+    Every tag column of the corpus is used. A word's tag is carried by its first subword, or its last; other subwords
+    and words without a tag are left out. Arguments are those of `AbstractTokenPools`.
+
+    Source: [@voita2019evolution], k = 50, with CCG categories and their left and right parts.
+    """
+
+    table: ClassVar[TableSchema] = TAG_NEIGHBOURS
+
+    def compute(self, sample: TokenSample) -> pd.DataFrame:
+        if not sample.tags:
+            return pd.DataFrame(columns=self.table.column_names)
+        rows = [
+            {**self.row(sample, layer, scores[tag_key(tag)]), "tag": tag, "subword": self.subword}
+            for layer, scores in enumerate(self.scores(sample))
+            for tag in sample.tags
+            if tag_key(tag) in scores
+        ]
+        return self.frame(sample, rows, "their tag")

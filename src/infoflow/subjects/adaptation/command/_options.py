@@ -1,0 +1,329 @@
+"""Options of `infoflow tune`, what it tunes, and what it prints."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from infoflow.cli._options import changed, limited, numbers_in
+from infoflow.cli._session import TextColumn, estimate, show, show_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from infoflow.models import Model
+    from infoflow.objectives import AbstractObjective
+    from infoflow.results import Subject
+
+    from ..measures import AbstractTask, AllocationHooks, TaskData, TuneConfig, Tuned
+
+
+# What `infoflow tune` tunes: the model that was asked for, and what it is compared with.
+
+
+_SHUFFLED, _UNTRAINED = "shuffled labels", "untrained"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Arm:
+    """One model tuned for a task in one way."""
+
+    label: str
+    """What it is beside the model that was asked for; "": that model itself."""
+    subject: "Subject"
+    """What tables call the model: the untrained one, as in a study, by the name of the trained one."""
+    model: "Model"
+    """Before tuning."""
+    pretrained_for: "AbstractObjective | None"
+    """Where that is known."""
+    data: "TaskData"
+    task: "AbstractTask"
+    config: "TuneConfig"
+    run: Path
+    """The run folder."""
+
+    @property
+    def recordings(self) -> Path:
+        """Where recordings of its tuning are kept."""
+        return self.run / "allocation" / self._home / self.data.name / self.config.way
+
+    @property
+    def features(self) -> Path:
+        """Where what frozen bodies compute of texts is kept until all arms are tuned."""
+        return self.run / "features"
+
+    def tuned(self, hooks: "AllocationHooks | None" = None) -> "Tuned":
+        """It with all seeds, from its folder or from training."""
+        from ..measures import tune
+
+        folder = self.run / self._home
+        return tune(self.model, self.data, self.config, folder, task=self.task, hooks=hooks, features=self.features)
+
+    def check(self) -> None:
+        """Refuse, before anything is tuned, to write into another's folder.
+
+        Raises:
+            UserError: One lies where the tuned models go.
+        """
+        from infoflow.foundation import UserError, check_own_folder
+
+        check_own_folder(self.run / self._home / self.task.task / self.config.way, "tuning.json", "A tuned model")
+        files = (one for one in self.features.rglob("*") if not one.is_dir())
+        if others := [one.name for one in files if one.suffix not in (".numbers", ".index")]:
+            raise UserError(
+                f"{self.features} would be removed, but infoflow did not write {others[0]} there. Move it, or choose "
+                "another --out."
+            )
+
+    @property
+    def _home(self) -> str:
+        return "models" if self.subject.trained else _UNTRAINED
+
+
+def arms(asked: Arm, *, controls: bool, from_scratch: bool) -> list[Arm]:
+    """What is tuned: an arm; on labels that changed places; and the same architecture with random weights."""
+    from infoflow.studies import untrained
+
+    found = [asked]
+    if controls:
+        found.append(replace(asked, label=_SHUFFLED, config=replace(asked.config, control="shuffled-labels")))
+    if controls or from_scratch:
+        subject = asked.subject.before_training()
+        fresh = replace(untrained(asked.model, seed=0), name=subject.label)
+        found.append(replace(asked, label=_UNTRAINED, subject=subject, model=fresh))
+    return found
+
+
+# Options of `infoflow tune`: the labelled examples of a task, and how a model is tuned on them.
+
+
+def _told(help: str) -> Parameter:
+    """Of an option without a default that is worth showing."""
+    return Parameter(show_default=False, help=help)
+
+
+def _switch(help: str) -> Parameter:
+    return Parameter(negative=(), help=help)
+
+
+def _several(help: str) -> Parameter:
+    return Parameter(negative=(), show_default=False, help=help)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskFiles:
+    """Where the labelled examples are, and what is asked of them."""
+
+    train: Annotated[
+        str,
+        Parameter(
+            help="Labelled examples: label and text (and second text) with tabs, a word and its tag per line, .jsonl, "
+            ".csv, .parquet, SQuAD's .json; .gz too; or hf:NAME:SPLIT."
+        ),
+    ]
+    dev: Annotated[str | None, _told("Examples for choosing the learning rate. Default: split off training.")] = None
+    test: Annotated[str | None, _told("Examples for the reported scores. Default: split off training.")] = None
+    task: Annotated[
+        str | None, Parameter(help="Name of the task in tables and folders. Default: that of the folder.")
+    ] = None
+    shape: Annotated[
+        Literal["classification", "regression", "tagging", "span", "choice", "generation"] | None,
+        Parameter(help="Kind of task. Default: inferred from the file."),
+    ] = None
+    as_text: Annotated[
+        bool,
+        _switch(
+            "Generate the answer as words, as T5 does: every shape except tagging becomes generation.",
+        ),
+    ] = False
+    text_column: TextColumn = None
+    second_column: Annotated[str | None, _told("Column of the second text of a pair.")] = None
+    label_column: Annotated[
+        str | None,
+        _told(
+            "Column of the label (its number from 1 in a tab-separated file without header); with --shape "
+            "generation, of the target text."
+        ),
+    ] = None
+    question_column: Annotated[
+        str | None,
+        _told("Column of the question about the text; with a label, the first text of a pair."),
+    ] = None
+    choices_column: Annotated[str | None, _told("Column of the lists of answers to choose from.")] = None
+    answers_column: Annotated[str | None, _told("Column of the lists of answers found in the text.")] = None
+    answer_starts_column: Annotated[
+        str | None,
+        _told("Column of the lists of character offsets of the answers. Default: found by common names."),
+    ] = None
+    words_column: Annotated[
+        str | None,
+        _told("Column of the lists of words in a dataset (hf:NAME); --tags names that of their tags."),
+    ] = None
+    tags: Annotated[str | None, _told("Column of the words' tags, if there are several.")] = None
+    multi: Annotated[bool, _switch("An example may have several labels, joined by |, or none.")] = False
+
+    @property
+    def named_by(self) -> str | None:
+        """The local file or folder that the task has its name from, where none was given."""
+        return None if self.task or self.train.startswith("hf:") else self.train
+
+    def load(self) -> "TaskData":
+        """The task."""
+        from ..measures import as_text, load_task
+
+        columns = {"text": self.text_column, "second": self.second_column, "label": self.label_column}
+        columns |= {"question": self.question_column, "choices": self.choices_column, "answers": self.answers_column}
+        columns |= {"answer_starts": self.answer_starts_column, "words": self.words_column}
+        data = load_task(
+            self.task or _name(self.train),
+            train=self.train,
+            dev=self.dev,
+            test=self.test,
+            shape=self.shape,
+            tags=self.tags,
+            multi=self.multi,
+            **{name: column for name, column in columns.items() if column},
+        )
+        return as_text(data) if self.as_text else data
+
+
+def _name(train: str) -> str:
+    """The task's name: that of the folder of a file called train, else of the file."""
+    path = Path(train)
+    stem = path.name.split(".")[0] if not train.startswith("hf:") else train.split(":")[1].rpartition("/")[2]
+    return path.absolute().parent.name if stem in ("train", "training") else stem or path.absolute().name
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuneOptions:
+    """How a model is tuned."""
+
+    method: Annotated[
+        Literal["full", "frozen", "top", "decay", "lora"],
+        Parameter(
+            help="All weights; the head on a frozen body; head and top layers; lower rates in lower layers; low-rank "
+            "adapters."
+        ),
+    ] = "full"
+    rates: Annotated[
+        tuple[str, ...],
+        _several("Learning rates to choose among, separated by commas. Default: four suited to the method."),
+    ] = ()
+    seeds: Annotated[
+        tuple[str, ...], _several("Seeds of head, data order and dropout, separated by commas. Default: 0,1,2.")
+    ] = ()
+    examples: Annotated[
+        int,
+        Parameter(
+            converter=limited("CountOrNone"),
+            help="Number of training examples, stratified by class and the same for every model; 0: all.",
+        ),
+    ] = 0
+    epochs: Annotated[
+        int,
+        Parameter(
+            converter=limited("Count"),
+            help="Passes over the training examples (with frozen features: --set tune.head_epochs, 40).",
+        ),
+    ] = 4
+
+    def config(self, settings: Sequence[str], device: str | None) -> "TuneConfig":
+        """The settings of the public function, with those of `--set`."""
+        from ..measures import TuneConfig
+
+        config = TuneConfig(
+            method=self.method,
+            learning_rates=numbers_in("--rates", self.rates, float),
+            seeds=numbers_in("--seeds", self.seeds or ("0,1,2",), int),
+            examples=self.examples,
+            epochs=self.epochs,
+            device=device or "auto",
+        )
+        return changed(config, "tune", settings)
+
+
+# What `infoflow tune` prints.
+
+
+def show_tuned(tuned: "Mapping[Arm, Tuned]") -> None:
+    """Print the scores on test, the mean over seeds, and each seed's main metric."""
+    arm, first = next(iter(tuned.items()))
+    data = arm.data
+    sizes = f"{len(first.train):,} to train, {len(data.dev):,} to choose, {len(data.test):,} to test"
+    columns = ["metric", *(["tuned"] if len(tuned) > 1 else []), "test [95% interval]", "baseline", "dev", "rate"]
+    metrics = list(dict.fromkeys(first.scores["metric"]))
+    rows = [
+        [metric, *([arm.label or "model"] if len(tuned) > 1 else []), *_cells(one.scores, metric)]
+        for metric in metrics
+        for arm, one in tuned.items()
+    ]
+    num = len(first.models)
+    seeds = "one seed" if num == 1 else f"mean over {num} seeds"
+    show_table(columns, rows, f"{data.name} ({data.shape}), {seeds}: {sizes}")
+    show()
+    chosen = first.scores[first.scores["main"]]
+    listed = [
+        [str(row["tuning_seed"]), row["part"], row["metric"], estimate(row["value"], row["low"], row["high"])]
+        for row in chosen.to_dict("records")
+    ]
+    show_table(["seed", "part", "metric", "value [95% interval]"], listed, "Each seed")
+    show()
+    _tell_of_guesses(first.scores, arm.config.method)
+
+
+def tell_of_leakage(leaks: "pd.DataFrame") -> None:
+    """Say how many test texts were trained on, the same or nearly so."""
+    texts, same, near = (int(leaks[name].iloc[0]) for name in ("texts", "same", "near"))
+    stand = "stands" if same == 1 else "stand"
+    show(f"{same:,} of {texts:,} test texts also {stand} in training, {near - same:,} more differ by one word.")
+
+
+def _tell_of_guesses(scores: "pd.DataFrame", method: str) -> None:
+    """Say so where the main metric on test is not above what is reached without a model."""
+    from infoflow.foundation import bounds_of
+    from infoflow.results import scale_of
+
+    longer = "--set tune.head_epochs" if method == "frozen" else "--epochs"
+    metric = scores[scores["main"]]["metric"].iloc[0]
+    value, low, high, guess = _on_test(scores, metric)
+    if low <= guess < bounds_of(scale_of(metric))[1]:  # nothing is better than a guess that is always right
+        show(
+            f"No better than the best guess without a model: {metric} {estimate(value, low, high)}, the guess "
+            f"{guess:.3f}.\nTune longer ({longer}), at other rates (--rates), or on more examples."
+        )
+        show()
+
+
+def _cells(scores: "pd.DataFrame", metric: str) -> list[str]:
+    value, low, high, guess = _on_test(scores, metric)
+    own = scores[scores["metric"] == metric]
+    rates = ", ".join(f"{rate:g}" for rate in dict.fromkeys(own["learning_rate"]))
+    dev = own[own["part"] == "dev"]["value"].mean()
+    return [estimate(value, low, high), f"{guess:.3f}", f"{dev:.3f}", rates]
+
+
+def _on_test(scores: "pd.DataFrame", metric: str) -> tuple[float, float, float, float]:
+    """The mean of a metric over seeds, its interval, and the guess that it is compared with."""
+    test = scores[(scores["metric"] == metric) & (scores["part"] == "test")]
+    return *_over_seeds(test.to_dict("records"), metric), float(test["baseline"].mean())
+
+
+def _over_seeds(rows: Sequence[dict[str, Any]], metric: str) -> tuple[float, float, float]:
+    """The mean of a metric with its interval over seeds and examples; of one seed its own."""
+    import numpy as np
+
+    from infoflow.foundation import interval_over_seeds
+    from infoflow.results import scale_of
+
+    if len(rows) == 1:
+        return rows[0]["value"], rows[0]["low"], rows[0]["high"]
+    values = np.array([row["value"] for row in rows])
+    replicates = np.array([row["replicates"] for row in rows], dtype=float)
+    own = [(row["low"], row["high"]) for row in rows]
+    units = [(row["tuning_seed"],) for row in rows]
+    ends = interval_over_seeds(units, values, replicates, own, scale_of(metric))
+    return float(values.mean()), ends.low, ends.high

@@ -1,5 +1,0 @@
-"""Stages of a study on alignment."""
-
-from ._align import Align
-
-STAGES = ((100, Align),)

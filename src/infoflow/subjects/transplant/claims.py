@@ -1,0 +1,105 @@
+"""Claim about transplanted heads: heads:H1."""
+
+# R bootstrap replicates, P points of a learning curve; rows of numbers hold the estimate first: (1 + R, ...)
+
+import numpy as np
+
+from infoflow.findings._finding import Condition, Control, Curves, claim, exceeds
+from infoflow.findings._model_group import TRANSLATION, Absent
+from infoflow.findings._sources import OURS
+from infoflow.findings._table import Reading, SeedRows, Table
+from infoflow.heads import TRANSPLANT_CURVES, log_mean
+
+
+def gain(slower: str, faster: str) -> Reading:
+    """Held-out loss of the variant `slower` minus that of `faster`, at equal updates, in nats per token.
+
+    The four numbers are means over the whole curve (over the logarithm of updates) for `WAYS`, then values at the last
+    update for `WAYS`; NaN for a method that was not trained. Random draws are averaged, and sentences are paired.
+    """
+    table = Table(TRANSPLANT_CURVES.name, TRANSLATION, needs=("arm", "frozen", "draw", "step"))
+    return table.where(metric="loss").reduce(_gains, slower=slower, faster=faster)
+
+
+def _curve(rows: SeedRows, arm: str, frozen: bool) -> tuple[list[int], np.ndarray] | None:
+    """Steps from 1 on and their losses, (1 + R, P), averaged over draws; None without such a model."""
+    frame = rows.frame
+    own = rows.at((frame["arm"] == arm) & (frame["frozen"] == frozen) & (frame["step"] > 0))
+    if own.frame.empty:
+        return None
+    draws = [SeedRows(one.frame.sort_values("step"), one.number) for _, one in own.groups("draw")]
+    steps = [[int(step) for step in one.frame["step"]] for one in draws]
+    if any(one != steps[0] for one in steps):
+        raise Absent(f"transplant_curves has curves of {arm} heads with different points")
+    common = min(len(one.numbers) for one in draws)
+    return steps[0], np.mean([one.numbers[:common] for one in draws], axis=0)
+
+
+def _gains(rows: SeedRows, slower: str, faster: str) -> np.ndarray:
+    found: dict[bool, tuple[np.ndarray, np.ndarray]] = {}
+    for frozen in (False, True):
+        arms = [_curve(rows, arm, frozen) for arm in (slower, faster)]
+        if all(one is not None for one in arms):
+            found[frozen] = _gap(*(one for one in arms if one is not None))
+    if not found:
+        raise Absent(f"transplant_curves has no model with {slower} beside {faster} heads")
+    common = min(len(over) for over, _ in found.values())
+    missing = np.full((common, 2), np.nan)
+    both = [np.stack(found[f], axis=1)[:common] if f in found else missing for f in (False, True)]
+    return np.stack([both[0][:, 0], both[1][:, 0], both[0][:, 1], both[1][:, 1]], axis=1)
+
+
+def _gap(first: tuple[list[int], np.ndarray], second: tuple[list[int], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The gap over the curve and at its end, (1 + R,) each."""
+    (steps, slow_RP), (others, fast_RP) = first, second
+    if steps != others:
+        raise Absent("transplant_curves has curves with different points: run the study again with one schedule")
+    common = min(len(slow_RP), len(fast_RP))
+    gap_RP = slow_RP[:common] - fast_RP[:common]
+    return log_mean(steps, gap_RP), gap_RP[:, -1]
+
+
+_H1_READS: dict[str, Reading] = {"gain": gain("random", "specialised")}
+
+_WHEN = ("over the whole learning curve", "at its end")
+WAYS = ("heads that learn on", "frozen heads")
+"""Whether the transplanted heads change."""
+
+
+@claim(
+    "heads:H1",
+    "A fresh model learns faster and better with specialised heads of a trained encoder than with random heads "
+    "of the same encoder.",
+    source=OURS,
+    published="none: we know of no experiment of this kind, so the threshold, 0, is ours",
+    statistic="held-out loss of fresh translation models with random heads of a trained model, minus that of models "
+    "with as many of its specialised heads in the same layers, at equal updates, initial weights and "
+    "batches: above 0 both as the mean over the logarithm of updates and at the last update, whether the "
+    "heads keep learning or are frozen (where both were trained)",
+    reads=_H1_READS,
+    controls=(
+        Control(
+            name="shuffled specialised heads against the fresh model's own",
+            reads={"gain": gain("none", "shuffled")},
+        ),
+        Control(
+            name="shuffled specialised heads instead of the specialised ones",
+            reads={"gain": gain("random", "shuffled")},
+            decisive=False,
+        ),
+    ),
+    learned=(TRANSLATION,),
+)
+def h1(curves: Curves) -> list[Condition]:
+    """Specialised heads of a trained translation encoder in a fresh model."""
+    columns = [(f"{when}, {way}", at) for at, (when, way) in enumerate((when, way) for when in _WHEN for way in WAYS)]
+    return [
+        exceeds(
+            f"held-out loss with random heads beyond that with specialised ones, {name}",
+            curves["gain"][:, at : at + 1],
+            0.0,
+            "nats per token",
+        )
+        for name, at in columns
+        if not np.isnan(curves["gain"][0, at])
+    ]

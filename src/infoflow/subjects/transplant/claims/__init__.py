@@ -1,1 +1,0 @@
-"""Claims about transplant, and how their tables are read."""
