@@ -116,3 +116,11 @@ def test_untrained_networks_by_neighbours_and_by_usable_information(tables_of):
 def test_a_claim_says_by_which_estimates_it_is_judged(name):
     assert "usable information" in FINDINGS[name].statistic
     assert "undetermined" in FINDINGS[name].statistic
+
+
+def test_usable_information_without_a_control_leaves_the_verdict_to_clusters(tables_of):
+    tables = tables_of(FALLING)
+    usable = tables["usable_information"]
+    row = verdict(tables | {"usable_information": usable[usable["trained"]]}, V1)
+    assert row["verdict"] == "holds"
+    assert row["reason"].startswith("By clusters, ")

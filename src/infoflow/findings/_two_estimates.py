@@ -127,7 +127,8 @@ def combined(
     Without a verdict by the other estimate, which old runs have not measured, the claim's own stays as it is.
     """
     if other["verdict"] == UNTESTABLE:
-        return False, {}
+        judged = own["verdict"] != UNTESTABLE and np.isfinite(other["effect"])  # measured, but without a control
+        return False, {"reason": _by(_Judgement(another.own_name, own, ""))} if judged else {}
     second = _Judgement(another.name, other, _missed(another.known, models))
     if own["verdict"] == UNTESTABLE:
         return True, {"reason": _by(second)}
