@@ -90,8 +90,9 @@ def test_hidden_tokens_say_so_of_the_input_alone(figures_of):
     both = rows((3.0, 3.2, 3.4, 3.6), **hidden) + rows((0.1, 0.5, 1.0, 2.0), side="output", **hidden)
     figure = next(one for name, one in figures_of(mutual_information=both).items() if name.startswith("mi-training"))
     told = " ".join([figure.words, *figure.answer])
-    assert "the input token, limited by its clusters," in told
-    assert "output token, limited" not in told
+    assert "about the input token (limited by its clusters)" in figure.words
+    assert "about the input token (limited by its clusters)" in " ".join(figure.answer)
+    assert "output token (limited" not in told
 
 
 def test_the_plane_is_that_of_usable_information_where_it_was_measured(figures_of):

@@ -240,7 +240,7 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> ReportFigure:
         if side in set(frame["side"])
     ]
     by_side = frame.assign(series=f"{owner.key}{JOIN}" + frame["side"].astype(str))
-    note = f", {LIMITED_BY}," if limited(frame[frame["side"] == "input"]) else ""
+    note = f" ({LIMITED_BY})" if limited(frame[frame["side"] == "input"]) else ""
     named = [replace(one, label=f"the {one.label}{note if one.label == 'input token' else ''}") for one in lines]
     variant = "" if owner.style is None else f"-{owner.style}"  # a variant shares the colour slot of its objective
     labels = {one.key: one.label for one in named}
