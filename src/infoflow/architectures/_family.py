@@ -34,9 +34,9 @@ class ModelConfig:
     positions: Annotated[int, Limits(at_least=3, at_most=100_000)] = 128  # longest sentence in tokens
     # Of a decoder with an encoder; 0: as many as the encoder. A shallow one leaves the context to the encoder.
     decoder_layers: Annotated[int, Limits(at_least=0, at_most=1000)] = field(default=0, metadata=LATER)
-    # Amplitude of fixed sinusoids instead of learned positions (0): see `_positions.py`.
+    # Amplitude of fixed sinusoids instead of learned positions (0): see `fix_positions`.
     sinusoidal_positions: Deviation = field(default=0.0, metadata=LATER)
-    # Components that may be removed (`_taken_away.py`).
+    # Components that may be removed.
     tie_word_embeddings: bool = field(default=True, metadata=LATER)  # false: separate output matrix
     elementwise_affine: bool = field(default=True, metadata=LATER)  # false: norms have no gain and no bias
 
