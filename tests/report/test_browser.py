@@ -18,6 +18,20 @@ def _scroll_through(page):
         panel.locator(".live svg").wait_for()
 
 
+def _comes_true(page, holds, seconds=30):
+    """Whether it holds after a while: a busy machine draws slowly."""
+    for _ in range(4 * seconds):
+        page.wait_for_timeout(250)
+        if holds():
+            return True
+    return False
+
+
+def _below_the_bar(place):
+    """Within 60 px of it."""
+    return 40 <= place.evaluate("place => place.getBoundingClientRect().top") <= 118
+
+
 def test_opens_within_two_seconds(visit):
     finished = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
     milliseconds = [visit().evaluate(finished) for _ in range(4)]
@@ -55,10 +69,9 @@ def test_a_jump_lands_on_its_heading(visit, story, width, by_link):
         page = visit(place="" if by_link else f"#{name}", width=width)
         if by_link:
             page.evaluate(f"location.hash = '#{name}'")
-        page.wait_for_timeout(2500)
-        top = page.locator(f"#{name}").evaluate("place => place.getBoundingClientRect().top")
-        bottom = page.evaluate("document.documentElement.scrollHeight - innerHeight - scrollY")
-        assert 40 <= top <= 118 or bottom < 2, name  # below the bar, within 60 px of it; or at the end of the page
+        page.wait_for_timeout(2500)  # a page that has landed must stay there
+        place, end = page.locator(f"#{name}"), "document.documentElement.scrollHeight - innerHeight - scrollY"
+        assert _comes_true(page, lambda: _below_the_bar(place) or page.evaluate(end) < 2), name  # noqa: B023
 
 
 def test_room_for_charts_is_kept_before_they_are_drawn(visit):
@@ -334,7 +347,7 @@ def test_a_link_of_the_contents_lands_below_the_bar(visit, width):
         page.locator(f".toc a[href='#{name}']").click()
         page.wait_for_timeout(2500)
         assert not page.locator(".sheet").is_visible()
-        assert 40 <= page.locator(f"#{name}").evaluate("place => place.getBoundingClientRect().top") <= 118, name
+        assert _comes_true(page, lambda: _below_the_bar(page.locator(f"#{name}"))), name  # noqa: B023
 
 
 def test_search_finds_a_head_and_opens_it(visit):
