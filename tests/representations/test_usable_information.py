@@ -13,12 +13,11 @@ from infoflow.foundation import UserError, block_of
 from infoflow.representations import (
     LabelledMoments,
     UsableInformation,
-    _usable_information,
     discretize,
+    estimate_usable,
     mutual_information,
     usable_information,
 )
-from infoflow.representations._usable_information import estimate_usable
 
 TYPES = 30
 SHARES = 1 / np.arange(1, TYPES + 1)
@@ -280,7 +279,7 @@ def test_too_few_tokens_give_no_rows():
 
 def test_on_models_of_all_tasks(matched_models, parallel_corpus, monkeypatch):
     """They compare on the same tokens."""
-    monkeypatch.setattr(_usable_information, "_LEAST_TOKENS", 60)
+    monkeypatch.setattr("infoflow.representations._usable_information._LEAST_TOKENS", 60)
     measures = [UsableInformation(types=30), UsableInformation(types=30, regime="training")]
     frames = {
         name: measure(model, parallel_corpus, measures[: 2 if name == "masked-lm" else 1], PassOptions())

@@ -87,14 +87,14 @@ def _plane_clause(main: pd.DataFrame, series: Series) -> str:
 def _plane_figure(table: TableSchema, main: pd.DataFrame, plane: pd.DataFrame, models: ShownModels) -> ReportFigure:
     series, usable = models.present(plane), table is USABLE_INFORMATION
     short = not usable and limited(main[main["side"] == "input"])
-    note = [f"Information about the input is {LIMITED_BY}."] if short else []
+    source = f"Information in clusters{f'; that about the input is {LIMITED_BY}' if short else ''}"
     return ReportFigure(
         id="mi-plane",
         question="Do they give up the input in exchange for the output?",
-        answer=[f"From bottom to top, {'; '.join(_plane_clause(main, s) for s in series)}.", *note],
+        answer=[f"From bottom to top, {'; '.join(_plane_clause(main, s) for s in series)}."],
         words=_plane_words(main, series),
         panels=[Panel(spec=_plane_chart(plane[plane["series"] == s.key], s), title=s.label) for s in series],
-        caption=f"{'Usable information' if usable else 'Information in clusters'}. Points are layers, numbered; "
+        caption=f"{'Usable information' if usable else source}. Points are layers, numbered; "
         "whiskers are 95% intervals in both directions; "
         f"{int(plane['count'].median()):,} occurrences behind each point. Each panel has its own scale.",
         how_to_read=[
