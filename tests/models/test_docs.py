@@ -7,7 +7,7 @@ import pytest
 import torch
 
 
-@pytest.mark.parametrize("name", ["_tap", "_slices", "_block_rerun", "_module_outputs"])
+@pytest.mark.parametrize("name", ["_tap", "_anatomy", "_rerun", "_model"])
 def test_examples(models, name):
     from infoflow.models import model_inputs
 
