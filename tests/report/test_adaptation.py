@@ -36,14 +36,32 @@ def run(tmp_path_factory) -> RunFolder:
 
 
 @pytest.fixture(scope="module")
-def figures(run):
-    return drawn_figures(run, "adaptation")
+def section(run):
+    found = drawn_section(run, "adaptation")
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def figures(section):
+    return {figure.id: figure for figure in section.figures}
+
+
+@pytest.fixture(scope="module")
+def page(run):
+    return write_report(run)
+
+
+@pytest.fixture(scope="module")
+def given():
+    """The tables of one masked language model, of one seed."""
+    return ONE.tables()
 
 
 @pytest.fixture
-def alone(tmp_path):
-    """The figures of one table of one masked language model, of one seed, changed."""
-    run, given = adapted.write_run(tmp_path, ONE, only=("task_answers",)), ONE.tables()
+def alone(tmp_path, given):
+    """The figures of one of these tables, changed."""
+    run = adapted.write_run(tmp_path, ONE, only=("task_answers",))
 
     def drawn(name, change):
         adapted.write_table(run, name, change(given[name]))
@@ -90,8 +108,7 @@ def test_a_run_without_tuned_models_has_no_section(study) -> None:
 
 @pytest.mark.parametrize("table", BY_TABLE)
 def test_each_table_draws_its_figures_alone(tmp_path, table) -> None:
-    given = Adapted(seeds=(1, 2), objectives=SOME)
-    alone = adapted.write_run(tmp_path, given, only=(table,))
+    alone = adapted.write_run(tmp_path, ONE, only=(table,))
     assert list(drawn_figures(alone, "adaptation")) == BY_TABLE[table]
 
 
@@ -562,9 +579,7 @@ def test_intervals_of_scores_end_where_the_metric_does(alone) -> None:
         assert found[name].data["high"].max() == 1, name
 
 
-def test_leakage_is_told_where_there_is_some(run, tmp_path) -> None:
-    section = drawn_section(run, "adaptation")
-    assert section is not None
+def test_leakage_is_told_where_there_is_some(run, section, tmp_path) -> None:
     assert section.payload["leaks"] == [
         "opinions: of 200 test texts 3 stand in the pretraining corpus and 2 more are one word apart from a text of "
         "the pretraining corpus."
@@ -572,9 +587,9 @@ def test_leakage_is_told_where_there_is_some(run, tmp_path) -> None:
     clean = adapted.write_run(tmp_path, ONE, only=("task_answers",))
     for same, near, told in ((0, 0, 0), (0, 1, 2)):
         adapted.write_table(clean, "task_leakage", run.tables["task_leakage"].assign(same=same, near=near))
-        section = drawn_section(clean, "adaptation")
-        assert section is not None
-        assert len(section.payload.get("leaks", [])) == told
+        found = drawn_section(clean, "adaptation")
+        assert found is not None
+        assert len(found.payload.get("leaks", [])) == told
 
 
 def test_means_are_over_seeds_of_tuning(run, figures) -> None:
@@ -603,7 +618,7 @@ def test_one_seed_says_so(tmp_path) -> None:
 
 
 def test_text_of_tables_cannot_break_out(tmp_path) -> None:
-    given = Adapted(seeds=(1, 2), objectives=SOME)
+    given = Adapted(seeds=(1,), tuning_seeds=(0,), objectives=("masked-lm",))
     given.hostile = HOSTILE
     run = adapted.write_run(tmp_path, given)
     page = write_report(run).read_text(encoding="utf-8")
@@ -612,34 +627,34 @@ def test_text_of_tables_cannot_break_out(tmp_path) -> None:
     assert "Text number 0 &lt;script&gt;" in page
 
 
-def test_the_page_tells_methods_and_stays_small(run, tmp_path) -> None:
-    path = write_report(run)
-    page = path.read_text(encoding="utf-8")
+def test_the_page_tells_methods_and_stays_small(page, tmp_path) -> None:
+    told = page.read_text(encoding="utf-8")
     for method in ("tuned-scores", "tuned-worth", "tuned-inside", "tuned-swaps", "tuned-allocation", "tuned-heads"):
-        assert f'id="method-{method}"' in page
-    assert 'data-labels="before tuning|10%|' in page
+        assert f'id="method-{method}"' in told
+    assert 'data-labels="before tuning|10%|' in told
     bare = write_report(adapted.write_run(tmp_path, Adapted(objectives=SOME), only=("task_scores",)))
-    assert path.stat().st_size - bare.stat().st_size < 600_000
+    assert page.stat().st_size - bare.stat().st_size < 600_000
 
 
-def test_the_slider_moves_every_map(run) -> None:
+def test_the_slider_moves_every_map(page) -> None:
     sync_api = pytest.importorskip("playwright.sync_api")
     from shutil import which
 
     if (chromium := which("chromium")) is None:
         pytest.skip("chromium is not installed")
-    path = write_report(run)
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
-        page.goto(f"{path.as_uri()}#tuned-heads")
-        page.wait_for_selector("#tuned-heads .panel.alive svg path", state="attached")
-        first = page.eval_on_selector_all("#tuned-heads .live svg path", "all => all.map(one => one.outerHTML).join()")
-        page.focus("#tuned-heads input.replay")
-        page.keyboard.press("Home")
-        page.wait_for_function("document.querySelector('#tuned-heads output').textContent === 'before tuning'")
-        page.wait_for_timeout(500)
-        then = page.eval_on_selector_all("#tuned-heads .live svg path", "all => all.map(one => one.outerHTML).join()")
+        opened = browser.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+        opened.goto(f"{page.as_uri()}#tuned-heads")
+        opened.wait_for_selector("#tuned-heads .panel.alive svg path", state="attached")
+        first = opened.eval_on_selector_all(
+            "#tuned-heads .live svg path", "all => all.map(one => one.outerHTML).join()"
+        )
+        opened.focus("#tuned-heads input.replay")
+        opened.keyboard.press("Home")
+        opened.wait_for_function("document.querySelector('#tuned-heads output').textContent === 'before tuning'")
+        opened.wait_for_timeout(500)
+        then = opened.eval_on_selector_all("#tuned-heads .live svg path", "all => all.map(one => one.outerHTML).join()")
         browser.close()
     assert first != then
 

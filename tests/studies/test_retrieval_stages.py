@@ -33,6 +33,7 @@ from infoflow.subjects.retrieval.stages import (
     SettleArm,
     TrainArm,
     WarmRetriever,
+    _arm_scores,
 )
 from infoflow.subjects.retrieval.stages._arm_measures import MEASURED, ArmInside, measured_of
 from infoflow.subjects.retrieval.stages._arm_scores import ArmScores
@@ -687,7 +688,8 @@ def test_what_is_found_is_told_by_exposure_too(tmp_path) -> None:
         assert own.loc[("log_likelihood", 0), "value"] == pytest.approx(likely[rows].mean())
 
 
-def test_readers_that_write_are_trained_scored_and_published(tmp_path) -> None:
+def test_readers_that_write_are_trained_scored_and_published(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(_arm_scores, "_MOST_DECODED", 6)
     variants = ["rag-sequence", "rag-token"]
     plan = plan_with(arms=["retrieve-learned"], variants=variants, measures=["scores", "knowledge", "heads"])
     with undrawn():

@@ -66,7 +66,7 @@ def rank_correlation(curves: np.ndarray) -> np.ndarray:
     """Rank correlation of the measure with frequency rank at each layer, (N, L); 1 if it rises with rarity."""
     grid_NLR = by_layer(curves)
     ranks = np.arange(grid_NLR.shape[2])[None]
-    return np.concatenate([spearman(grid_NLR[:, layer], ranks) for layer in range(grid_NLR.shape[1])], axis=1)
+    return spearman(grid_NLR.reshape(-1, grid_NLR.shape[2]), ranks).reshape(grid_NLR.shape[:2])
 
 
 def frequent_over_rarest(curves: np.ndarray) -> np.ndarray:

@@ -20,7 +20,6 @@ def spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Rank correlation of each row, (N, 1), ties by average rank; NaN for a constant row."""
     from scipy.stats import rankdata  # slow import
 
-    first, second = np.broadcast_arrays(first, second)
     ranks = [rankdata(rows, axis=1) for rows in (first, second)]
     x, y = (rank - rank.mean(axis=1, keepdims=True) for rank in ranks)
     scale = np.sqrt((x * x).sum(axis=1) * (y * y).sum(axis=1))

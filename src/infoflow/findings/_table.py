@@ -293,11 +293,12 @@ def of_seeds(found: Mapping[str, Samples], seeds: set[int]) -> dict[str, Samples
 
 
 def _curve(rows: SeedRows, column: str, first: int, name: str) -> np.ndarray:
-    frame = rows.frame
-    ordered = SeedRows(frame[frame[column] >= first].sort_values(column), rows.number)
-    layers = tuple(int(layer) for layer in ordered.frame[column])
+    depths = rows.frame[column].to_numpy(dtype=float, na_value=np.nan)
+    at = np.argsort(depths, kind="stable")[np.sum(depths < first) : np.sum(np.isfinite(depths))]
+    layers = tuple(map(int, depths[at]))
     check_layers(layers, first, name)
-    numbers = ordered.numbers
+    own = [one for one in (rows.number, "replicates") if one in rows.frame]
+    numbers = SeedRows(rows.frame[own].iloc[at], rows.number).numbers
     if not np.isfinite(numbers[0]).all():
         raise Absent(f"{name} holds no number ({rows.number}) at some layers")
     return numbers

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from infoflow.results import ColumnArrays as ColumnArrays
 from infoflow.results import Estimate as Estimate
 from infoflow.results import Samples as Samples
 from infoflow.results import seeds_of_pairs as seeds_of_pairs

@@ -7,7 +7,7 @@ from ._reader_tables import QUERY_LEAKAGE, RETRIEVAL_LEARNING, RETRIEVAL_SCORES
 from ._run_folder import RunFolder as RunFolder
 from ._run_folder import ShownTables
 from ._run_folder import Tables as Tables
-from ._samples import Estimate, replicates_of, seeds_of_pairs
+from ._samples import ColumnArrays, Estimate, replicates_of, seeds_of_pairs
 from ._samples import Samples as Samples
 from ._schema import SUFFIX, TABLES
 from ._schema import Column as Column

@@ -4,7 +4,7 @@
 # N rows of a table
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -56,6 +56,31 @@ class Estimate:
         return Estimate(value=-self.value, low=-self.high, high=-self.low, seeds=self.seeds, count=self.count)
 
 
+class ColumnArrays:
+    """A table's columns as arrays, each taken out once: pandas takes longer for a column than for a point's numbers."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self.unit = str(frame.attrs.get("unit", ""))
+        self._frame = frame
+        self._arrays: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._frame
+
+    def taken(self, name: str, at: np.ndarray) -> Any:
+        """The values of a column in these rows."""
+        if name not in self._arrays:
+            self._arrays[name] = self._frame[name].array
+        return self._arrays[name].take(at)
+
+    def numbers(self, name: str, at: np.ndarray) -> np.ndarray:
+        """The same as numbers; missing ones are NaN."""
+        return self.taken(name, at).to_numpy(dtype=float, na_value=math.nan)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Samples:
     """K numbers of each unit, with bootstrap replicates over sentences; a figure's point has one, a curve several.
@@ -75,32 +100,37 @@ class Samples:
 
     @classmethod
     def of(
-        cls, rows: pd.DataFrame, by: str = "seed", among: np.ndarray | None = None, scale: Scale | None = None
+        cls,
+        rows: "pd.DataFrame | ColumnArrays",
+        by: str = "seed",
+        among: np.ndarray | None = None,
+        scale: Scale | None = None,
     ) -> "Samples":
         """The column `value` of one row per `by`; duplicates: the first row wins.
 
         Args:
-            rows: Rows of a measure's table.
+            rows: Rows of a measure's table; its arrays, where many points of it are asked for.
             by: Column that distinguishes repetitions.
             among: Mask of the rows to use; by default all.
             scale: Range of the values; by default that of their metric and the table's unit.
         """
-        values = rows["value"].to_numpy(dtype=float, na_value=math.nan)
-        known = ~np.isnan(values) if among is None else among & ~np.isnan(values)
-        candidates = np.flatnonzero(known).tolist()
-        keys = rows[by].iloc[candidates].tolist() if by in rows else [0] * len(candidates)
+        rows = rows if isinstance(rows, ColumnArrays) else ColumnArrays(rows)
+        places = np.arange(len(rows)) if among is None else np.flatnonzero(among)
+        values = rows.numbers("value", places)
+        candidates = places[~np.isnan(values)]
+        keys = rows.taken(by, candidates).to_numpy().tolist() if by in rows else [0] * len(candidates)
         first: dict[object, int] = {}
-        for key, row in zip(keys, candidates, strict=True):
+        for key, row in zip(keys, candidates.tolist(), strict=True):
             first.setdefault(key, row)
-        at = list(first.values())
-        ends = [rows[name].iloc[at].to_numpy(dtype=float, na_value=math.nan) for name in ("low", "high")]
+        at = np.array([*first.values()], dtype=np.intp)
+        drawn = rows.taken("replicates", at) if "replicates" in rows else [()] * len(at)
         return cls(
-            units=_units(tuple(first), seeds_of_pairs(rows, by, at)),
-            values_UK=values[at][:, None],
-            replicates_URK=replicates_of(rows.iloc[at]).T[:, :, None],
+            units=_units(tuple(first), _seeds_of_pairs(rows, by, at)),
+            values_UK=rows.numbers("value", at)[:, None],
+            replicates_URK=_stacked(drawn).T[:, :, None],
             keys=tuple(first),
-            ends_U2=np.stack(ends, axis=1),
-            count=int(rows["count"].iloc[at].median()) if at and "count" in rows else 0,
+            ends_U2=np.stack([rows.numbers(name, at) for name in ("low", "high")], axis=1),
+            count=int(np.nanmedian(rows.numbers("count", at))) if len(at) and "count" in rows else 0,
             scale=_scale(rows, at) if scale is None else scale,
         )
 
@@ -307,19 +337,25 @@ class Halves(NamedTuple):
 
 def replicates_of(rows: pd.DataFrame) -> np.ndarray:
     """The replicates of each row, (R, N), truncated to their common number; R is 0 if a row has none."""
-    if "replicates" not in rows.columns or rows.empty:
-        return np.empty((0, len(rows)))
+    return _stacked(rows["replicates"] if "replicates" in rows else [()] * len(rows))
+
+
+def _stacked(drawn: Iterable[Any]) -> np.ndarray:
     none = (type(None), float)  # a row without replicates, as pandas joins tables
-    lists = [np.asarray([] if isinstance(row, none) else row, dtype=float).ravel() for row in rows["replicates"]]
-    common = min(len(row) for row in lists)
-    return np.stack([row[:common] for row in lists]).T
+    lists = [np.asarray([] if isinstance(row, none) else row, dtype=float).ravel() for row in drawn]
+    common = min(map(len, lists), default=0)
+    return np.array([row[:common] for row in lists]).reshape(len(lists), common).T
 
 
-def seeds_of_pairs(rows: pd.DataFrame, by: str, at: list[int]) -> dict[object, tuple[int, ...]]:
+def seeds_of_pairs(rows: pd.DataFrame, by: str, at: np.ndarray) -> dict[object, tuple[int, ...]]:
     """The seeds of each pair of models if rows describe pairs; `at`: the rows to examine."""
-    if by == "seed" or not {"seed_a", "seed_b"} <= set(rows.columns):
+    return _seeds_of_pairs(ColumnArrays(rows), by, at)
+
+
+def _seeds_of_pairs(rows: ColumnArrays, by: str, at: np.ndarray) -> dict[object, tuple[int, ...]]:
+    if by == "seed" or not ("seed_a" in rows and "seed_b" in rows):
         return {}
-    ends = zip(*(rows[name].iloc[at] for name in (by, "seed_a", "seed_b")), strict=True)
+    ends = zip(*(rows.taken(name, at).to_numpy().tolist() for name in (by, "seed_a", "seed_b")), strict=True)
     return {key: tuple(sorted({int(a), int(b)})) for key, a, b in ends}
 
 
@@ -327,9 +363,9 @@ def _units(keys: tuple[object, ...], known: Mapping[object, tuple[int, ...]]) ->
     return tuple(known.get(key, (row,)) for row, key in enumerate(keys))
 
 
-def _scale(rows: pd.DataFrame, at: list[int]) -> Scale:
+def _scale(rows: ColumnArrays, at: np.ndarray) -> Scale:
     """The scale of the numbers in these rows of one table."""
-    columns = [rows[name].iloc[at] for name in ("metric", "statistic", "measure") if name in rows]
-    names = {str(name) for column in columns for name in column.unique()} or {""}
-    scales = {scale_of(name, rows.attrs.get("unit", "")) for name in names}
+    columns = [rows.taken(name, at) for name in ("metric", "statistic", "measure") if name in rows]
+    names = {str(name) for column in columns for name in column} or {""}
+    scales = {scale_of(name, rows.unit) for name in names}
     return scales.pop() if len(scales) == 1 else "any"

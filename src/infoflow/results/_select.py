@@ -55,7 +55,7 @@ def models(
     every = pd.concat([frame.drop_duplicates() for frame in named], ignore_index=True).drop_duplicates()
     family = first_architecture(tables) if architecture is None else architecture
     kept = every[_matches(every, "", objective, variant, family, start, update)].reset_index(drop=True)
-    _require_one_each(kept, "")
+    _require_one_each(kept, "", objective=objective, variant=variant, start=start)
     return kept
 
 
@@ -81,7 +81,7 @@ def select(
     at = update if trained else UNTRAINED
     family = first_architecture(frame) if architecture is None else architecture
     kept = frame[_matches(frame, side, objective, variant, family, start, at)]
-    _require_one_each(kept, side)
+    _require_one_each(kept, side, objective=objective, variant=variant, start=start)
     return kept
 
 
@@ -169,8 +169,12 @@ def _matches(
     return keep
 
 
-def _require_one_each(frame: pd.DataFrame, side: str) -> None:
-    """Refuse two models of one corpus, objective, seed and, if all variants were requested, variant."""
+def _require_one_each(frame: pd.DataFrame, side: str, **chosen: str | None) -> None:
+    """Refuse two models of one corpus, objective, seed and, if all variants were requested, variant.
+
+    `chosen`: the values that all rows have, None if they may differ.
+    """
+    fixed = {"architecture", "update", *(name for name, value in chosen.items() if value is not None)}
     own = ["objective", "variant", "seed", "corpus"]
     shared = [name for name in (f"{each}{side}" if each != "corpus" else each for each in own) if name in frame]
     other = "_b" if side == "_a" else "_a"
@@ -178,13 +182,15 @@ def _require_one_each(frame: pd.DataFrame, side: str) -> None:
     deciding = [f"{name}{side}" for name in _DECIDING if f"{name}{side}" in frame]
     if not deciding or "objective" + side not in frame:
         return
-    distinct = frame[list(dict.fromkeys([*shared, *deciding]))].drop_duplicates()
+    names = list(dict.fromkeys([*shared, *deciding]))
+    several = [name for name in names if name.removesuffix(side) not in fixed]
+    distinct = frame.loc[~frame[several or names].duplicated(), names]
     twice = distinct[distinct.duplicated(shared, keep=False)]
     if twice.empty:
         return
     same = twice[(twice[shared] == twice[shared].iloc[0]).all(axis=1)]
-    names = [name for name in (f"{each}{side}" for each in _TELLING) if name in same]
-    telling = next(name for name in names if len(set(same[name])) > 1)
+    told = [name for name in (f"{each}{side}" for each in _TELLING) if name in same]
+    telling = next(name for name in told if len(set(same[name])) > 1)
     values = ", ".join(map(str, _in_order(same[telling])))
     first = same.iloc[0]
     raise AmbiguousModels(

@@ -582,7 +582,8 @@ def test_the_section_adds_little_more_than_a_megabyte(page, tmp_path) -> None:
     assert len(page.encode()) - len(write_report(bare).read_bytes()) < 1_100_000
 
 
-def test_every_figure_is_written_for_papers(run, tmp_path) -> None:
+def test_every_figure_is_written_for_papers(tmp_path) -> None:
+    run = course.make_course(tmp_path / "run", ("causal-lm",), (1,))
     names = {path.stem for path in write_figures(run, tmp_path, ["svg"])}
     assert not any(" " in name for name in names)
     assert {"loss-over-training", "order-over-training", "information-picture", "findings-over-training"} <= names

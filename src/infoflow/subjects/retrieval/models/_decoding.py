@@ -10,6 +10,7 @@ one-token answers, and their thorough decoding sums logarithms instead of probab
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -68,6 +69,7 @@ def rag_sequence_answer(
 
     Arguments and errors as in `rag_token_answer`; `decoding` as in `rescore_hypotheses`.
     """
+    next_tokens = _remembered(next_tokens)  # hypotheses begin alike
     beams: list[list[DecodedAnswer]] = []
     for passage in range(len(prior)):
         beams.append(_beam_search(lambda prefixes, one=passage: next_tokens(prefixes)[one], limits))
@@ -81,6 +83,16 @@ def rag_sequence_answer(
     found = rescore_hypotheses(prior.cpu(), logs.cpu(), generated, decoding)
     best = int(found.argmax())
     return DecodedAnswer(hypotheses[best], float(found[best].log()))
+
+
+def _remembered(next_tokens: NextTokens) -> NextTokens:
+    """The same, with its last few results at hand."""
+
+    @lru_cache(maxsize=32)
+    def found(prefixes: tuple[tuple[int, ...], ...]) -> Tensor:
+        return next_tokens(torch.tensor(prefixes))
+
+    return lambda prefixes: found(tuple(map(tuple, prefixes.tolist())))
 
 
 def reader_with_passages(
