@@ -39,7 +39,7 @@ def sigterm_interrupts() -> Iterator[None]:
         yield
 
 
-# The console of Windows, in a module that imports nothing of ours: it is told before the first line is printed.
+# The console of Windows: it is set up before the first line is printed.
 
 
 _UTF8 = 65001
@@ -72,7 +72,7 @@ _KEPT = 512 << 20
 
 
 def keep_freed_memory() -> bool:
-    """Let this process keep up to 512 MB that it has freed; returns whether its allocator could be told (glibc's can).
+    """Let this process keep up to 512 MB that it has freed; returns whether its allocator allows this (glibc's does).
 
     A tensor of some megabytes is else mapped afresh for each operation, and the system fills each of its pages with
     zeros: on one core of an AMD EPYC that took as long as the products of a small model, and nothing else is changed.

@@ -80,7 +80,7 @@ def test_afterwards_the_client_is_as_before(impatient, silent: str) -> None:
     ("command", "named"), [(["data", "describe", "hf:no/such"], "no/such"), (["view", "no/such", "a"], "no/such")]
 )
 def test_a_command_ends_in_one_message(tmp_path, silent: str, command: list[str], named: str) -> None:
-    script = "from infoflow.foundation import _hub as hub; hub._SECONDS_TO_CONNECT = hub._SECONDS_TO_ANSWER = 1; "
+    script = "from infoflow.foundation import _errors as hub; hub._SECONDS_TO_CONNECT = hub._SECONDS_TO_ANSWER = 1; "
     script += "from infoflow.cli import main; main()"
     variables = {**os.environ, "HF_ENDPOINT": silent, "HF_HUB_OFFLINE": "0", "HF_HUB_DOWNLOAD_TIMEOUT": "1"}
     variables |= {"HF_HOME": str(tmp_path)}

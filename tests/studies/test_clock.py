@@ -43,10 +43,10 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 from infoflow.results import RunFolder
-from infoflow.studies import _clock
+from infoflow.studies import _study_facts as clock
 
-_clock._EVERY = 0.1
-with _clock.wall_clock(RunFolder(sys.argv[1])):
+clock._EVERY = 0.1
+with clock.wall_clock(RunFolder(sys.argv[1])):
     time.sleep(600)
 """
 

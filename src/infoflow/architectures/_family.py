@@ -32,7 +32,7 @@ class ModelConfig:
     attention_dropout: Share = 0.0
     initializer_range: Deviation = 0.02  # standard deviation of weights and embeddings; 0: derived from the width
     positions: Annotated[int, Limits(at_least=3, at_most=100_000)] = 128  # longest sentence in tokens
-    # Of a decoder with an encoder; 0: as many as the encoder. A shallow one leaves the context to the encoder.
+    # Layers of a decoder with an encoder; 0: as many as the encoder. A shallow one leaves the context to the encoder.
     decoder_layers: Annotated[int, Limits(at_least=0, at_most=1000)] = field(default=0, metadata=LATER)
     # Amplitude of fixed sinusoids instead of learned positions (0): see `fix_positions`.
     sinusoidal_positions: Deviation = field(default=0.0, metadata=LATER)

@@ -210,11 +210,11 @@ def _controls(row: dict) -> list[str]:
 
 def _best_layer(relation: "pd.DataFrame") -> str:
     """The layer with the highest P@1 on one half of the facts, and its P@1 on the other half."""
+    from infoflow.report import chosen
     from infoflow.results import Samples
 
-    halves = {layer: Samples.of(rows, scale="share").halves() for layer, rows in relation.groupby("layer")}
-    layer = max(halves, key=lambda one: halves[one].first)
-    return f"{layer} ({halves[layer].second.estimate().value:.3f})"
+    best = chosen({layer: Samples.of(rows, scale="share") for layer, rows in relation.groupby("layer")})
+    return "–" if best is None else f"{best.key} ({best.estimate.value:.3f})"
 
 
 def _show_relations(frame: "pd.DataFrame", top: int, column: str) -> None:

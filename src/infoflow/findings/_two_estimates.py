@@ -39,9 +39,9 @@ def by_usable_information(finding: Finding) -> Finding:
 def also_by(finding: Finding, name: str, other: Finding) -> Finding:
     """The claim by its own estimate, called `name`, and by that of `other`, which is usable information."""
     own = finding.statistic.rstrip(".")
-    told = other.statistic if other.statistic != finding.statistic else f"effects in nats of at least {CONVERGED}"
+    how = other.statistic if other.statistic != finding.statistic else f"effects in nats of at least {CONVERGED}"
     text = (
-        f"{own}. Judged by {name} and by usable information ({told}): each counts if layer 0 has {1 - LIMITED:.0%} of "
+        f"{own}. Judged by {name} and by usable information ({how}): each counts if layer 0 has {1 - LIMITED:.0%} of "
         "the tokens' entropy, usable information first; if the verdicts of two that count differ, the claim is "
         "undetermined"
     )
@@ -139,8 +139,8 @@ def combined(
     notes = [str(chosen.row["note"]), *(f"By {rest.name}: {line}" for line in str(rest.row["note"]).splitlines())]
     changes: dict[str, Any] = {"tables": tables, "note": "\n".join(notes), "reason": f"{_by(chosen)} {_sentence(rest)}"}
     if len({each.verdict for each in counting}) > 1:
-        told = f"Two estimates disagree, {counting[0]}, and {counting[1]}."
-        changes |= {"verdict": "undetermined", "seeds_needed": 0, "reason": f"{told} {_by(chosen)}"}
+        why = f"Two estimates disagree, {counting[0]}, and {counting[1]}."
+        changes |= {"verdict": "undetermined", "seeds_needed": 0, "reason": f"{why} {_by(chosen)}"}
     return chosen is second, changes
 
 

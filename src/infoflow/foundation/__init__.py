@@ -8,12 +8,12 @@ from ._bootstrap import NUM_REPLICATES as NUM_REPLICATES
 from ._bootstrap import (
     Interval,
     Scale,
+    at_least_apart,
     at_least_each_class,
     at_least_fisher,
     bounded_interval,
     bounds_of,
     dealt,
-    difference_interval,
     hash64,
     hash64_array,
     scale_of_difference,

@@ -205,8 +205,8 @@ def scale_of_difference(one: Scale, other: Scale) -> Scale:
     return ends if all(map(math.isfinite, ends)) else "any"
 
 
-def difference_interval(value: float, ends: Interval, other_value: float, other_ends: Interval) -> Interval:
-    r"""Newcombe's interval of a difference $v - w$ from the intervals of both, if they vary apart.
+def at_least_apart(ends: Interval, one: tuple[float, Interval], other: tuple[float, Interval]) -> Interval:
+    r"""Widen the interval of a difference $v - w$ to at least Newcombe's, from both intervals, as if they varied apart.
 
     $$ \left[ (v - w) - \sqrt{(v - l_v)^2 + (u_w - w)^2},\; (v - w) + \sqrt{(u_v - v)^2 + (w - l_w)^2} \right] $$
 
@@ -215,9 +215,9 @@ def difference_interval(value: float, ends: Interval, other_value: float, other_
 
     Source: [@newcombe1998].
     """
-    down = math.hypot(value - ends.low, other_ends.high - other_value)
-    up = math.hypot(ends.high - value, other_value - other_ends.low)
-    return Interval(value - other_value - down, value - other_value + up)
+    (v, of_v), (w, of_w) = one, other
+    down, up = math.hypot(v - of_v.low, of_w.high - w), math.hypot(of_v.high - v, w - of_w.low)
+    return Interval(float(np.fmin(ends.low, v - w - down)), float(np.fmax(ends.high, v - w + up)))
 
 
 def symmetric_interval(value: float, replicates: np.ndarray, scale: Scale = "any") -> Interval:

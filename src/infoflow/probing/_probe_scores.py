@@ -16,11 +16,11 @@ from infoflow.foundation import (
     NUM_BLOCKS,
     Interval,
     Scale,
+    at_least_apart,
     at_least_each_class,
     block_effects,
     block_interval,
     block_of,
-    difference_interval,
     interval_over_seeds,
     replicate_weights,
 )
@@ -135,7 +135,7 @@ def with_still_sides(
     """The columns of a difference of two shares, with an interval that respects a side that no draw moves.
 
     If all answers of one side are right, resamples say nothing about it; the difference then gets at least the interval
-    that both sides' own intervals allow, see `difference_interval`.
+    that both sides' own intervals allow, see `at_least_apart`.
 
     Args:
         row: The difference, with an interval from its replicates.
@@ -143,12 +143,10 @@ def with_still_sides(
         other: The columns of the second.
         moved: Replicates (seeds, replicates) of each.
     """
-    low, high = row["low"], row["high"]
-    if any(_still(drawn) for drawn in moved):
-        ends = (Interval(side["low"], side["high"]) for side in (one, other))
-        apart = difference_interval(one["value"], next(ends), other["value"], next(ends))
-        low, high = float(np.fmin(low, apart.low)), float(np.fmax(high, apart.high))
-    return row | {"low": max(low, -1.0), "high": min(high, 1.0)}
+    ends = Interval(row["low"], row["high"])
+    if any(map(_still, moved)):
+        ends = at_least_apart(ends, *((side["value"], Interval(side["low"], side["high"])) for side in (one, other)))
+    return row | {"low": max(ends.low, -1.0), "high": min(ends.high, 1.0)}
 
 
 def _still(drawn: np.ndarray) -> bool:

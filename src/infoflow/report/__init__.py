@@ -2,6 +2,7 @@
 
 from ._embedding import check_replaceable
 from ._files import write_figures as write_figures
+from ._in_words import chosen
 from ._page import anonymize, check_output
 from ._page import write_report as write_report
 from ._shown_run import ShownRun

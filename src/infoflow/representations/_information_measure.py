@@ -97,21 +97,12 @@ class MutualInformation(Measure):
         self._facts: dict[str, dict[str, np.ndarray]] = {}  # of the clusters, for processes that have not fitted them
 
     def refusal(self, model: Model) -> str | None:
-        if self.regime == "training" and model.task != "masked-lm":
-            return f"its input is the same in training as at test time (task {model.task})"
-        tokenizer = model.tokenizer
-        if (
-            self.regime == "training"
-            and tokenizer is not None
-            and None in (tokenizer.mask_token_id, tokenizer.pad_token_id)
-        ):
-            return "its tokenizer has no mask or no padding token, so its input cannot be corrupted as in training"
-        return None
+        return regime_refusal(self.regime, model)
 
     def prepare(self, reader: Reader) -> None:
         self._model, self._seed = reader.model.name, reader.seed
         for stack, frequencies in reader.frequencies.items():
-            self._frequent[stack] = _most_frequent(frequencies, self.types)
+            self._frequent[stack] = most_frequent(frequencies, self.types)
 
     def draws(self, reader: Reader) -> int:
         return reader.draws_for(min(self.occurrences, max(_TRAINING_TOKENS, _TOKENS_PER_CLUSTER * self.clusters)))
@@ -233,7 +224,19 @@ class MutualInformation(Measure):
         return pd.DataFrame(rows, columns=None if rows else self.table.column_names)
 
 
-def _most_frequent(frequencies: np.ndarray, types: int) -> Bool[np.ndarray, " id"]:
+def regime_refusal(regime: Regime, model: Model) -> str | None:
+    """Why a model has no information in this regime of its own."""
+    if regime == "clean":
+        return None
+    if model.task != "masked-lm":
+        return f"its input is the same in training as at test time (task {model.task})"
+    tokenizer = model.tokenizer
+    if tokenizer is not None and None in (tokenizer.mask_token_id, tokenizer.pad_token_id):
+        return "its tokenizer has no mask or no padding token, so its input cannot be corrupted as in training"
+    return None
+
+
+def most_frequent(frequencies: np.ndarray, types: int) -> Bool[np.ndarray, " id"]:
     """Which token ids are among the `types` most frequent; ties go to the lower id."""
     frequent = np.zeros(len(frequencies), dtype=bool)
     frequent[np.argsort(-frequencies, kind="stable")[:types]] = True

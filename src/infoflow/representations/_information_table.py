@@ -59,6 +59,13 @@ LIMITED = 0.05
 """Share of the tokens' entropy that an estimate may miss at layer 0, which has all of it; more is limited by its
 resolution."""
 
+INFORMATION_KEYS = (
+    Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
+    Column(name="regime", dtype="string", unit="", description="clean, or training: corrupted as in training"),
+    Column(name="side", dtype="string", unit="", description="input: the token read; output: the token to predict"),
+    Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+)
+"""Columns that the tables of information have in common."""
 MUTUAL_INFORMATION = TableSchema(
     name="mutual_information",
     version=5,
@@ -67,10 +74,7 @@ MUTUAL_INFORMATION = TableSchema(
     "would give another value.",
     light=True,
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="regime", dtype="string", unit="", description="clean, or training: corrupted as in training"),
-        Column(name="side", dtype="string", unit="", description="input: the token read; output: the token to predict"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        *INFORMATION_KEYS,
         *estimate_columns(
             "nats",
             "mutual information: Chao–Wang–Jost entropies, extrapolated to infinitely many tokens; its interval "

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Float32, Int, Int64
+from jaxtyping import Float, Float32, Int, Int64
 from scipy.special import ndtri
 from torch import Tensor
 
@@ -19,7 +19,8 @@ from infoflow.results import Column, TableSchema, estimate, estimate_columns, li
 from ._entropy import BlockCounts
 from ._gaussian_classifier import LabelledMoments
 from ._information_estimate import bias_draws, wider
-from ._information_table import CONVERGED
+from ._information_measure import most_frequent, regime_refusal
+from ._information_table import CONVERGED, INFORMATION_KEYS
 from ._views import as_labels, as_view
 
 _LEAST_TOKENS = 500
@@ -36,10 +37,7 @@ USABLE_INFORMATION = TableSchema(
     "in nats: entropy of the tokens minus the classifier's cross-entropy. A lower bound that needs no clusters. "
     "Compare rows of equal types and count.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="regime", dtype="string", unit="", description="clean, or training: corrupted as in training"),
-        Column(name="side", dtype="string", unit="", description="input: the token read; output: the token to predict"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        *INFORMATION_KEYS,
         *estimate_columns(
             "nats",
             "usable information; its interval carries the choice of sentences and what more tokens would add",
@@ -133,7 +131,7 @@ def usable_information(
     blocks = block_of(ids)
     if lack := _lack(blocks):
         raise UserError(f"Usable information needs {lack}.")
-    return estimate_usable(rows, targets.astype(np.int64), blocks).value
+    return float(estimate_usable(rows, targets.astype(np.int64), blocks).value)
 
 
 def _lack(blocks: Int[np.ndarray, " token"]) -> str:
@@ -245,13 +243,11 @@ class UsableInformation(SampleMeasure):
             if number < least:
                 raise UserError(f"{name} must be at least {least}. Got {number}.")
         self.types, self.occurrences = types, occurrences
-        self.regime = regime
+        self.regime: Regime = regime
         self.request = SampleRequest(occurrences=occurrences, top_types=types)
 
     def refusal(self, model: Model) -> str | None:
-        if self.regime == "training" and model.task != "masked-lm":
-            return f"its input is the same in training as at test time (task {model.task})"
-        return None
+        return regime_refusal(self.regime, model)
 
     def compute(self, sample: TokenSample) -> pd.DataFrame:
         rows = []
@@ -275,14 +271,9 @@ class UsableInformation(SampleMeasure):
     def _sides(self, sample: TokenSample) -> dict[str, Int[np.ndarray, " token"]]:
         """The labels of both sides, −1 where they do not count."""
         token, label = sample.occurrences.token, sample.occurrences.label
-        frequent = self._frequent(sample.facts.frequencies)
+        frequent = most_frequent(sample.facts.frequencies, self.types)
         read, to_predict = frequent[token], (label != NO_LABEL) & frequent[np.maximum(label, 0)]
         if self.regime == "training":
             read = to_predict = read & to_predict & (token != label)
         sides = {"input": np.where(read, token, -1), "output": np.where(read & to_predict, label, -1)}
         return {side: labels for side, labels in sides.items() if side == "input" or (labels >= 0).sum() > 1}
-
-    def _frequent(self, frequencies: Int[np.ndarray, " id"]) -> Bool[np.ndarray, " id"]:
-        frequent = np.zeros(len(frequencies), dtype=bool)
-        frequent[np.argsort(-frequencies, kind="stable")[: self.types]] = True
-        return frequent & (frequencies > 0)

@@ -14,10 +14,10 @@ import pandas as pd
 from infoflow.foundation import (
     Interval,
     Scale,
+    at_least_apart,
     block_effects,
     block_interval,
     bounds_of,
-    difference_interval,
     interval_over_seeds,
     on_halves,
     replicate_weights,
@@ -322,18 +322,17 @@ def _ends_of_still(
     """
     if found.values_UK.shape[1] != 1 or not found.num_replicates or not found.keys:
         return None
-    sides = [(samples, rows, list(samples._own_ends())) for samples, rows in (one, other)]
+    still = np.logical_or(*(samples._is_still()[rows] for samples, rows in (one, other)))
+    if not still.any():
+        return None
+    sides = [
+        list(zip(samples.values_UK[:, 0].tolist(), samples._own_ends(), strict=True)) for samples, _ in (one, other)
+    ]
     ends = np.array(list(found._own_ends()))
-    stills = [samples._is_still() for samples, _, _ in sides]
-    for place, pair in enumerate(zip(*(rows for _, rows, _ in sides), strict=True)):
-        if any(still[row] for still, row in zip(stills, pair, strict=True)):
-            known = [
-                (float(samples.values_UK[row, 0]), Interval(*own[row]))
-                for (samples, _, own), row in zip(sides, pair, strict=True)
-            ]
-            apart = difference_interval(*known[0], *known[1])
-            ends[place] = np.fmin(ends[place, 0], apart.low), np.fmax(ends[place, 1], apart.high)
-    return ends if any(map(np.any, stills)) else None
+    for place in np.flatnonzero(still).tolist():
+        pair = (side[rows[place]] for side, (_, rows) in zip(sides, (one, other), strict=True))
+        ends[place] = at_least_apart(Interval(*ends[place]), *((value, Interval(*own)) for value, own in pair))
+    return ends
 
 
 class Halves(NamedTuple):

@@ -243,7 +243,7 @@ def _contrast(series: Series, ends: _Ends, wording: _Wording) -> str:
     if not sign:
         return f"{_upper(series.label)} {wording.neither.format(**names)}."
     claim = (wording.frequent_more if sign == 1 else wording.rare_more).format(**names)
-    found = chosen({layer: a - b for layer in ahead[sign] for a, b in [pairs[layer]]}, lambda gap: sign * gap)
+    found = chosen({layer: pairs[layer][0] - pairs[layer][1] for layer in ahead[sign]}, lambda gap: sign * gap)
     assert found is not None  # an interval is clear of 0 there
     most = found.key
     values = [estimate_text(samples.halves().second.estimate()) for samples in pairs[most][::sign]]
