@@ -186,8 +186,9 @@ def test_more_tokens_give_more_and_the_drift_says_so():
     assert few.drift > many.drift > 0
     assert few.drift <= few.entropy - few.value
     assert few.value < many.value
-    low, high = (few.columns(1000)[end] for end in ("low", "high"))
-    assert low < few.value < high
+    columns = few.columns(1000)
+    assert columns["low"] < few.value < many.value < columns["high"] <= columns["entropy"]
+    assert few.value - columns["low"] < few.drift < columns["high"] - few.value  # a lower bound can only be too low
 
 
 # -- what it refuses ---------------------------------------------------------------------------------------------------

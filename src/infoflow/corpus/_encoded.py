@@ -227,8 +227,8 @@ def _mapped(folder: Path, sentence_ids: np.ndarray, limit: int, fast: bool) -> E
 
 
 def _map(path: Path, kind: type) -> np.ndarray:
-    # An empty file cannot be mapped.
-    return np.memmap(path, dtype=kind, mode="r") if path.stat().st_size else np.empty(0, dtype=kind)
+    # An empty file cannot be mapped; slices of a plain array cost a tenth of those of a memmap.
+    return np.memmap(path, dtype=kind, mode="r").view(np.ndarray) if path.stat().st_size else np.empty(0, dtype=kind)
 
 
 def _encoded(

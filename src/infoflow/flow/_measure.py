@@ -114,6 +114,9 @@ class Measure(AbstractMeasure):
     top_types: int | None = None
     """Regime "training" draws the replacements among at least this many most frequent types."""
 
+    only_replaced: bool = False
+    """In the regime "training", it reads only tokens to predict whose input is another token of text."""
+
     def prepare(self, reader: Reader) -> None:
         """Prepare from the corpus, its annotation and the tokenizers; called once before the pass."""
 

@@ -142,7 +142,8 @@ class Pass:
 
     def run(self, shard: int = 0, num_shards: int = 1) -> None:
         """Run every `num_shards`-th batch, starting with number `shard`."""
-        jobs = [(regime, draw, rows) for regime, draw in self._draws() for rows in self._batches(regime)][
+        draws = self._draws()
+        jobs = [(regime, draw, rows) for regime, draw in draws for rows in self._batches(regime, draw)][
             shard::num_shards
         ]
         for measure in self.streaming:
@@ -167,9 +168,13 @@ class Pass:
     def _token_budget(self) -> int:
         return int(min(self.options.tokens_per_batch, _CPU_TOKENS * _small_batches(self.model)))
 
-    def _batches(self, regime: Regime) -> list[np.ndarray]:
-        """Batches under the token budget, and under a byte budget if attention weights are held."""
-        batches = self.reader.batches(self._token_budget)
+    def _batches(self, regime: Regime, draw: int) -> list[np.ndarray]:
+        """Batches under the token budget, and under a byte budget if attention weights are held.
+
+        Of training noise, only sentences in which it replaced a token, if nothing reads others.
+        """
+        reads_all = regime == "clean" or any(m.regime == regime and not m.only_replaced for m in self.streaming)
+        batches = self.reader.batches(self._token_budget, None if reads_all else self.reader.replaced_rows(draw))
         if "attention" not in self._needs(regime):
             return batches
         attention_bytes = min(self.options.attention_bytes, _CPU_ATTENTION_BYTES * _small_batches(self.model))

@@ -5,7 +5,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -25,8 +25,11 @@ from infoflow.foundation import UserError, block_of, running_word_spans, stream
 from infoflow.models import Model, decoder_inputs
 from infoflow.objectives import AbstractObjective, Corrupted, pad_arrays
 
-from ._corruption import PROBED_SHARE, ProbingNoise, corrupt_text, corruption_of, symbol_ids
+from ._corruption import PROBED_SHARE, NoisySentence, ProbingNoise, corrupt_text, corruption_of, symbol_ids
 from ._sample import NO_LABEL, Regime, Stream
+
+_NOISY_SENTENCES = 1 << 17
+"""Corrupted sentences in memory: each is chosen from, clustered and read. About 100 MB."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -100,7 +103,7 @@ class Reader:
         self._white_space_words = white_space_words and "words" not in corpus.columns
         self._word_spans = word_spans
         self._ranks_from, self._max_length = ranks_from, max_length
-        self._noise: ProbingNoise | None = None
+        self._noise: Callable[[int, int], NoisySentence] | None = None
 
     def tokenizer(self, stack: str) -> PreTrainedTokenizerBase:
         """The tokenizer of the stack's input."""
@@ -178,7 +181,9 @@ class Reader:
         """Prepare regime "training", whose replacements come from the `top_types` most frequent tokens."""
         frequent = np.argsort(-self.frequencies[self.source_stack], kind="stable")[:top_types]
         frequent = frequent[self.frequencies[self.source_stack][frequent] > 0]
-        self._noise = ProbingNoise(self._corruption, self._vocabulary, frequent, self.seed)
+        noise = ProbingNoise(self._corruption, self._vocabulary, frequent, self.seed)
+        texts, ids = self._source, self.corpus.content_ids
+        self._noise = lru_cache(_NOISY_SENTENCES)(lambda row, draw: noise(texts.row(row), draw, int(ids[row])))
 
     @property
     def probed_share(self) -> float:
@@ -219,16 +224,25 @@ class Reader:
         """Number of passes of training noise expected to yield `occurrences` occurrences."""
         return math.ceil(1.3 * occurrences / (self.probed_share * int(self.frequencies[self.source_stack].sum())))
 
-    def batches(self, token_budget: int) -> list[np.ndarray]:
-        """Rows of each batch, by length of the longer side; sentences without any token are left out."""
-        batches = length_batches(self._lengths[self.rows], token_budget)
-        return [self.rows[batch] for batch in self.even(self.rows, batches)]
+    def batches(self, token_budget: int, rows: np.ndarray | None = None) -> list[np.ndarray]:
+        """These rows (default: `rows`) in batches, by length of the longer side."""
+        rows = self.rows if rows is None else rows
+        batches = length_batches(self._lengths[rows], token_budget)
+        return [rows[batch] for batch in self.even(rows, batches)]
 
     @cached_property
     def rows(self) -> np.ndarray:
         """Rows of sentences with tokens, in an order that their text determines (`Corpus.content_ids`)."""
         rows = np.flatnonzero(self._shorter > 0)
         return rows[np.argsort(self.corpus.content_ids[rows], kind="stable")]
+
+    def replaced_rows(self, draw: int) -> np.ndarray:
+        """Rows in which this pass of training noise puts another token of text in the place of one to predict."""
+        return self.rows[[self._replaces(self._noisy(row, draw)) for row in self.rows.tolist()]]
+
+    def _replaces(self, noisy: NoisySentence) -> bool:
+        replaced = (noisy.labels != NO_LABEL) & (noisy.labels != noisy.inputs)
+        return bool((replaced & ~self._vocabulary.is_special[noisy.inputs]).any())
 
     def even(self, rows: np.ndarray, batches: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The batches (indices of `rows`) unchanged, or split by length if padding affects the model's results.
@@ -267,8 +281,7 @@ class Reader:
         tokens, special = self._source.row(row), self._source.special(row)
         words = self._words(self._source, row)
         if regime == "training":
-            assert self._noise is not None, "use_training_noise comes first"
-            noisy = self._noise(tokens, draw, int(self.corpus.content_ids[row]))
+            noisy = self._noisy(row, draw)
             return {
                 self.source_stack: Row(
                     tokens=noisy.inputs,
@@ -284,6 +297,10 @@ class Reader:
         if self._target is not None:
             rows["decoder"] = self._target_row(row)
         return rows
+
+    def _noisy(self, row: int, draw: int) -> NoisySentence:
+        assert self._noise is not None, "use_training_noise comes first"
+        return self._noise(row, draw)
 
     def _words(self, encoded: Encoded, row: int) -> np.ndarray:
         """The word of each token: the corpus's own, or running words if tokenizers are to be compared."""

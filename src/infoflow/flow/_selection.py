@@ -29,7 +29,8 @@ def select_occurrences(
     kept, buffer = _empty(), []
     for draw in range(draws):
         for row, sentence in reader.candidates(stack, regime, draw):
-            buffer.append(_columns(reader, row, sentence, draw))
+            if len(sentence.probes):
+                buffer.append(_columns(reader, row, sentence, draw))
             if len(buffer) == _BUFFERED_ROWS:
                 kept, buffer = _lowest([kept, *buffer], wanted), []
     return _named(_lowest([kept, *buffer], wanted))

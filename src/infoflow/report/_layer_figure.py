@@ -70,6 +70,7 @@ class LayerFigure:
     claims: Sequence[str] = ()
     panels: str = ""  # a column of the table: one panel per value
     titles: Mapping[str, str] = field(default_factory=dict)  # panel titles in order; other panels follow
+    one_scale: bool = True  # panels of the same unit and size; otherwise each has its own scale
     zero: float = math.inf  # see `panel_scales`
     known: str = ""  # the column with the value that layer 0 must have, drawn as a line across
     known_name: str = ""
@@ -83,7 +84,10 @@ class LayerFigure:
             axis["known"] = (known, self.known_name)
         if self.panels:
             named = [one.assign(**{self.panels: parts[title][self.panels].iloc[0]}) for title, one in tables.items()]
-            panels, scale = shared_panels(tables, lambda _: series, zero=self.zero, **axis)
+            if self.one_scale:
+                panels, scale = shared_panels(tables, lambda _: series, zero=self.zero, **axis)
+            else:
+                panels, scale = layer_panels(tables, lambda _: series, **axis), "Each panel has its own scale."
         else:
             named = [tables[""]]
             panels = [Panel.of(LayerChart(table=tables[""], series=series, **axis))]

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
-_CHUNK = 4096
+_CHUNK = 256  # rows of logits that stay in the cache
 _LEAST_LOGIT = -80.0  # below the largest; exponentials of lower ones are denormal, which takes many times as long
 
 

@@ -72,6 +72,7 @@ class MutualInformation(Measure):
 
     table: ClassVar[TableSchema] = MUTUAL_INFORMATION
     needs = frozenset({"hidden"})
+    only_replaced = True
 
     def __init__(
         self,

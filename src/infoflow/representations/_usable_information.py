@@ -12,13 +12,13 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from infoflow.flow import NO_LABEL, SAMPLE_COLUMNS, Regime, SampleMeasure, SampleRequest, TokenSample
-from infoflow.foundation import NUM_BLOCKS, UserError, block_interval, block_of, current_display
+from infoflow.foundation import NUM_BLOCKS, Interval, UserError, block_interval, block_of, current_display
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
 from ._entropy import BlockCounts
 from ._gaussian_classifier import LabelledMoments
-from ._information_estimate import bias_draws, wider
+from ._information_estimate import bias_draws
 from ._information_measure import most_frequent, regime_refusal
 from ._information_table import CONVERGED, INFORMATION_KEYS
 from ._views import as_labels, as_view
@@ -32,7 +32,7 @@ _CHOICE_TOKENS = 1500
 
 USABLE_INFORMATION = TableSchema(
     name="usable_information",
-    version=1,
+    version=2,
     description="What a Gaussian classifier, fitted on other sentences, can read of the token from a layer's states, "
     "in nats: entropy of the tokens minus the classifier's cross-entropy. A lower bound that needs no clusters. "
     "Compare rows of equal types and count.",
@@ -40,7 +40,7 @@ USABLE_INFORMATION = TableSchema(
         *INFORMATION_KEYS,
         *estimate_columns(
             "nats",
-            "usable information; its interval carries the choice of sentences and what more tokens would add",
+            "usable information; its interval carries the choice of sentences and, above, what more tokens would add",
             "the same of shuffled labels",
             "occurrences; every one is scored by the classifier of the other half of the sentences",
         ),
@@ -89,8 +89,9 @@ class UsableEstimate:
         """The columns of the table that depend on the layer."""
         replicates = linear_replicates(self.value, self.without_block)
         replicates += bias_draws(self.drift, len(replicates))
-        ends = block_interval(self.value, self.value - self.without_block)
-        ends = wider(ends, self.value, abs(self.drift) * float(ndtri(0.975)))
+        low, high = block_interval(self.value, self.value - self.without_block)
+        with_more = self.value + np.hypot(high - self.value, max(self.drift, 0.0) * ndtri(0.975))
+        ends = Interval(low, max(high, min(float(with_more), self.entropy)))
         return {
             **estimate(self.value, replicates, self.baseline, count, ends=ends),
             "at_half": self.at_half,

@@ -91,7 +91,7 @@ def _removed(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
 
 MEASURES: tuple[CardMeasure, ...] = (
     CardMeasure(
-        figure="usable-input",
+        figure="mi-input",
         axis="nats",
         noun="usable information lost about the input token",
         section="knows",

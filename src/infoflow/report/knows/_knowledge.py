@@ -1,7 +1,9 @@
 """What representations encode: information about the input and output tokens, and identity among neighbours."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -15,11 +17,10 @@ from .._layer_figure import HOW_BANDS, LayerFigure, moves
 from .._model_tables import ModelTables
 from .._shown_models import JOIN, ShownModels
 from .._theme import Series, own_style
-from ..forms._lines import SHARE
-from ._convergence import MUTUAL_INFORMATION, ConvergencePanel, convergence_figure
+from ..forms._lines import POSITIVE, SHARE
+from ._convergence import INFORMATION_METHOD, ConvergencePanel, convergence_figure
 from ._information_rows import LIMITED_BY, input_rows, limited, output_rows, span
 from ._plane import plane_figure
-from ._usable import ABOUT, usable_figures
 
 _IDENTITY_METHOD = Method(
     id="identity-neighbours",
@@ -31,23 +32,30 @@ _IDENTITY_METHOD = Method(
 )
 
 
+def _by_clusters(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame["clusters"].notna()] if "clusters" in frame else frame.head(0)
+
+
 def _ceiling(frame: pd.DataFrame) -> str:
-    """What no curve can exceed: the entropy of the labels, and the number of clusters."""
-    trained = frame[frame["trained"]]
+    """What no curve of clusters can exceed: the entropy of the labels, and the number of clusters."""
+    trained = _by_clusters(frame[frame["trained"]])
+    if trained.empty:
+        return ""
     most, clusters = math.log(trained["clusters"].median()), int(trained["clusters"].median())
     types = f" of the {int(trained['types'].median()):,} most frequent tokens" if "types" in trained else ""
     ceiling = span(trained["entropy"].clip(upper=most))
     return (
-        f"Ceiling: {ceiling} nats, the smaller of the entropy{types}, {span(trained['entropy'])} nats, and ln "
-        f"{clusters:,} = {most:.2f} nats for {clusters:,} clusters."
+        f"Ceiling of clusters: {ceiling} nats, the smaller of the entropy{types}, {span(trained['entropy'])} nats, and "
+        f"ln {clusters:,} = {most:.2f} nats for {clusters:,} clusters."
     )
 
 
 def _shortfall(frame: pd.DataFrame) -> str:
     """What clusters miss of the tokens' entropy at layer 0 where they are limited, else nothing."""
-    at_start = frame[frame["trained"] & (frame["layer"] == 0)]
+    by_clusters = _by_clusters(frame)
+    at_start = by_clusters[by_clusters["trained"] & (by_clusters["layer"] == 0)]
     values = at_start.groupby("series", sort=False)["value"].mean()
-    if at_start.empty or not limited(frame):
+    if at_start.empty or not limited(by_clusters):
         return ""
     return (
         f"Limited by its clusters: layer 0 determines its token, but they show {span(values)} of "
@@ -55,60 +63,75 @@ def _shortfall(frame: pd.DataFrame) -> str:
     )
 
 
-def _input_of_clusters(frame: pd.DataFrame) -> str:
+def _about_input(frame: pd.DataFrame) -> str:
     return " ".join(filter(None, (_ceiling(frame), _shortfall(frame))))
 
 
+_USABLE = "usable information"
+_ESTIMATES = {USABLE_INFORMATION.name: _USABLE, MUTUAL_INFORMATION_TABLE.name: "estimate by clusters"}
+"""Tables of information, in the order of their panels."""
+_AXIS = {"baseline_name": "shuffled labels", "bounds": POSITIVE}
+_HOW_ESTIMATED = (
+    "Usable information is what a simple classifier reads from vectors of sentences it was not fitted on. The estimate "
+    "by clusters, as published, sorts vectors into clusters and counts tokens in each. “Shuffled labels” is what is "
+    "left by chance."
+)
 _INPUT = LayerFigure(
     id="mi-input",
-    question="How much of the input token do clusters of representations show?",
+    question="How much do representations know of the token that went in?",
     table=MUTUAL_INFORMATION_TABLE,
-    axis={"y_title": "mutual information with the input token (nats)", **ABOUT},
+    axis={"y_title": "information about the input token (nats)", **_AXIS},
     noun="information about the input token",
-    wording=Wording("nats", what="of information about its input token"),
-    caption=_input_of_clusters,
+    wording=Wording("nats", "rises by", "falls by"),
+    caption=_about_input,
     known="entropy",
     known_name="entropy H(T)",
     how_to_read=(
-        "Across: layers, from the embeddings (0) to the top. Up: how many nats of the input token's identity can "
-        "be read from its vector, after sorting vectors into clusters.",
+        "Across: layers, from the embeddings (0) to the top. Up: how many nats of the input token's identity can be "
+        "read from its vector. The line across is the entropy of the tokens. Layer 0 has all of it, since embeddings "
+        "determine their tokens.",
         HOW_BANDS,
-        "The line across is the entropy of the tokens, which layer 0 determines: what a curve misses of it there, too "
-        "few clusters or the positions hide, and a rise from there is one of clusters.",
-        "“Shuffled labels” is what is left of chance with as many clusters and tokens. It would be surprising if "
-        "a causal LM kept its input to the top.",
+        "What a curve misses of that line at layer 0 is hidden by too few clusters or by positions; a rise from there "
+        "is a property of the clusters. It would be surprising if a causal LM kept its input to the top: it is trained "
+        "to name the next token.",
+        _HOW_ESTIMATED,
     ),
-    method=MUTUAL_INFORMATION,
-    claims=("representations:V-1", "representations:V-2", "representations:V-3"),
+    method=INFORMATION_METHOD,
+    panels="estimate",
+    one_scale=False,
+    claims=("representations:V-1", "representations:V-2", "representations:V-3", "representations:V-18"),
 )
 _INPUT_OF_DECODER = replace(
     _INPUT,
     id="mi-input-decoder",
-    question="How much of the decoder's own input token do clusters of its states show?",
+    question="How much do decoder states know of the decoder's own input token?",
     claims=(),
 )
 _OUTPUT = LayerFigure(
     id="mi-output",
     question="How much do they know of the token they have to produce?",
     table=MUTUAL_INFORMATION_TABLE,
-    axis={"y_title": "mutual information with the output token (nats)", **ABOUT},
+    axis={"y_title": "information about the output token (nats)", **_AXIS},
     noun="information about the output token",
-    wording=Wording("nats", what="of information about its output token"),
+    wording=Wording("nats", "rises by", "falls by"),
     caption=_ceiling,
     how_to_read=(
         "Up: how many nats of the token to predict can be read from the vector: the next token for a causal LM, "
         "the hidden one for a masked LM.",
         HOW_BANDS,
         "A rising line is a prediction being built. It would be surprising if it rose in the first layers only.",
+        _HOW_ESTIMATED,
     ),
-    method=MUTUAL_INFORMATION,
+    method=INFORMATION_METHOD,
+    panels="estimate",
+    one_scale=False,
     claims=("representations:V-4",),
 )
 _HIDDEN = LayerFigure(
     id="mi-training",
     question="What does {label} do with a token that is hidden from it, as in training?",
     table=MUTUAL_INFORMATION_TABLE,
-    axis={"y_title": "mutual information (nats)", **ABOUT},
+    axis={"y_title": "information (nats)", **_AXIS},
     noun="information",
     wording=Wording("nats", "rises by", "falls by"),
     caption=lambda rows: "Only positions whose input was replaced by another token.",
@@ -117,8 +140,11 @@ _HIDDEN = LayerFigure(
         "the model must restore.",
         "Where the lines cross, the vector stops saying what was put in and starts saying what should have been "
         "there. " + HOW_BANDS,
+        _HOW_ESTIMATED,
     ),
-    method=MUTUAL_INFORMATION,
+    method=INFORMATION_METHOD,
+    panels="estimate",
+    one_scale=False,
     claims=("representations:V-4", "representations:V-5"),
 )
 
@@ -160,7 +186,6 @@ KNOWS = Section(
     lead="Every layer rewrites each token's vector. What can still be read from it: the token that went in, or the "
     "token that has to come out?",
     names={
-        "usable-input": "representations/usable-information",
         "mi-input": "representations/mutual-information",
         "mi-output": "representations/next-token-information",
         "mi-training": "representations/hidden-token-information",
@@ -174,56 +199,61 @@ KNOWS = Section(
 def knowledge_section(tables: ModelTables) -> Section | None:
     """The section, or None if the run has none of its measures."""
     models = tables.models
-    frames = tables.some((USABLE_INFORMATION.name, MUTUAL_INFORMATION_TABLE.name, IDENTITY_NEIGHBOURS.name))
-    usable, information, identity = (
-        frames.get(table.name) for table in (USABLE_INFORMATION, MUTUAL_INFORMATION_TABLE, IDENTITY_NEIGHBOURS)
-    )
-    figures = [] if usable is None else usable_figures(usable, models)
-    plane = None if usable is None else plane_figure(USABLE_INFORMATION, models.main(usable), models)
-    if information is not None:
-        figures += _information_figures(information, plane, models)
-    elif plane is not None:
-        figures.append(plane)
+    frames = tables.some((*_ESTIMATES, IDENTITY_NEIGHBOURS.name))
+    figures = _information_figures({name: frames[name] for name in _ESTIMATES if name in frames}, models)
+    identity = frames.get(IDENTITY_NEIGHBOURS.name)
     if identity is not None and len(rows := models.main(identity)):
         figures.append(_IDENTITY.drawn(rows, models.present(rows)))
     return KNOWS.told_by(figures, models, frames.values())
 
 
-def _of_clusters(figure: LayerFigure, rows: pd.DataFrame) -> LayerFigure:
-    """The figure, whose sentences say that clusters limit it where they do."""
-    if not limited(rows):
-        return figure
-    what = f"{figure.wording.what}, {LIMITED_BY}"
-    return replace(figure, noun=f"{figure.noun}, {LIMITED_BY},", wording=figure.wording._replace(what=what))
-
-
-def _information_figures(frame: pd.DataFrame, plane: ReportFigure | None, models: ShownModels) -> list[ReportFigure]:
-    """Figures of clusters; `plane` is that of usable information, if there is one."""
-    main, others = models.main(frame), models.others(frame)
-    figures = []
-    if len(rows := input_rows(main)):
-        figures.append(_of_clusters(_INPUT, rows).drawn(rows, models.present(rows)))
-    if len(rows := output_rows(main)):
-        figures.append(_output_figure(rows, models))
-    training = main[main["regime"] == "training"]
+def _information_figures(frames: Mapping[str, pd.DataFrame], models: ShownModels) -> list[ReportFigure]:
+    main = [models.main(_named(name, frame)) for name, frame in frames.items()]
+    others = [models.others(_named(name, frame)) for name, frame in frames.items()]
+    figures = _drawn(_INPUT, _joined(input_rows, main), models) + _output_figures(_joined(output_rows, main), models)
+    training = _joined(lambda rows: rows[rows["regime"] == "training"], main)
     figures += [_training_figure(training[training["series"] == s.key], s) for s in models.present(training)]
-    if (plane := plane or plane_figure(MUTUAL_INFORMATION_TABLE, main, models)) is not None:
+    if main and (plane := plane_figure(next(iter(frames)), main[0], models)):
         figures.append(plane)
-    sides = [ConvergencePanel("About the input token", input_rows(main))]
-    sides.append(ConvergencePanel("About the output token", output_rows(main)))
+    clusters = main[-1] if MUTUAL_INFORMATION_TABLE.name in frames else pd.DataFrame(columns=["regime", "side"])
+    sides = [ConvergencePanel("About the input token", input_rows(clusters))]
+    sides.append(ConvergencePanel("About the output token", output_rows(clusters)))
     if convergence := convergence_figure(sides, models):
         figures.append(convergence)
-    if len(rows := input_rows(others)):
-        figures.append(_of_clusters(_INPUT_OF_DECODER, rows).drawn(rows, models.present(rows)))
-    return figures
+    return figures + _drawn(_INPUT_OF_DECODER, _joined(input_rows, others), models)
 
 
-def _output_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    series = models.present(frame)
-    hidden = [s.label for s in series if (frame.loc[frame["series"] == s.key, "regime"] == "training").any()]
-    figure = _OUTPUT.drawn(frame, series)
+def _named(name: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """The table's rows; the column `estimate` says what they are, and whether clusters limit them."""
+    short = name == MUTUAL_INFORMATION_TABLE.name and limited(frame[frame["side"] == "input"])
+    return frame.assign(table=name, estimate=f"estimate {LIMITED_BY}" if short else _ESTIMATES[name])
+
+
+def _joined(of: Callable[[pd.DataFrame], pd.DataFrame], frames: list[pd.DataFrame]) -> pd.DataFrame:
+    parts = [rows for frame in frames if len(rows := of(frame))]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["series"])
+
+
+def _drawn(figure: LayerFigure, rows: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
+    """The figure with a panel for each estimate; nothing without rows."""
+    series = models.present(rows)
+    return [figure.drawn(rows, series, **_by_estimate(figure.noun, rows, series))] if series else []
+
+
+def _by_estimate(noun: str, rows: pd.DataFrame, series: list[Series], of: str = "in") -> dict[str, Any]:
+    """The sentence and the tables of a figure with a panel for each estimate."""
+    parts = rows.groupby("estimate", sort=False)
+    words = [
+        trend_words(own, series, f"usable {noun}" if name == _USABLE else f"the {name}", of) for name, own in parts
+    ]
+    return {"words": " ".join(filter(None, words)), "tables": tuple(rows["table"].unique())}
+
+
+def _output_figures(rows: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
+    figures = _drawn(_OUTPUT, rows, models)
+    hidden = [line.label for line in models.present(*(rows[rows["regime"] == "training"] for _ in figures))]
     regime = f" Hidden positions only for {listed(hidden)}, as in training." if hidden else ""
-    return replace(figure, caption=figure.caption + regime)
+    return [replace(figure, caption=figure.caption + regime) for figure in figures]
 
 
 def _training_figure(frame: pd.DataFrame, owner: Series) -> ReportFigure:
@@ -240,19 +270,16 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> ReportFigure:
         if side in set(frame["side"])
     ]
     by_side = frame.assign(series=f"{owner.key}{JOIN}" + frame["side"].astype(str))
-    note = f" ({LIMITED_BY})" if limited(frame[frame["side"] == "input"]) else ""
-    named = [replace(one, label=f"the {one.label}{note if one.label == 'input token' else ''}") for one in lines]
     variant = "" if owner.style is None else f"-{owner.style}"  # a variant shares the colour slot of its objective
-    labels = {one.key: one.label for one in named}
-    wording = _HIDDEN.wording._replace(subject=lambda side: f"information about {labels[side.key]}")
-    figure = replace(_HIDDEN, wording=wording).drawn(
+    figure = _HIDDEN.drawn(
         by_side,
         lines,
         id=f"{_HIDDEN.id}-{owner.slot}{variant}",
         question=_HIDDEN.question.format(label=owner.label),
-        words=trend_words(by_side, named, _HIDDEN.noun, "about"),
+        **_by_estimate(_HIDDEN.noun, by_side, lines, "for"),
     )
-    return replace(figure, answer=[*figure.answer, *_crossing(figure.data, lines)])
+    first = figure.data[figure.data["estimate"] == figure.data["estimate"].iloc[0]]
+    return replace(figure, answer=[*figure.answer, *_crossing(first, lines)])
 
 
 def _crossing(table: pd.DataFrame, lines: list[Series]) -> list[str]:

@@ -5,7 +5,6 @@ from typing import Any
 import pandas as pd
 
 from infoflow.representations import USABLE_INFORMATION
-from infoflow.results import TableSchema
 
 from .._curves import change, samples_at
 from .._figure import Panel, ReportFigure
@@ -15,12 +14,11 @@ from .._theme import Series
 from ..forms._chart import CONTROL, NAME, amount, finished, lit, tips
 from ..forms._lines import looks_of, whiskers
 from ..forms._marks import draw
-from ._convergence import MUTUAL_INFORMATION
+from ._convergence import INFORMATION_METHOD
 from ._information_rows import LIMITED_BY, limited, of_regime, output_rows
-from ._usable import USABLE_METHOD
 
 
-def plane_figure(table: TableSchema, main: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def plane_figure(table: str, main: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """The plane of the rows of an information table; None if no model has both sides."""
     plane = _plane_rows(main)
     return _plane_figure(table, main, plane, models) if len(plane) else None
@@ -84,8 +82,8 @@ def _plane_clause(main: pd.DataFrame, series: Series) -> str:
     return f"{series.label} shows no clear trade: its input changes by {input_text}, its output by {output_text}"
 
 
-def _plane_figure(table: TableSchema, main: pd.DataFrame, plane: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    series, usable = models.present(plane), table is USABLE_INFORMATION
+def _plane_figure(table: str, main: pd.DataFrame, plane: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    series, usable = models.present(plane), table == USABLE_INFORMATION.name
     short = not usable and limited(main[main["side"] == "input"])
     source = f"Information in clusters{f'; that about the input is {LIMITED_BY}' if short else ''}"
     return ReportFigure(
@@ -103,9 +101,9 @@ def _plane_figure(table: TableSchema, main: pd.DataFrame, plane: pd.DataFrame, m
             "The grey path is the untrained model: it has nothing to trade, so it stays in one place.",
             "A masked LM is shown at hidden positions, as in training.",
         ],
-        method=USABLE_METHOD if usable else MUTUAL_INFORMATION,
+        method=INFORMATION_METHOD,
         data=plane,
-        tables=(table.name,),
+        tables=(table,),
         findings=("representations:V-4", "representations:V-5"),
     )
 

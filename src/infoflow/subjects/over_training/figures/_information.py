@@ -10,7 +10,7 @@ from infoflow.report._in_words import listed, number
 from infoflow.report.forms._chart import HEIGHT, amount, finished, tips
 from infoflow.report.forms._marks import Constant, draw, expression, span
 from infoflow.report.forms._over_time import HOLLOW_MARK, TOUCH, TimeAxis, at_now, layer_color, layer_legend
-from infoflow.report.knows._convergence import MUTUAL_INFORMATION
+from infoflow.report.knows._convergence import INFORMATION_METHOD
 from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
 
 from ._course import CheckpointTables, checkpoints_note, main_stack, means
@@ -126,7 +126,7 @@ INFORMATION = DeclaredFigure(
         "training.",
         CAVEAT,
     ),
-    method=MUTUAL_INFORMATION,
+    method=INFORMATION_METHOD,
     tables=(MUTUAL_INFORMATION_TABLE.at_checkpoints,),
     template="paths.html.jinja",
     payload={"caveat": CAVEAT},

@@ -10,7 +10,7 @@ from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, PanelG
 from infoflow.report._in_words import half_for_good, listed, number
 from infoflow.report.forms._chart import color_of
 from infoflow.report.forms._over_time import layer_cells, layer_profile
-from infoflow.report.knows._convergence import MUTUAL_INFORMATION
+from infoflow.report.knows._convergence import INFORMATION_METHOD
 from infoflow.report.knows._distributions import GEOMETRY
 from infoflow.representations import GEOMETRY as GEOMETRY_TABLE
 from infoflow.representations import IDENTITY_NEIGHBOURS, LAYER_DISTANCE, LENS
@@ -156,7 +156,7 @@ def _weights(frame: pd.DataFrame) -> Iterator[_Kind]:
 
 
 _SOURCES: tuple[tuple[TableSchema, Method, _Kinds], ...] = (
-    (MUTUAL_INFORMATION_TABLE, MUTUAL_INFORMATION, _information),
+    (MUTUAL_INFORMATION_TABLE, INFORMATION_METHOD, _information),
     (
         LAYER_DISTANCE,
         _LAYER_METHOD,
