@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -111,6 +112,20 @@ def test_the_rate_is_that_of_the_objective(model, parallel_corpus) -> None:
         shares.append(float((labels != NO_LABEL).sum()))
     assert shares[1] > 3 * shares[0]
     assert few.draws_for(100) > 3 * many.draws_for(100)
+
+
+class ReadsAll(MutualInformation):
+    only_replaced = False
+
+
+def test_sentences_without_a_replaced_token_change_nothing(model, parallel_corpus) -> None:
+    options = {"clusters": 5, "types": 10, "occurrences": 60, "clusterings": 1, "regime": "training"}
+    passes = PassOptions(tokens_per_batch=300)
+    own, every = (measure(model, parallel_corpus, [one(**options)], passes) for one in (MutualInformation, ReadsAll))
+    pd.testing.assert_frame_equal(own["mutual_information"], every["mutual_information"])
+    reader = reader_of(model, parallel_corpus)
+    reader.use_training_noise(10)
+    assert 0 < len(reader.replaced(reader.rows, 0)) < len(reader.rows)
 
 
 def test_noise_that_moves_tokens_is_refused(model, parallel_corpus) -> None:

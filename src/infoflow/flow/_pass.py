@@ -174,7 +174,8 @@ class Pass:
         Of training noise, only sentences in which it replaced a token, if nothing reads others.
         """
         reads_all = regime == "clean" or any(m.regime == regime and not m.only_replaced for m in self.streaming)
-        batches = self.reader.batches(self._token_budget, None if reads_all else self.reader.replaced_rows(draw))
+        rows = self.reader.rows if reads_all else self.reader.replaced(self.reader.rows, draw)
+        batches = self.reader.batches(self._token_budget, rows)
         if "attention" not in self._needs(regime):
             return batches
         attention_bytes = min(self.options.attention_bytes, _CPU_ATTENTION_BYTES * _small_batches(self.model))

@@ -236,9 +236,9 @@ class Reader:
         rows = np.flatnonzero(self._shorter > 0)
         return rows[np.argsort(self.corpus.content_ids[rows], kind="stable")]
 
-    def replaced_rows(self, draw: int) -> np.ndarray:
-        """Rows in which this pass of training noise puts another token of text in the place of one to predict."""
-        return self.rows[[self._replaces(self._noisy(row, draw)) for row in self.rows.tolist()]]
+    def replaced(self, rows: np.ndarray, draw: int) -> np.ndarray:
+        """Those of the rows in which this pass of training noise puts another token of text where one is predicted."""
+        return rows[[self._replaces(self._noisy(row, draw)) for row in rows.tolist()]]
 
     def _replaces(self, noisy: NoisySentence) -> bool:
         replaced = (noisy.labels != NO_LABEL) & (noisy.labels != noisy.inputs)

@@ -280,6 +280,7 @@ class ClusterFit:
         for draw in range(self.draws):
             for start in range(0, len(rows), _CHUNK):
                 chosen = np.zeros(len(self.reader.corpus), dtype=bool)
-                chosen[rows[start : start + _CHUNK]] = True
+                chunk = rows[start : start + _CHUNK]
+                chosen[chunk if self.regime == "clean" else self.reader.replaced(chunk, draw)] = True
                 parts = [batch[chosen[batch]] for batch in batches]
                 yield draw, [part for part in parts if len(part)]
