@@ -8,7 +8,6 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, r2_scor
 from infoflow.adaptation import Classification, Predictions, Regression, Tagging
 from infoflow.corpus import Corpus
 from infoflow.foundation import block_of, replicate_weights, stream
-from infoflow.subjects.adaptation.measures._scoring import weighted_ranks
 
 N = 150
 REPLICATES = (0, 17, 199)
@@ -181,10 +180,3 @@ def test_matthews_covers_near_its_bound():
         row = class_scores(wanted, said, 1, 2)["matthews"].row
         covered.append(row["low"] <= truth <= row["high"] <= 1)
     assert np.mean(covered) >= 0.93
-
-
-def test_ranks_of_a_resample():
-    values, weights = np.array([3.0, 1.0, 3.0, 2.0]), np.array([[1.0, 2.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
-    ranks = weighted_ranks(values, weights)
-    np.testing.assert_allclose(ranks[0, :3], [3.5, 1.5, 3.5])  # of 1 1 3 3
-    np.testing.assert_allclose(ranks[1], [3.5, 1, 3.5, 2])

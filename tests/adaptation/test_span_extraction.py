@@ -75,6 +75,11 @@ def test_windows_that_ask_for_nothing_weigh_nothing():
     assert TASK.counts(batch) == {"span": 1}
 
 
+def test_a_passage_of_one_window_is_all_context():
+    (window,) = _rows(asked(("Ann lives in Oslo.", "Where?", [], [])), max_length=64).windows
+    assert window.best.tolist() == (window.offsets[:, 0] >= 0).tolist()
+
+
 def _slowly(rows, corpus, task, model=MODEL) -> list[list[tuple[str, float]]]:
     """Each question's distinct answers with their sums of start and end: the best pairs of each window, joined."""
     best: list[dict[str, float]] = [{} for _ in corpus]

@@ -6,7 +6,7 @@ import torch
 from adaptation.toy_task import ToyTask, toy_before, toy_corpus, toy_data
 
 from infoflow.adaptation import tuning_heads
-from infoflow.flow import PassOptions, measure
+from infoflow.flow import measure
 from infoflow.heads import (
     Confidence,
     PositionalScores,
@@ -18,8 +18,6 @@ from infoflow.heads import (
     js_distance,
 )
 from infoflow.objectives import Vocabulary
-from infoflow.subjects.adaptation.measures._task_parts import TaskPart
-from infoflow.subjects.adaptation.measures._task_pruning import ablated_losses, task_importance
 from infoflow.training import TrainingData
 
 
@@ -100,37 +98,3 @@ def test_without_pretraining_text_nothing_is_said_of_it(tuned):
     table = tuning_heads(toy_before(), tuned[:1], ToyTask(), toy_data().test, costs_on=10)
     assert table["cost_before"].isna().all()
     assert (table["count"] == 10).all()
-
-
-def test_sets_of_heads_go_together(tuned):
-    part = TaskPart(ToyTask(), toy_data().test, tuned[0], PassOptions(tokens_per_batch=64))
-    sets = [frozenset({("encoder", "self", 0, 1), ("encoder", "self", 2, 0)}), frozenset()]
-    found = ablated_losses(tuned[0], part, sets)
-    np.testing.assert_array_equal(found[2], found[0])
-    with ablate(tuned[0], sets[0]), torch.no_grad():
-        slow = np.zeros(len(part))
-        for batch in part.batches:
-            slow[batch.index] = part.task.example_losses(tuned[0].module, batch.batch).numpy()
-    np.testing.assert_allclose(found[1], slow, atol=1e-5)
-
-
-def test_importance_is_the_slope_of_the_loss_by_a_gate(tuned):
-    model, task = tuned[0], ToyTask()
-    part = TaskPart(task, toy_data().dev, model, PassOptions(tokens_per_batch=50))
-    found = task_importance(model, part)
-    slow = np.zeros((3, 2))
-    step = 1e-2
-    weights = [layer.attention.output.dense.weight for layer in model.module.bert.encoder.layer]
-    for batch in part.batches:
-        for layer in range(3):
-            for head in range(2):
-                saved, losses = weights[layer].detach().clone(), []
-                for gate in (1 + step, 1 - step):
-                    with torch.no_grad():
-                        weights[layer][:, head * 8 : head * 8 + 8] = saved[:, head * 8 : head * 8 + 8] * gate
-                        losses.append(task.example_losses(model.module, batch.batch).double())
-                        weights[layer].copy_(saved)
-                slow[layer, head] += float(((losses[0] - losses[1]) / (2 * step)).abs().sum())
-    slow /= np.sqrt((slow**2).sum(1, keepdims=True))
-    got = np.array([[found["encoder", "self", layer, head] for head in range(2)] for layer in range(3)])
-    np.testing.assert_allclose(got, slow, rtol=1e-2)

@@ -33,15 +33,20 @@ def write(tmp_path):
 
 
 @pytest.fixture
-def archive(tmp_path, monkeypatch):
-    """An archive of two pairs of the shape of the real one's, on an index of one folder."""
+def offline(monkeypatch):
+    """Without an index, and without a process of pip for its settings."""
+    monkeypatch.setattr("infoflow.corpus._package_index._pip", lambda *arguments: "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+
+
+@pytest.fixture
+def archive(offline, tmp_path, monkeypatch):
+    """An archive of two pairs of the shape of the real one's, in the only folder that pip would look in."""
     import hashlib
     import io
     import tarfile
     import zipfile
-
-    from infoflow.corpus import _builtin as tatoeba
-    from infoflow.corpus._package_index import PipSettings
 
     inner, outer = io.BytesIO(), io.BytesIO()
     with zipfile.ZipFile(inner, "w") as file:
@@ -57,10 +62,12 @@ def archive(tmp_path, monkeypatch):
             file.addfile(member, io.BytesIO(data))
     folder = tmp_path / "links"
     folder.mkdir()
-    (folder / "nmt-0.0.6.tar.gz").write_bytes(outer.getvalue())
-    monkeypatch.setattr(tatoeba, "_SHA256", hashlib.sha256(outer.getvalue()).hexdigest())
-    monkeypatch.setattr(tatoeba, "_BYTES", len(outer.getvalue()))
+    path = folder / "nmt-0.0.6.tar.gz"
+    path.write_bytes(outer.getvalue())
+    monkeypatch.setattr("infoflow.corpus._builtin._SHA256", hashlib.sha256(outer.getvalue()).hexdigest())
+    monkeypatch.setattr("infoflow.corpus._builtin._BYTES", len(outer.getvalue()))
     contents = {"fra.txt": PAIRS, "_about.txt": "about"}
     unpacked = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in contents.items()}
-    monkeypatch.setattr(tatoeba, "_UNPACKED", unpacked)
-    return PipSettings(indexes=(), find_links=(str(folder),))
+    monkeypatch.setattr("infoflow.corpus._builtin._UNPACKED", unpacked)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return path

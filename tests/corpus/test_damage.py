@@ -11,12 +11,8 @@ import time
 import numpy as np
 import pytest
 
-from infoflow.corpus import Corpus, train_tokenizer
-from infoflow.corpus import _builtin as tatoeba
-from infoflow.corpus import _encoded as encoded_module
-from infoflow.corpus._store import cached
+from infoflow.corpus import Corpus, load_corpus, train_tokenizer
 from infoflow.foundation import UserError, disagreement, kept, locked, make_display, seal, use_display
-from infoflow.foundation._folders import _agreed
 
 TEXT = "".join(f"the number {i} is a word of sentence {i}\n" for i in range(9))
 
@@ -83,12 +79,6 @@ def told():
         yield lambda: [line for line in file.getvalue().splitlines() if "is recreated" in line]
 
 
-@pytest.fixture
-def new_process():
-    """Forget what this process has checked already, as a new one would."""
-    return _agreed.clear
-
-
 def sentences(corpus):
     return corpus.digest, [(sentence.text, sentence.translation) for sentence in corpus]
 
@@ -109,7 +99,7 @@ def test_a_damaged_corpus_is_read_again(write, cache, small_batches, told, damag
 
 @pytest.fixture
 def encoded(write, small_batches, monkeypatch):
-    monkeypatch.setattr(encoded_module, "_BATCH", 4)
+    monkeypatch.setattr("infoflow.corpus._encoded._BATCH", 4)
     corpus = Corpus.from_text(write("a.txt", TEXT))
     tokenizer = train_tokenizer(corpus.column("text"), 60, min_frequency=1)
 
@@ -139,9 +129,9 @@ def test_damaged_token_ids_are_encoded_again(encoded, cache, told, damage, name)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["fra.txt", "_about.txt", "ATTRIBUTION.txt", "seal.json"])
 def test_a_damaged_download_is_fetched_again(archive, cache, told, damage, name):
-    expected = sentences(tatoeba.load_tatoeba(archive))
+    expected = sentences(load_corpus("tatoeba-en-fr"))
     damage(cache / "tatoeba-en-fr" / name)
-    assert sentences(tatoeba.load_tatoeba(archive)) == expected
+    assert sentences(load_corpus("tatoeba-en-fr")) == expected
     assert len(told()) == 1
     assert disagreement(cache / "tatoeba-en-fr") is None
 
@@ -166,14 +156,14 @@ def test_a_corpus_without_a_key_replaces_a_damaged_copy(small_batches, cache, to
     assert [path.name for path in (cache / "corpora").iterdir()] == [folder.name]
 
 
-def test_a_file_is_read_once_by_a_process_that_asks_twice(tmp_path, monkeypatch, new_process):
+def test_a_file_is_read_once_by_a_process_that_asks_twice(tmp_path, monkeypatch):
     folder = kept(tmp_path / "x", lambda folder: (folder / "a").write_text("a"), "x")
-    new_process()
+    monkeypatch.setattr("infoflow.foundation._folders._agreed", {})  # as in a new process
     read = []
-    monkeypatch.setattr("infoflow.foundation._folders._checksum", lambda path: read.append(path) or "")
-    assert "checksum" in str(disagreement(folder))
+    with monkeypatch.context() as damaged:
+        damaged.setattr("infoflow.foundation._folders._checksum", lambda path: read.append(path) or "")
+        assert "checksum" in str(disagreement(folder))
     assert len(read) == 1
-    monkeypatch.undo()
     assert disagreement(folder) is None
     monkeypatch.setattr("infoflow.foundation._folders._checksum", lambda path: read.append(path) or "")
     assert disagreement(folder) is None
@@ -195,20 +185,22 @@ def test_a_seal_of_nonsense_is_none(tmp_path):
         assert disagreement(folder) == "seal.json is missing or damaged"
 
 
-def test_partials_of_killed_processes_are_swept(cache):
-    old, young, own = (cache / "encoded" / name for name in (".a.1.partial", ".b.2.partial", ".mine.3.partial"))
+def test_partials_of_killed_processes_are_swept(encoded, cache):
+    encoded()
+    (mine,) = (cache / "encoded").iterdir()
+    shutil.rmtree(mine)
+    old, young, own = (cache / "encoded" / f".{name}.partial" for name in ("a.1", "b.2", f"{mine.name}.3"))
     for folder in (old, young, own):
         folder.mkdir(parents=True)
         (folder / "ids.bin").write_text("x")
-    (cache / "corpora").mkdir()
     elsewhere = cache / "corpora" / ".c.4.partial"
     elsewhere.write_text("x")
     yesterday = time.time() - 25 * 3600
     for path in (old / "ids.bin", old, young, elsewhere):
         os.utime(path, (yesterday, yesterday))
-    cached("encoded/mine", lambda folder: (folder / "a").write_text("a"), "x")
-    assert [path.name for path in sorted((cache / "encoded").iterdir())] == [".b.2.partial", "mine"]
-    assert list((cache / "corpora").iterdir()) == []
+    encoded()
+    assert {path.name for path in (cache / "encoded").iterdir()} == {".b.2.partial", mine.name}
+    assert not elsewhere.exists()
 
 
 def test_a_kept_folder_s_lock_goes_with_it(tmp_path):

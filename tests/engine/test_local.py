@@ -1,6 +1,7 @@
 """The engine on one machine: processes, their endings, stopping, and what is left open (nothing)."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from toy_stages import ENTRY, Toy, counted, written
 
 from infoflow.engine import _worker
 from infoflow.engine._child import StageMessage, _await_folder, _await_needs
+from infoflow.engine._stage import path_lengths
 from infoflow.engine._starting import Spawner, starter
 from infoflow.engine._supervisor import Supervisor
 from infoflow.engine._where import RunNotes
@@ -49,6 +51,24 @@ def test_stages_run_in_processes_of_their_own_after_what_they_need(folder):
     assert of_a == ["start", "progress", "progress", "end"]
     assert "before the bug" not in (Path(folder) / "work/logs/a.log").read_text()
     assert not list((Path(folder) / "work/.engine").glob("*/*"))
+
+
+def _longest(stage: Toy, graph: list[Toy]) -> float:
+    """By the definition: its cost, and the longest chain among those that need it."""
+    after = [_longest(other, graph) for other in graph if stage.key in other.needs]
+    return stage.cost + max(after, default=0.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_stage_s_priority_is_its_longest_chain(seed):
+    draws = random.Random(seed)
+    rank = draws.sample(range(12), 12)
+    graph = []
+    for index in range(12):
+        earlier = [str(other) for other in range(12) if rank[other] < rank[index]] + ["elsewhere"]
+        needs = draws.sample(earlier, draws.randint(0, min(4, len(earlier))))
+        graph.append(Toy(folder="", key=str(index), needs=tuple(needs), cost=float(draws.randint(0, 9))))
+    assert path_lengths(graph) == {stage.key: _longest(stage, graph) for stage in graph}
 
 
 def test_children_import_what_is_preloaded_once(folder):

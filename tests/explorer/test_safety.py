@@ -1,6 +1,7 @@
 """Who may ask, from where, how much and how often; and what happens to requests that are late or too many."""
 
 import json
+import re
 import sys
 import threading
 
@@ -224,6 +225,24 @@ def test_hostile_text_is_data(client):
     for text in (page, saved.text):
         assert "<img src=x" not in text
         assert "<script>alert" not in text
+
+
+def test_the_state_that_a_page_starts_from_survives_and_cannot_close_its_element(models):
+    from starlette.testclient import TestClient
+
+    from infoflow.explorer import Explorer
+
+    evil = "</script><!--<script>alert('x')</script>&\u2028"
+    made = Explorer([models["masked"]], sentence=evil, command=evil)
+    try:
+        client = TestClient(made.app, base_url=f"http://127.0.0.1:{made.port}")
+        html = client.get("/", params={"token": made.address.split("token=")[1]}).text
+    finally:
+        made.stop()
+    text = re.search('<script type="application/json" id="start">(.*?)</script>', html, re.DOTALL)[1]
+    assert not set("<>&\u2028") & set(text)
+    start = json.loads(text)
+    assert start["text"] == start["command"] == evil
 
 
 def test_the_saved_state_is_data(client):

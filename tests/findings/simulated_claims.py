@@ -60,8 +60,7 @@ class Search:
         """`known`: numbers that meet all conditions, where they are too rare to be found."""
         self.finding, self.forms, self._known = finding, forms, known
         self._rng = np.random.default_rng([ord(letter) for letter in finding.id])
-        start = self._first()
-        margins = np.array([self._margins(row) for row in start])
+        margins = self._margins(self._first())
         low, high = np.nanpercentile(np.where(np.isfinite(margins), margins, np.nan), [16, 84], axis=0)
         self._scale = (high - low) / 2 + 1e-12
         self.num_conditions = margins.shape[1]
@@ -70,14 +69,14 @@ class Search:
         """Every condition is met by as much as can be."""
         if self._known is not None:
             return self._known
-        return self._best(lambda margins: margins.min(), "holds")
+        return self._best(lambda margins: margins.min(axis=1), "holds")
 
     def without(self, number: int) -> dict[str, np.ndarray]:
         """One condition is missed by as much as can be, and of the others as many are met as can be."""
 
-        def score(margins: np.ndarray) -> float:
-            others = np.delete(margins, number)
-            return float(min(-margins[number], 0.5) + 0.02 * np.minimum(others, 0).sum())
+        def score(margins: np.ndarray) -> np.ndarray:
+            others = np.delete(margins, number, axis=1)
+            return np.minimum(-margins[:, number], 0.5) + 0.02 * np.minimum(others, 0).sum(axis=1)
 
         return self._best(score, "fails")
 
@@ -91,15 +90,15 @@ class Search:
 
     def margins(self, curves: dict[str, np.ndarray]) -> np.ndarray:
         """Of each condition how far it is met, in units of its spread over what the readings can give."""
-        return self._margins(np.concatenate([curves[name][0] for name in self.forms])) / self._scale
+        return self._margins(np.concatenate([curves[name] for name in self.forms], axis=1))[0] / self._scale
 
-    def _best(self, score: Callable[[np.ndarray], float], verdict: str) -> dict[str, np.ndarray]:
+    def _best(self, score: Callable[[np.ndarray], np.ndarray], verdict: str) -> dict[str, np.ndarray]:
         population, spread = self._first(), 0.5
         if self._known is not None:
             population[0] = np.concatenate([self._known[name][0] for name in self.forms])
         best, reached = population[0], -np.inf
         for _ in range(_GENERATIONS):
-            scores = np.array([self._score(row, score, verdict) for row in population])
+            scores = self._scores(population, score, verdict)
             order = np.argsort(-scores)
             if scores[order[0]] > reached:
                 best, reached = population[order[0]], scores[order[0]]
@@ -107,17 +106,20 @@ class Search:
                 break
             parents = np.concatenate([population[order[:20]], best[None]])
             population, spread = self._children(parents, spread), max(spread * 0.94, 0.03)
-        return self._split(best)
+        return self._split(best[None])
 
-    def _score(self, row: np.ndarray, score: Callable[[np.ndarray], float], verdict: str) -> float:
-        margins = self._margins(row) / self._scale
-        if not np.isfinite(margins).all():
-            return -np.inf
-        hinders = self.finding.hinders
-        return float(score(np.tanh(margins))) - (2.0 if hinders and hinders(self._split(row), verdict) else 0.0)
+    def _scores(self, rows: np.ndarray, score: Callable[[np.ndarray], np.ndarray], verdict: str) -> np.ndarray:
+        margins = self._margins(rows) / self._scale
+        known = np.isfinite(margins).all(axis=1)
+        scores = np.full(len(rows), -np.inf)
+        scores[known] = score(np.tanh(margins[known]))
+        if hinders := self.finding.hinders:
+            scores[known] -= [2.0 if hinders(self._split(row[None]), verdict) else 0.0 for row in rows[known]]
+        return scores
 
-    def _margins(self, row: np.ndarray) -> np.ndarray:
-        return np.array([_margin(one) for one in self.finding.conditions(self._split(row))])
+    def _margins(self, rows: np.ndarray) -> np.ndarray:
+        """How far each row meets each condition."""
+        return np.stack([_margins_of(one) for one in self.finding.conditions(self._split(rows))], axis=1)
 
     def _met(self, curves: dict[str, np.ndarray]) -> bool:
         return all(one.met()[0] for one in self.finding.conditions(curves))
@@ -125,9 +127,9 @@ class Search:
     def _mixed(self, one: dict, other: dict, share: float) -> dict[str, np.ndarray]:
         return {name: (1 - share) * one[name] + share * other[name] for name in one}
 
-    def _split(self, row: np.ndarray) -> dict[str, np.ndarray]:
+    def _split(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         ends = np.cumsum([form.size for form in self.forms.values()])
-        return {name: part[None] for name, part in zip(self.forms, np.split(row, ends[:-1]), strict=True)}
+        return dict(zip(self.forms, np.split(rows, ends[:-1], axis=1), strict=True))
 
     def _first(self) -> np.ndarray:
         """Smooth curves and rough ones, in any direction."""
@@ -189,6 +191,5 @@ def _within(form: Form, values: np.ndarray) -> np.ndarray:
     return clipped
 
 
-def _margin(condition: Condition) -> float:
-    oriented = condition.oriented[0]
-    return float(oriented.min() if condition.over == "all" else oriented.max())
+def _margins_of(condition: Condition) -> np.ndarray:
+    return condition.oriented.min(axis=1) if condition.over == "all" else condition.oriented.max(axis=1)

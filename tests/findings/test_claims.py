@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from .conftest import Study
 from .groups import models_of
 
 pytestmark = pytest.mark.slow
@@ -186,9 +187,14 @@ def test_reversed_claim_fails(make_study, name):
     assert row["low"] - 1e-9 <= row["effect"] <= row["high"] + 1e-9
 
 
+@pytest.fixture(scope="module")
+def noisy():
+    return verdicts(Study(noise=2.0, between=0.0).tables())
+
+
 @pytest.mark.parametrize("name", IDS)
-def test_noise_leaves_the_claim_undetermined(make_study, name):
-    row = verdicts(make_study(noise=2.0, between=0.0).tables(), name).loc[name]
+def test_noise_leaves_the_claim_undetermined(noisy, name):
+    row = noisy.loc[name]
     assert row["verdict"] == "undetermined", row["reason"]
     assert row["low"] <= row["threshold"] <= row["high"]
 
@@ -324,15 +330,21 @@ def test_spread_of_clustering_counts_as_a_control(published):
     assert "spread of k-means over its seeds: not measured" in row["note"]
 
 
+@pytest.fixture(scope="module", params=["causal-lm", "masked-lm", "translation"])
+def unlearned(request):
+    """An objective whose models have learned nothing, and the claims then."""
+    study = Study()
+    study.loss[request.param] = (5.4, 5.5)
+    return request.param, verdicts(study.tables())
+
+
 @pytest.mark.parametrize("name", IDS)
-@pytest.mark.parametrize("objective", ["causal-lm", "masked-lm", "translation"])
-def test_model_that_has_not_learned_is_named_with_its_number(make_study, name, objective):
+def test_model_that_has_not_learned_is_named_with_its_number(unlearned, name):
     from infoflow.findings import FINDINGS
     from infoflow.results import Spec
 
-    study = make_study()
-    study.loss[objective] = (5.4, 5.5)
-    row = verdicts(study.tables(), name).loc[name]
+    objective, found = unlearned
+    row = found.loc[name]
     if Spec(objective) in FINDINGS[name].learned:
         assert row["verdict"] == "not testable here"
         for seed in (1, 2, 3):

@@ -55,8 +55,9 @@ def test_scores_agree_with_definition(model, pairs, idf):
 
     for pair in (0, 7, 23):
         for layer in found.layers:
-            expected = slow_recall(model, pairs[0][pair], pairs[1][pair], layer, weight)
-            assert found.recall[layer, pair] == pytest.approx(expected, abs=1e-5)
+            for sides, score in ((pairs, found.recall), (pairs[::-1], found.precision)):
+                expected = slow_recall(model, sides[0][pair], sides[1][pair], layer, weight)
+                assert score[layer, pair] == pytest.approx(expected, abs=1e-5)
     p, r = found.precision, found.recall
     np.testing.assert_allclose(found.f, 2 * p * r / (p + r), atol=1e-6)
 

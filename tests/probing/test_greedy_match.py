@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from infoflow.probing import greedy_match
-from infoflow.probing._bert_score import inverse_document_frequency, token_weights
 
 
 def states(num, seed, width=5):
@@ -60,14 +59,3 @@ def test_properties():
     assert score(b, a) == pytest.approx((recall, precision, f), abs=1e-6)
     assert score(3 * a, b * torch.rand(6, 1).add(0.5)) == pytest.approx((precision, recall, f), abs=1e-6)
     assert score(a, b, [0.0] * 4)[0] == 0
-
-
-def test_document_frequency_agrees_with_definition():
-    known, unseen = inverse_document_frequency([[5, 6, 6], [5, 7], [5]])
-    assert known == pytest.approx({5: 0.0, 6: math.log(4 / 2), 7: math.log(4 / 2)})
-    assert unseen == pytest.approx(math.log(4))
-    special = frozenset({1, 2})
-    assert token_weights([1, 6, 9, 2], special, (known, unseen)) == ([0, known[6], unseen, 0], False)
-    assert token_weights([1, 5, 5, 2], special, (known, unseen)) == ([0, 1, 1, 0], True)  # else 0 / 0
-    assert token_weights([1, 2], special, (known, unseen)) == ([0, 0], False)
-    assert token_weights([1, 5, 2], special, None) == ([0, 1, 0], False)

@@ -5,7 +5,6 @@ import torch
 
 from infoflow.foundation import UserError
 from infoflow.probing import best_prompt, optimised_weights
-from infoflow.probing._relation_answers import ensemble_scores
 
 
 def log_shares(views=2, prompts=3, facts=6, candidates=4, seed=0):
@@ -46,13 +45,3 @@ def test_without_training_facts_nothing_is_learned():
     for learn in (best_prompt, optimised_weights):
         with pytest.raises(UserError, match="training facts"):
             learn(log_shares(facts=0), torch.zeros(0, dtype=torch.long))
-
-
-def test_scores_agree_with_definition():
-    values, weights = log_shares(), torch.tensor([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])
-    found = ensemble_scores(values, weights)
-    for r in range(2):
-        for n in range(6):
-            for c in range(4):
-                expected = sum(float(weights[r, p] * values[r, p, n, c]) for p in range(3))
-                assert float(found[r, n, c]) == pytest.approx(expected, abs=1e-5)

@@ -1,6 +1,7 @@
 """What tasks ask: labels against a second reading of the same sentences, parts that share nothing, bad input."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -347,55 +348,48 @@ def test_the_catalogue_lists_what_a_corpus_can_be_asked(grammar, treebank):
 # -- bad input --------------------------------------------------------------------------------------------------------
 
 
-def tagged(words, **columns):
-    """A corpus of rows that a reader of files would not let pass."""
-    import pyarrow as pa
-
-    from infoflow.corpus._columns import arrow_schema
-    from infoflow.corpus._store import Stored
-
-    rows = {"text": [" ".join(row) for row in words], "words": words, **columns}
-    table = pa.table(rows, schema=arrow_schema(list(rows)))
-    return Corpus(Stored(dataset=Dataset(table), digest="0" * 16, dropped=0), "broken")
+def with_tags(corpus: Corpus, tag: Callable[[int, int], str]) -> Corpus:
+    """The corpus with another tag for each word of each sentence."""
+    words = enumerate(corpus.column("words"))
+    return corpus.with_column("upos", [[tag(n, place) for place in range(len(row))] for n, row in words])
 
 
-def test_tags_that_do_not_align_with_words():
-    words = [[f"a{n}", "b"] for n in range(30)]
-    with pytest.raises(
-        UserError, match=r"upos of broken must have one entry for each word.* has 2 words and 1 entries"
-    ):
-        build_task("upos", tagged(words, upos=[["X"] if n == 7 else ["X", "Y"] for n in range(30)]))
+def test_tags_that_do_not_align_with_words(grammar):
+    tags = list(grammar.column("upos"))
+    tags[7] = tags[7][:1]
+    with pytest.raises(UserError, match=r"upos of .* must have one entry for each word.* has \d+ words and 1 entries"):
+        build_task("upos", grammar.with_column("upos", tags))
 
 
-@pytest.mark.parametrize("heads", [[1, 0], [-1, 5], [-1, -2]])
-def test_trees_with_circles_or_heads_elsewhere(heads):
-    words = [[f"a{n}", "b"] for n in range(30)]
-    corpus = tagged(words, head=[heads] * 30, deprel=[["root", "x"]] * 30)
+@pytest.mark.parametrize("first", [[1, 0], [-1, 500], [-1, -2]])
+def test_trees_with_circles_or_heads_elsewhere(grammar, first):
+    corpus = grammar.with_column("head", [(first + [0] * len(row))[: len(row)] for row in grammar.column("words")])
     for name in ("arc", "tree-depth", "parent", "constituents"):
-        with pytest.raises(UserError, match=r"must be a tree. In broken, those of word"):
+        with pytest.raises(UserError, match=r"must be a tree. In .*, those of word"):
             build_task(name, corpus)
 
 
-def test_one_class_and_too_many():
-    words = [[f"a{n}", "b"] for n in range(40)]
+def test_one_class_and_too_many(grammar):
     with pytest.raises(UserError, match=r'at least two classes\. .* upos has one: "X"'):
-        build_task("upos", tagged(words, upos=[["X", "X"]] * 40))
-    many = [[f"w{n} {i}" for i in range(500)] for n in range(60)]
-    with pytest.raises(UserError, match=f"may have {MOST_CLASSES:,} classes at most. .* form has"):
-        build_task("form", tagged([[f"w{n}"] * 500 for n in range(60)], form=many))
+        build_task("upos", with_tags(grammar, lambda n, place: "X"))
+    large = generate_grammar(num=6000)
+    assert sum(map(len, large.column("words"))) > 2 * MOST_CLASSES
+    with pytest.raises(UserError, match=f"may have {MOST_CLASSES:,} classes at most. .* upos has"):
+        build_task("upos", with_tags(large, lambda n, place: f"{n} {place}"))
 
 
-def test_no_class_at_all():
-    words = [[f"a{n}", "b"] for n in range(40)]
-    with pytest.raises(UserError, match=r"leaves none for the part train\. Left out are 80 words without a tag\.\n"):
-        build_task("upos", tagged(words, upos=[["_", "_"]] * 40))
+def test_no_class_at_all(grammar):
+    num = sum(map(len, grammar.column("words")))
+    with pytest.raises(
+        UserError, match=rf"leaves none for the part train\. Left out are {num:,} words without a tag\.\n"
+    ):
+        build_task("upos", with_tags(grammar, lambda n, place: "_"))
 
 
-def test_a_class_of_its_own_for_every_word():
-    words = [[f"a{n}", "b"] for n in range(40)]
+def test_a_class_of_its_own_for_every_word(grammar):
     unseen = r"none for the part dev\. Left out are \d+ examples of the dev part whose class is not in the training"
     with pytest.raises(UserError, match=unseen):
-        build_task("upos", tagged(words, upos=[[f"X{n}", f"Y{n}"] for n in range(40)]))
+        build_task("upos", with_tags(grammar, lambda n, place: f"{n} {place}"))
 
 
 @pytest.mark.parametrize("num", [1, 2])
@@ -413,9 +407,9 @@ def test_no_row():
 def test_classes_unseen_in_training_are_left_out_and_counted(grammar):
     trained = set(build_task("upos", grammar).train.examples.sentence.tolist())
     unseen = next(n for n in range(len(grammar)) if n not in trained)
-    words, upos = list(grammar.column("words")), list(grammar.column("upos"))
+    upos = list(grammar.column("upos"))
     upos[unseen] = ["NEW", *upos[unseen][1:]]
-    task = build_task("upos", tagged(words, upos=upos))
+    task = build_task("upos", grammar.with_column("upos", upos))
     assert "NEW" not in task.names
     assert sum(count for reason, count in task.left_out.items() if "not in the training part" in reason) == 1
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 from findings.adapted_tables import WITH_MODELS, Adapted
-from synthetic_run import make_study, without_tables
+from synthetic_run import make_study
 
 from infoflow.adaptation import TASK_LEAKAGE
 from infoflow.results import KEYS, RunFolder
@@ -14,7 +14,7 @@ from infoflow.results import KEYS, RunFolder
 def write_run(path: Path, given: Adapted | None = None, only: Sequence[str] = ()) -> RunFolder:
     """A study with the tables of its tuned models; `only` these, where given."""
     given = given or Adapted(objectives=("causal-lm", "masked-lm"))
-    run = without_tables(make_study(path, seeds=given.seeds, objectives=given.objectives[:2]))
+    run = make_study(path, given.seeds, given.objectives[:2], tables=("training_runs",))
     for name, frame in given.tables(only).items():
         write_table(run, name, frame)
     return run

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from synthetic_run import LAYERS, MAIN_STACK, OBJECTIVES, _estimate, _model, _write, make_study, without_tables
+from synthetic_run import LAYERS, MAIN_STACK, OBJECTIVES, _estimate, _model, _write, make_study
 
 from infoflow.results import RunFolder
 
@@ -256,7 +256,7 @@ WRITERS = {
 
 def write_run(path: Path, *, seeds: Sequence[int] = (1, 2, 3), tables: Sequence[str] = (), **how) -> RunFolder:
     """A study that has probes and nothing else; only `tables` where given."""
-    run = without_tables(make_study(path, seeds=tuple(seeds)))
+    run = make_study(path, tuple(seeds), tables=("training_runs",))
     for name, rows in WRITERS.items():
         if not tables or name in tables:
             _write(run, name, "share", rows(seeds=seeds, **how))

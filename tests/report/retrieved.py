@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 from findings.retrieved_tables import SCHEMAS, Retrieved
-from synthetic_run import make_study, without_tables
+from synthetic_run import make_study
 
 from infoflow.results import KEYS, RunFolder
 
@@ -14,7 +14,7 @@ from infoflow.results import KEYS, RunFolder
 def write_run(path: Path, given: Retrieved | None = None, only: Sequence[str] = ()) -> RunFolder:
     """A study with the tables about retrieval; `only` these, where given."""
     given = given or Retrieved()
-    run = without_tables(make_study(path, seeds=given.seeds, objectives=("causal-lm", "masked-lm")))
+    run = make_study(path, given.seeds, ("causal-lm", "masked-lm"), tables=("training_runs",))
     for name, frame in given.tables([one for one in SCHEMAS if not only or one in only]).items():
         write_table(run, name, frame)
     return run

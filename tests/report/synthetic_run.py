@@ -6,7 +6,7 @@ and sentence noise are drawn here. What matters is the tables' shape: the same n
 
 import base64
 import json
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -52,28 +52,43 @@ _KEY_UNITS = {"layer": "layer", "next_layer": "layer", "offset": "tokens"}
 
 
 def make_study(
-    path: Path, seeds: tuple[int, ...] = SEEDS, objectives: tuple[str, ...] = OBJECTIVES, corpus: str = "tatoeba-en-fr"
+    path: Path,
+    seeds: tuple[int, ...] = SEEDS,
+    objectives: tuple[str, ...] = OBJECTIVES,
+    corpus: str = "tatoeba-en-fr",
+    tables: tuple[str, ...] | None = None,
 ) -> RunFolder:
-    """A whole study: every table of the contract, three objectives, three seeds, untrained controls, findings."""
+    """A whole study: every table of the contract, three objectives, three seeds, untrained controls, findings.
+
+    Only `tables` where given: for a test that is about a few, or that writes its own.
+    """
     run = RunFolder(path)
     runs = [(o, s, trained) for o in objectives for s in seeds for trained in (True, False)]
-    _write(run, "mutual_information", "nats", [row for r in runs for row in _information_rows(*r)])
-    _write(run, "identity_neighbours", "fraction", [row for r in runs for row in _identity_rows(*r)])
-    _write(run, "layer_distance", "1 − PWCCA", [row for r in runs for row in _change_rows(*r)])
-    _write(run, "model_distance", "1 − PWCCA", _distance_rows(objectives, seeds))
-    heads = [row for r in runs for row in _head_rows(*r)]
-    for name, unit in (("head_confidence", "probability"), ("head_entropy", "nats"), ("head_positional", "share")):
-        _write(run, name, unit, [row for table, row in heads if table == name])
-    _write(run, "task_scores", "", [row for r in runs for row in _score_rows(*r)])
-    _write_plain(run, "training_runs", [_training_row(o, s) for o in objectives for s in seeds])
-    _write_plain(run, "findings", _finding_rows(len(seeds)))
+    measured = {
+        "mutual_information": ("nats", _information_rows),
+        "identity_neighbours": ("fraction", _identity_rows),
+        "layer_distance": ("1 − PWCCA", _change_rows),
+        "task_scores": ("", _score_rows),
+        **{name: (unit, partial(_rows_of_heads, name)) for name, unit in _OF_HEADS.items()},
+    }
+    for name, (unit, rows) in measured.items():
+        if tables is None or name in tables:
+            _write(run, name, unit, [row for r in runs for row in rows(*r)])
+    if tables is None or "model_distance" in tables:
+        _write(run, "model_distance", "1 − PWCCA", _distance_rows(objectives, seeds))
+    if tables is None or "training_runs" in tables:
+        _write_plain(run, "training_runs", [_training_row(o, s) for o in objectives for s in seeds])
+    if tables is None or "findings" in tables:
+        _write_plain(run, "findings", _finding_rows(len(seeds)))
     run.update(**_manifest("study", corpus, [_model_entry(o, s) for o in objectives for s in seeds]))
     return run
 
 
-def without_tables(run: RunFolder) -> RunFolder:
-    """The study with no table but that of its trainings: for a test that writes the few it is about."""
-    return with_tables(run, "training_runs")
+_OF_HEADS = {"head_confidence": "probability", "head_entropy": "nats", "head_positional": "share"}
+
+
+def _rows_of_heads(table: str, objective: str, seed: int, trained: bool) -> list[dict]:
+    return [row for name, row in _head_rows(objective, seed, trained) if name == table]
 
 
 def with_tables(run: RunFolder, *names: str) -> RunFolder:
@@ -314,6 +329,7 @@ def _distance_rows(objectives: tuple[str, ...], seeds: tuple[int, ...]) -> list[
     return rows
 
 
+@cache
 def _head_rows(objective: str, seed: int, trained: bool) -> list[tuple[str, dict]]:
     kinds = [(MAIN_STACK[objective], "self")]
     if objective == "translation":

@@ -7,7 +7,7 @@ from drawn import drawn_figures
 
 from infoflow.results import RunFolder
 
-from .synthetic_run import _write, make_study, without_tables
+from .synthetic_run import _write, make_study
 
 BLOCKS = 3
 
@@ -43,7 +43,7 @@ def _rows(seed):
 
 @pytest.fixture
 def run(tmp_path) -> RunFolder:
-    run = without_tables(make_study(tmp_path / "run"))
+    run = make_study(tmp_path / "run", tables=("training_runs",))
     _write(run, "encoder_context", "share", [row for seed in (1, 2, 3) for row in _rows(seed)])
     return run
 

@@ -18,7 +18,7 @@ from drawn import (
     spark,
     tell,
 )
-from synthetic_run import make_study, with_tables, write_again
+from synthetic_run import make_study, write_again
 from whole_study import InMemory
 
 from infoflow.objectives import OBJECTIVES
@@ -236,7 +236,7 @@ def test_a_model_that_has_not_learned_is_named_first_and_grey(tmp_path):
         bad = row["objective"] == "masked-lm" and row["metric"] == "loss"
         return row | ({"low": row["baseline"], "high": row["baseline"] + 1} if bad else {})
 
-    run = with_tables(make_study(tmp_path), "identity_neighbours", "task_scores")
+    run = make_study(tmp_path, tables=("identity_neighbours", "task_scores"))
     stored = run.tables.stored("task_scores")
     write_again(run, scores(spoil)(stored.frame), stored.schema)
     run = RunFolder(tmp_path)
@@ -298,7 +298,7 @@ def test_how_a_claim_fails(study, changes, kind):
 
 
 def test_the_claims_line_counts_and_names_the_most_surprising(tmp_path):
-    run = with_tables(make_study(tmp_path), "findings")
+    run = make_study(tmp_path, tables=("findings",))
     stored = run.tables.stored("findings")
     base = stored.frame.iloc[0].to_dict()
     base |= {"threshold": 0.3, "control": 0.0, "unit": "nats", "reason": "A: 1; needed > 0.3."}

@@ -87,9 +87,9 @@ def _map_rows(seeds, evil=False):
 
 
 def make_run(folder, seeds=SEEDS, evil=False, tags=("upos", "ccg_left", "ccg", "ccg_right")):
-    from synthetic_run import _write, _write_plain, make_study, without_tables
+    from synthetic_run import _write, _write_plain, make_study
 
-    run = without_tables(make_study(folder, seeds=seeds))
+    run = make_study(folder, seeds, tables=("training_runs",))
     _write(run, "position_neighbours", "tokens", _shares(0.3, 1.4, 2.6, [{}], seeds))
     _write(run, "context_neighbours", "fraction", _shares(0.1, 0.3, 0.08, [{"side": "left"}, {"side": "right"}], seeds))
     keys = [{"tag": tag, "subword": "first"} for tag in tags]

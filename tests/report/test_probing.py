@@ -9,7 +9,7 @@ import probed
 import pytest
 import small_run
 from drawn import drawn_figures, drawn_section, tell
-from synthetic_run import LAYERS, OBJECTIVES, _write, make_analysis, without_tables, write_again
+from synthetic_run import LAYERS, OBJECTIVES, _write, make_analysis, write_again
 
 from infoflow.foundation import on_halves
 from infoflow.report import write_report
@@ -18,6 +18,7 @@ from infoflow.results import RunFolder
 pytestmark = pytest.mark.slow
 
 SOME = ("upos", "word")
+ONE = {"seeds": (1,), "objectives": ("masked-lm",)}
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +29,11 @@ def run(tmp_path_factory) -> RunFolder:
 @pytest.fixture(scope="module")
 def figures(run):
     return drawn_figures(run, "probing")
+
+
+@pytest.fixture(scope="module")
+def page(run) -> str:
+    return write_report(run).read_text(encoding="utf-8")
 
 
 def written(path, **rows) -> RunFolder:
@@ -59,7 +65,7 @@ def test_figures_come_in_order(figures) -> None:
     ]
 
 
-def test_single_examples_show_from_which_layer_on_they_are_right(run, figures) -> None:
+def test_single_examples_show_from_which_layer_on_they_are_right(figures, page) -> None:
     figure = figures["probe-solved"]
     (card,) = figure.payload["cards"]
     assert card["task"] == "part of speech"
@@ -76,7 +82,6 @@ def test_single_examples_show_from_which_layer_on_they_are_right(run, figures) -
     assert {cell["right"] for cell in untrained["cells"]} == {0}
     assert f"{LAYERS + 1} of {LAYERS + 3} for part of speech" not in figure.answer[0]
     assert f"{LAYERS} of {LAYERS + 3} for part of speech" in figure.answer[0]
-    page = write_report(run).read_text()
     assert "&lt;script&gt;alert(1)&lt;/script&gt;</mark>" in page
     assert "<script>alert(1)</script>" not in page
 
@@ -139,7 +144,7 @@ def test_a_run_without_probes_has_no_section(study) -> None:
     ],
 )
 def test_each_table_draws_its_figures_alone(tmp_path, table, ids) -> None:
-    alone = written(tmp_path, **{table: probed.WRITERS[table](seeds=(1, 2), objectives=("masked-lm",))})
+    alone = written(tmp_path, **{table: probed.WRITERS[table](**ONE)})
     assert list(drawn_figures(alone, "probing")) == ids
 
 
@@ -206,7 +211,7 @@ def test_the_map_has_a_panel_per_model_numbers_and_the_untrained_beside(figures)
 
 
 def test_a_task_that_nobody_solves_is_named_and_not_drawn(tmp_path) -> None:
-    rows = probed.score_rows(tasks=SOME, seeds=(1, 2), shares=(1.0,))
+    rows = probed.score_rows(**ONE, tasks=SOME, shares=(1.0,))
     rows = [row | {"baseline": 0.99} if row["task"] == "upos" else row for row in rows]
     figure = drawn_figures(written(tmp_path, probe_scores=rows), "probing")["where-is-what"]
     assert set(figure.data["task"]) == {"word"}
@@ -276,9 +281,10 @@ def test_examples_compare_few_with_all(figures) -> None:
     assert sorted(figures["probe-examples"].data["training"].unique()) == [120, 1200, 12_000]
 
 
-def test_all_other_figures_show_probes_with_all_examples(tmp_path, figures) -> None:
-    whole = written(tmp_path, probe_scores=probed.score_rows(seeds=(1, 2), shares=(1.0,)))
-    part = written(tmp_path / "more", probe_scores=probed.score_rows(seeds=(1, 2)))
+def test_all_other_figures_show_probes_with_all_examples(tmp_path) -> None:
+    how = {"tasks": SOME, "objectives": ("masked-lm",), "seeds": (1, 2)}
+    whole = written(tmp_path, probe_scores=probed.score_rows(**how, shares=(1.0,)))
+    part = written(tmp_path / "more", probe_scores=probed.score_rows(**how))
     first, second = (drawn_figures(each, "probing") for each in (whole, part))
     assert "probe-examples" not in first
     pd.testing.assert_frame_equal(first["probe-accuracy"].data, second["probe-accuracy"].data)
@@ -321,7 +327,7 @@ def test_ratios_are_paired_and_have_intervals(run, figures) -> None:
 
 
 def test_mixed_units_are_left_out_or_told(tmp_path) -> None:
-    rows = probed.code_rows(codes=("online",), tasks=SOME, seeds=(1, 2))
+    rows = probed.code_rows(**ONE, codes=("online",), tasks=SOME)
     mixed = [row | {"units": "mixed", "value": 9 * row["value"]} for row in rows]
     only = drawn_figures(written(tmp_path / "only", probe_codelength=mixed), "probing")["probe-bits"]
     assert "Units are mixed" in only.caption
@@ -335,7 +341,7 @@ def test_sizes_are_units_that_survive_else_the_model_part(tmp_path, figures) -> 
     assert "The smallest probes: word identity " in figure.answer[0]
     assert ", its control 4" in figure.answer[0]
     assert figure.findings == ("probing:M-6",)
-    online = written(tmp_path, probe_codelength=probed.code_rows(codes=("online",), tasks=SOME, seeds=(1, 2)))
+    online = written(tmp_path, probe_codelength=probed.code_rows(**ONE, codes=("online",), tasks=SOME))
     other = drawn_figures(online, "probing")["probe-size"]
     assert set(other.data["metric"]) == {"model_bits"}
     assert " kbit" in other.answer[0]
@@ -383,9 +389,10 @@ def test_losses_hang_below_the_line_and_no_bar_leaves_its_row(figures) -> None:
 
 
 def test_an_expected_layer_outside_the_model_is_drawn_at_the_edge(tmp_path) -> None:
-    rows = probed.depth_rows(seeds=(1, 2), objectives=("masked-lm",))
+    how = {"seeds": (1, 2), "objectives": ("masked-lm",)}
+    rows = probed.depth_rows(**how)
     rows = [row | {"value": 23.9, "low": 20.0, "high": 28.0} if _is_word(row) else row for row in rows]
-    mixing = probed.mixing_rows(seeds=(1, 2), objectives=("masked-lm",))
+    mixing = probed.mixing_rows(**how)
     figure = drawn_figures(written(tmp_path, probe_depth=rows, probe_mixing=mixing), "probing")["probe-depth"]
     dots = [row for rows in figure.panels[1].spec["datasets"].values() for row in rows if row.get("what") == "expected"]
     word = [row for row in dots if row["label"] == "word identity" and row["group"] == "trained"]
@@ -422,8 +429,7 @@ def test_trees_are_told_beside_chain_random_map_and_untrained(run, figures) -> N
 
 
 def test_one_seed_and_no_untrained_model(tmp_path) -> None:
-    how = {"seeds": (1,), "trained": (True,), "objectives": ("masked-lm",)}
-    rows = {name: rows(**how) for name, rows in probed.WRITERS.items()}
+    rows = {name: rows(**ONE, trained=(True,)) for name, rows in probed.WRITERS.items()}
     run = written(tmp_path, **rows)
     section = drawn_section(run, "probing")
     assert section is not None
@@ -442,7 +448,7 @@ def test_one_seed_and_no_untrained_model(tmp_path) -> None:
 
 def test_names_of_tasks_are_escaped(tmp_path) -> None:
     evil = '<script>alert("x")</script>'
-    rows = {name: rows(seeds=(1,), objectives=("masked-lm",)) for name, rows in probed.WRITERS.items()}
+    rows = {name: rows(**ONE) for name, rows in probed.WRITERS.items()}
     renamed = {
         name: [row | {"task": evil} if row.get("task") == "upos" else row for row in own] for name, own in rows.items()
     }
@@ -453,7 +459,7 @@ def test_names_of_tasks_are_escaped(tmp_path) -> None:
 
 
 def test_models_that_were_given_are_lines_of_their_own(tmp_path) -> None:
-    run = without_tables(make_analysis(tmp_path))
+    run = make_analysis(tmp_path, tables=())
     rows = probed.score_rows(tasks=SOME, seeds=(0,), objectives=("masked-lm",), trained=(True,))
     _write(run, "probe_scores", "share", [row | {"model": "bert-tiny"} for row in rows])
     figures = drawn_figures(run, "probing")
@@ -463,8 +469,9 @@ def test_models_that_were_given_are_lines_of_their_own(tmp_path) -> None:
 
 def test_two_architectures_stand_side_by_side(run, tmp_path) -> None:
     stored = run.tables.stored("probe_scores")
-    other = stored.frame.assign(architecture="albert", model=stored.frame["model"] + "-on-albert")
-    both = pd.concat([stored.frame.assign(architecture="bert"), other[other["layer"] < 5]], ignore_index=True)
+    own = stored.frame[(stored.frame["seed"] == 1) & stored.frame["task"].isin(SOME) & (stored.frame["share"] == 1.0)]
+    other = own.assign(architecture="albert", model=own["model"] + "-on-albert")
+    both = pd.concat([own.assign(architecture="bert"), other[other["layer"] < 5]], ignore_index=True)
     two = probed.write_run(tmp_path, tables=("none",))
     write_again(two, both, stored.schema)
     (section,) = [one for one in tell(two).sections if one.id == "probing"]
@@ -515,10 +522,8 @@ def test_the_linear_probe_is_shown_and_one_setting_of_it(tmp_path) -> None:
     assert dict(zip(kept["task"], kept["value"], strict=True)) == {"upos": 0.5, "ner": 0.7}
 
 
-def test_the_page_tells_methods_and_is_small(run) -> None:
-    path = write_report(run)
-    page = path.read_text(encoding="utf-8")
+def test_the_page_tells_methods_and_is_small(page) -> None:
     for method in ("probes", "probe-gains", "probe-codelength", "probe-depth", "probe-trees"):
         assert f'id="method-{method}"' in page
     assert "What can be read from each layer?" in page
-    assert path.stat().st_size < 3_000_000
+    assert len(page.encode()) < 3_000_000

@@ -38,8 +38,19 @@ def run(tmp_path_factory) -> RunFolder:
 
 
 @pytest.fixture(scope="module")
-def figures(run):
-    return drawn_figures(run, "retrieval")
+def story(run):
+    return tell(run)
+
+
+@pytest.fixture(scope="module")
+def section(story):
+    (found,) = (one for one in story.sections if one.id == "retrieval")
+    return found
+
+
+@pytest.fixture(scope="module")
+def figures(section):
+    return {figure.id: figure for figure in section.figures}
 
 
 def rows_of(panel, **wanted) -> list[dict]:
@@ -55,16 +66,15 @@ def test_figures_come_in_order(figures) -> None:
     assert list(figures) == IDS
 
 
-def test_every_figure_has_a_name_in_python(run) -> None:
-    section = drawn_section(run, "retrieval")
+def test_every_figure_has_a_name_in_python(section) -> None:
     assert section.title == "Does a model that can look facts up still store them in its layers?"
     names = [section.name_of(one) for one in IDS]
     assert len(set(names)) == len(IDS)
     assert all(name.startswith("retrieval/") and name in section.names.values() for name in names)
 
 
-def test_it_says_that_readers_came_able_to_read(run, tmp_path) -> None:
-    plain = drawn_section(run, "retrieval").lead
+def test_it_says_that_readers_came_able_to_read(section, tmp_path) -> None:
+    plain = section.lead
     assert plain.endswith("which heads carry it?")
     given = Retrieved(seeds=(1, 2), arms=("closed-book", LEARNED))
     able = retrieved.write_run(tmp_path, given, only=("knowledge", "retrieval_scores"))
@@ -432,7 +442,7 @@ def test_text_of_passages_is_escaped(tmp_path) -> None:
     assert page.count("&lt;script&gt;alert(1)") >= 4
 
 
-def test_examples_show_passages_probabilities_and_layers(run, figures) -> None:
+def test_examples_show_passages_probabilities_and_layers(figures, tmp_path) -> None:
     cards = figures["retrieval-examples"].payload["cards"]
     assert [card["model"] for card in cards] == ["closed book", "learned retriever"] * 2
     last = cards[-1]
@@ -441,7 +451,8 @@ def test_examples_show_passages_probabilities_and_layers(run, figures) -> None:
     assert [one["right"] for one in last["passages"][0]["layers"]] == [False, False, True, True, True]
     assert last["passages"][0]["gold"]
     assert not last["passages"][1]["gold"]
-    page = write_report(run).read_text(encoding="utf-8")
+    alone = retrieved.write_run(tmp_path, Retrieved(seeds=(1,)), only=("retrieval_examples",))
+    page = write_report(alone).read_text(encoding="utf-8")
     assert "ben roth works as a nurse" in page
     assert "(holds the fact)" in page
 
@@ -462,9 +473,8 @@ def test_all_readers_are_shown_with_the_same_questions(tmp_path) -> None:
     assert [kind for _, kind in asked["closed book"]] == ["trained", "held out"] * 6
 
 
-def test_the_first_screen_has_cards_of_readers(run):
+def test_the_first_screen_has_cards_of_readers(story):
     """What a passage adds, what is stored, and where evidence arrives: each from the tables, beyond the control."""
-    story = tell(run)
     assert story.screen is not None
     found = {card.figure: card for card in story.screen.cards}
     assert set(found) == {"knowledge-arms", "stored-bits", "evidence-depth"}

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from drawn import tell
-from synthetic_run import _write_plain, make_study, without_tables
+from synthetic_run import _write_plain, make_study
 
 from infoflow.report import write_report
 
@@ -57,7 +57,7 @@ def _rows(words):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    run = without_tables(make_study(tmp_path_factory.mktemp("words"), seeds=(1,)))
+    run = make_study(tmp_path_factory.mktemp("words"), (1,), tables=("training_runs",))
     _write_plain(run, "word_neighbours", _rows([*WORDS, EVIL]))
     return run
 
@@ -122,7 +122,7 @@ def test_the_chart_has_the_means_over_words_and_both_controls(figure) -> None:
 
 
 def test_static_vectors_alone_are_told_without_a_chart(tmp_path) -> None:
-    run = without_tables(make_study(tmp_path, seeds=(1,)))
+    run = make_study(tmp_path, (1,), tables=("training_runs",))
     _write_plain(run, "word_neighbours", [row for row in _rows(WORDS[:3]) if row["objective"] == "skip-gram"])
     (section,) = [section for section in tell(run).sections if section.id == "words"]
     (figure,) = section.figures

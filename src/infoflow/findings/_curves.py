@@ -45,7 +45,6 @@ def spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Rank correlation of each row, (N, 1), ties by average rank; NaN for a constant row."""
     from scipy.stats import rankdata  # slow import
 
-    first, second = np.broadcast_arrays(first, second)
     ranks = [rankdata(rows, axis=1) for rows in (first, second)]
     x, y = (rank - rank.mean(axis=1, keepdims=True) for rank in ranks)
     scale = np.sqrt((x * x).sum(axis=1) * (y * y).sum(axis=1))
@@ -217,7 +216,7 @@ def rank_correlation(curves: np.ndarray) -> np.ndarray:
     """Rank correlation of the measure with frequency rank at each layer, (N, L); 1 if it rises with rarity."""
     grid_NLR = by_layer(curves)
     ranks = np.arange(grid_NLR.shape[2])[None]
-    return np.concatenate([spearman(grid_NLR[:, layer], ranks) for layer in range(grid_NLR.shape[1])], axis=1)
+    return spearman(grid_NLR.reshape(-1, grid_NLR.shape[2]), ranks).reshape(grid_NLR.shape[:2])
 
 
 def frequent_over_rarest(curves: np.ndarray) -> np.ndarray:

@@ -293,11 +293,10 @@ def of_seeds(found: Mapping[str, Samples], seeds: set[int]) -> dict[str, Samples
 
 
 def _curve(rows: SeedRows, column: str, first: int, name: str) -> np.ndarray:
-    frame = rows.frame
-    ordered = SeedRows(frame[frame[column] >= first].sort_values(column), rows.number)
-    layers = tuple(int(layer) for layer in ordered.frame[column])
-    check_layers(layers, first, name)
-    numbers = ordered.numbers
+    depths = rows.frame[column].to_numpy(dtype=float, na_value=np.nan)
+    at = np.argsort(depths)[np.sum(depths < first) : np.isfinite(depths).sum()]
+    check_layers(tuple(depths[at].astype(int).tolist()), first, name)
+    numbers = SeedRows(rows.frame.iloc[at], rows.number).numbers
     if not np.isfinite(numbers[0]).all():
         raise Absent(f"{name} holds no number ({rows.number}) at some layers")
     return numbers

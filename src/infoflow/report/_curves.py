@@ -90,12 +90,9 @@ def curves(frame: pd.DataFrame, layer: str = "layer", by: str = "seed") -> pd.Da
     labels, averaged over models). `frame` needs the column `series` (see `ShownModels.named`).
     """
     rows = []
-    positions = frame[layer].to_numpy(dtype=float, na_value=np.nan)
     for series in dict.fromkeys(frame["series"]):
         for trained, group in ((True, "trained"), (False, "untrained")):
-            own = _of_line(frame, series, trained)
-            for position in np.unique(positions[own & ~np.isnan(positions)]).tolist():
-                samples = Samples.of(frame, by, own & (positions == position))
+            for position, samples in samples_by_layer(frame, series, trained, layer, by).items():
                 rows.append(_row(series, group, position, samples.estimate()))
     controls = frame.loc[frame["trained"]].dropna(subset="baseline")
     controls = controls if "seed" in controls else controls.assign(seed=0)
@@ -103,6 +100,15 @@ def curves(frame: pd.DataFrame, layer: str = "layer", by: str = "seed") -> pd.Da
         base = Estimate(value=at["value"], low=at["low"], high=at["high"], seeds=0, count=0)
         rows.append(_row("", "baseline", float(at[layer]), base))
     return pd.DataFrame(rows, columns=[*COLUMNS, "shown"])
+
+
+def samples_by_layer(
+    frame: pd.DataFrame, series: str, trained: bool = True, column: str = "layer", by: str = "seed"
+) -> dict[float, Samples]:
+    """One line's samples at each of its layers, in order."""
+    own, positions = _of_line(frame, series, trained), frame[column].to_numpy(dtype=float, na_value=np.nan)
+    found = np.unique(positions[own & ~np.isnan(positions)]).tolist()
+    return {position: Samples.of(frame, by, own & (positions == position)) for position in found}
 
 
 def samples_at(frame: pd.DataFrame, series: str, layer: int, trained: bool = True, column: str = "layer") -> Samples:

@@ -4,7 +4,7 @@
 # N rows of a table
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -88,22 +88,21 @@ class Samples:
             among: Mask of the rows to use; by default all.
             scale: Range of the values; by default that of their metric and the table's unit.
         """
-        values = rows["value"].to_numpy(dtype=float, na_value=math.nan)
-        known = ~np.isnan(values) if among is None else among & ~np.isnan(values)
-        candidates = np.flatnonzero(known).tolist()
-        keys = rows[by].iloc[candidates].tolist() if by in rows else [0] * len(candidates)
+        places = np.arange(len(rows)) if among is None else np.flatnonzero(among)
+        candidates = places[~np.isnan(_numbers(rows, "value", places))]
+        keys = _taken(rows, by, candidates) if by in rows else [0] * len(candidates)
         first: dict[object, int] = {}
-        for key, row in zip(keys, candidates, strict=True):
+        for key, row in zip(keys, candidates.tolist(), strict=True):
             first.setdefault(key, row)
-        at = list(first.values())
-        ends = [rows[name].iloc[at].to_numpy(dtype=float, na_value=math.nan) for name in ("low", "high")]
+        at = np.array([*first.values()], dtype=np.intp)
+        drawn = _taken(rows, "replicates", at) if "replicates" in rows else [()] * len(at)
         return cls(
             units=_units(tuple(first), seeds_of_pairs(rows, by, at)),
-            values_UK=values[at][:, None],
-            replicates_URK=replicates_of(rows.iloc[at]).T[:, :, None],
+            values_UK=_numbers(rows, "value", at)[:, None],
+            replicates_URK=_stacked(drawn).T[:, :, None],
             keys=tuple(first),
-            ends_U2=np.stack(ends, axis=1),
-            count=int(rows["count"].iloc[at].median()) if at and "count" in rows else 0,
+            ends_U2=np.stack([_numbers(rows, name, at) for name in ("low", "high")], axis=1),
+            count=int(np.nanmedian(_numbers(rows, "count", at))) if len(at) and "count" in rows else 0,
             scale=_scale(rows, at) if scale is None else scale,
         )
 
@@ -344,29 +343,42 @@ class Halves(NamedTuple):
 
 def replicates_of(rows: pd.DataFrame) -> np.ndarray:
     """The replicates of each row, (R, N), truncated to their common number; R is 0 if a row has none."""
-    if "replicates" not in rows.columns or rows.empty:
-        return np.empty((0, len(rows)))
+    return _stacked(rows["replicates"] if "replicates" in rows else [()] * len(rows))
+
+
+def _stacked(drawn: Iterable[Any]) -> np.ndarray:
     none = (type(None), float)  # a row without replicates, as pandas joins tables
-    lists = [np.asarray([] if isinstance(row, none) else row, dtype=float).ravel() for row in rows["replicates"]]
-    common = min(len(row) for row in lists)
-    return np.stack([row[:common] for row in lists]).T
+    lists = [np.asarray([] if isinstance(row, none) else row, dtype=float).ravel() for row in drawn]
+    common = min(map(len, lists), default=0)
+    return np.array([row[:common] for row in lists]).reshape(len(lists), common).T
 
 
-def seeds_of_pairs(rows: pd.DataFrame, by: str, at: list[int]) -> dict[object, tuple[int, ...]]:
+def seeds_of_pairs(rows: pd.DataFrame, by: str, at: np.ndarray) -> dict[object, tuple[int, ...]]:
     """The seeds of each pair of models if rows describe pairs; `at`: the rows to examine."""
     if by == "seed" or not {"seed_a", "seed_b"} <= set(rows.columns):
         return {}
-    ends = zip(*(rows[name].iloc[at] for name in (by, "seed_a", "seed_b")), strict=True)
+    ends = zip(*(_taken(rows, name, at) for name in (by, "seed_a", "seed_b")), strict=True)
     return {key: tuple(sorted({int(a), int(b)})) for key, a, b in ends}
+
+
+# A point has few of a table's many rows, and `rows[name].array.take(at)` copies nothing else.
+
+
+def _taken(rows: pd.DataFrame, name: str, at: np.ndarray) -> list[Any]:
+    return rows[name].array.take(at).to_numpy().tolist()
+
+
+def _numbers(rows: pd.DataFrame, name: str, at: np.ndarray) -> np.ndarray:
+    return rows[name].array.take(at).to_numpy(dtype=float, na_value=math.nan)
 
 
 def _units(keys: tuple[object, ...], known: Mapping[object, tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
     return tuple(known.get(key, (row,)) for row, key in enumerate(keys))
 
 
-def _scale(rows: pd.DataFrame, at: list[int]) -> Scale:
+def _scale(rows: pd.DataFrame, at: np.ndarray) -> Scale:
     """The scale of the numbers in these rows of one table."""
-    columns = [rows[name].iloc[at] for name in ("metric", "statistic", "measure") if name in rows]
-    names = {str(name) for column in columns for name in column.unique()} or {""}
+    columns = [_taken(rows, name, at) for name in ("metric", "statistic", "measure") if name in rows]
+    names = {str(name) for column in columns for name in column} or {""}
     scales = {scale_of(name, rows.attrs.get("unit", "")) for name in names}
     return scales.pop() if len(scales) == 1 else "any"

@@ -110,7 +110,7 @@ def _mean(rows: pd.DataFrame) -> Samples:
         values={pair: float(own["value"].mean()) for pair, own in groups},
         replicates={pair: np.mean(np.stack(own["replicates"].to_list()), axis=0) for pair, own in groups},
         count=int(rows["count"].median()) if len(rows) else 0,
-        units=seeds_of_pairs(rows, "pair", np.flatnonzero(~rows.duplicated("pair")).tolist()),
+        units=seeds_of_pairs(rows, "pair", np.flatnonzero(~rows.duplicated("pair"))),
     )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .._curves import COLUMNS, curves, samples_at, seed_bands
+from .._curves import COLUMNS, curves, samples_at, samples_by_layer, seed_bands
 from .._in_words import (
     Candidate,
     Estimate,
@@ -151,10 +151,8 @@ def curves_with(frame: pd.DataFrame, controls: dict[str, pd.DataFrame]) -> pd.Da
 
 def best_layer(frame: pd.DataFrame, series: str, trained: bool = True) -> Best | None:
     """Where a line is highest, chosen on one half of the sentences; None if it was not measured."""
-    own = frame[(frame["series"] == series) & (frame["trained"] == trained)]
-    at = {int(str(layer)): Samples.of(rows) for layer, rows in own.groupby("layer", sort=True)}
-    at = {layer: samples for layer, samples in at.items() if samples}
-    found = chosen(at)
+    at = samples_by_layer(frame, series, trained)
+    found = chosen({int(layer): samples for layer, samples in at.items() if samples})
     if found is None:
         return None
     best, at = found.key, found.at
