@@ -121,6 +121,7 @@ def test_each_head_that_is_left_is_a_cell_in_the_stack_of_its_function(figures) 
     assert first.loc[(0, 3), "function"] == "rare token"
     assert first.loc[(3, 3), ["function", "tendency", "strength"]].tolist() == ["none of these", "none of these", 0.0]
     spec = figure.panels[0].spec
+    assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [-1, *range(6)]  # also points without heads
     cells = next(rows for rows in spec["datasets"].values() if "shade" in rows[0])
     assert len(cells) == len(data)
     assert {cell["shade"] for cell in cells} == {0.15, 1.0}

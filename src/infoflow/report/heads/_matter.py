@@ -61,7 +61,7 @@ def rank_correlation(heads: pd.DataFrame, one: str, other: str) -> Samples:
     values = {
         seed: spearmanr(own[one], own[other]).statistic
         for seed, own in heads.groupby("seed")
-        if min(own[one].nunique(), own[other].nunique()) > 1  # otherwise there is no order
+        if min(len(set(own[one])), len(set(own[other]))) > 1  # otherwise there is no order
     }
     return Samples.bare({seed: float(value) for seed, value in values.items() if value == value})
 

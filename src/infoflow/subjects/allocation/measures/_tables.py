@@ -167,7 +167,7 @@ def hurting_table(hurting: pd.DataFrame, by: str = "objective") -> pd.DataFrame:
             label: f"{means.loc[key, 'times']:,.0f} ({means.loc[key, 'share']:.1%})" if key in means.index else "–"
             for key, label in HURTING_COMPONENTS.items()
         }
-        last, top = own.groupby("seed")["last"].max().mean(), means["largest"].idxmax()
+        last, top = float(own.groupby("seed")["last"].max().mean()), means["largest"].idxmax()
         largest = float(means.loc[top, "largest"])
         cells["last step that hurt"] = f"{last:,.0f}" if last >= 0 else "none"
         cells["largest rise [nats]"] = f"{largest:.2g} ({HURTING_COMPONENTS[str(top)]})" if largest > 0 else "none"

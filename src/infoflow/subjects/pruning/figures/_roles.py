@@ -1,5 +1,6 @@
 """Which functions survive pruning: the heads that are left, by function, and what chance would keep."""
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import comb
@@ -237,7 +238,7 @@ def _words(told: Functions) -> str:
 def _sentence(told: Functions) -> str:
     """Heads by function before pruning and at the representative sweep step; roles left, over seeds and by chance."""
     point = told.telling
-    heads = told.survivors().groupby(["point", "function"]).size()
+    heads = told.survivors().groupby(["point", "function"]).size().to_dict()
     stack = f"{_by_function(heads, BEFORE)} before pruning, {_by_function(heads, point)} with {told.left(point)} left"
     start = f"{told.pool.subject}: {stack}"
     if told.counts.empty:
@@ -255,10 +256,10 @@ def _sentence(told: Functions) -> str:
     )
 
 
-def _by_function(heads: pd.Series, point: int) -> str:
-    own = heads.get(point, pd.Series(dtype=int))
-    counts = [f"{own[name]} {'none' if name == NO_FUNCTION else name}" for name in _ORDER if name in own]
-    return listed(counts) or "no head"
+def _by_function(heads: Mapping[Hashable, int], point: int) -> str:
+    counts = {name: heads.get((point, name), 0) for name in _ORDER}
+    told = [f"{count} {'none' if name == NO_FUNCTION else name}" for name, count in counts.items() if count]
+    return listed(told) or "no head"
 
 
 def _caption(sweeps: list[Functions]) -> str:
