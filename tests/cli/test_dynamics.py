@@ -11,7 +11,9 @@ def test_a_recorded_study_shows_who_lowered_the_loss(infoflow, tmp_path) -> None
     assert lines[0] == "causal-lm: loss 8.000 before, 3.092 after training"
     assert "masked-lm: what lowered the loss most" in lines
     assert any(line.split()[:3] == ["embeddings", "encoder", "-1"] for line in lines)
-    assert any(line.split()[:5] == ["query", "encoder", "self", "3.0%", "1.0%"] for line in lines)
+    start = lines.index("Times that a component, summed over layers, raised the loss")
+    assert lines[start + 1].split() == ["causal-lm", "masked-lm", "translation"]
+    assert ["query", "0", "(0.0%)", "30", "(3.0%)", "2", "(0.1%)"] in [line.split() for line in lines[start:]]
     assert "How alike shares over layers and components are" in lines
     assert lines[-1] == f"Report: {tmp_path / 'recorded' / 'report.html'}"
     assert "Which parts of the model did the learning?" in (tmp_path / "recorded" / "report.html").read_text()

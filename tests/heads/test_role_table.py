@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from infoflow.foundation import NUM_REPLICATES
-from infoflow.heads import HEAD_ROLES, by_chance, head_roles
+from infoflow.heads import HEAD_ROLES, by_chance, head_roles, role_function, role_strength
 from infoflow.results import ratio_estimate
 
 KEYS = {"stack": "encoder", "kind": "self", "layer": 0}
@@ -62,6 +62,18 @@ def test_a_head_may_hold_several_roles():
     syntactic = roles[roles["role"] == "obj head→dependent"]
     assert syntactic["head"].tolist() == [0, 1]  # the best first
     assert syntactic["limit"].tolist() == pytest.approx([0.6, 0.6])
+
+
+def test_the_strength_of_a_role_is_full_where_its_limit_is_reached():
+    roles = head_roles(TABLES)
+    roles = roles[roles["role"].map(role_function) != ""]
+    assert set(roles["role"]) == {"positional -1", "obj head→dependent", "rarest token"}
+    for row in roles.itertuples():
+        strength = role_strength(row.role, row.value, row.baseline)
+        assert (strength == 1) == (row.value >= row.limit)
+    assert role_strength("positional -1", 0.5, 0.1) == 0.5
+    assert role_strength("obj head→dependent", 0.55, 0.5) == 0.5
+    assert role_strength("rarest token", 0.1, 0.2) == role_strength("rarest token", float("nan"), 0.2) == 0
 
 
 def test_a_role_is_chosen_on_one_half_and_tested_on_the_other():

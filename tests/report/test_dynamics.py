@@ -1,4 +1,4 @@
-"""The section on training: sentences from the data, bars that can be replayed, and what is left out."""
+"""The section on training: sentences from the data, shares by layer, component and update, and what is left out."""
 
 import json
 import re
@@ -13,10 +13,10 @@ from infoflow.report import write_report
 from infoflow.results import RunFolder
 
 ANSWERS = {
-    "allocation-bars": "Shares of the blocks' contribution: causal LM: feed-forward",
+    "allocation-components": "Shares of the blocks' contribution: causal LM: feed-forward",
     "allocation-loss": "causal LM 0.01% of a fall of 4.91 nats (trapezoid; first order: 0.51%)",
     "allocation-heads": "causal LM: most in layer 0",
-    "allocation-hurting": "masked LM: query hurt most often, in 3% of the steps (last at update 481)",
+    "allocation-hurting": "masked LM: query hurt most often, 30 times (3.0%, last at update 481), embeddings least",
     "allocation-histogram": "causal LM: in an average step 52% of the blocks' parameters helped, 46% hurt",
     "allocation-similarity": "One objective under two seeds: causal LM: decoder",
 }
@@ -66,36 +66,82 @@ def test_blocks_that_no_change_of_the_loss_is_told_of_leave_the_rest_of_the_sect
     assert figures["allocation-histogram"].panels[0].title == "masked LM"
 
 
-def test_the_bars_of_the_last_moment_are_the_totals(run, figures) -> None:
-    figure = figures["allocation-bars"]
-    assert [panel.title for panel in figure.panels] == [
-        "causal LM",
-        "masked LM",
-        "translation: encoder",
-        "translation: decoder",
-    ]
-    moments = figure.payload["frames"]
-    assert moments == sorted(moments)
-    assert moments[-1] == 24 * 40
+def test_the_shares_of_the_last_moment_are_the_totals(run, figures) -> None:
+    figure = figures["allocation-components"]
+    views = {group.id: group for group in figure.payload["metrics"]}
+    assert list(views) == ["over-layers", "over-components", "over-training"]
+    titles = ["causal LM", "masked LM", "translation: encoder", "translation: decoder"]
+    assert all([panel.title for panel in group.panels] == titles for group in views.values())
     data = figure.data
-    last = data[(data["update"] == moments[-1]) & (data["series"] == "masked-lm")]
-    assert last["share"].sum() == pytest.approx(100)
+    assert data["update"].max() == 24 * 40
+    last = data[(data["update"] == data["update"].max()) & (data["series"] == "masked-lm")]
+    cells, components = last[last["layer"].notna()], last[last["layer"].isna()].set_index("component")
+    assert cells["value"].sum() == pytest.approx(100)
+    assert (cells["low"] <= cells["value"]).all()
+    assert cells["control"].sum() == pytest.approx(100)
+    for component, own in cells.groupby("component"):
+        assert own["value"].sum() == pytest.approx(components.loc[component, "value"])
+        assert own["control"].sum() == pytest.approx(components.loc[component, "control"])
     groups = run.tables["allocation_groups"]
     own = groups[(groups["objective"] == "masked-lm") & (groups["layer"] >= 0)]
     share = own[(own["layer"] == 2) & (own["component"] == "mlp_in")]["value"].sum() / own["value"].sum()
-    found = last[(last["layer"] == 2) & (last["component"] == "mlp_in")]["share"].item()
+    found = cells[(cells["layer"] == 2) & (cells["component"] == "mlp_in")]["value"].item()
     assert found == pytest.approx(100 * share, rel=0.03)  # the steps of the synthetic run are noisy
-    negative = data[(data["series"] == "causal-lm") & (data["layer"] == 5) & (data["update"] == moments[-1])]
-    assert (negative["share"] < 0).all()
+    weights = own[(own["layer"] == 2) & (own["component"] == "mlp_in")]["parameters"].sum() / own["parameters"].sum()
+    assert cells[(cells["layer"] == 2) & (cells["component"] == "mlp_in")]["control"].item() == pytest.approx(
+        100 * weights
+    )
+    negative = data[(data["series"] == "causal-lm") & (data["layer"] == 5) & (data["update"] == data["update"].max())]
+    assert (negative["value"] < 0).all()
 
 
-def test_charts_follow_the_slider_and_name_colours_as_variables(figures) -> None:
-    for panel in figures["allocation-bars"].panels:
-        text = json.dumps(panel.spec)
-        assert '"frame"' in text
-        assert "datum.shares[shown][frame]" in text
-    for figure in figures.values():
-        assert not re.findall(r'"#[0-9a-f]{6}"', json.dumps([panel.spec for panel in figure.panels]))
+def test_views_have_controls_bands_and_colours_as_variables(figures) -> None:
+    groups = figures["allocation-components"].payload["metrics"]
+    for panel in (panel for group in groups for panel in group.panels):
+        assert "datum.set === shown" in json.dumps(panel.spec)
+        assert '"strokeDash"' in json.dumps(panel.spec)
+        assert "area" in [layer["mark"]["type"] for layer in panel.spec["layer"]]
+    charts = [panel for group in groups for panel in group.panels]
+    for spec in (panel.spec for panel in [*charts, *(panel for own in figures.values() for panel in own.panels)]):
+        assert not re.findall(r'"#[0-9a-f]{6}"', json.dumps(spec))
+
+
+def test_the_table_of_hurting_parameters_has_a_column_for_each_objective(run, figures) -> None:
+    from infoflow.subjects.allocation.measures import hurting_table
+
+    payload = figures["allocation-hurting"].payload
+    assert payload["columns"] == ["causal LM", "masked LM", "translation"]
+    components = ["embeddings", "key", "query", "value", "output", "W1", "W2"]
+    assert list(payload["rows"]) == [
+        *components,
+        "last step that hurt",
+        "largest rise [nats]",
+        "single parameters (control)",
+    ]
+    assert payload["rows"]["query"] == ["0 (0.0%)", "30 (3.0%)", "2 (0.1%)"]  # both stacks of translation
+    assert payload["rows"]["last step that hurt"] == ["10", "481", "22"]
+    assert payload["rows"]["single parameters (control)"] == ["47.0%"] * 3
+    table = run.tables["allocation_hurting"]
+    more = table["component"].eq("value") & table["level"].eq("block") & table["objective"].eq("masked-lm")
+    rare = pd.DataFrame(table.assign(largest=table["largest"].mask(more, 68.18)))
+    assert hurting_table(rare).loc["largest rise [nats]", "masked-lm"] == "68 (value)"
+    none = rare.assign(last_hurt=-1, largest=-0.1, hurt=0.0)
+    assert set(hurting_table(none).loc[["last step that hurt", "largest rise [nats]"]].to_numpy().ravel()) == {"none"}
+
+
+def test_the_positive_part_is_what_layers_raised(run, figures) -> None:
+    data = figures["allocation-hurting"].data
+    raised = data[data["update"].notna() & (data["series"] == "causal-lm")]
+    steps = run.tables["allocation_steps"]
+    own = steps[(steps["objective"] == "causal-lm") & (steps["layer"] >= 0)]
+    shares = []
+    for _, seed in own.groupby("seed"):
+        up = seed.loc[(seed["component"] == "mlp_out") & (seed["value"] > 0), "value"].sum()
+        shares.append(100 * up / abs(seed["value"].sum()))
+    found = raised.loc[raised["component"] == "mlp_out", "value"].sum()
+    assert found == pytest.approx(sum(shares) / len(shares))
+    assert found > 0  # layer 5 moved against the loss
+    assert (data.loc[data["update"].notna() & (data["series"] == "masked-lm"), "value"] == 0).all()
 
 
 def test_the_sentences_can_be_chosen(run, figures, tmp_path) -> None:
@@ -113,18 +159,19 @@ def test_the_sentences_can_be_chosen(run, figures, tmp_path) -> None:
     section = drawn_section(other, "dynamics")
     assert section is not None
     found = {figure.id: figure for figure in section.figures}
-    for name in ("allocation-bars", "allocation-loss", "allocation-heads"):
+    for name in ("allocation-components", "allocation-loss", "allocation-heads"):
         assert found[name].payload["sets"] == ["training sentences", "held-out sentences"]
         assert figures[name].payload["sets"] == ["training sentences"]
         data = found[name].data
         pd.testing.assert_frame_equal(
             data[data["set"] == "train"].reset_index(drop=True), figures[name].data, check_like=True
         )
-    (bars,) = [panel.spec for panel in found["allocation-bars"].panels if panel.title == "masked LM"]
-    for row in bars["layer"][0]["data"]["values"]:
-        on_train, on_held_out = (moments[-1] for moments in row["shares"])
-        assert (on_held_out < on_train) == (row["layer"] == 2)
-    assert "On held-out sentences no share" in " ".join(found["allocation-bars"].answer)
+    shares = found["allocation-components"].data
+    last = shares[(shares["update"] == shares["update"].max()) & shares["layer"].notna()]
+    cells = last[last["series"] == "masked-lm"].pivot(index=["layer", "component"], columns="set", values="value")
+    layers = cells.index.get_level_values("layer")
+    assert ((cells["held-out"] < cells["train"]) == (layers == 2)).all()
+    assert "On held-out sentences no share" in " ".join(found["allocation-components"].answer)
     assert "On held-out sentences the loss fell by causal LM" in " ".join(found["allocation-loss"].answer)
     page = write_report(other).read_text()
     assert page.count('class="shown-set"') == 3
@@ -138,7 +185,8 @@ def test_heads_are_shares_of_the_whole_map(figures) -> None:
 
 def test_the_page_holds_the_section_and_a_run_without_recording_does_not(run, tmp_path) -> None:
     page = write_report(run).read_text()
-    assert 'class="replay"' in page
+    assert 'data-key="allocation"' in page
+    assert '<th scope="row">largest rise [nats]</th>' in page
     assert 'id="method-loss-change"' in page
     empty = RunFolder(tmp_path)
     empty.update(kind="study", title="Empty")

@@ -216,5 +216,48 @@ def test_roles_are_those_whose_threshold_is_reached(heads):
 
 def test_without_further_tables_the_section_is_as_before(analysis):
     heads = drawn_section(analysis, "heads")
-    assert [figure.id for figure in heads.figures] == ["head-map", "head-positions"]
+    assert [figure.id for figure in heads.figures] == ["head-map", "head-relevance"]
     assert figure_of(heads, "head-map").payload["blocks"] == {}
+
+
+def test_heads_of_a_layer_stand_by_relevance_beside_their_confidence(heads, run):
+    figure = figure_of(heads, "head-relevance")
+    data = figure.data[figure.data["trained"]]
+    for _, layer in data.groupby("layer"):
+        assert layer["relevance"].is_monotonic_decreasing
+    confidence = run.tables["head_confidence"]
+    confidence = confidence[confidence["trained"] & (confidence["kind"] == "self")]
+    expected = confidence.set_index(["layer", "head"])["value"]
+    for row in data.itertuples():
+        assert row.confidence == pytest.approx(expected[row.layer, row.head])
+    (panel,) = figure.panels
+    squares = [rows for rows in panel.spec["datasets"].values() if {"column", "function"} <= set(rows[0])]
+    first, second = sorted(squares, key=lambda rows: min(row["column"] for row in rows))
+    assert max(row["column"] for row in first) + 3 == min(row["column"] for row in second)  # control, and a gap
+    controls = [rows for rows in panel.spec["datasets"].values() if "confidence_control" in rows[0]]
+    assert {row["text"] for row in controls[0]} == {".15"}
+    where = {(row["layer"], row["head"]): row["column"] for row in first}
+    assert {(row["layer"], row["head"]): row["column"] - min(r["column"] for r in second) for row in second} == where
+
+
+def test_squares_have_the_colour_of_the_function_that_a_head_holds(heads):
+    data = figure_of(heads, "head-relevance").data
+    roles = figure_of(heads, "head-map").payload["live"]["grids"][0]["roles"]
+    per_layer = int(data["head"].max()) + 1
+    functions = {row.layer * per_layer + row.head: row.function for row in data[data["trained"]].itertuples()}
+    assert functions[5] == "syntactic" or "positional" in " ".join(roles[5])
+    for head, function in functions.items():
+        names = " ".join(roles.get(head, []))
+        held = {"positional": "positional" in names, "syntactic": "→" in names, "rare token": "rarest" in names}
+        assert held[function] if function in held else not any(held.values())
+    assert set(functions.values()) >= {"positional", "none of these"}
+
+
+def test_the_most_relevant_head_has_an_equal_share_beside_it(heads, run):
+    figure = figure_of(heads, "head-relevance")
+    relevance = run.tables["head_relevance"]
+    own = relevance[relevance["kind"] == "self"].groupby("layer")["value"].max()
+    assert f"head is {100 * own.mean():.2f}% in bert-tiny" in figure.words
+    assert f"with equal shares it would be {100 / relevance['head'].nunique():.0f}%" in figure.words
+    assert "Rank correlation of relevance and confidence over heads:" in figure.answer[0]
+    assert "with none at" in figure.answer[1]

@@ -13,27 +13,27 @@ def heads_figures(study, **changed):
     return drawn_figures(InMemory(study.read(), {name: study.tables[name] for name in names} | changed), "heads")
 
 
-def test_the_better_neighbour_counts(study):
-    pairs = heads_figures(study)["head-positions"].data
-    assert len(pairs) == 3 * 3 * 2 * 48
-    table = study.tables["head_positional"]
-    for row in pairs.sample(20, random_state=0).itertuples():
-        own = table[(table["objective"] == row.series) & (table["seed"] == row.seed) & (table["kind"] == "self")]
-        own = own[(own["trained"] == row.trained) & (own["stack"] == row.stack)]
-        own = own[(own["layer"] == row.layer) & (own["head"] == row.head)]
-        assert row.share == own.loc[own["offset"].abs() == 1, "value"].max()
+def test_without_relevance_heads_stand_by_confidence(study):
+    figure = heads_figures(study)["head-relevance"]
+    data, table = figure.data, study.tables["head_confidence"]
+    assert "relevance" not in data  # these tables have none: heads stand by confidence
+    assert len(data) == 3 * 3 * 2 * 48
+    own = data[(data["series"] == "masked-lm") & (data["seed"] == 0) & data["trained"] & (data["layer"] == 2)]
+    assert own["confidence"].is_monotonic_decreasing
+    same = table[(table["objective"] == "masked-lm") & (table["seed"] == 0) & table["trained"]]
+    same = same[(same["layer"] == 2) & (same["stack"] == "encoder") & (same["kind"] == "self")]
+    assert sorted(own["confidence"]) == pytest.approx(sorted(same["value"]))
+    assert figure.tables == ("head_confidence",)
 
 
-def test_an_offset_that_cannot_occur_is_left_out(study):
+def test_an_offset_that_cannot_occur_makes_no_head_positional(study):
     """A causal head has no next token: its share is NaN, and must not win."""
     positional = study.tables["head_positional"]
     causal = positional["objective"] == "causal-lm"
     impossible = positional[causal & (positional["offset"] == -1)].assign(offset=1, value=math.nan)
     changed = pd.concat([positional, impossible], ignore_index=True)
-    pairs = heads_figures(study, head_positional=changed)["head-positions"].data
-    assert pairs["share"].notna().all()
-    assert set(pairs.loc[pairs["series"] == "causal-lm", "offset"]) == {-1}
-    assert len(pairs) == 3 * 3 * 2 * 48
+    plain, more = heads_figures(study), heads_figures(study, head_positional=changed)
+    pd.testing.assert_frame_equal(plain["head-relevance"].data, more["head-relevance"].data)
 
 
 def test_statistics_come_with_the_nearest_offsets_first(study):

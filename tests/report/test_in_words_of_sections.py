@@ -299,7 +299,7 @@ class Recorded(Recordings):
 
 
 RECORDED = {
-    "allocation-bars": (
+    "allocation-components": (
         "The share of feed-forward in the blocks' contribution is highest in causal LM, 66.7%; lowest in "
         "masked LM, 28.6%; its share of the blocks' weights is 62%."
     ),
@@ -314,7 +314,7 @@ RECORDED = {
     # 3% × (1, 1.01, 1.02) ± 4.303 × .03% / √3
     "allocation-hurting": "The share of steps in which a component hurt is highest for query in masked LM, 3.03% (2.96 "
     "to 3.11); lowest for embeddings in causal LM, 0.00%, not clearly apart from that for embeddings in masked LM, "
-    "extremes of 16 and so partly by chance; for single parameters 47%.",
+    "extremes of 14 and so partly by chance; for single parameters 47%.",
     "allocation-histogram": "Of the changes of single parameters that moved the loss, the share that helped is highest "
     "in masked LM, 100%; lowest in causal LM, 53.0%; with random signs it would be 50%.",
     "allocation-similarity": (

@@ -179,7 +179,7 @@ def test_an_analysis_tells_only_what_it_measured(analysis):
     page = _Page(write_report(analysis).read_text(encoding="utf-8"))
     assert "findings" not in page.ids
     assert "training" not in page.ids
-    assert {"mi-input", "identity", "layer-change", "head-map", "head-positions"} <= set(page.ids)
+    assert {"mi-input", "identity", "layer-change", "head-map", "head-relevance"} <= set(page.ids)
     assert "bootstrap over sentences" in page.text
     assert "untrained control" not in page.text
     assert "seeds" not in page.all("figure")[0]

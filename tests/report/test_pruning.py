@@ -1,4 +1,4 @@
-"""The section on pruning: sentences from the data, curves that agree with the tables, a slider, what is left out."""
+"""The section on pruning: sentences from the data, curves that agree with the tables, stacks, what is left out."""
 
 import json
 import re
@@ -17,7 +17,8 @@ pytestmark = pytest.mark.slow
 ANSWERS = {
     "pruning-quality": "Encoder heads of translation: with 6 of 16 left (learned gates) BLEU is 29.9",
     "pruning-kinds": "All heads of translation: with 21 of 48 left, 4 of encoder self-attention (25%), 7 of decoder",
-    "pruning-functions": "with 6 of 16 left, 5 of 5 functions are still held (seed 1; 100% over 3 seeds); none is lost",
+    "pruning-functions": "4 positional, 3 syntactic, 1 rare token and 8 none before pruning, 3 positional, 2 syntactic "
+    "and 1 rare token with 6 left; 5 of 5 functions are still held (seed 1; 100% over 3 seeds); none is lost",
     "pruning-scratch": "Encoder heads of translation: the pruned model is better by 0.8",
     "pruning-gates": "encoder heads of translation 0% (without a penalty 100%)",
 }
@@ -100,20 +101,54 @@ def test_shares_by_kind_agree_with_the_table(run, figures) -> None:
 def test_lost_functions_are_named(tmp_path) -> None:
     figure = _run(tmp_path, keeps_roles=False)["pruning-functions"]
     lost = "lost: positional −1, nsubj dependent→head, positional +1 and rarest token."
-    assert f"with 6 of 16 left, 1 of 5 functions are still held (seed 1; 20% over 3 seeds); {lost}" in figure.answer[0]
+    assert f"with 6 left; 1 of 5 functions are still held (seed 1; 20% over 3 seeds); {lost}" in figure.answer[0]
     data = figure.data
-    assert set(data[(data["left"] == 6) & (data["living_heads"] > 0)]["role"]) == {"obj dependent→head"}
+    held = data[(data["left"] == 6) & (data["function"] != "none of these")]
+    assert set(held["roles"]) == {"obj dependent→head"}
 
 
-def test_the_slider_passes_all_points_and_starts_where_a_third_is_left(figures) -> None:
+def test_each_head_that_is_left_is_a_cell_in_the_stack_of_its_function(figures) -> None:
     figure = figures["pruning-functions"]
-    names = ["before", "16 of 16 left", "13 of 16 left", "9 of 16 left", "6 of 16 left", "3 of 16 left", "1 of 16 left"]
-    assert figure.payload["points"] == names
-    assert names[figure.payload["start"]] == "6 of 16 left"
-    spec = figure.payload["matrices"][0].panels[0].spec
-    assert {"name": "frame", "value": 4} in spec["params"]
-    alive = next(rows for rows in spec["datasets"].values() if set(rows[0]) == {"frame", "place"})
-    assert [len(row["place"]) for row in alive] == [16, 16, 13, 9, 6, 3, 1]
+    titles = ["translation, encoder self-attention", "translation, functions left"]
+    assert [panel.title for panel in figure.panels] == titles
+    data = figure.data
+    assert data.groupby("point").size().tolist() == [16, 16, 13, 9, 6, 3, 1]
+    for _, stack in data.groupby("point"):
+        assert stack["place"].tolist() == list(range(len(stack)))
+        order = [list(FUNCTIONS).index(name) for name in stack["function"]]
+        assert order == sorted(order)
+    first = data[data["point"] == -1].set_index(["layer", "head"])
+    assert first.loc[(0, 3), "function"] == "rare token"
+    assert first.loc[(3, 3), ["function", "tendency", "strength"]].tolist() == ["none of these", "none of these", 0.0]
+    spec = figure.panels[0].spec
+    assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [-1, *range(6)]  # also points without heads
+    cells = next(rows for rows in spec["datasets"].values() if "shade" in rows[0])
+    assert len(cells) == len(data)
+    assert {cell["shade"] for cell in cells} == {0.15, 1.0}
+    chance = next(rows for rows in spec["datasets"].values() if set(rows[0]) == {"point", "place"})
+    assert [row["place"] for row in chance] == [8, 8, 6.5, 4.5, 3, 1.5, 0.5]  # half of the heads hold a function
+
+
+FUNCTIONS = ("positional", "syntactic", "rare token", "none of these")
+
+
+def test_heads_without_a_function_have_the_shade_of_their_strongest_tendency(run, tmp_path) -> None:
+    """Nothing is held: head (1, 1) has come from its control, .2, to .5 of the .9 that a positional head needs."""
+    stored = run.tables.stored("pruned_roles")
+    near = stored.frame["layer"].eq(1) & stored.frame["head"].eq(1) & stored.frame["role"].eq("positional +1")
+    score = stored.frame["score"].where(~near, 0.5).where(near, 0.1)
+    other = RunFolder(tmp_path)
+    other.update(**run.read())
+    write_again(other, stored.frame.assign(present=False, score=score), stored.schema)
+    figure = _figures(other)["pruning-functions"]
+    assert [panel.title for panel in figure.panels] == ["translation, encoder self-attention"]
+    assert figure.words == "No head of translation holds a function before pruning."
+    assert figure.answer == ["Encoder heads of translation: 16 none before pruning, 6 none with 6 left."]
+    first = figure.data[figure.data["point"] == -1].set_index(["layer", "head"])
+    assert first.loc[(1, 1), "strength"] == pytest.approx(0.3 / 0.7, abs=1e-4)
+    assert first.loc[(1, 1), "tendency"] == "positional"
+    assert first.loc[(1, 1), "place"] == 0
+    assert set(first.drop(index=(1, 1))["tendency"]) == {"none of these"}
 
 
 def test_expected_functions_of_random_heads(figures) -> None:
@@ -243,7 +278,7 @@ def test_models_of_one_stack_have_one_pool(tmp_path) -> None:
     assert first.startswith("Decoder self-attention heads of causal LM: with 6 of 16 left (learned gates) loss is 2.0")
     assert "pruning-scratch" not in figures
     assert "Encoder heads of masked LM" in " ".join(figures["pruning-kinds"].answer)
-    assert "masked LM: heads by functions" in [panel.title for panel in figures["pruning-functions"].panels]
+    assert "masked LM, encoder self-attention" in [panel.title for panel in figures["pruning-functions"].panels]
 
 
 @pytest.mark.parametrize("table", ["pruning", "pruned_heads", "pruned_roles"])
@@ -270,7 +305,7 @@ def test_the_page_holds_the_section_and_is_small(page) -> None:
     start = page.index('<section id="pruning"')
     section = page[start : page.index("<section", start + 9)]
     assert len(section.encode()) < 160_000
-    assert 'data-state="pruned"' in section
+    assert 'class="map-legend"' in section
     assert 'id="method-pruning"' in page
     assert not re.search(r"\bnan\b", re.sub(r"<script.*?</script>|data:[^\"]*", "", section, flags=re.DOTALL))
 
@@ -278,8 +313,8 @@ def test_the_page_holds_the_section_and_is_small(page) -> None:
 def test_names_of_roles_and_methods_are_escaped(tmp_path) -> None:
     evil = "<script>alert(1)</script>"
     roles = {evil: ((0, 0),), "rarest token": ((1, 1),)}
-    sweeps = Sweeps(seeds=(0,), metrics=("loss",), methods=("hard-concrete",), scopes=("encoder-self",), roles=roles)
-    run = write_run(tmp_path, sweeps, judged=False)
+    own = {"metrics": ("loss",), "methods": ("hard-concrete",), "scopes": ("encoder-self",), "keeps_roles": False}
+    run = write_run(tmp_path, Sweeps(seeds=(0,), roles=roles, **own), judged=False)  # lost roles are named
     page = write_report(run).read_text(encoding="utf-8")
     assert evil not in page
     assert "&lt;script&gt;alert(1)" in page
@@ -295,17 +330,11 @@ def test_the_unpruned_model_s_own_rows_are_no_curve(run, tmp_path) -> None:
     assert "unpruned" not in set(_figures(other)["pruning-quality"].data["way"])
 
 
-def test_the_slider_moves_the_picture_and_the_address(run, page, visit) -> None:
-    open_page = visit(run.report, "#pruning-functions")
-    figure = open_page.locator("#pruning-functions")
-    figure.locator(".panel.alive").first.wait_for()
-    slider = figure.locator("input.replay")
-    assert figure.locator("output").inner_text() == "6 of 16 left"
-    slider.evaluate("slider => { slider.value = 6; slider.dispatchEvent(new Event('input')); }")
-    assert figure.locator("output").inner_text() == "1 of 16 left"
-    figure.locator("text=1 head lives").wait_for()
-    assert "pruned=6" in open_page.evaluate("location.hash")
-    open_page.set_viewport_size({"width": 390, "height": 800})
-    open_page.evaluate("location.hash = '#pruning-functions;pruned=2'")
-    figure.locator("output", has_text="13 of 16 left").wait_for()
-    assert open_page.evaluate("document.documentElement.scrollWidth") == 390
+def test_stacks_are_drawn_in_wide_and_narrow_windows(run, page, visit) -> None:
+    for width in (1280, 390):
+        open_page = visit(run.report, "#pruning-functions", width=width)
+        figure = open_page.locator("#pruning-functions")
+        figure.locator(".panel.alive").first.wait_for()
+        cells = figure.locator(".panel").first.locator('.live svg .mark-rect path[fill="var(--series-5)"]')
+        assert cells.count() == 6  # the only head of rare tokens stays until the last point
+        assert open_page.evaluate("document.documentElement.scrollWidth") <= width

@@ -52,6 +52,7 @@ from ._relevance._mixing import attention_rollout as attention_rollout
 from ._relevance._relevance import HEAD_RELEVANCE
 from ._repeats import make_repeats
 from ._role_table import (
+    FUNCTIONS,
     HEAD_ROLES,
     Crossing,
     RoleEvents,
@@ -62,6 +63,8 @@ from ._role_table import (
     is_finished,
     last_crossing,
     role_events,
+    role_function,
+    role_strength,
 )
 from ._scored import ScoredBatch, SentenceScorer, by_first_block, no_loss
 from ._sentence_attention import (

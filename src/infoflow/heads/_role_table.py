@@ -218,18 +218,27 @@ class _Role:
     threshold: float
     where: Mapping[str, Any] = field(default_factory=dict)
     margin: float = 0.0  # above the baseline
+    function: str = ""  # one of `FUNCTIONS`
 
 
+FUNCTIONS = ("positional", "syntactic", "rare token")
+"""The functions of heads in Voita et al. (2019); all other roles belong to none."""
+
+_POSITIONAL = _Role(
+    name=f"positional {{{OFFSET}:+d}}", table=HEAD_POSITIONAL.name, threshold=0.9, function="positional"
+)
+_RELATION = _Role(
+    name=f"{{{RELATION}}} {{{DIRECTION}}}",
+    table=HEAD_RELATIONS.name,
+    where={CONVENTION: "voita"},
+    threshold=0.0,
+    margin=0.1,
+    function="syntactic",
+)
 _ROLES = (
-    _Role(name=f"positional {{{OFFSET}:+d}}", table=HEAD_POSITIONAL.name, threshold=0.9),
-    _Role(
-        name=f"{{{RELATION}}} {{{DIRECTION}}}",
-        table=HEAD_RELATIONS.name,
-        where={CONVENTION: "voita"},
-        threshold=0.0,
-        margin=0.1,
-    ),
-    _Role(name="rarest token", table=HEAD_RARE_TOKEN.name, where={RAREST: 1}, threshold=0.5),
+    _POSITIONAL,
+    _RELATION,
+    _Role(name="rarest token", table=HEAD_RARE_TOKEN.name, where={RAREST: 1}, threshold=0.5, function="rare token"),
     _Role(name="first token", table=HEAD_SURFACE.name, where={STATISTIC: "first"}, threshold=0.6),
     _Role(name="SEP", table=HEAD_SURFACE.name, where={STATISTIC: "sep"}, threshold=0.6),
     _Role(name="punctuation", table=HEAD_SURFACE.name, where={STATISTIC: "punctuation"}, threshold=0.6),
@@ -281,6 +290,36 @@ def by_chance(roles: pd.DataFrame) -> float:
         roles: `head_roles`, or some of its rows.
     """
     return FALSE_RATE * float(roles["chosen"].sum())
+
+
+def role_function(role: str) -> str:
+    """The function that a role belongs to, one of `FUNCTIONS`; "" for the others.
+
+    >>> role_function("positional -1"), role_function("nsubj dependent→head"), role_function("SEP")
+    ('positional', 'syntactic', '')
+    """
+    return _named(role).function
+
+
+def role_strength(role: str, score: float, baseline: float) -> float:
+    r"""How far a head's score has come from its control to the limit of the role.
+
+    $$ \mathrm{strength} = \mathrm{clip}\left(\frac{s - b}{l - b}, 0, 1\right) $$
+
+    with the score $s$, its control $b$ and the limit $l$ of `head_roles`; 0 if a score is unknown.
+
+    >>> role_strength("rarest token", score=0.35, baseline=0.2)
+    0.5
+    """
+    own = _named(role)
+    way = max(own.threshold, baseline + own.margin) - baseline
+    share = (score - baseline) / way if way > 0 else float(score > baseline)
+    return round(min(max(share, 0.0), 1.0), 4) if share == share else 0.0
+
+
+def _named(name: str) -> _Role:
+    own = next((role for role in _ROLES if role.name == name), None)
+    return own or (_POSITIONAL if name.startswith("positional") else _RELATION)
 
 
 def _scores(role: _Role, table: pd.DataFrame) -> Iterator[pd.DataFrame]:

@@ -91,9 +91,9 @@ def _lean(spec: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def one_at_a_time(layers: list[Layer], height: int) -> dict[str, Any]:
-    """A chart that shows only the rows whose `set` equals the page's parameter `shown`."""
-    return finished([filtered(layer, "datum.set === shown") for layer in layers], height, shown=0)
+def one_at_a_time(layers: list[Layer], height: int, always: Sequence[Layer] = ()) -> dict[str, Any]:
+    """A chart that shows only the rows whose `set` equals the page's parameter `shown`, and all of `always`."""
+    return finished([*(filtered(layer, "datum.set === shown") for layer in layers), *always], height, shown=0)
 
 
 # Equivalent to Altair's `when`, which looks each result up in the whole schema of Vega-Lite and so takes longer than

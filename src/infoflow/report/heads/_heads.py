@@ -1,4 +1,4 @@
-"""What heads do: the layer × head map, confident heads, and the loss without some of them."""
+"""What heads do: the layer × head map, each layer's heads by relevance, and the loss without some of them."""
 
 from typing import Any
 
@@ -7,24 +7,23 @@ import pandas as pd
 from infoflow.heads import (
     ABLATION_TRANSFER,
     ENCODER_CONTEXT,
-    HEAD_CONFIDENCE,
     HEAD_EXAMPLES,
-    HEAD_POSITIONAL,
     HEAD_PRUNING_CURVE,
 )
 
-from .._curves import band_words, has_untrained, mean_of_draws
-from .._figure import Method, Panel, ReportFigure, Section
-from .._in_words import Candidate, Estimate, Samples, estimate_text, extreme, listed, number, plain, sentence
+from .._curves import band_words, mean_of_draws
+from .._figure import Panel, ReportFigure, Section
+from .._in_words import Samples, listed, number, sentence
 from .._model_tables import ModelTables
 from .._shown_models import ShownModels
 from .._theme import Series
-from ..forms._chart import BASELINE, amount, color_of, finished, free_scales, scale_note, shape_of, tips
-from ..forms._lines import SHARE, LineKind, control_lines, level, lines, looks_of, names_above, points
+from ..forms._chart import BASELINE, amount, finished, free_scales, scale_note, tips
+from ..forms._lines import LineKind, control_lines, level, lines, looks_of, names_above
 from ..forms._marks import draw, span
 from ._context import context_figure
 from ._map import head_map_figure
 from ._matter import HEAD_IMPORTANCE, matter_figure
+from ._relevance import relevance_figure
 from ._statistics import HEAD_TABLES, KINDS
 
 # Loss by the share of ablated heads, on the same sentences, with random orders as the control.
@@ -217,20 +216,7 @@ def _chart(own: pd.DataFrame, series: Series, metric: str, ends: tuple[float, fl
     )
 
 
-# What heads do: the layer × head map with a choice of statistics, and whether positional heads are confident.
-
-
-_POSITIONAL_HEADS = Method(
-    id="head-positional",
-    title="Positional heads",
-    text="""
-    The share of queries whose strongest key lies at a given offset, among queries that have a key there. A head is
-    called positional from 90%. After Voita et al. (2019).
-    """,
-)
-
-_POINT = 0.03  # width of a point on axes from 0 to 1
-_POSITIONAL = 0.90  # Voita et al. 2019: share of queries whose strongest key is at one offset
+# What heads do: the layer × head map, each layer's heads by relevance, and the loss without some of them.
 
 
 HEADS = Section(
@@ -240,7 +226,7 @@ HEADS = Section(
     "over the whole sentence.",
     names={
         "head-map": "heads/map",
-        "head-positions": "heads/positions",
+        "head-relevance": "heads/relevance",
         "heads-matter": "heads/importance",
         "heads-removed": "heads/removed",
         "encoder-context": "heads/context",
@@ -251,109 +237,12 @@ HEADS = Section(
 def heads_section(tables: ModelTables) -> Section | None:
     """The section, or None if the run measured no heads."""
     models, frames = tables.models, tables.some(HEAD_TABLES)
-    figures = [head_map_figure(frames, models, tables.get(HEAD_EXAMPLES.name))]
-    if {HEAD_CONFIDENCE.name, HEAD_POSITIONAL.name} <= set(frames):
-        pairs = _positional_frame(models.main(frames[HEAD_CONFIDENCE.name]), models.main(frames[HEAD_POSITIONAL.name]))
-        if len(pairs):
-            figures.append(_positional_figure(pairs, models))
+    figures = [
+        head_map_figure(frames, models, tables.get(HEAD_EXAMPLES.name)),
+        relevance_figure(frames, models),
+    ]
     figures += [matter_figure(frames, tables.get(ABLATION_TRANSFER.name), models)]
     figures += [removed_figure(frame, models) for frame in tables.some([HEAD_PRUNING_CURVE.name]).values()]
     context = tables.some([ENCODER_CONTEXT.name])
     figures += [context_figure(frame, models) for frame in context.values()]
     return HEADS.told_by(figures, models, [*frames.values(), *context.values()])
-
-
-def _positional_frame(confidence: pd.DataFrame, positional: pd.DataFrame) -> pd.DataFrame:
-    """One row per self-attention head: the larger of its shares at offsets −1 and +1, and its confidence."""
-    keys = ["series", "model", "seed", "trained", "stack", "kind", "layer", "head"]
-    near = positional[(positional["kind"] == "self") & positional["offset"].isin([-1, 1])]
-    best = near.dropna(subset="value").sort_values("value").drop_duplicates(keys, keep="last")
-    named = {"value": "share", "low": "share_low", "high": "share_high", "baseline": "share_baseline"}
-    best = best[[*keys, "offset", *named]].rename(columns=named)
-    columns = [*keys, "value", "low", "high", "baseline", "count"]
-    return confidence[columns].merge(best, on=keys).rename(columns={"value": "confidence", "baseline": "uniform"})
-
-
-def _positional_figure(pairs: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    series, seeds = models.present(pairs), int(pairs["seed"].nunique())
-    controls = " Grey: the untrained model." if has_untrained(pairs) else ""
-    return ReportFigure(
-        id="head-positions",
-        question="Are the heads that look at a neighbour the confident ones?",
-        answer=[
-            f"A head is positional if it looks at one neighbour in at least {_POSITIONAL:.0%} of cases: "
-            f"{'; '.join(_tally(pairs, s) for s in series)}."
-        ],
-        words=_positional_words(pairs, series),
-        panels=[Panel(spec=_scatter(pairs[pairs["series"] == s.key], s), title=s.label) for s in series],
-        caption=f"Each point is a head{f' of one of {seeds} seeds' if seeds > 1 else ''}; whiskers are 95% intervals "
-        f"(bootstrap over sentences), left out where a point hides them; {int(pairs['count'].median()):,} queries per "
-        f"head.{' Intervals in the text are over seeds.' if seeds > 1 else ''}{controls}",
-        how_to_read=[
-            "Across: how often a head's strongest key is the token just before it or, whichever is more, just after. "
-            "Up: its mean strongest weight (confidence).",
-            f"The dashed lines: {_POSITIONAL:.0%} of queries, the usual threshold of a positional head; and the "
-            "confidence of a head that spreads its weight evenly.",
-            "It would be surprising to find points at the lower right: heads that always pick a neighbour, but barely.",
-        ],
-        method=_POSITIONAL_HEADS,
-        data=pairs.drop(columns="model"),
-        tables=(HEAD_CONFIDENCE.name, HEAD_POSITIONAL.name),
-        findings=("heads:V8",),
-    )
-
-
-def _positional_words(pairs: pd.DataFrame, series: list[Series]) -> str:
-    """The model with the largest share of positional heads, and whether these are its confident heads."""
-    trained = pairs[pairs["trained"]]
-    shares = []
-    for line in series:
-        own = trained[trained["series"] == line.key]
-        shares += [Candidate(line.label, plain(float((own["share"] >= _POSITIONAL).mean())))] if len(own) else []
-    top = extreme(shares)
-    if top is None:
-        return ""
-    if not top.candidate.estimate.value:
-        return sentence(f"no head looks at one neighbour in {_POSITIONAL:.0%} of cases")
-    key = next(line.key for line in series if line.label == top.candidate.name)
-    own = trained[trained["series"] == key]
-    positional = own["share"] >= _POSITIONAL
-    inside, outside = _mean_confidence(own[positional]), _mean_confidence(own[~positional])
-    also = f", as in {listed(list(top.alike))}" if top.alike else ", the largest share" if len(shares) > 1 else ""
-    said = f"{int(positional.sum())} of {len(own)} heads of {top.candidate.name} look at one neighbour{also}"
-    if not outside.seeds:
-        return sentence(said)
-    more = "more" if inside.value > outside.value else "not more"
-    numbers = f"mean confidence {number(inside.value, 2)} against {number(outside.value, 2)} of its others"
-    return sentence(f"{said}; they are {more} confident: {numbers}")
-
-
-def _tally(pairs: pd.DataFrame, series: Series) -> str:
-    own = pairs[(pairs["series"] == series.key) & pairs["trained"]]
-    positional = own["share"] >= _POSITIONAL
-    count = int(positional.sum())
-    if not count:
-        return f"none of {len(own)} heads in {series.label}"
-    inside, outside = _mean_confidence(own[positional]), _mean_confidence(own[~positional])
-    against = f", against {estimate_text(outside)} for the others" if outside.seeds else ""
-    return f"{count} of {len(own)} heads in {series.label}, with mean confidence {estimate_text(inside)}{against}"
-
-
-def _mean_confidence(heads: pd.DataFrame) -> Estimate:
-    """Mean over heads within each seed, then over seeds."""
-    means = heads.groupby("seed")["confidence"].mean()
-    return Samples.bare(dict(means.items())).estimate()
-
-
-def _scatter(pairs: pd.DataFrame, series: Series) -> dict[str, Any]:
-    x = amount("x", "share", "share looking at one neighbour", SHARE)
-    y = amount("y", "confidence", "confidence", SHARE)
-    ends = {"x": ("share_low", "share_high"), "y": ("low", "high")}
-    drawn = ["series", "seed", "layer", "head", "offset", "share", "confidence", *ends["x"], *ends["y"]]
-    trained = pairs.loc[pairs["trained"], drawn].round(4)
-    untrained = pairs.loc[~pairs["trained"], ["share", "confidence"]].round(3)
-    look = {"color": color_of([series]), "shape": shape_of([series])}
-    tooltip = tips("seed:Q", "layer:Q", "head:Q", "offset:Q", "share:Q||.3f", "confidence:Q||.3f")
-    uniform = float(pairs.loc[pairs["trained"], "uniform"].mean())
-    behind, *drawn = points(trained, untrained, {"x": x, "y": y}, look, ends=ends, tooltip=tooltip, least=_POINT)
-    return finished([behind, level(_POSITIONAL, x=x), level(uniform, y=y), *drawn], 240)

@@ -33,7 +33,7 @@ HEAD_IMPORTANCE = Method(
 
 _CROWDED = 0.12  # share of the largest size: half of the heads below it would form a clump on a linear scale
 _LEAST = 0.003  # share of the largest size: anything smaller is negligible, and lies next to 0
-_KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
+KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
 _KIND_SHAPES = {
     "encoder self-attention": "circle",
     "decoder self-attention": "square",
@@ -50,16 +50,20 @@ class _Pair:
     rows: pd.DataFrame
 
     def correlation(self, series: str) -> Samples:
-        """Spearman's rank correlation over the heads of each seed."""
-        from scipy.stats import spearmanr  # slow to import
-
         own = self.rows[(self.rows["series"] == series) & self.rows["trained"]]
-        values = {
-            seed: spearmanr(heads["x"], heads["y"]).statistic
-            for seed, heads in own.groupby("seed")
-            if min(len(set(heads["x"])), len(set(heads["y"]))) > 1  # otherwise there is no order
-        }
-        return Samples.bare({seed: float(value) for seed, value in values.items() if value == value})
+        return rank_correlation(own, "x", "y")
+
+
+def rank_correlation(heads: pd.DataFrame, one: str, other: str) -> Samples:
+    """Spearman's rank correlation of two columns over the heads of each seed."""
+    from scipy.stats import spearmanr  # slow to import
+
+    values = {
+        seed: spearmanr(own[one], own[other]).statistic
+        for seed, own in heads.groupby("seed")
+        if min(len(set(own[one])), len(set(own[other]))) > 1  # otherwise there is no order
+    }
+    return Samples.bare({seed: float(value) for seed, value in values.items() if value == value})
 
 
 def matter_figure(
@@ -110,17 +114,18 @@ def _pairs(rows: pd.DataFrame, statistics: list[Statistic]) -> list[_Pair]:
     pairs = []
     for across, up in (("importance", "ablation"), ("relevance", "ablation"), ("importance", "relevance")):
         if across in found and up in found:
-            x, y = (_named(rows, found[name], axis) for name, axis in ((across, "x"), (up, "y")))
-            joined = x.merge(y, on=_KEYS).dropna(subset=["x", "y"])
+            x, y = (named_by(rows, found[name], axis) for name, axis in ((across, "x"), (up, "y")))
+            joined = x.merge(y, on=KEYS).dropna(subset=["x", "y"])
             if len(joined[joined["trained"]]):
                 pairs.append(_Pair(x=found[across], y=found[up], rows=joined))
     return pairs
 
 
-def _named(rows: pd.DataFrame, statistic: Statistic, axis: str) -> pd.DataFrame:
+def named_by(rows: pd.DataFrame, statistic: Statistic, name: str) -> pd.DataFrame:
+    """The statistic of each head as the column `name`, with `name`_low, `name`_high and `name`_control."""
     own = rows[rows["statistic"] == statistic.id]
-    names = {"value": axis, "low": f"{axis}_low", "high": f"{axis}_high", "baseline": f"{axis}_control"}
-    return own[[*_KEYS, *names]].rename(columns=names)
+    names = {"value": name, "low": f"{name}_low", "high": f"{name}_high", "baseline": f"{name}_control"}
+    return own[[*KEYS, *names]].rename(columns=names)
 
 
 def _words(pair: _Pair, series: list[Series], second: pd.DataFrame) -> str:

@@ -16,6 +16,7 @@ from infoflow.heads import (
     HEAD_SURFACE,
     by_chance,
     head_roles,
+    role_function,
 )
 
 from .._embedding import packed
@@ -34,6 +35,31 @@ def trained_roles(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
         own = {name: frame.loc[(frame["series"] == series) & (frame["seed"] == seed)] for name, frame in known.items()}
         parts.append(head_roles(own).assign(series=str(series), seed=int(seed)))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+NO_FUNCTION = "none of these"
+FUNCTION_COLORS = {
+    "positional": "var(--series-3)",
+    "syntactic": "var(--series-4)",
+    "rare token": "var(--series-5)",
+    NO_FUNCTION: "var(--control)",
+}
+"""Colours of the functions of heads, in the order of legends and stacks."""
+
+
+def function_legend() -> list[dict[str, str]]:
+    return [{"label": name, "color": color} for name, color in FUNCTION_COLORS.items()]
+
+
+def held_functions(roles: pd.DataFrame) -> pd.DataFrame:
+    """The function of each head that holds one, by its clearest role: series, seed, place of the head, `function`."""
+    place = ["series", "seed", "stack", "kind", "layer", "head"]
+    if roles.empty:
+        return pd.DataFrame(columns=[*place, "function"])
+    held = roles.loc[roles["holds"]]
+    held = held.assign(function=held["role"].map(role_function), lead=held["value"] - held["limit"])
+    held = held.loc[held["function"] != ""].sort_values("lead", ascending=False)
+    return held.drop_duplicates(place)[[*place, "function"]]
 
 
 def roles_by_place(roles: pd.DataFrame) -> dict[Place, dict[tuple[int, int], list[str]]]:

@@ -67,20 +67,20 @@ page.ready(() => {
     for (const entry of entries) if (entry.isIntersecting) { watcher.unobserve(entry.target); draw(entry.target); }
   }, { rootMargin: "400px" });
 
-  // ---- a slider through training, which all charts of its figure follow
+  // ---- a slider, which all charts of its figure follow
   const replay = (view, slider) => {
     try { view.signal("frame", Number(slider.value)).runAsync(); } catch { /* a chart of another figure in the section */ }
   };
   const sliders = all("input.replay").map((slider) => {
-    const { moments, labels, state: key } = slider.dataset;
-    const names = labels ? labels.split("|") : moments.split(" ").map((moment) => Number(moment).toLocaleString("en"));
+    const { labels, state: key } = slider.dataset;
+    const names = labels.split("|");
     const paint = () => {
-      if (key && names[state[key]] !== undefined) slider.value = state[key];
+      if (names[state[key]] !== undefined) slider.value = state[key];
       one("output", slider.parentElement).textContent = names[slider.value];
       for (const view of views.get(slider.closest("section")) || []) replay(view, slider);
     };
     slider.addEventListener("input", () => {
-      if (key) remember({ [key]: slider.value, place: slider.closest("figure").id });
+      remember({ [key]: slider.value, place: slider.closest("figure").id });
       paint();
     });
     return paint;

@@ -46,7 +46,7 @@ def dynamics(
             own = {name: _on_train(frame, str(objective)) for name, frame in tables.items()}
             _show_trust(str(objective), own["windows"], own["reliability"])
             _show_groups(str(objective), own["groups"], top)
-            _show_hurting(str(objective), own["hurting"])
+        _show_hurting(tables["hurting"])
         if "allocation_similarity" in folder.tables:
             _show_similarity(folder.tables["allocation_similarity"])
         show_path("All groups, heads and steps", folder.path / "tables")
@@ -133,23 +133,13 @@ def _show_groups(objective: str, groups: "pd.DataFrame", top: int) -> None:
     show()
 
 
-def _show_hurting(objective: str, hurting: "pd.DataFrame") -> None:
-    blocks = hurting[hurting["level"] == "block"].groupby(["component", "stack", "kind"], sort=False)
-    means = blocks.agg(
-        hurt=("hurt", "mean"), zero=("zero", "mean"), last=("last_hurt", "max"), largest=("largest", "max")
-    )
-    rows = [
-        [
-            *map(str, key),
-            f"{row['hurt']:.1%}",
-            f"{row['zero']:.1%}",
-            "never" if row["last"] < 0 else f"{row['last']:.0f}",
-            f"{row['largest']:.2g}",
-        ]
-        for key, row in _rows(means.sort_values("hurt", ascending=False))
-    ]
-    columns = ["component", "stack", "kind", "steps that hurt", "no change", "last at update", "largest rise [nats]"]
-    show_table(columns, rows, f"{objective}: components as sums over layers")
+def _show_hurting(hurting: "pd.DataFrame") -> None:
+    """The report's table of hurting parameters."""
+    from .measures import hurting_table
+
+    table = hurting_table(hurting)
+    rows = [[str(name), *map(str, row)] for name, row in zip(table.index, table.to_numpy().tolist(), strict=True)]
+    show_table(["", *map(str, table.columns)], rows, "Times that a component, summed over layers, raised the loss")
     show()
 
 

@@ -35,7 +35,18 @@ from ..measures import (
     ALLOCATION_SIMILARITY,
     ALLOCATION_WINDOWS,
 )
-from ._bars import BARS, LOSS_CHANGE, SETS, ModelStack, by_set, most_in_layer, of_part, of_sets, on_train, parts_of
+from ._components import (
+    COMPONENT_SHARES,
+    LOSS_CHANGE,
+    SETS,
+    ModelStack,
+    by_set,
+    most_in_layer,
+    of_part,
+    of_sets,
+    on_train,
+    parts_of,
+)
 from ._hurting import HISTOGRAM, HURTING
 from ._similarity import CORPORA, OBJECTIVES
 
@@ -312,7 +323,7 @@ DYNAMICS = Section(
     title="Which parts of the model did the learning?",
     lead="Each update moves every parameter a little, and the loss falls or rises. Loss change allocation divides "
     "that change among the parameters, so that their parts add up to it exactly.",
-    names=names_of([BARS, LOSS, HEADS, HURTING, HISTOGRAM, OBJECTIVES, CORPORA]),
+    names=names_of([COMPONENT_SHARES, LOSS, HEADS, HURTING, HISTOGRAM, OBJECTIVES, CORPORA]),
 )
 
 
@@ -329,10 +340,10 @@ def dynamics_section(tables: ModelTables) -> Section | None:
     if windows["train"].empty:
         return None
     figures = [
-        BARS.of(steps, groups, models),
+        COMPONENT_SHARES.of(steps, groups, models),
         LOSS.of(windows, reliability, models),
         HEADS.of(heads, models),
-        HURTING.of(hurting, reliability, models),
+        HURTING.of(hurting, reliability, steps["train"], models),
         *(HISTOGRAM.of(on_train(frame), models) for frame in tables.some([ALLOCATION_HISTOGRAM.name]).values()),
         *(OBJECTIVES.of(frame, models) for frame in tables.some([ALLOCATION_SIMILARITY.name]).values()),
     ]

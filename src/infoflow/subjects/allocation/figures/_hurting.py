@@ -1,150 +1,161 @@
-"""Which components raise the loss and how often, and sizes of single parameters' shares."""
+"""Which components raise the loss, how often and when, and sizes of single parameters' shares."""
 
 import json
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from infoflow.report._curves import band_words, seed_bands
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
-from infoflow.report._in_words import Candidate, count_text, extremes_words, percent_over_models, percent_span
+from infoflow.report._in_words import (
+    Candidate,
+    count_text,
+    counted,
+    extremes_words,
+    percent_over_models,
+    percent_span,
+)
 from infoflow.report._shown_models import ShownModels
-from infoflow.report.forms._chart import CONTROL, by_key, finished, tips, with_field
-from infoflow.report.forms._marks import Constant, channel, draw
-from infoflow.report.forms._rows import interval_dots
+from infoflow.report._theme import Series
+from infoflow.report.forms._chart import CONTROL, amount, bounded, by_key, finished, lit, tips, with_field
+from infoflow.report.forms._lines import POSITIVE, lines
+from infoflow.report.forms._marks import channel, draw
 
-from ..measures import ALLOCATION_HISTOGRAM, ALLOCATION_HURTING, ALLOCATION_RELIABILITY
-from ._bars import COMPONENTS, LOSS_CHANGE, ModelStack, joined, of_part, parts_of, shown_component
+from ..measures import (
+    ALLOCATION_HISTOGRAM,
+    ALLOCATION_HURTING,
+    ALLOCATION_RELIABILITY,
+    ALLOCATION_STEPS,
+    HURTING_COMPONENTS,
+    hurting_counts,
+    hurting_table,
+)
+from ._components import (
+    COMPONENTS,
+    LOSS_CHANGE,
+    ModelStack,
+    component_legend,
+    component_look,
+    in_blocks,
+    joined,
+    of_part,
+    parts_of,
+    shown_component,
+)
 
-# Which components raise the loss, and how often: as sums over layers, and parameter by parameter.
+# Which components raise the loss: one table of all objectives, and what they raised over training.
 
 
-_NAMES = {"embeddings": "embeddings", "positions": "positions"} | {key: label for key, (label, _) in COMPONENTS.items()}
+_BINS = 40
+_HEIGHT = 150
 
 
-def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ShownModels) -> Drawn:
-    """Share of steps in which a component raised the loss, compared with the share of its parameters that did."""
-    parts = parts_of(hurting, models)
-    tables = {part: _table(_rows_of(hurting, part)) for part in parts}
-    every = int(hurting["updates_per_chord"].max())
+def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, steps: pd.DataFrame, models: ShownModels) -> Drawn:
+    """The table of hurting parameters, and the positive part of the allocation over training."""
+    counts, table = hurting_counts(hurting, by="series"), hurting_table(hurting, by="series")
+    parts = parts_of(steps, models)
+    raised = {part: _raised(of_part(steps, part)) for part in parts}
+    top = max(float(rows[["value", "high"]].max().max()) for rows in raised.values())
+    every, series = int(hurting["updates_per_chord"].max()), models.present(hurting)
     step = "steps" if every == 1 else f"stretches of {every} updates"
     agreement = float(reliability.loc[reliability["statistic"] == "sign agreement of parameters", "value"].mean())
-    sure = (
-        f" Two halves of the examples agree on the sign for {agreement:.0%} of single parameters."
-        if agreement == agreement
-        else ""
-    )
+    sure = f"Two halves of the examples agree on the sign for {agreement:.0%} of single parameters."
     return Drawn(
-        data=joined(tables),
-        panels=[Panel(spec=_chart(table, step), title=part.label) for part, table in tables.items()],
-        answer=[f"{'; '.join(_sentence(part, table) for part, table in tables.items())}.{sure}"],
-        words=_words({part: _rows_of(hurting, part) for part in parts}, step),
-        caption=f"On training sentences; means over {int(hurting['seed'].nunique())} seeds, "
-        f"{count_text(float(hurting['chords'].max()))} {step} each; bars go from the lowest seed to the highest.",
+        data=pd.concat([counts, joined(raised)], ignore_index=True),
+        panels=[
+            Panel(spec=_raised_chart(rows, top, models[part.series]), title=part.label) for part, rows in raised.items()
+        ],
+        answer=[f"{'; '.join(_sentence(counts, one) for one in series)}.", *([sure] if agreement == agreement else [])],
+        words=_words(counts, hurting, series, step),
+        caption=f"On training sentences, {count_text(float(hurting['chords'].max()))} {step}. Table: means over "
+        f"{counted(int(hurting['seed'].nunique()), 'seed')}; brackets are shares of all {step}. Curves: "
+        f"{band_words(int(steps['seed'].nunique()), over='')}; 100% is what the blocks of a stack lowered the loss by.",
+        payload={
+            "columns": [one.label for one in series],
+            "rows": {str(name): [row[one.key] for one in series] for name, row in table.iterrows()},
+            "legend": component_legend(set(in_blocks(steps)["component"])),
+        },
     )
 
 
-def _rows_of(hurting: pd.DataFrame, part: ModelStack) -> pd.DataFrame:
-    rows = of_part(hurting, part)
-    rows = rows[rows["level"].isin(["block", "parameter"])].assign(component=shown_component(rows))
-    return rows[rows["component"].isin(_NAMES)]
+def _raised(steps: pd.DataFrame) -> pd.DataFrame:
+    """By how much each component raised the loss in each part of training: the sum of its positive allocations.
+
+    A layer's component raises the loss in a window if its allocation there is positive. In percent of the fall of the
+    loss by all blocks.
+    """
+    steps = in_blocks(steps)
+    sums: Any = steps.groupby(["seed", "end", "layer", "component"])["value"].sum()
+    fall = sums.groupby("seed").sum().abs().replace(0.0, 1.0)
+    ends = np.unique(steps["end"])
+    bins = ends[np.unique(np.linspace(0, len(ends) - 1, min(_BINS, len(ends))).round().astype(int))]
+    raised = (100 * sums.clip(lower=0) / fall).rename("value").reset_index()
+    raised["update"] = bins[np.searchsorted(bins, raised["end"])]
+    raised = raised.groupby(["seed", "component", "update"], as_index=False)["value"].sum()
+    table = seed_bands(raised, ["component", "update"])
+    return table.assign(name=[COMPONENTS[component][0] for component in table["component"]])
 
 
-def _table(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per component: steps that hurt (of the sum), parameters that hurt, last and largest."""
-    blocks = rows[rows["level"] == "block"]
-    seeds: Any = blocks.groupby(["component", "seed"]).agg(
-        hurt=("hurt", "mean"), zero=("zero", "mean"), last=("last_hurt", "max"), largest=("largest", "max")
+def _raised_chart(rows: pd.DataFrame, top: float, series: Series) -> dict[str, Any]:
+    at = {
+        "x": amount("x", "update", "updates", ticks=4, format="~s", zero=None),
+        "y": amount("y", "value", "raised (% of the blocks' loss change)", [0.0, 1.04 * top or 1.0]),
+    }
+    shown = bounded(rows[["name", "update", "value", "low", "high", "seeds"]], POSITIVE).round(4)
+    tooltip = tips("name:N|component", "update:Q|until update|,", "value:Q|raised, %|.2f")
+    light = partial(lit, of=series)
+    return finished(
+        lines(shown, at, component_look(), light=light, band=0.1, width=1.6, size=0, touch=60, tooltip=tooltip), _HEIGHT
     )
-    summed: Any = seeds.reset_index().groupby("component")
-    table = summed.agg(
-        hurt=("hurt", "mean"),
-        low=("hurt", "min"),
-        high=("hurt", "max"),
-        zero=("zero", "mean"),
-        last=("last", "mean"),
-        largest=("largest", "mean"),
-    )
-    single = rows[rows["level"] == "parameter"].groupby("component")["hurt"].mean().rename("parameters")
-    table = table.join(single).reset_index()
-    return table.assign(name=table["component"].map(_NAMES))
 
 
-def _words(rows: dict[ModelStack, pd.DataFrame], step: str) -> str:
+def _words(counts: pd.DataFrame, hurting: pd.DataFrame, series: list[Series], step: str) -> str:
     """The components that hurt most and least often, compared with their single parameters."""
-    found, single = [], []
-    for part, own in rows.items():
-        for component, of in own[own["level"] == "block"].groupby("component", sort=False):
-            hurt = of.groupby("seed")["hurt"].mean()
-            found.append(
-                Candidate(f"for {_NAMES[str(component)]} in {part.label}", percent_over_models(hurt.to_dict()))
-            )
-        single.append(float(own.loc[own["level"] == "parameter", "hurt"].mean()))
+    found = [
+        Candidate(
+            f"for {HURTING_COMPONENTS[str(component)]} in {one.label}",
+            percent_over_models(own.set_index("seed")["share"].to_dict()),
+        )
+        for one in series
+        for component, own in counts[counts["series"] == one.key].groupby("component", sort=False)
+    ]
+    single = hurting.loc[hurting["level"] == "parameter"].groupby("series")["hurt"].mean()
     beside = f"for single parameters {known}" if (known := percent_span(single)) else ""
     return extremes_words(f"the share of {step} in which a component hurt", found, "%", end=beside)
 
 
-def _sentence(part: ModelStack, table: pd.DataFrame) -> str:
-    most = table.sort_values("hurt", ascending=False).iloc[0]
-    least = table.sort_values("hurt").iloc[0]
-    last = "never" if most["last"] < 0 else f"last at update {most['last']:,.0f}"
+def _sentence(counts: pd.DataFrame, one: Series) -> str:
+    own = counts[counts["series"] == one.key]
+    means = own.groupby("component")[["times", "share"]].mean().sort_values("share")
+    most, least = means.iloc[-1], means.iloc[0]
+    last = float(own[own["component"] == most.name].groupby("seed")["last"].max().mean())
+    when = f", last at update {last:,.0f}" if last >= 0 else ""
     return (
-        f"{part.label}: {most['name']} hurt most often, in {most['hurt']:.0%} of the steps ({last}), {least['name']} "
-        f"least, in {least['hurt']:.0%}"
-    )
-
-
-def _chart(table: pd.DataFrame, step: str) -> dict[str, Any]:
-    order = {name: place for place, name in enumerate(_NAMES.values())}
-    table = table.sort_values("name", key=lambda names: names.map(order)).rename(columns={"hurt": "value"}).round(4)
-    tooltip = tips(
-        "name:N|component",
-        "value:Q|hurt, as a sum|.1%",
-        "parameters:Q|single parameters|.1%",
-        "last:Q|last at update|,.0f",
-        "largest:Q|largest rise, nats|.3g",
-    )
-    single = draw(
-        "point",
-        table.assign(value=table["parameters"], hurt=table["value"]),
-        filled=False,
-        size=55,
-        strokeWidth=1.6,
-        stroke="var(--soft)",
-        tooltip=[*tips("name:N|component", "hurt:Q|hurt, as a sum|.1%"), *tooltip[2:]],
-    )
-    return interval_dots(
-        table,
-        {"color": Constant("var(--above)")},
-        row="name",
-        title=f"share of {step} that hurt",
-        domain=[0, max(0.6, float(table[["high", "parameters"]].max().max()))],
-        nice=False,
-        format="%",
-        size=60,
-        more=[single],
-        tooltip=tooltip,
-        step=21,
-        dim=False,
+        f"{one.label}: {HURTING_COMPONENTS[str(most.name)]} hurt most often, {most['times']:,.0f} times "
+        f"({most['share']:.1%}{when}), {HURTING_COMPONENTS[str(least.name)]} least, {least['times']:,.0f} times "
+        f"({least['share']:.1%})"
     )
 
 
 HURTING = DeclaredFigure(
     name="dynamics/hurting",
     id="allocation-hurting",
-    question="Which components hurt, and how often?",
+    question="Which components hurt, how often, and when?",
     how_to_read=(
-        "Filled: the share of steps in which a component, summed over all layers, raised the loss. Hollow: the "
-        "share of its single parameters that did so in an average step. A component may help in every step while "
-        "half of its parameters hurt.",
+        "Table: how often a component, summed over all layers, raised the loss. The attention of both stacks, and "
+        "cross-attention, are blocks of their own and count together. “Largest rise” is that of one block in one "
+        "step. A component may help in every step while half of its single parameters, the last row, hurt.",
+        "Curves: the positive part of the allocation alone. In each window of training, the layers in which a "
+        "component raised the loss; what it lowered elsewhere is not set against that.",
         "Only many examples separate single parameters from noise: check how far the two halves agree.",
-        "The data also has the last step in which a component hurt, its largest rise of the loss, and steps "
-        "without any change.",
     ),
     method=LOSS_CHANGE,
-    tables=(ALLOCATION_HURTING.name, ALLOCATION_RELIABILITY.name),
-    findings=("dynamics:L1", "dynamics:V6"),
+    tables=(ALLOCATION_HURTING.name, ALLOCATION_RELIABILITY.name, ALLOCATION_STEPS.name),
+    findings=("dynamics:L1", "dynamics:V6", "dynamics:V7"),
+    template="hurting.html.jinja",
     draw=_hurting,
 )
 

@@ -15,7 +15,7 @@ from infoflow.report.forms._marks import Constant, draw
 from infoflow.report.forms._rows import cells, interval_dots, squares
 
 from ..measures import ALLOCATION_CORPORA, ALLOCATION_SIMILARITY
-from ._bars import LOSS_CHANGE
+from ._components import LOSS_CHANGE
 
 _SHOWN = {"normalisation": "share", "metric": "spearman"}
 _ACROSS, _BETWEEN, _SEEDS = "another corpus", "another objective", "another seed only"

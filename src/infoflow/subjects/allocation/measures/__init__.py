@@ -22,9 +22,12 @@ from ._tables import (
     ALLOCATION_RELIABILITY,
     ALLOCATION_STEPS,
     ALLOCATION_WINDOWS,
+    HURTING_COMPONENTS,
     TABLES,
     RecordConfig,
     RecordSettings,
+    hurting_counts,
+    hurting_table,
     normalised,
 )
 from ._targets import batch_set

@@ -1,7 +1,7 @@
 """The settings of a recording, its tables, and their sums in other units."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -113,6 +113,67 @@ def normalised(table: pd.DataFrame, normalisation: str) -> pd.Series:
     total = sizes.groupby([table[name] for name in keys]).transform("sum") if keys else float(sizes.sum())
     result = (value.abs() if normalisation == "abs_share" else value) / total
     return result.replace([np.inf, -np.inf], np.nan)
+
+
+# The table of hurting parameters: how often, when last and by how much components raised the loss.
+
+
+HURTING_COMPONENTS = {
+    "embeddings": "embeddings",
+    "key": "key",
+    "query": "query",
+    "value": "value",
+    "output": "output",
+    "mlp_in": "W1",
+    "mlp_out": "W2",
+}
+
+
+def hurting_counts(hurting: pd.DataFrame, by: str = "objective") -> pd.DataFrame:
+    """Steps in which each component, as a sum over its layers, raised the loss on training sentences.
+
+    Attention of both stacks and cross-attention count together: each is one block in every step.
+
+    Args:
+        hurting: The table `allocation_hurting`.
+        by: The column that distinguishes columns of the table.
+
+    Returns:
+        by, seed, component, times (blocks and steps), share (of these), last (update; -1: never) and largest (nats),
+        for each model's first loss term.
+    """
+    rows = hurting.loc[(hurting["set"] == "train") & (hurting["level"] == "block")]
+    rows = rows.loc[rows["component"].isin(HURTING_COMPONENTS)]
+    rows = rows.loc[rows["term"] == rows.groupby("model")["term"].transform("first")]
+    rows = rows.assign(times=rows["hurt"] * rows["chords"])
+    grouped: Any = rows.groupby([by, "seed", "component"], sort=False)
+    table = grouped.agg(
+        times=("times", "sum"), of=("chords", "sum"), last=("last_hurt", "max"), largest=("largest", "max")
+    )
+    return table.assign(share=table["times"] / table.pop("of")).reset_index()
+
+
+def hurting_table(hurting: pd.DataFrame, by: str = "objective") -> pd.DataFrame:
+    """The table of hurting parameters as texts: one column per objective, means over seeds.
+
+    Its last row is the control: the share of single parameters that raise the loss in an average step.
+    """
+    counts = hurting_counts(hurting, by)
+    single = hurting.loc[(hurting["set"] == "train") & (hurting["level"] == "parameter")]
+    columns = {}
+    for name, own in counts.groupby(by, sort=False):
+        means = own.groupby("component", sort=False)[["times", "share", "largest"]].mean()
+        cells = {
+            label: f"{means.loc[key, 'times']:,.0f} ({means.loc[key, 'share']:.1%})" if key in means.index else "–"
+            for key, label in HURTING_COMPONENTS.items()
+        }
+        last, top = float(own.groupby("seed")["last"].max().mean()), means["largest"].idxmax()
+        largest = float(means.loc[top, "largest"])
+        cells["last step that hurt"] = f"{last:,.0f}" if last >= 0 else "none"
+        cells["largest rise [nats]"] = f"{largest:.2g} ({HURTING_COMPONENTS[str(top)]})" if largest > 0 else "none"
+        cells["single parameters (control)"] = f"{single.loc[single[by] == name, 'hurt'].mean():.1%}"
+        columns[name] = cells
+    return pd.DataFrame(columns)
 
 
 # The tables of a recording.

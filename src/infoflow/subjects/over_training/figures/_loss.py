@@ -13,7 +13,7 @@ from infoflow.report.forms._lines import area, folded, looks_of
 from infoflow.report.forms._marks import Channel, Constant, Layer, calculated, channel, draw, span
 from infoflow.report.forms._over_time import HOLLOW_MARK, TOUCH, TimeAxis, layer_color, layer_legend, timed
 from infoflow.results import LEARNING_CURVES, TASK_SCORES
-from infoflow.subjects.allocation.figures._bars import LOSS_CHANGE, ModelStack, on_train, parts_of
+from infoflow.subjects.allocation.figures._components import LOSS_CHANGE, ModelStack, on_train, parts_of
 from infoflow.subjects.allocation.measures import ALLOCATION_STEPS
 from infoflow.training import select_steps
 

@@ -206,7 +206,7 @@ def heads_left(size: int) -> Channel:
 def points_axis(names: dict[int, str], title: str, gap: float = _GAP) -> Channel:
     """Sweep steps as columns, labelled by `names`."""
     label = f"{list(names.values())}[indexof({list(names)}, datum.value)]"
-    return cells("x", "point", title, gap=gap, labelExpr=label, labelOverlap=True)
+    return cells("x", "point", title, list(names), whole=True, gap=gap, labelExpr=label, labelOverlap=True)
 
 
 def rows_axis(field: str, order: list, title: str | None = None, gap: float = _GAP) -> Channel:
