@@ -69,7 +69,7 @@ def test_rows_are_objectives_with_inputs_and_targets(run) -> None:
     assert len(figure.data) == sum(len(tokens) for lines in LINES.values() for tokens in lines.values())
 
 
-def test_lines_of_one_length_stand_above_each_other(run) -> None:
+def test_segments_stand_below_their_tokens(run) -> None:
     figure = drawn_figures(run, "training")["objective-examples"]
     ((pair,), targets) = cells_of(figure, "masked-lm-nsp")
     assert pair["names"] == ["tokens", "segments"]

@@ -141,14 +141,17 @@ def show_example(
 
 
 def _lines(part: Mapping[str, Sequence[str]]) -> list[str]:
-    """Lines of tokens with their names; tokens of lines of one length stand below each other."""
-    if len(part) == 1:
-        return [" ".join(tokens) for tokens in part.values()]
-    same = len({len(tokens) for tokens in part.values()}) == 1
-    widths = [max(map(len, column)) for column in zip(*part.values(), strict=True)] if same else []
-    wide = max(map(len, part))
-    lines = [[token.ljust(width) for token, width in zip_longest(own, widths, fillvalue=0)] for own in part.values()]
-    return [f"{name.ljust(wide)}  {' '.join(tokens)}" for name, tokens in zip(part, lines, strict=True)]
+    """Lines of tokens with their names; what describes a token stands below it."""
+    from infoflow.objectives import stacks
+
+    wide = 0 if len(part) == 1 else max(map(len, part)) + 2
+    lines = []
+    for stack in stacks(part):
+        widths = [max(map(len, column)) for column in zip(*stack.values(), strict=True)]
+        for name, tokens in stack.items():
+            line = " ".join(token.ljust(width) for token, width in zip(tokens, widths, strict=True))
+            lines.append(f"{name if wide else '':{wide}}{line.rstrip()}")
+    return lines
 
 
 def _documents(facts: "CorpusDescription") -> list[list[str]]:

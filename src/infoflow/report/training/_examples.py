@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.objectives import NO_TARGET
+from infoflow.objectives import NO_TARGET, stacks
 from infoflow.results import OBJECTIVE_EXAMPLES
 
 from .._figure import DeclaredFigure, Drawn, Method
@@ -55,19 +55,10 @@ def _words(counts: dict[str, int]) -> str:
 
 
 def _stacks(lines: pd.DataFrame) -> list[dict[str, Any]]:
-    """Lines of tokens; consecutive ones of one length are joined, position by position."""
-    stacks: list[dict[str, list[str]]] = []
-    for name, own in lines.groupby("line", sort=False):
-        tokens = own.sort_values("place")["token"].tolist()
-        if stacks and len(tokens) == len(next(iter(stacks[-1].values()))):
-            stacks[-1][str(name)] = tokens
-        else:
-            stacks.append({str(name): tokens})
-    columns = [list(zip(*stack.values(), strict=True)) for stack in stacks]
-    return [
-        {"names": list(stack), "columns": every[:_MOST], "more": len(every[_MOST:])}
-        for stack, every in zip(stacks, columns, strict=True)
-    ]
+    """Lines of tokens, position by position; those that describe a token stand below it."""
+    every = {str(name): own.sort_values("place")["token"].tolist() for name, own in lines.groupby("line", sort=False)}
+    found = [(list(stack), list(zip(*stack.values(), strict=True))) for stack in stacks(every)]
+    return [{"names": names, "columns": columns[:_MOST], "more": len(columns[_MOST:])} for names, columns in found]
 
 
 EXAMPLES_FIGURE = DeclaredFigure(
@@ -77,8 +68,7 @@ EXAMPLES_FIGURE = DeclaredFigure(
     how_to_read=(
         "Inputs are what the model reads; targets are what its loss compares the output with. An encoder with a "
         "decoder has two inputs.",
-        "Lines that describe the same positions stand above each other, such as token, segment and position in "
-        "BERT's pairs.",
+        "Where a token has more than itself, such as segment and position in BERT's pairs, they stand below it.",
         "{samples}",
     ),
     method=OBJECTIVES,
