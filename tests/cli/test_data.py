@@ -1,4 +1,6 @@
-"""`data list | get | describe`."""
+"""`data list | get | describe | show`."""
+
+import pytest
 
 RULES = ("source", "near-duplicates")
 
@@ -61,3 +63,46 @@ def test_without_a_network_the_message_names_the_generated_corpus(infoflow, monk
 def test_terminal_escapes_of_a_corpus_do_not_reach_the_terminal(infoflow, tmp_path):
     (tmp_path / "evil.txt").write_text("a \x1b[31mred\x1b[0m word\n")
     assert "\x1b" not in infoflow("data", "describe", "evil.txt").out
+
+
+def test_show_says_what_objectives_make_of_a_text(infoflow):
+    answer = infoflow("data", "show", "Time flies.", "--objective", "causal-lm,masked-lm-nsp")
+    assert answer.code == 0
+    head, first, *lines = answer.out.splitlines()
+    assert head.split() == ["objective", "inputs", "targets"]
+    assert first.split() == ["causal-lm", "[CLS]", "Time", "flies", ".", "[SEP]", "Time", "flies", ".", "[SEP]", "·"]
+    assert [line.split()[:2] for line in lines[1:]] == [["segments", "A"], ["positions", "0"]]
+    tokens, segments = (line.index(mark) for line, mark in zip(lines, ("[CLS]", "A"), strict=False))
+    assert tokens == segments  # segments and positions stand below their tokens
+    assert lines[0].split()[0] == "masked-lm-nsp"
+    assert "next-sentence" in lines[1]
+
+
+def test_show_takes_a_translation_and_all_objectives(infoflow):
+    every = infoflow("data", "show", "Time flies.", "--objective", "all").out
+    names = [line.split()[0] for line in every.splitlines() if not line.startswith(" ")]
+    assert "translation" not in names
+    assert {"bart", "skip-gram", "electra", "read-gold"} <= set(names)
+    translated = infoflow("data", "show", "Time flies.", "--translation", "Le temps passe.").out
+    assert "Le temps passe . [SEP]" in translated
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["Time flies.", "--objective", "masked-ml"], "No objective is called masked-ml. Did you mean masked-lm?"),
+        (["Time flies.", "--objective", "translation"], "Give it: --translation TEXT."),
+        (["", "--objective", "bart"], "An argument must not be empty."),
+        (["Time flies.", "--objective", ","], "--objective takes names separated by commas."),
+    ],
+)
+def test_show_refuses_in_one_message(infoflow, arguments, told):
+    answer = infoflow("data", "show", *arguments)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert told in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_show_lets_no_terminal_escapes_through(infoflow):
+    assert "\x1b" not in infoflow("data", "show", "a \x1b[31mred\x1b[0m word").out

@@ -9,7 +9,7 @@ from findings.adapted_tables import GUESS, HOSTILE, SINGLE, TASKS, Adapted
 
 from infoflow.foundation import NUM_REPLICATES, interval_over_seeds, stream
 from infoflow.report import write_report
-from infoflow.results import RunFolder
+from infoflow.results import KEYS, MATCH, RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +118,7 @@ def test_every_figure_says_how_to_read_it_and_how_it_was_made(figures) -> None:
 
 def test_scores_stand_beside_from_scratch_and_a_guess(run, figures) -> None:
     figure, table = figures["tuned-scores"], run.tables["tuned_scores"]
-    assert [panel.title for panel in figure.panels] == [f"{task} (1,000 labelled examples)" for task in TASKS]
+    assert [panel.title for panel in figure.panels] == [f"mean over {len(TASKS)} tasks"]
     own = table[(table["part"] == "test") & table["main"] & (table["method"] == "full") & (table["examples"] == 1000)]
     own = own[(own["strategy"] == "as-is") & (own["control"] == "")]
     means = own.groupby(["objective", "task", "trained"])["value"].mean()
@@ -147,7 +147,7 @@ def test_shuffled_labels_are_a_control_of_their_own(run, figures, alone) -> None
     for (objective, task), mean in own.groupby(["objective", "task"])["value"].mean().items():
         drawn = figure.data[(figure.data["series"] == objective) & (figure.data["task"] == task)]
         assert drawn.loc[drawn["group"] == "shuffled labels", "value"].item() == pytest.approx(mean)
-    assert len(figure.data) == 3 * 2 * len(TASKS)
+    assert len(figure.data) == 3 * 2 * (len(TASKS) + 1)  # and the average
     for panel in figure.panels:
         assert grey_marks(panel) == {"cross": "from scratch", "triangle-down": "shuffled labels"}
         assert {"✚ from scratch", "▼ shuffled labels", "┆ best guess"} <= strings(panel)
@@ -185,8 +185,57 @@ def test_one_line_alone_does_not_do_best(tmp_path) -> None:
     assert " has 0." in told
 
 
+def test_systems_are_rows_and_tasks_columns_with_their_average(figures) -> None:
+    figure = figures["tuned-scores"]
+    assert figure.payload["columns"] == [*(f"{task} (1,000)" for task in TASKS), "average"]
+    rows = {row["label"]: row["cells"] for row in figure.payload["rows"]}
+    assert list(rows) == ["causal LM", "masked LM", "from scratch", "shuffled labels", "best guess"]
+    data = figure.data.set_index(["name", "group", "task"]).sort_index()
+    for place, task in enumerate([*TASKS, "average"]):
+        row = data.loc[("masked LM", "trained", task)]
+        cell = rows["masked LM"][place]
+        assert cell["value"] == f"{row['value']:.2f}"
+        assert cell["interval"] == f"{row['low']:.2f} to {row['high']:.2f}"
+        scratch = data.xs(("untrained", task), level=("group", "task"))["value"].mean()
+        assert float(rows["from scratch"][place]["value"]) == pytest.approx(scratch, abs=0.006)
+    mean = data.loc["masked LM", "trained"].loc[list(TASKS), "value"].mean()
+    assert data.loc[("masked LM", "trained", "average"), "value"] == pytest.approx(mean)
+    assert [cell["best"] for cell in rows["masked LM"]] == [True] * (len(TASKS) + 1)
+    assert not any(cell["best"] for label in ("from scratch", "best guess") for cell in rows[label])
+
+
+def test_one_task_has_no_average(alone) -> None:
+    figure = alone("tuned_scores", lambda frame: frame[frame["task"] == "tags"])["tuned-scores"]
+    assert figure.payload["columns"] == ["tags (1,000)"]
+    assert [panel.title for panel in figure.panels] == ["tags (1,000 labelled examples)"]
+
+
+def test_scores_over_the_operations_of_pretraining(tmp_path) -> None:
+    run = adapted.write_run(tmp_path, Adapted(seeds=(1, 2), objectives=SOME), only=("tuned_scores",))
+    assert "score-over-compute" not in drawn_figures(run, "adaptation")
+    scores = run.tables["tuned_scores"]
+    models = scores[scores["trained"]][[column.name for column in KEYS]].drop_duplicates()
+    zeros = dict.fromkeys(MATCH.column_names[len(KEYS) :], 0)
+    flops = models["objective"].map({"causal-lm": 2e12, "masked-lm": 1e12})
+    run.tables.write(models.assign(**{**zeros, "flops": flops, "initialisation": "matched"}), MATCH)
+    figures = drawn_figures(run, "adaptation")
+    figure, table = figures["score-over-compute"], figures["tuned-scores"].data
+    averages = table[table["task"] == "average"].set_index(["series", "group"])["value"]
+    own = figure.data.set_index(["series", "group"])
+    assert own["value"].to_dict() == pytest.approx(averages.drop("shuffled labels", level="group").to_dict())
+    assert own.loc[("causal-lm", "trained"), "flops"] == 2e12
+    assert figure.answer[0].startswith("From the fewest operations to the most: masked LM 0.")
+    assert "with 1.00 × 10¹²; causal LM 0." in figure.answer[0]
+    assert {"– – from scratch", "⋯ best guess"} <= strings(figure.panels[0])
+    assert_explained([figure])
+
+
 def test_frozen_and_full_general_and_domain_are_rows_of_one_table(figures) -> None:
     figure = figures["tuned-ways"]
+    ways = [(row["label"], row["more"]) for row in figure.payload["rows"]]
+    assert ("masked LM", "domain alone: all weights") in ways
+    assert ways[-1] == ("best guess", "")
+    assert figure.payload["columns"] == [*TASKS, "average"]
     assert [panel.title for panel in figure.panels] == ["causal LM", "masked LM"]
     assert {"general: frozen features", "general: all weights", "domain alone: all weights"} <= strings(
         figure.panels[1]
@@ -598,7 +647,7 @@ def test_means_are_over_seeds_of_tuning(run, figures) -> None:
     table = table[(table["part"] == "test") & table["main"] & (table["examples"] == 1000)]
     table = table[(table["method"] == "full") & (table["strategy"] == "as-is") & (table["control"] == "")]
     data = figures["tuned-scores"].data
-    data = data[data["group"] != "shuffled labels"]
+    data = data[(data["group"] != "shuffled labels") & (data["task"] != "average")]
     assert len(data) == 2 * 2 * len(TASKS)
     for row in data.itertuples():
         same = table[(table["objective"] == row.series) & (table["trained"] == row.trained)]

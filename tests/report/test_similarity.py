@@ -65,10 +65,14 @@ def run(tmp_path_factory):
     return study(tmp_path_factory.mktemp("similarity"), rows)
 
 
+def maps_of(run):
+    """The maps, which come last."""
+    return drawn_section(run, "similarity").figures[-1]
+
+
 @pytest.fixture(scope="module")
 def figure(run):
-    [figure] = drawn_section(run, "similarity").figures
-    return figure
+    return maps_of(run)
 
 
 def titles(figure):
@@ -94,7 +98,7 @@ def test_the_control_is_untrained_models_of_different_seeds_where_there_are_some
     pd.testing.assert_frame_equal(control_of(figure), expected_control(own, pairs=3), check_dtype=False)
     one_seed = rows[rows["seed_a"] == rows["seed_b"]]
     stored = one_seed.assign(replicates=[list(own) for own in one_seed["replicates"]])
-    [figure] = drawn_section(study(tmp_path, stored.to_dict("records")), "similarity").figures
+    figure = maps_of(study(tmp_path, stored.to_dict("records")))
     expected = expected_control(one_seed[~one_seed["trained"]], pairs=6)
     pd.testing.assert_frame_equal(control_of(figure), expected, check_dtype=False)
     assert titles(figure)[-1] == "two untrained models"
@@ -122,7 +126,7 @@ def test_a_pair_stored_the_other_way_round_is_the_same_map(tmp_path):
     figures = []
     for index, stored in enumerate((pd.DataFrame(rows), turned)):
         run = study(tmp_path / str(index), stored.to_dict("records"))
-        figures += drawn_section(run, "similarity").figures
+        figures.append(maps_of(run))
     assert figures[0].data["models"].unique().tolist() == ["masked-lm – translation"]
     pd.testing.assert_frame_equal(figures[0].data, figures[1].data)
 
@@ -152,7 +156,7 @@ def scale_of(panel):
 
 def test_the_best_match_of_each_column_is_framed(tmp_path):
     run = study(tmp_path, grid(("causal-lm", 0), ("masked-lm", 0), shift=1, layers=(4, 4)))
-    [figure] = drawn_section(run, "similarity").figures
+    figure = maps_of(run)
     assert framed(figure.panels[0]) == [(0, 0), (0, 1), (1, 2), (2, 3)]
     assert figure.answer[0].startswith("By RSA, the most alike layers are: causal LM 0 and masked LM 1, 0.800 (0.7")
 
@@ -194,13 +198,13 @@ def test_likeness_that_does_not_follow_depth_is_said(tmp_path):
         row["replicates"] = [x - row["value"] + 0.5 for x in row["replicates"]]
         row["value"] = 0.5
     run = study(tmp_path, rows)
-    [figure] = drawn_section(run, "similarity").figures
+    figure = maps_of(run)
     assert figure.answer[-1] == "Layers of equal depth are not clearly more alike than others in causal LM – masked LM."
 
 
 def test_models_of_different_depth_are_compared_by_relative_depth(tmp_path):
     run = study(tmp_path, grid(("causal-lm", 0), ("masked-lm", 0), layers=(3, 5)))
-    [figure] = drawn_section(run, "similarity").figures
+    figure = maps_of(run)
     values = figure.data.set_index(["layer_a", "layer_b"])["value"]
     equal = [(0, 0), (0, 1), (1, 2), (2, 3), (2, 4)]
     excess = values[equal].mean() - values.drop(equal).mean()
@@ -209,7 +213,7 @@ def test_models_of_different_depth_are_compared_by_relative_depth(tmp_path):
 
 def test_many_layers_leave_the_numbers_to_the_pointer(tmp_path, figure):
     run = study(tmp_path, grid(("causal-lm", 0), ("masked-lm", 0), layers=(13, 13)))
-    [wide] = drawn_section(run, "similarity").figures
+    wide = maps_of(run)
     marks = [[layer["mark"]["type"] for layer in each.panels[0].spec["layer"]] for each in (figure, wide)]
     assert marks == [["rect", "rect", "rect", "text"], ["rect", "rect", "rect"]]
 
@@ -219,7 +223,7 @@ def test_unknown_cells_are_left_out_and_an_untrained_pair_alone_is_no_section(tm
     for row in rows[:3]:
         row["value"] = row["low"] = row["high"] = float("nan")
     run = study(tmp_path / "holes", rows)
-    [figure] = drawn_section(run, "similarity").figures
+    figure = maps_of(run)
     assert len(figure.data) == 6
     run = study(tmp_path / "untrained", grid(("causal-lm", 0), ("masked-lm", 0), trained=False))
     assert drawn_section(run, "similarity") is None
@@ -230,7 +234,7 @@ def test_compared_models_are_their_own_lines(tmp_path):
     rows = grid(("masked-lm", 0), ("masked-lm", 0))
     rows = [{**row, "model_a": "bert", "model_b": "roberta"} for row in rows]
     run = study(tmp_path, rows, kind="analyze")
-    [figure] = drawn_section(run, "similarity").figures
+    figure = maps_of(run)
     assert titles(figure) == ["bert – roberta"]
     assert figure.answer[0].startswith("By RSA, the most alike layers are: bert 0 and roberta 0")
 
@@ -240,6 +244,47 @@ def test_the_page_holds_every_measure_and_files_are_one_for_each(run, tmp_path):
     for metric in ("rsa", "cka_debiased", "procrustes"):
         assert f'<button type="button" role="radio" aria-checked="{"true" if metric == "rsa" else "false"}"' in page
         assert f'<div class="metric" data-metric="{metric}">' in page
-    assert page.count('class="spec"') == 3 * 7
+    assert page.count('class="spec"') == 3 * 7 + 1  # and RSA by layer
     names = [path.stem for path in write_figures(run, tmp_path, formats=("svg",))]
-    assert names == [f"space-similarity-{metric}" for metric in ("rsa", "cka_debiased", "procrustes")]
+    maps = [f"space-similarity-{metric}" for metric in ("rsa", "cka_debiased", "procrustes")]
+    assert names == ["similarity-by-layer", *maps]
+
+
+def test_layers_of_equal_depth_are_curves_with_two_controls(run):
+    section = drawn_section(run, "similarity")
+    curves, maps = section.figures
+    assert (section.shown, section.further) == ([curves], [maps])
+    assert titles(curves) == ["RSA"]
+    own = curves.data.set_index(["series", "layer"])
+    pairs = ["causal-lm – masked-lm", "causal-lm – translation", "masked-lm – translation"]
+    assert own.loc[pairs, "group"].eq("trained").all()
+    assert own.loc[pairs, "value"].to_numpy() == pytest.approx(0.815, abs=0.01)  # of two seeds
+    control = curves.data[curves.data["series"] == ""].set_index(["group", "layer"])["value"]
+    assert control["untrained"].to_numpy() == pytest.approx(0.51, abs=0.01)
+    assert control["baseline"].to_numpy() == pytest.approx(0.05)
+    (answer,) = curves.answer
+    assert answer.startswith(
+        "RSA of layers at equal depth, from the lowest to the highest: causal LM – masked LM 0.82 ("
+    )
+    assert "two untrained models 0.51" in answer
+    assert "two untrained models have 0.51" in curves.words
+
+
+def test_curves_are_of_rsa_and_pwcca_alone(tmp_path):
+    names = ("rsa", "pwcca", "cka_debiased")
+    rows = [row for metric in names for row in grid(("causal-lm", 0), ("masked-lm", 0), metric=metric)]
+    curves, maps = drawn_section(study(tmp_path / "both", rows), "similarity").figures
+    assert titles(curves) == ["RSA", "PWCCA"]
+    assert [group.id for group in maps.payload["metrics"]] == list(names)
+    rows = grid(("causal-lm", 0), ("masked-lm", 0), metric="procrustes")
+    section = drawn_section(study(tmp_path / "neither", rows), "similarity")
+    assert [figure.id for figure in section.figures] == ["space-similarity"]
+    assert section.further == []  # a section does not fold all that it has
+
+
+def test_curves_of_models_of_different_depth_take_the_nearest_depth(tmp_path):
+    run = study(tmp_path, grid(("causal-lm", 0), ("masked-lm", 0), layers=(3, 5)))
+    data, cells = drawn_section(run, "similarity").figures[0].data, maps_of(run).data
+    curve = data[data["group"] == "trained"].set_index("layer")["value"]
+    grids = cells.set_index(["layer_b", "layer_a"])["value"]
+    assert curve.to_dict() == {b: grids[b, a] for b, a in enumerate((0, 0, 1, 2, 2))}

@@ -109,8 +109,13 @@ def run(study, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def figures(run):
-    return {figure.id: figure for figure in drawn_section(run, "space").figures}
+def section(run):
+    return drawn_section(run, "space")
+
+
+@pytest.fixture(scope="module")
+def figures(section):
+    return {figure.id: figure for figure in section.figures}
 
 
 def drawn(figure, panel=0):
@@ -127,26 +132,18 @@ def test_a_run_without_geometry_has_no_section(study):
     assert drawn_section(study, "space") is None
 
 
-def test_figures_come_in_order(figures):
-    assert list(figures) == [
-        "average-similarity",
-        "self-similarity",
-        "intra-sentence",
-        "explainable-variance",
-        "intrinsic-dimension",
-        "word-distances",
-    ]
+def test_figures_come_in_order(section, figures):
+    shown, folded = ["average-similarity", "self-similarity"], ["explainable-variance", "intrinsic-dimension"]
+    assert list(figures) == [shown[0], "average-similarity-spaces", shown[1], *folded]
+    assert [figure.id for figure in section.shown] == shown
+    assert [figure.id for figure in section.further] == ["average-similarity-spaces", *folded]
 
 
 def test_spaces_in_which_nothing_is_left_are_told_and_not_drawn(figures):
-    figure = figures["average-similarity"]
+    figure = figures["average-similarity-spaces"]
     assert [panel.title for panel in figure.panels] == ["as they are", "Spearman's correlation for cosine"]
-    text = " ".join(figure.answer)
+    text = " ".join(figures["average-similarity"].answer)
     assert "For “every dimension of variance 1” less than 0.01 is left anywhere, so there is no panel." in text
-    assert set(figure.data["space"]) == {"raw", "centred", "standardised", "rank"}  # the download has them
-    for space in ("centred", "standardised"):
-        rows = figure.data[(figure.data["space"] == space) & (figure.data["group"] != "baseline")]
-        assert rows["value"].abs().max() < 0.02 * figure.data.loc[figure.data["space"] == "raw", "value"].max()
 
 
 @pytest.fixture
@@ -167,13 +164,13 @@ def test_a_space_in_which_something_is_left_keeps_its_panel(figures_of):
     rows = [
         row | {"value": row["value"] + 0.05 * ((row["measure"], row["space"]) == centred)} for row in geometry_rows()
     ]
-    titles = [panel.title for panel in figures_of(geometry=rows)["average-similarity"].panels]
+    titles = [panel.title for panel in figures_of(geometry=rows)["average-similarity-spaces"].panels]
     assert titles == ["as they are", "less the layer's mean", "Spearman's correlation for cosine"]
 
 
 def test_anisotropy_is_shown_on_one_scale(figures):
-    figure = figures["average-similarity"]
-    domains = [json.dumps(scale) for panel in figure.panels for scale in y_scales(panel.spec)]
+    spaces, figure = figures["average-similarity-spaces"], figures["average-similarity"]
+    domains = [json.dumps(scale) for panel in spaces.panels for scale in y_scales(panel.spec)]
     assert len(set(domains)) == 1
     assert {row["text"] for row in drawn(figure) if "text" in row} >= {"untrained", "isotropic", "masked LM"}
     text = " ".join(figure.answer)
@@ -187,6 +184,8 @@ def test_anisotropy_is_shown_on_one_scale(figures):
 
 def test_corrected_similarity_is_the_answer_and_shuffled_words_its_control(figures):
     figure = figures["self-similarity"]
+    kinds = [f"within {unit}, {panel}" for unit in ("words", "sentences") for panel in ("as it is", "corrected")]
+    assert [panel.title for panel in figure.panels] == kinds
     text = " ".join(figure.answer)
     assert "the corrected similarity within words in causal LM falls by 0.299 (" in text
     assert "For shuffled words it is less than 0.01 everywhere." in text
@@ -203,6 +202,7 @@ def test_corrected_replicates_are_paired_with_those_of_the_average(figures_of):
         for row in geometry_rows()
     ]
     data = figures_of(geometry=rows)["self-similarity"].data
+    data = data[data["measure"] == "self_similarity"]
     curve = data[(data["series"] == "causal-lm") & (data["group"] == "trained")].set_index(["panel", "layer"])
     widths = (curve["high"] - curve["low"]).groupby("panel").mean()
     assert widths["as it is"] > 0.3
@@ -219,13 +219,13 @@ def test_corrected_replicates_are_paired_with_those_of_the_average(figures_of):
 
 
 def test_short_sentences_are_compared_with_unrelated_words(figures):
-    figure = figures["intra-sentence"]
+    figure = figures["self-similarity"]
     assert any(sentence.startswith("For unrelated words it is 0.2") for sentence in figure.answer)
     assert "sentences behind each point" in figure.caption
 
 
 def test_captions_say_which_words_count_and_how_many_tokens_were_kept(figures):
-    for figure in ("average-similarity", "intra-sentence", "intrinsic-dimension"):
+    for figure in ("average-similarity", "self-similarity", "intrinsic-dimension"):
         assert "Words without letter or digit are left out." in figures[figure].caption
     for figure in ("self-similarity", "explainable-variance"):
         assert "digit, and words with fewer than 5 sampled occurrences, are left out." in figures[figure].caption
@@ -250,9 +250,14 @@ def test_dimension_that_would_squash_the_curves_is_named_and_not_drawn(figures):
     assert any("Gaussian clouds of the same covariance have 60" in sentence for sentence in figure.answer)
 
 
+def shapes(figures):
+    """The rows of the distributions."""
+    data = figures["average-similarity"].data
+    return data[data["metric"].notna()]
+
+
 def test_distributions_of_seeds_are_averaged_in_the_wider_bins(figures):
-    figure = figures["word-distances"]
-    data = figure.data
+    data = shapes(figures)
     euclidean = data[(data["metric"] == "euclidean") & (data["group"] == "trained")]
     assert ((euclidean["high"] - euclidean["low"]) == 2).all()
     sums = data.groupby(["series", "metric", "group", "layer"])["share"].sum()
@@ -260,7 +265,7 @@ def test_distributions_of_seeds_are_averaged_in_the_wider_bins(figures):
 
 
 def test_the_ends_of_a_distribution_are_not_stored(figures):
-    data = figures["word-distances"].data
+    data = shapes(figures)
     assert (
         data.groupby(["series", "metric", "group", "layer"])["share"]
         .nsmallest(3)
@@ -273,20 +278,21 @@ def test_the_ends_of_a_distribution_are_not_stored(figures):
 
 
 def test_each_model_has_a_ridge_of_cosines_and_one_of_distances(figures):
-    figure = figures["word-distances"]
+    figure = figures["average-similarity"]
     names = ["causal LM", "masked LM", "translation"]
-    assert [panel.title for panel in figure.panels] == [f"{n}: {m}" for m in ("cosine", "distance") for n in names]
-    scales = {json.dumps(panel.spec["layer"][0]["encoding"]["x"]["scale"]) for panel in figure.panels[:3]}
+    ridges = [f"{name}: {metric}" for metric in ("cosine", "distance") for name in names]
+    assert [panel.title for panel in figure.panels] == ["average similarity", *ridges]
+    scales = {json.dumps(panel.spec["layer"][0]["encoding"]["x"]["scale"]) for panel in figure.panels[1:4]}
     assert len(scales) == 1
-    assert len(figure.panels[0].spec["layer"]) == 4  # area, its edge, the untrained model, the Gaussian
-    assert set(figure.data["group"]) == {"trained", "untrained", "baseline"}
-    assert max(row["top"] - row["layer"] for row in drawn(figure)) == pytest.approx(1.25)
+    assert len(figure.panels[1].spec["layer"]) == 4  # area, its edge, the untrained model, the Gaussian
+    assert set(shapes(figures)["group"]) == {"trained", "untrained", "baseline"}
+    assert max(row["top"] - row["layer"] for row in drawn(figure, 1)) == pytest.approx(1.25)
 
 
 def test_quartiles_of_cosines_are_told(figures):
     """Of a normal distribution the middle half lies within .674 standard deviations of the mean."""
     low, high = 0.10 - 0.674 * 0.12, 0.10 + 0.674 * 0.12
-    assert f"masked LM from {low:.2f} to {high:.2f} at layer 0" in figures["word-distances"].answer[0]
+    assert f"masked LM from {low:.2f} to {high:.2f} at layer 0" in " ".join(figures["average-similarity"].answer)
 
 
 def test_decoders_have_figures_of_their_own(tmp_path):

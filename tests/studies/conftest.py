@@ -73,7 +73,7 @@ def grown_run(tiny_plan, built_once):
     """Two objectives: begun with the scores of one seed, continued with two and their models' distances. No report."""
     from infoflow.studies import Run, study
 
-    plain = {"findings", "learning_curves", "training_runs", "alignment", "match"}
+    plain = {"findings", "learning_curves", "training_runs", "alignment", "match", "objective_examples"}
 
     def build(folder):
         with undrawn():

@@ -47,6 +47,7 @@ TABLES = {
     "match",
     "model_distance",
     "mutual_information",
+    "objective_examples",
     "position_neighbours",
     "space_similarity",
     "tag_neighbours",
@@ -193,13 +194,13 @@ def test_a_stage_that_fails_keeps_only_what_needs_it(tiny_plan: StudyPlan, no_dr
             study(plan, tmp_path / "run", num_processes=1)
     assert str(caught.value).splitlines() == [
         "train causal-lm/seed-0: No luck.",
-        "3 stages succeeded and are kept.",  # the masked LM is trained, measured and matched
-        "3 stages were not run.",
+        "4 stages succeeded and are kept.",  # the masked LM is trained, measured, matched and shown
+        "4 stages were not run.",
         f"To see the results so far: infoflow report {tmp_path / 'run'} --so-far",
     ]
     assert not (tmp_path / "run" / "report.html").exists()
     left = [stage.label for stage in Run.open(tmp_path / "run").stages.missing()]
-    assert left == [f"{kind} causal-lm/seed-0" for kind in ("train", "measure", "match")] + ["check findings"]
+    assert left == [f"{kind} causal-lm/seed-0" for kind in ("train", "measure", "match", "show")] + ["check findings"]
     run = study(plan, tmp_path / "run", num_processes=1)
     assert set(run.tables["task_scores"]["objective"]) == {"causal-lm", "masked-lm"}
 
@@ -261,7 +262,7 @@ def test_killed_in_two_processes_it_ends_with_the_weights_and_numbers_of_one(
     assert (
         set(resumed)
         == set(expected.tables)
-        == {*one_of_each_kind, "findings", "learning_curves", "training_runs", "match"}
+        == {*one_of_each_kind, "findings", "learning_curves", "training_runs", "match", "objective_examples"}
     )
     for name in set(resumed) - {"training_runs"}:
         pd.testing.assert_frame_equal(expected.tables[name], resumed[name])

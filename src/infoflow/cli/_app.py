@@ -8,7 +8,7 @@ from cyclopts import App, Group
 from infoflow._subjects import parts
 
 from ._analyze import analyze, compare, merge
-from ._data import describe, get, list_all
+from ._data import describe, get, list_all, show_example
 from ._doctor import doctor
 from ._fill_in import fill_in
 from ._findings import findings, report
@@ -61,7 +61,7 @@ app.register_install_completion_command(
 
 _data = App(
     name="data",
-    help="Built-in corpora, and what a corpus holds.",
+    help="Built-in corpora, what a corpus holds, and what an objective makes of a text.",
     group=_GROUPS[SURROUNDINGS],
     sort_key=-1,
     help_epilogue="",
@@ -69,6 +69,7 @@ _data = App(
 _data.command(list_all, name="list", sort_key=0)
 _data.command(get, sort_key=1)
 _data.command(describe, sort_key=2)
+_data.command(show_example, name="show", sort_key=4)
 app.command(_data)
 
 for _subject in parts(""):

@@ -1,8 +1,24 @@
-"""`infoflow data list | get | describe`."""
+"""`infoflow data list | get | describe | show`."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Annotated
 
-from ._session import DocumentColumn, Documents, Lines, Log, TextColumn, TranslationColumn, reporting, show, show_table
+from cyclopts import Parameter
+
+from ._options import names_in
+from ._session import (
+    DocumentColumn,
+    Documents,
+    Lines,
+    Log,
+    Seed,
+    TextColumn,
+    TranslationColumn,
+    reporting,
+    show,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from infoflow.corpus import CorpusDescription, SplitDescription
@@ -94,6 +110,48 @@ def describe(
         for example in facts.examples:
             show()
             show_table(["column", "example"], list(map(list, example.items())))
+
+
+def show_example(
+    text: str,
+    /,
+    *,
+    objective: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    translation: str | None = None,
+    seed: Seed = 0,
+) -> None:
+    """Show what each objective makes of a text: the inputs of its model and the targets of its loss.
+
+    Args:
+        text: A sentence, or several: pairs of segments are its halves.
+        objective: Objectives, separated by commas. Default: all.
+        translation: The text in another language, for objectives that translate.
+        seed: Seed of the noise.
+    """
+    from infoflow.objectives import show_text
+
+    names = names_in("--objective", objective)
+    shown = show_text(text, () if names == ("all",) else names, translation, seed)
+    rows = [
+        [name if place == 0 else "", *line]
+        for name, made in shown.items()
+        for place, line in enumerate(zip_longest(_lines(made.inputs), _lines(made.targets), fillvalue=""))
+    ]
+    show_table(["objective", "inputs", "targets"], rows)
+
+
+def _lines(part: Mapping[str, Sequence[str]]) -> list[str]:
+    """Lines of tokens with their names; what describes a token stands below it."""
+    from infoflow.objectives import stacks
+
+    wide = 0 if len(part) == 1 else max(map(len, part)) + 2
+    lines = []
+    for stack in stacks(part):
+        widths = [max(map(len, column)) for column in zip(*stack.values(), strict=True)]
+        for name, tokens in stack.items():
+            line = " ".join(token.ljust(width) for token, width in zip(tokens, widths, strict=True))
+            lines.append(f"{name if wide else '':{wide}}{line.rstrip()}")
+    return lines
 
 
 def _documents(facts: "CorpusDescription") -> list[list[str]]:

@@ -22,12 +22,12 @@ from ._lines import printable, read_cells, read_lines, read_objects
 from ._load import load_corpus as load_corpus
 from ._load import load_world
 from ._parse import parse_corpus
-from ._plain_text import Lines, sentences_of
+from ._plain_text import STOPS, Lines, sentences_of
 from ._segment_pairs import Lone, PairKind, segment_pairs, windows
 from ._split import SPLIT_RULES, SplitRule, split_numbers
 from ._store import cache_folder
 from ._tables import table_columns
 from ._tagged import split_category
-from ._tokenizers import SPECIAL_TOKENS, load_tokenizer, read_tokenizer
+from ._tokenizers import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, load_tokenizer, read_tokenizer, sentinel_names
 from ._tokenizers import Vocabulary as Vocabulary
 from ._tokenizers import train_tokenizer as train_tokenizer

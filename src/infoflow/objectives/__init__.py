@@ -25,6 +25,9 @@ from ._pair_objectives import NextSentence as NextSentence
 from ._pair_objectives import SentenceOrder as SentenceOrder
 from ._registry import OBJECTIVES, further_objectives, takes_token_dropout
 from ._registry import make_objective as make_objective
+from ._show_text import show_text as show_text
+from ._shown import NO_TARGET, stacks
+from ._shown import Shown as Shown
 from ._skip_gram import SkipGram as SkipGram
 from ._skip_gram import keep_probability
 from ._text_to_text import DenoiseFull as DenoiseFull

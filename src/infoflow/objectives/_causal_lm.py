@@ -1,5 +1,6 @@
 """Language models that predict the next token: causal, in both directions as in ELMo, and with a prefix."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
@@ -25,6 +26,7 @@ from ._batch import (
     supervised_cross_entropy,
 )
 from ._objective import AbstractObjective, Family, drop_tokens
+from ._shown import Shown, tokens_of
 from ._text_to_text import prefix_length
 
 
@@ -124,6 +126,13 @@ class BiLM(AbstractObjective):
             BACKWARD: supervised_cross_entropy(head, back, batch["reversed_labels"], label_smoothing),
         }
 
+    def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
+        ahead, back = batch.input_ids, batch["reversed_ids"]
+        return Shown(
+            inputs={FORWARD: tokens_of(ahead, names), BACKWARD: tokens_of(back, names)},
+            targets={FORWARD: tokens_of(batch.labels, names), BACKWARD: tokens_of(batch["reversed_labels"], names)},
+        )
+
 
 def _next(tokens: np.ndarray) -> np.ndarray:
     return np.append(tokens[1:], UNSUPERVISED)
@@ -170,6 +179,12 @@ class PrefixDecoder(AbstractObjective):
             use_cache=False,
         )
         return {self.name: supervised_cross_entropy(module, states.last_hidden_state, batch.labels, label_smoothing)}
+
+    def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
+        plain = AbstractObjective.shown(self, batch, names, target_names)
+        places = range(batch.input_ids.shape[1])
+        sees = ["prefix" if place < int(batch["prefix"]) else "before" for place in places]
+        return replace(plain, inputs={**plain.inputs, "attends to": sees})
 
 
 def prefix_mask(prefix: Int[Tensor, " batch"], length: int) -> Float[Tensor, "batch 1 length length"]:

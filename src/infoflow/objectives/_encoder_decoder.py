@@ -1,6 +1,7 @@
 """Objectives of encoder-decoders: what they share, machine translation, MASS and BART."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, final
 
@@ -24,6 +25,7 @@ from ._batch import (
 )
 from ._masking import hide, mask_id, random_tokens
 from ._objective import BLEU, LOSS, AbstractObjective, Family, Metric, Writes, drop_tokens
+from ._shown import Shown
 
 # Shared parts of encoder-decoder objectives: the encoder reads a source, the decoder predicts a target.
 
@@ -213,6 +215,12 @@ class Mass(AbstractObjective):
             position_ids=batch["decoder_position_ids"],
             encoder_attention_mask=batch["visible"],  # 0 at padding too
         )
+
+    def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
+        """Also the positions that the decoder's tokens have in the text."""
+        plain = AbstractObjective.shown(self, batch, names, target_names)
+        positions = list(map(str, batch["decoder_position_ids"].flatten().tolist()))
+        return replace(plain, inputs={**plain.inputs, "positions": positions})
 
 
 def fragment(length: int, share: float, generator: np.random.Generator) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """Masked language modelling, and SpanBERT, which also predicts each token from its span's neighbours."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, final
 
@@ -26,6 +27,7 @@ from ._batch import (
 )
 from ._masking import bert_budget, geometric_lengths, hide, n_grams, word_spans, words_of
 from ._objective import AbstractObjective, Family
+from ._shown import NO_TARGET, Shown, tokens_of
 
 # Masked language modelling: some tokens are hidden or replaced, and predicted from both sides.
 #
@@ -213,6 +215,17 @@ class SpanBert(AbstractObjective):
             "masked-lm": supervised_cross_entropy(model.encoder, hidden, batch.labels, label_smoothing),
             BOUNDARY: LossTerm(total=total, count=targets.numel()),
         }
+
+    def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
+        """Also each masked token with the neighbours of its span, and its place in the span."""
+        plain = AbstractObjective.shown(self, batch, names, target_names)
+        left, right = (tokens_of(batch.input_ids[0][batch[side][0]], names) for side in ("left", "right"))
+        tokens, places = tokens_of(batch.labels, names), batch["place"].flatten().tolist()
+        asked = [
+            NO_TARGET if place == UNSUPERVISED else f"{token} ({one} _ {other}, {place + 1})"
+            for token, one, other, place in zip(tokens, left, right, places, strict=True)
+        ]
+        return replace(plain, targets={**plain.targets, BOUNDARY: asked})
 
 
 def _runs(positions: list[int]) -> list[tuple[int, int]]:

@@ -16,6 +16,7 @@ from infoflow.corpus import Vocabulary
 from infoflow.foundation import Probability
 
 from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Field, LossTerm, Noise, collate
+from ._shown import Shown, tokens_of
 
 # Scores of how well a model learned its training task, with a trivial baseline.
 
@@ -247,6 +248,21 @@ class AbstractObjective(ABC):
     def weighted(self, means: Mapping[str, float]) -> float:
         """The minimised loss, from the mean of each term."""
         return sum(self.term_weights[name] * mean for name, mean in means.items())
+
+    def example(
+        self, sentences: Sequence[np.ndarray], vocabulary: Vocabulary, translation: np.ndarray | None = None
+    ) -> Example:
+        """An example of the kind that it reads, from a text alone: ids of its sentences, without special tokens."""
+        start, end = [vocabulary.start], [vocabulary.end]
+        target = None if translation is None else np.concatenate([start, translation, end])
+        return Example(texts=(np.concatenate([start, *sentences, end]),), translation=target)
+
+    def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
+        """Inputs and targets of a batch of one example, by the names of ids on both sides."""
+        inputs = {"tokens": tokens_of(batch.input_ids, names)}
+        if batch.decoder_input_ids is not None:
+            inputs = {"encoder": inputs["tokens"], "decoder": tokens_of(batch.decoder_input_ids, target_names)}
+        return Shown(inputs=inputs, targets={next(iter(self.term_weights)): tokens_of(batch.labels, target_names)})
 
 
 # The ablation that corrupts inputs without masked prediction, for any objective.

@@ -1,7 +1,7 @@
 """BERT's and ALBERT's objectives: masked tokens, and a question about two segments."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -19,6 +19,7 @@ from ._encoder_decoder import framed
 from ._masked_lm import MaskedLM, Selection
 from ._masking import mask_id
 from ._objective import LOSS, AbstractObjective, Answers, Family, Metric, Reads
+from ._shown import Shown
 
 IS_RANDOM, IS_SWAPPED = "is_random", "is_swapped"
 """Keys of `Example.labels`: whether the second segment is from another document; whether the two were swapped."""
@@ -38,6 +39,7 @@ class AbstractPairObjective(AbstractObjective):
     question: ClassVar[str]  # name of the loss term and of the accuracy
     asked: ClassVar[str]  # key of the answer in `Example.labels`
     pairs: ClassVar[PairKind]  # kind of pairs
+    truths: ClassVar[tuple[str, str]]  # the two answers in words: to the label 0, to 1
 
     def __init_subclass__(cls) -> None:
         if "question" in cls.__dict__:
@@ -112,6 +114,26 @@ class AbstractPairObjective(AbstractObjective):
         truth = batch["pair"].cpu().numpy()
         return {f"{self.question} accuracy": Answers(scores=scores, truth=truth, example=rows, kind="accuracy")}
 
+    def example(
+        self, sentences: Sequence[np.ndarray], vocabulary: Vocabulary, translation: np.ndarray | None = None
+    ) -> Example:
+        """The text's halves in their order; one sentence is cut in its middle."""
+        parts = list(sentences) if len(sentences) > 1 else np.array_split(sentences[0], 2)
+        half = (len(parts) + 1) // 2
+        texts = np.concatenate(parts[:half]), np.concatenate(parts[half:])
+        return Example(texts=texts, labels={self.asked: np.array(0)})
+
+    def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
+        """BERT's three embeddings: token, segment, position."""
+        plain = super().shown(batch, names, target_names)
+        segments = ["AB"[segment] for segment in batch["token_type_ids"].flatten().tolist()]
+        positions = list(map(str, range(len(segments))))
+        return replace(
+            plain,
+            inputs={**plain.inputs, "segments": segments, "positions": positions},
+            targets={**plain.targets, self.question: [self.truths[int(batch["pair"])]]},
+        )
+
     def _hidden(self, model: Any, batch: Batch) -> torch.Tensor:
         return model.encoder.base_model(
             input_ids=batch.input_ids, attention_mask=batch.attention_mask, token_type_ids=batch["token_type_ids"]
@@ -130,6 +152,7 @@ class NextSentence(AbstractPairObjective):
     question: ClassVar[str] = "next-sentence"
     asked: ClassVar[str] = IS_RANDOM
     pairs: ClassVar[PairKind] = "next"
+    truths: ClassVar[tuple[str, str]] = ("B follows A", "B is from another document")
 
     selection: Selection = "dynamic"
     rate: Probability = 0.15
@@ -144,6 +167,7 @@ class SentenceOrder(AbstractPairObjective):
     question: ClassVar[str] = "sentence-order"
     asked: ClassVar[str] = IS_SWAPPED
     pairs: ClassVar[PairKind] = "order"
+    truths: ClassVar[tuple[str, str]] = ("in order", "swapped")
 
     selection: Selection = "n-gram"
     rate: Probability = 0.15

@@ -3,6 +3,7 @@
 # P pair, K negative
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, final
@@ -20,6 +21,7 @@ from infoflow.foundation import Count, Limits, UserError
 from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Field, LossTerm, Noise
 from ._masking import text_counts
 from ._objective import AbstractObjective, Answers, Family, Metric
+from ._shown import Shown, tokens_of
 
 Threshold = Annotated[float, Limits(above=0, at_most=1)]
 Few = Annotated[int, Limits(at_least=1, at_most=1000)]
@@ -106,6 +108,18 @@ class SkipGram(AbstractObjective):
         truth = np.repeat(np.array([1, 0]), [len(true), int(drawn.sum())])
         examples = np.concatenate([rows, rows[drawn]])
         return {f"{PAIR} AUC": Answers(scores=scores, truth=truth, example=examples, kind="AUC")}
+
+    def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
+        """The text, and its pairs: true ones, and the first drawn one of each."""
+        drawn = batch["negatives"]
+        centers, contexts, others = (tokens_of(ids, names) for ids in (batch["centers"], batch.labels, drawn[..., 0]))
+        return Shown(
+            inputs={"tokens": tokens_of(batch.input_ids, names)},
+            targets={
+                "true": [f"({center}, {word})" for center, word in zip(centers, contexts, strict=True)],
+                "drawn": [f"({center}, {word})" for center, word in zip(centers, others, strict=True)],
+            },
+        )
 
 
 def _scores(module: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """Objectives with a second model: ELECTRA's generator, and the teacher of DistilBERT."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, final
 
@@ -29,6 +30,7 @@ from ._batch import (
 )
 from ._masking import hide, mask_id, text_counts
 from ._objective import LOSS, AbstractObjective, Answers, Family, Metric
+from ._shown import NO_TARGET, Shown, tokens_of
 
 # ELECTRA: a small generator fills masked tokens, and the model detects which tokens were replaced.
 
@@ -144,6 +146,20 @@ class Electra(AbstractObjective):
         rows = real.nonzero()[:, 0].cpu().numpy()
         return {f"{REPLACED} AUC": Answers(scores=scores, truth=truth, example=rows, kind="AUC")}
 
+    def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
+        """What both models read; tokens of the text, drawn at random, stand for the generator's samples."""
+        chosen = batch["times"] > 0
+        logits = torch.full((int(chosen.sum()), len(names)), -torch.inf)
+        logits[:, batch["clean"][0, 1:-1]] = 0.0
+        text = self._sampled(batch, chosen, logits, batch.noise)
+        replaced = ["replaced" if changed else "original" for changed in (text != batch["clean"]).flatten().tolist()]
+        if self.selected_only:
+            replaced = [one if asked else NO_TARGET for one, asked in zip(replaced, chosen[0].tolist(), strict=True)]
+        return Shown(
+            inputs={"generator": tokens_of(batch.input_ids, names), "discriminator": tokens_of(text, names)},
+            targets={"generator": tokens_of(batch.labels, names), REPLACED: replaced},
+        )
+
     def _generated(self, model: Any, batch: Batch, chosen: Tensor) -> Float[Tensor, "chosen token"]:
         states = model.generator.base_model(
             input_ids=batch.input_ids, attention_mask=batch.attention_mask
@@ -246,6 +262,13 @@ class Distillation(AbstractObjective):
             "teacher": LossTerm(total=divergence, count=int(compared.sum())),
             "cosine": LossTerm(total=apart.sum(), count=int(real.sum())),
         }
+
+    def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
+        """Also what the teacher gives."""
+        plain = AbstractObjective.shown(self, batch, names, target_names)
+        compared = "masked" if self.masked_only else "all"
+        taught = [f"the teacher's probabilities at {compared} tokens"]
+        return replace(plain, targets={**plain.targets, "teacher": taught, "cosine": ["the teacher's last states"]})
 
     def _log_probs(self, module: nn.Module, states: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
         return (prediction_head(module)(states).float() / self.temperature).log_softmax(dim=-1)

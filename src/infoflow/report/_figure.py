@@ -104,6 +104,18 @@ class Section:
     template: str = ""  # template above the figures: a control that all of them follow
     payload: dict[str, Any] = field(default_factory=dict)  # data for that template
     names: dict[str, str] = field(default_factory=dict)  # figure's id → its name in Python, "room/noun"
+    folded: tuple[str, ...] = ()  # ids of figures that stay folded below the others
+
+    @property
+    def shown(self) -> list[ReportFigure]:
+        """The figures that are open on the page."""
+        return [figure for figure in self.figures if figure not in self.further]
+
+    @property
+    def further(self) -> list[ReportFigure]:
+        """The folded figures: those in `folded`, for each model or stack, unless no other figure would be left."""
+        found = [figure for figure in self.figures if any(_is_of(figure.id, known) for known in self.folded)]
+        return found if len(found) < len(self.figures) else []
 
     def name_of(self, figure_id: str) -> str:
         """The Python name of one of its figures.
@@ -113,7 +125,7 @@ class Section:
         >>> Section(id="s", title="", lead="", names={"mi": "representations/information"}).name_of("mi-decoder")
         'representations/information-decoder'
         """
-        stated = [known for known in self.names if figure_id == known or figure_id.startswith(f"{known}-")]
+        stated = [known for known in self.names if _is_of(figure_id, known)]
         if not stated:
             return f"{self.id}/{figure_id}"
         known = max(stated, key=len)
@@ -128,6 +140,10 @@ class Section:
             return None
         untrained = any("trained" in frame and not bool(frame["trained"].all()) for frame in frames)
         return replace(self, figures=drawn, keys=models.present(*frames), untrained=untrained)
+
+
+def _is_of(figure_id: str, known: str) -> bool:
+    return figure_id == known or figure_id.startswith(f"{known}-")
 
 
 # Figures as data: question, reading guide and methods are declared next to the function that draws a run.

@@ -222,7 +222,7 @@ def _built(build: Callable[[ModelTables], Section | None], tables: ModelTables) 
 
 
 def _has_facets(figure: ReportFigure) -> bool:
-    return bool(figure.panels) and all(panel.form is not None for panel in figure.panels)
+    return any(panel.form is not None for panel in figure.panels)
 
 
 def _beside(figures: Mapping[str, ReportFigure]) -> ReportFigure:
@@ -237,7 +237,7 @@ def _beside(figures: Mapping[str, ReportFigure]) -> ReportFigure:
 def side_by_side(figures: Mapping[str, ReportFigure]) -> ReportFigure:
     """The same figure for several runs, by name: one panel per run, with shared axes if both are by layer."""
     caption = " ".join(f"{name}: {figure.caption}" for name, figure in figures.items())
-    if all(_has_facets(figure) for figure in figures.values()):
+    if all(panel.form is not None for figure in figures.values() for panel in figure.panels):
         joined = _joined(figures, caption, "run")
     else:
         panels = [
@@ -252,7 +252,7 @@ def side_by_side(figures: Mapping[str, ReportFigure]) -> ReportFigure:
 
 
 def _joined(figures: Mapping[str, ReportFigure], caption: str, column: str) -> ReportFigure:
-    """The first figure with the panels of all on shared axes, by title and then by name."""
+    """The first figure with the panels of all on shared axes, by title and then by name; other panels are its own."""
     panels = [(name, panel) for name, one in figures.items() for panel in one.panels]
     found = [(panel.title, name, panel.form) for name, panel in panels if panel.form is not None]
     titles = list(dict.fromkeys(title for title, _, _ in found))
@@ -265,7 +265,11 @@ def _joined(figures: Mapping[str, ReportFigure], caption: str, column: str) -> R
         first,
         answer=[*first.answer, *further],
         panels=[
-            Panel.of(form.within(frames[title]), f"{title}, {name}" if title else name) for title, name, form in ordered
+            *(
+                Panel.of(form.within(frames[title]), f"{title}, {name}" if title else name)
+                for title, name, form in ordered
+            ),
+            *(panel for panel in first.panels if panel.form is None),
         ],
         caption=caption,
         data=_stacked(figures, column),

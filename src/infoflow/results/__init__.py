@@ -15,6 +15,7 @@ from ._select import (
     GIVEN_SCORES,
     LEARNING_CURVES,
     MATCH,
+    OBJECTIVE_EXAMPLES,
     RETRIEVAL_RUNS,
     TASK_SCORES,
     TRAINING_RUNS,

@@ -132,6 +132,30 @@ MATCH = TableSchema(
     ),
 )
 
+OBJECTIVE_EXAMPLES = TableSchema(
+    name="objective_examples",
+    version=1,
+    description="What each objective makes of one training example: the inputs of its model and the targets of its "
+    "loss, token by token.",
+    made_by="infoflow study on the run's folder makes it, without training again",
+    columns=(
+        Column(name="part", dtype="string", unit="", description="inputs or targets"),
+        Column(
+            name="line",
+            dtype="string",
+            unit="",
+            description="what is read (tokens, segments, positions; of the encoder or the decoder), or a loss term",
+        ),
+        Column(name="place", dtype="int64", unit="tokens", description="position in the line, from 0"),
+        Column(
+            name="token",
+            dtype="string",
+            unit="",
+            description="the text of a token, after ## where it continues a word; · where the loss has no target",
+        ),
+    ),
+)
+
 RETRIEVAL_RUNS = TableSchema(
     name="retrieval_runs",
     version=1,

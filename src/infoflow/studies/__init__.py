@@ -30,7 +30,7 @@ from ._study import engine_for as engine_for
 from ._study import removed_if_refused, stage_of, train_model
 from ._study import study as study
 from ._study_models import StudyModels
-from .stages import AbstractStage, Check, Compare, MatchModel, MeasureGiven, MeasureModel, matched_weights
+from .stages import AbstractStage, Check, Compare, MatchModel, MeasureGiven, MeasureModel, ShowExample, matched_weights
 from .stages import Retrain as Retrain
 from .stages import Train as Train
 from .stages._train import learning_curve

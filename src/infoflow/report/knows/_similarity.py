@@ -1,164 +1,37 @@
 """How similar the spaces of two models are: each layer of one against each layer of the other, for every measure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from infoflow.representations import SPACE_SIMILARITY
 
 from .._curves import sample_note
-from .._figure import Method, Panel, PanelGroup, ReportFigure, Section
-from .._in_words import Candidate, Estimate, Samples, estimate_text, extreme, listed, number, seeds_of_pairs, sentence
+from .._figure import Panel, PanelGroup, ReportFigure, Section
+from .._in_words import Candidate, estimate_text, extreme, listed, number, sentence
 from .._model_tables import ModelTables
-from .._shown_models import JOIN, ShownModels
-from .._theme import Series
 from ..forms._chart import finished, tips
 from ..forms._marks import filtered
 from ..forms._rows import cells, frames, squares
-
-# Rows of `space_similarity` for the report: the pair of lines of each row, and means over pairs of models.
-
-
-LAYERS = ["layer_a", "layer_b"]
-CONTROL = ""
-"""Key of the untrained pair."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PairOfLines:
-    """Two lines of the report whose layers are compared; the same line twice for models that differ in the seed."""
-
-    key: str
-    up: str  # model of the vertical axis
-    across: str
-    title: str
-    same: bool = False  # models that differ only in the seed
-
-
-def similarity_rows(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """Add the columns `line` (key of a `PairOfLines`) and `pair`; the earlier line of the models is always a.
-
-    Untrained models of different seeds form one control; if there are none, untrained models of one seed do.
-    """
-    rank = {series.key: index for index, series in enumerate(models.series)}
-    swap = frame["series_a"].map(rank) > frame["series_b"].map(rank)
-    rows: Any = pd.concat([frame[~swap], _mirrored(frame[swap])])
-    line = rows["series_a"] + JOIN + rows["series_b"]
-    pair = rows["model_a"].astype(str) + " | " + rows["model_b"].astype(str)
-    rows = rows.assign(line=line.where(rows["trained"], CONTROL), pair=pair)
-    if "seed_a" not in rows:
-        return rows
-    other_seed = rows["seed_a"] != rows["seed_b"]
-    return rows[rows["trained"] | other_seed | ~other_seed[~rows["trained"]].any()]
-
-
-def _mirrored(frame: pd.DataFrame) -> pd.DataFrame:
-    names = {name: name[:-1] + ("b" if name[-1] == "a" else "a") for name in frame if name[-2:] in ("_a", "_b")}
-    return frame.rename(columns=names)
-
-
-def pairs_of_lines(rows: pd.DataFrame, models: ShownModels) -> list[PairOfLines]:
-    """Pairs across lines, then lines with themselves, then the control."""
-    present = set(rows["line"])
-    across = [(a, b) for index, a in enumerate(models.series) for b in models.series[index + 1 :]]
-    pairs = [_pair(a, b, f"{a.label} – {b.label}") for a, b in across]
-    pairs += [_pair(a, a, f"{a.label}, two seeds") for a in models.series]
-    seeds = "seed_a" in rows and bool((rows["seed_a"] != rows["seed_b"])[rows["line"] == CONTROL].any())
-    title = "two untrained models" + (", two seeds" if seeds else "")
-    return [
-        *(pair for pair in pairs if pair.key in present),
-        *([PairOfLines(key=CONTROL, up="the one", across="the other", title=title)] if CONTROL in present else []),
-    ]
-
-
-def _pair(a: Series, b: Series, title: str) -> PairOfLines:
-    up, across = (a.label, b.label) if a.key != b.key else ("one seed", "another seed")
-    return PairOfLines(key=a.key + JOIN + b.key, up=up, across=across, title=title, same=a.key == b.key)
-
-
-def means(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per pair of layers: mean over pairs of models with its interval, and the mean baseline."""
-    found = []
-    by_layers: Any = rows.groupby(LAYERS)
-    for (layer_a, layer_b), own in by_layers:
-        estimate = Samples.of(own, "pair").estimate()
-        row = {"layer_a": int(layer_a), "layer_b": int(layer_b)}
-        row |= {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-        row |= {"baseline": float(own["baseline"].mean()), "pairs": estimate.seeds, "count": estimate.count}
-        found.append(row | {"shown": estimate_text(estimate)})
-    return pd.DataFrame(found)
-
-
-def equal_depth(table: pd.DataFrame) -> pd.Series:
-    """Which cells compare layers of equal relative depth."""
-    depth_a, depth_b = int(table["layer_a"].max()), int(table["layer_b"].max())
-    return table["layer_a"] == (table["layer_b"] * depth_a / max(depth_b, 1)).round().astype(int)
-
-
-def excess_at_equal_depth(rows: pd.DataFrame) -> Estimate:
-    """Mean over layers of equal depth minus the mean over all others, paired within each pair of models."""
-    chosen = equal_depth(rows)
-    return (_mean(rows[chosen]) - _mean(rows[~chosen])).estimate()
-
-
-def _mean(rows: pd.DataFrame) -> Samples:
-    groups = [(pair, own.dropna(subset="value")) for pair, own in rows.groupby("pair")]
-    groups = [(pair, own) for pair, own in groups if len(own)]
-    return Samples.by_key(
-        values={pair: float(own["value"].mean()) for pair, own in groups},
-        replicates={pair: np.mean(np.stack(own["replicates"].to_list()), axis=0) for pair, own in groups},
-        count=int(rows["count"].median()) if len(rows) else 0,
-        units=seeds_of_pairs(rows, "pair", np.flatnonzero(~rows.duplicated("pair"))),
-    )
-
-
-# How similar the spaces of two models are: each layer of one against each layer of the other, for every measure.
-
-
-_SPACE_SIMILARITY = Method(
-    id="space-similarity",
-    title="Similarity of spaces",
-    text="""
-    RSA: Spearman correlation of the cosine distances between all pairs of words in two layers (Kriegeskorte et al.
-    2008). PWCCA: canonical correlations weighted by what they account for, the mean of both sides (Morcos et al. 2018).
-    CKA: ‖<i>Y</i>ᵀ<i>X</i>‖² / ‖<i>X</i>ᵀ<i>X</i>‖‖<i>Y</i>ᵀ<i>Y</i>‖ of centred vectors (Kornblith et al. 2019), by
-    the unbiased estimates of Song et al. (2012), which may be negative. Procrustes: the angle
-    arccos(‖<i>X</i>ᵀ<i>Y</i>‖<sub>*</sub> / ‖<i>X</i>‖‖<i>Y</i>‖) left after the best rotation, in radians (Williams et
-    al. 2021). Intervals follow to first order what leaves with each block of sentences, in ranks and weights too.
-    Baseline: the words of one model shuffled. Layer by layer between models after Vázquez et al. (2021).
-    """,
+from ._similarity_by_layer import by_layer_figure
+from ._similarity_rows import (
+    CONTROL,
+    LAYERS,
+    METHOD,
+    METRICS,
+    Compared,
+    PairOfLines,
+    SimilarityMeasure,
+    equal_depth,
+    estimate_of,
+    excess_at_equal_depth,
+    pairs_of_lines,
+    similarity_rows,
 )
 
 _MOST_LABELLED = 9  # layers across; with more, numbers do not fit
 _MOST_PAIRS = 15  # models across; with more, only each model's nearest one is shown
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SimilarityMeasure:
-    """One of the measures that the figure can show."""
-
-    id: str
-    label: str
-    asks: str  # the question that it answers
-    is_distance: bool = False
-
-
-METRICS = (
-    SimilarityMeasure(id="rsa", label="RSA", asks="do both layers rank the distances between words alike"),
-    SimilarityMeasure(id="pwcca", label="PWCCA", asks="can each layer be mapped linearly onto the other"),
-    SimilarityMeasure(id="cka_debiased", label="CKA", asks="do the same words have large products in both layers"),
-    SimilarityMeasure(id="cka", label="biased CKA", asks="do the same words have large products, if words were many"),
-    SimilarityMeasure(
-        id="cka_minibatch", label="minibatch CKA", asks="do the same words have large products within batches"
-    ),
-    SimilarityMeasure(
-        id="procrustes", label="Procrustes", asks="how far apart are both shapes after rotation", is_distance=True
-    ),
-    SimilarityMeasure(id="svcca", label="SVCCA", asks="do the leading components correlate"),
-    SimilarityMeasure(id="cca", label="mean CCA", asks="do all directions correlate"),
-)
 
 
 SIMILARITY = Section(
@@ -167,8 +40,10 @@ SIMILARITY = Section(
     lead="Two models read the same words. Here each layer of one is compared with every layer of the other: is "
     "there a layer that holds its words in the same arrangement, and is it at the same depth?",
     names={
+        "similarity-by-layer": "representations/similarity-by-layer",
         "space-similarity": "representations/space-similarity",
     },
+    folded=("space-similarity",),
 )
 
 
@@ -189,7 +64,13 @@ def similarity_section(tables: ModelTables) -> Section | None:
     nearest = nearest_pairs(rows, lines)
     left_out = len(lines) - len(nearest)
     rows = rows[rows["line"].isin([line.key for line in nearest])]
-    return replace(SIMILARITY, figures=[_figure(rows, nearest, left_out, unknown)])
+    present = [metric for metric in METRICS if metric.id in set(rows["metric"])]
+    if any(metric.id == "cka_debiased" for metric in present):
+        present = [metric for metric in present if metric.id != "cka"]
+    compared = Compared(rows, nearest, present)
+    by_layer = by_layer_figure(compared, models)
+    maps = _maps_figure(compared, left_out, unknown)
+    return replace(SIMILARITY, figures=[by_layer, maps] if by_layer else [maps])
 
 
 def nearest_pairs(rows: pd.DataFrame, lines: list[PairOfLines]) -> list[PairOfLines]:
@@ -212,11 +93,8 @@ def nearest_pairs(rows: pd.DataFrame, lines: list[PairOfLines]) -> list[PairOfLi
     return [line for line in lines if line not in across or line.key in nearest]
 
 
-def _figure(rows: pd.DataFrame, lines: list[PairOfLines], left_out: int, unknown: list[str]) -> ReportFigure:
-    present = [metric for metric in METRICS if metric.id in set(rows["metric"])]
-    if any(metric.id == "cka_debiased" for metric in present):
-        present = [metric for metric in present if metric.id != "cka"]
-    tables = {metric.id: _tables(rows[rows["metric"] == metric.id], lines) for metric in present}
+def _maps_figure(compared: Compared, left_out: int, unknown: list[str]) -> ReportFigure:
+    rows, lines, present, tables = compared.rows, compared.lines, compared.metrics, compared.tables
     first, groups = present[0], [_group(metric, tables[metric.id], lines) for metric in present]
     drawn = [table.assign(metric=metric, models=key) for metric, own in tables.items() for key, table in own.items()]
     data = pd.concat(drawn, ignore_index=True)
@@ -237,18 +115,12 @@ def _figure(rows: pd.DataFrame, lines: list[PairOfLines], left_out: int, unknown
             "Choose a measure above the maps. They forgive different things: Procrustes and CKA a rotation, PWCCA any "
             "linear map, RSA whatever keeps the order of the distances.",
         ],
-        method=_SPACE_SIMILARITY,
+        method=METHOD,
         data=data,
         tables=(SPACE_SIMILARITY.name,),
         template="metrics.html.jinja",
         payload={"metrics": groups},
     )
-
-
-def _tables(rows: pd.DataFrame, lines: list[PairOfLines]) -> dict[str, pd.DataFrame]:
-    """Cells of each measured pair of lines."""
-    tables = {line.key: rows[rows["line"] == line.key] for line in lines}
-    return {key: means(own) for key, own in tables.items() if len(own)}
 
 
 def _group(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]) -> PanelGroup:
@@ -287,7 +159,7 @@ def _words(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: li
     """The two most similar layers of different models, and those of the control."""
     tops = {line.key: (line, _most_alike(tables[line.key], metric)) for line in lines if line.key in tables}
     across = [
-        Candidate(f"layer {top['layer_a']} of {line.up} and layer {top['layer_b']} of {line.across}", _estimate(top))
+        Candidate(f"layer {top['layer_a']} of {line.up} and layer {top['layer_b']} of {line.across}", estimate_of(top))
         for line, top in tops.values()
         if not line.same and line.key != CONTROL
     ]
@@ -300,11 +172,6 @@ def _words(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: li
         said += f", not clearly more than those of {others}"
     control = f"; two untrained models reach {tops[CONTROL][1]['shown']}" if CONTROL in tops else ""
     return sentence(f"{said}{control}")
-
-
-def _estimate(cell: Any) -> Estimate:
-    value, low, high = (float(cell[name]) for name in ("value", "low", "high"))
-    return Estimate(value=value, low=low, high=high, seeds=int(cell["pairs"]), count=int(cell["count"]))
 
 
 def _most_alike(table: pd.DataFrame, metric: SimilarityMeasure) -> Any:

@@ -13,9 +13,10 @@ from infoflow.representations import GEOMETRY as GEOMETRY_TABLE
 from .._curves import curves, interval_note, sample_note, trend_sentences, trend_words
 from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import Samples, chosen, listed, number
-from .._layer_figure import HOW_BANDS, LayerFigure, moves, shared_panels, stacked
+from .._layer_figure import HOW_BANDS, LayerFigure, moves, stacked
 from .._model_tables import ModelTables
 from .._shown_models import ShownModels
+from .._theme import Series
 from ..forms._layer_chart import LayerChart, panel_scales
 from ..forms._lines import COSINE, POSITIVE, SHARE
 from ._distributions import GEOMETRY, distribution_figure
@@ -57,13 +58,23 @@ _AVERAGE = LayerFigure(
         "Across: layers, from the embeddings (0) to the top. Up: the mean cosine over all pairs of word "
         "occurrences, whatever the words. 0 is a space that looks the same in every direction (isotropic).",
         f"{HOW_BANDS} The dotted line is an isotropic Gaussian.",
-        "The other panels, and the sentences on panels that would be empty, ask what the first rests on. Where "
-        "similarity vanishes once the mean is taken away, all vectors share an offset, and their differences may "
-        "be as free as before; where it vanishes only in the last panels, a few dimensions with large values rule "
-        "the cosine.",
     ),
     method=GEOMETRY,
     claims=("representations:Z-1", "representations:Z-5", "representations:Z-6"),
+)
+_IN_SPACES = replace(
+    _AVERAGE,
+    id="average-similarity-spaces",
+    question="Does an offset, or a few dimensions, make random words alike?",
+    how_to_read=(
+        "Across: layers. Up: the mean cosine of random words in several versions of the space. Where it vanishes once "
+        "the mean is taken away, all vectors share an offset, and their differences may be as free as before. Where it "
+        "vanishes only with equal variances or ranks, a few dimensions with large values rule the cosine.",
+        HOW_BANDS,
+    ),
+    claims=(),
+    panels="space",
+    titles=_SPACES,
 )
 _DIMENSION = LayerFigure(
     id="intrinsic-dimension",
@@ -92,54 +103,66 @@ class _Likeness(NamedTuple):
     measure: str
     control: str  # the same quantity on data without the effect
     control_name: str
-    baseline_name: str
-    id: str
-    question: str
     noun: str
     how: str
     bounds: tuple[float, float] = COSINE
+    counted: str = ""  # unit behind each point, other than occurrences
+
+
+_WITHIN_WORDS = _Likeness(
+    measure="self_similarity",
+    control="shuffled_self_similarity",
+    control_name="shuffled words",
+    noun="similarity within words",
+    how="Within words: the mean cosine between two occurrences of the same word, averaged over words; 1 means that "
+    "context leaves no trace. The dotted line of the corrected panel shows what is left when words have exchanged "
+    "their occurrences.",
+)
+_WITHIN_SENTENCES = _Likeness(
+    measure="intra_sentence_similarity",
+    control="unrelated_intra_sentence_similarity",
+    control_name="unrelated words",
+    noun="similarity within sentences",
+    how="Within sentences: the mean cosine between the words of a sentence and the sentence's mean vector. A word is "
+    "part of that mean, so sentences of a few unrelated words are similar too: the dotted line in the corrected panel "
+    "is what they would have. Only what lies above it is shared by the words of a sentence.",
+    counted="sentences",
+)
+_VARIANCE = _Likeness(
+    measure="explainable_variance",
+    control="shuffled_explainable_variance",
+    control_name="shuffled words",
+    noun="explainable variance",
+    how="Up: the share of the variance of a word's occurrences along one direction, averaged over words. "
+    "Corrected: less the same of all occurrences together; below .05 the paper calls a static vector a poor "
+    "substitute. Few occurrences lie along one direction by chance: the dotted line is what words have after they "
+    "exchanged their occurrences.",
+    bounds=SHARE,
+)
+_RANDOM = "random words"  # the baseline that a correction subtracts
+_AS_IT_IS, _LESS = "as it is", "corrected"
+
+
+class _LikenessFigure(NamedTuple):
+    """One figure of one or more of these quantities."""
+
+    id: str
+    question: str
+    likenesses: tuple[_Likeness, ...]
     findings: tuple[str, ...] = ()
 
 
 _LIKENESSES = (
-    _Likeness(
-        measure="self_similarity",
-        control="shuffled_self_similarity",
-        control_name="shuffled words",
-        baseline_name="random words",
+    _LikenessFigure(
         id="self-similarity",
-        question="Do the occurrences of one word stay alike?",
-        noun="similarity within words",
-        how="Up: the mean cosine between two occurrences of the same word, averaged over words; 1 means that context "
-        "leaves no trace. Corrected: less the mean cosine of random words, which a narrow space raises too. The dotted "
-        "line shows what is left when words have exchanged their occurrences.",
+        question="How much do words depend on their sentence?",
+        likenesses=(_WITHIN_WORDS, _WITHIN_SENTENCES),
         findings=("representations:Z-2",),
     ),
-    _Likeness(
-        measure="intra_sentence_similarity",
-        control="unrelated_intra_sentence_similarity",
-        control_name="unrelated words",
-        baseline_name="random words",
-        id="intra-sentence",
-        question="Are the words of a sentence alike?",
-        noun="similarity within sentences",
-        how="Up: the mean cosine between the words of a sentence and the sentence's mean vector. A word is part of "
-        "that mean, so sentences of a few unrelated words are similar too: the dotted line in the corrected panel is "
-        "what they would have. Only what lies above it is shared by the words of a sentence.",
-    ),
-    _Likeness(
-        measure="explainable_variance",
-        control="shuffled_explainable_variance",
-        control_name="shuffled words",
-        baseline_name="random words",
+    _LikenessFigure(
         id="explainable-variance",
         question="Could one vector stand for all occurrences of a word?",
-        noun="explainable variance",
-        how="Up: the share of the variance of a word's occurrences along one direction, averaged over words. "
-        "Corrected: less the same of all occurrences together; below .05 the paper calls a static vector a poor "
-        "substitute. Few occurrences lie along one direction by chance: the dotted line is what words have after they "
-        "exchanged their occurrences.",
-        bounds=SHARE,
+        likenesses=(_VARIANCE,),
     ),
 )
 
@@ -152,11 +175,17 @@ SPACE = Section(
     names={
         "average-similarity": "representations/average-similarity",
         "self-similarity": "representations/self-similarity",
-        "intra-sentence": "representations/intra-sentence-similarity",
         "explainable-variance": "representations/explainable-variance",
         "intrinsic-dimension": "representations/intrinsic-dimension",
         "word-distances": "representations/distance-distribution",
     },
+    folded=(
+        "average-similarity-spaces",
+        "explainable-variance",
+        "intrinsic-dimension",
+        "average-similarity-decoder",
+        "self-similarity-decoder",
+    ),
 )
 
 
@@ -164,13 +193,35 @@ def space_section(tables: ModelTables) -> Section | None:
     """The section, or None if the run has none of its measures."""
     models, frames = tables.models, tables.some((GEOMETRY_TABLE.name, DISTANCE_DISTRIBUTION.name))
     figures: list[ReportFigure] = []
+    shapes = models.main(frames[DISTANCE_DISTRIBUTION.name]) if DISTANCE_DISTRIBUTION.name in frames else None
+    shown = None if shapes is None else distribution_figure(shapes, models)
     if GEOMETRY_TABLE.name in frames:
         frame = _one_choice(frames[GEOMETRY_TABLE.name])
         figures += _geometry_figures(models.main(frame), models)
-        figures += [_decoder(figure) for figure in _geometry_figures(models.others(frame), models)[:2]]
-    if DISTANCE_DISTRIBUTION.name in frames:
-        figures.append(distribution_figure(models.main(frames[DISTANCE_DISTRIBUTION.name]), models))
+        decoders = [one for one in _geometry_figures(models.others(frame), models) if one.id not in SPACE.folded]
+        figures += map(_decoder, decoders)
+    if shown and figures and figures[0].id == _AVERAGE.id:
+        figures[0] = _with_shapes(figures[0], shown)
+    elif shown:
+        figures.append(shown)
     return SPACE.told_by(figures, models, frames.values())
+
+
+def _with_shapes(average: ReportFigure, shapes: ReportFigure) -> ReportFigure:
+    """The mean similarity above the distributions, which stand side by side: a row of cosines, a row of distances."""
+    (curve,) = average.panels
+    return replace(
+        average,
+        question="How alike are random words?",
+        answer=[*average.answer, *shapes.answer],
+        words=" ".join(filter(None, (average.words, shapes.words))),
+        panels=[replace(curve, title="average similarity"), *shapes.panels],
+        caption=f"{average.caption} {shapes.caption}",
+        how_to_read=[*average.how_to_read, *shapes.how_to_read],
+        data=pd.concat([average.data, shapes.data], ignore_index=True),
+        tables=(*average.tables, *shapes.tables),
+        payload={"layout": "topped pairs" if len(shapes.panels) == 4 else "topped"},
+    )
 
 
 def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
@@ -182,12 +233,10 @@ def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _geometry_figures(frame: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
     average = frame[frame["measure"] == "average_similarity"]
-    figures = [_anisotropy_figure(frame, average, models)] if len(average) else []
+    figures = _average_figures(frame, average, models) if len(average) else []
     for likeness in _LIKENESSES:
-        rows = frame[(frame["measure"] == likeness.measure) & (frame["space"] == "raw")]
-        if len(rows):
-            control = frame[(frame["measure"] == likeness.control) & (frame["space"] == "raw")]
-            figures.append(_likeness_figure(likeness, rows, _corrected(rows, control, average), models))
+        figure = _likeness_figure(likeness, frame[frame["space"] == "raw"], average, models)
+        figures += [figure] if figure else []
     dimension = frame[frame["measure"] == "intrinsic_dimension"]
     return figures + ([_dimension_figure(dimension, models)] if len(dimension) else [])
 
@@ -197,17 +246,18 @@ def _decoder(figure: ReportFigure) -> ReportFigure:
     return replace(figure, id=f"{figure.id}-decoder", question=question, findings=())
 
 
-def _anisotropy_figure(frame: pd.DataFrame, average: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _average_figures(frame: pd.DataFrame, average: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
+    """The mean cosine as it is, and in the other spaces in which something is left of it."""
     tables = {space: curves(rows) for space in _SPACES if len(rows := average[average["space"] == space])}
-    data = stacked(tables, "space")
-    drawn = {space: table for space, table in tables.items() if not _vanishes(space, tables)}
-    titled = {_SPACES[space]: table for space, table in drawn.items()}
-    panels, scale = shared_panels(titled, models, **_AVERAGE.axis)
+    drawn = [space for space, table in tables.items() if not _vanishes(space, tables)]
     raw = average[average["space"] == "raw"]
     further = [*_centred_sentence(tables, drawn), *_vanished_sentence(tables, drawn), *_rogue_sentence(frame, models)]
-    figure = _AVERAGE.drawn(raw, models.present(raw), panels=panels, data=data)
-    caption = f"{interval_note(data)} {_left_out(average)} {scale}".rstrip() + sample_note(average)
-    return replace(figure, answer=[*figure.answer, *further], caption=caption)
+    figure = _AVERAGE.drawn(raw, models.present(raw))
+    caption = f"{interval_note(figure.data)} {_left_out(average)}{sample_note(average)}"
+    figures = [replace(figure, answer=[*figure.answer, *further], caption=caption)]
+    if len(drawn) > 1:
+        figures.append(_IN_SPACES.drawn(average[average["space"].isin(drawn)], models.present(raw)))
+    return figures
 
 
 def _vanishes(space: str, tables: dict[str, pd.DataFrame]) -> bool:
@@ -260,36 +310,58 @@ def _percent(share: float) -> str:
 
 
 def _likeness_figure(
-    likeness: _Likeness, rows: pd.DataFrame, corrected: pd.DataFrame, models: ShownModels
-) -> ReportFigure:
-    series = models.present(rows)
-    tables = {"as it is": curves(rows), "corrected": curves(corrected)}
-    data = stacked(tables, "panel")
+    figure: _LikenessFigure, frame: pd.DataFrame, average: pd.DataFrame, models: ShownModels
+) -> ReportFigure | None:
+    """A panel as measured and one corrected for each quantity that the run has; None if it has none."""
+    tables: dict[tuple[_Likeness, str], pd.DataFrame] = {}
+    answer, words, notes = [], [], []
+    several = len(figure.likenesses) > 1
+    series: list[Series] = []
+    for likeness in figure.likenesses:
+        rows, control = (frame[frame["measure"] == name] for name in (likeness.measure, likeness.control))
+        if rows.empty:
+            continue
+        series, corrected = models.present(rows), _corrected(rows, control, average)
+        tables |= {(likeness, _AS_IT_IS): curves(rows), (likeness, _LESS): curves(corrected)}
+        noun = f"the corrected {likeness.noun}"
+        answer += trend_sentences(corrected, series, moves(noun))
+        answer += _chance_sentence(likeness, tables[likeness, _LESS])
+        words.append(trend_words(corrected, series, noun))
+        of = f"{likeness.noun.partition(' ')[2].capitalize()}: " if several else ""
+        notes.append(f"{of}{interval_note(tables[likeness, _AS_IT_IS], likeness.counted)} {_left_out(rows)}")
+    if not tables:
+        return None
     scales = panel_scales(tables.values(), "Panels share one scale.")
-    axes = {
-        "as it is": {"y_title": likeness.noun, "baseline_name": likeness.baseline_name, "bounds": likeness.bounds},
-        "corrected": {"y_title": f"less that of {likeness.baseline_name}", "baseline_name": likeness.control_name},
-    }
-    note = interval_note(tables["as it is"], "sentences" if likeness.id == "intra-sentence" else "")
     return ReportFigure(
-        id=likeness.id,
-        question=likeness.question,
-        answer=[
-            *trend_sentences(corrected, series, moves(f"the corrected {likeness.noun}")),
-            *_chance_sentence(likeness, tables["corrected"]),
-        ],
-        words=trend_words(corrected, series, f"the corrected {likeness.noun}"),
+        id=figure.id,
+        question=figure.question,
+        answer=answer,
+        words=" ".join(filter(None, words)),
         panels=[
-            Panel.of(LayerChart(table=table, series=series, y_range=scales.shared, **axes[title]), title)
-            for title, table in tables.items()
+            Panel.of(
+                LayerChart(table=table, series=series, y_range=scales.shared, **_likeness_axis(likeness, panel)),
+                f"{likeness.noun.partition(' ')[2]}, {panel}" if several else panel,
+            )
+            for (likeness, panel), table in tables.items()
         ],
-        caption=f"{note} {_left_out(rows)} {scales.note} Controls are means over models.{sample_note(rows)}",
-        how_to_read=["Across: layers, from the embeddings (0) to the top.", likeness.how, HOW_BANDS],
+        caption=f"{' '.join(notes)} {scales.note} Controls are means over models.{sample_note(frame)}",
+        how_to_read=[
+            "Across: layers, from the embeddings (0) to the top. Corrected: less the same for random words, which a "
+            "narrow space raises too.",
+            *dict.fromkeys(likeness.how for likeness, _ in tables),
+            HOW_BANDS,
+        ],
         method=GEOMETRY,
-        data=data,
+        data=stacked({(one.measure, panel): table for (one, panel), table in tables.items()}, "measure", "panel"),
         tables=(GEOMETRY_TABLE.name,),
-        findings=likeness.findings,
+        findings=figure.findings,
     )
+
+
+def _likeness_axis(likeness: _Likeness, panel: str) -> dict[str, Any]:
+    if panel == _LESS:
+        return {"y_title": f"less that of {_RANDOM}", "baseline_name": likeness.control_name}
+    return {"y_title": likeness.noun, "baseline_name": _RANDOM, "bounds": likeness.bounds}
 
 
 def _chance_sentence(likeness: _Likeness, table: pd.DataFrame) -> list[str]:

@@ -90,11 +90,11 @@ def _sentences(rows: pd.DataFrame) -> list[str]:
     least, most = (rows.loc[place] for place in (rows["flops"].idxmin(), rows["flops"].idxmax()))
     found = [
         f"Operations differ by a factor of up to {number(float(most['times']), 2)}: fewest for {least['label']} "
-        f"({_short(least['flops'])}), most for {most['label']} ({_short(most['flops'])})."
+        f"({short(least['flops'])}), most for {most['label']} ({short(most['flops'])})."
     ]
     same = [name for name in ("updates", "source_tokens") if len(set(rows[name])) == 1]
     if same:
-        shared = listed([f"{_short(rows[name].iloc[0])} {_TITLES[name]}" for name in same])
+        shared = listed([f"{short(rows[name].iloc[0])} {_TITLES[name]}" for name in same])
         found.append(f"All had {shared}; supervised tokens range from {_range(rows, 'supervised_tokens')}.")
     own = rows.loc[rows["initialisation"].str.startswith("its own"), "label"].tolist()
     if own:
@@ -103,7 +103,7 @@ def _sentences(rows: pd.DataFrame) -> list[str]:
 
 
 def _range(rows: pd.DataFrame, name: str) -> str:
-    return f"{_short(rows[name].min())} to {_short(rows[name].max())}"
+    return f"{short(rows[name].min())} to {short(rows[name].max())}"
 
 
 def _table(rows: pd.DataFrame, models: ShownModels) -> list[dict[str, Any]]:
@@ -112,7 +112,7 @@ def _table(rows: pd.DataFrame, models: ShownModels) -> list[dict[str, Any]]:
         {
             "label": row["label"],
             "slot": slots.get(row["series"], ""),
-            "cells": [_short(row[name]) if row[name] else "–" for name in _COLUMNS],
+            "cells": [short(row[name]) if row[name] else "–" for name in _COLUMNS],
             "told": _kind(row["initialisation"]),
         }
         for row in rows.to_dict("records")
@@ -130,7 +130,7 @@ def _notes(rows: pd.DataFrame) -> list[str]:
     return [f"{row['label']}: {row['initialisation'].partition(': ')[2]}." for row in others.to_dict("records")]
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
     """Three digits: 1.23 × 10¹² from a billion on, 4.56 million below, then integers."""
     if value >= 1e9:
         exponent = int(f"{value:e}".split("e")[1])

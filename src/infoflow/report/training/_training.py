@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from infoflow.results import LEARNING_CURVES, MATCH
+from infoflow.results import LEARNING_CURVES, MATCH, OBJECTIVE_EXAMPLES
 from infoflow.results import TASK_SCORES as TASK_SCORES_TABLE
 
 from .._curves import band_words, seed_bands
@@ -45,6 +45,7 @@ from ..forms._chart import (
 from ..forms._lines import POSITIVE, SHARE, lines, looks_of
 from ..forms._marks import HOLLOW, Constant, draw
 from ..forms._rows import interval_dots
+from ._examples import EXAMPLES_FIGURE
 from ._match import MATCH_FIGURE
 
 TASK_SCORES = Method(
@@ -239,7 +240,8 @@ TRAINING = Section(
     title="How did training go?",
     lead="A model's layers say little about its objective before it has learned its task. These scores show "
     "whether it has.",
-    names=names_of([SCORES, LEARNING, MATCH_FIGURE]),
+    names=names_of([EXAMPLES_FIGURE, SCORES, LEARNING, MATCH_FIGURE]),
+    folded=(LEARNING.id,),
 )
 
 
@@ -252,8 +254,11 @@ def training_section(tables: ModelTables) -> Section | None:
     scores = scores[scores["split"] == ("test" if "test" in set(scores["split"]) else scores["split"].iloc[0])]
     if not set(_METRICS) & set(scores["metric"]):
         return None
-    match = tables.whole(MATCH.name) if models.by == "objective" else None
+    match, examples = (
+        tables.whole(table.name) if models.by == "objective" else None for table in (MATCH, OBJECTIVE_EXAMPLES)
+    )
     figures = [
+        None if examples is None else EXAMPLES_FIGURE.of(examples, models),
         SCORES.of(scores, models),
         *(LEARNING.of(frame, scores, models) for frame in tables.some([LEARNING_CURVES.name]).values()),
         None if match is None else MATCH_FIGURE.of(match, models),

@@ -5,6 +5,7 @@ from infoflow._subjects import provided
 from ._check import Check as Check
 from ._check import MatchModel as MatchModel
 from ._check import matched_weights as matched_weights
+from ._examples import ShowExample as ShowExample
 from ._keep import Keep as Keep
 from ._measure import LoadedOnce as LoadedOnce
 from ._measure import MeasureGiven as MeasureGiven
@@ -23,6 +24,7 @@ _STAGES: tuple[tuple[int, type[AbstractStage]], ...] = (
     (70, ProbeModel),
     (80, Compare),
     (120, MatchModel),
+    (125, ShowExample),
 )
 """The core's stages, with their places in the order of work."""
 

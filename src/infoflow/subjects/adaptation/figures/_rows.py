@@ -36,6 +36,8 @@ STRATEGIES = {
 }
 SHUFFLED, FROM_SCRATCH = "shuffled labels", "from scratch"
 """Names of the two controls: tuned on shuffled labels, and tuned from random weights."""
+AVERAGE = "average"
+"""The mean over tasks, where a task stands."""
 MOST_TASKS = 12
 """Panels per figure; further tasks appear only in its data."""
 SCORED = ("task", "metric", "examples")
@@ -93,7 +95,9 @@ def beside_shuffled(
     own = own[own["task"].isin(data["task"])]
     if own.empty:
         return data
-    control = estimated(averaged(own, by), by, scale).assign(group=SHUFFLED)
+    means = averaged(own, by)
+    means = with_average(means) if AVERAGE in set(data["task"]) else means
+    control = estimated(means, by, scale).assign(group=SHUFFLED)
     return pd.concat([data, control], ignore_index=True)
 
 
@@ -124,6 +128,16 @@ def averaged(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
         found["replicates"] = np.mean([one[:common] for one in drawn], axis=0).tolist() if common else []
         rows.append({**found, "count": int(own["count"].median())})
     return pd.DataFrame(rows, columns=[*keys, "value", "low", "high", "baseline", "replicates", "count"])
+
+
+def with_average(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `averaged`, and as another task the mean over tasks, of each model that has all of several."""
+    every = rows["task"].nunique()
+    whole = rows.groupby(["series", "seed", "trained"])["task"].transform("nunique") == every
+    if every < 2 or not whole.any():
+        return rows
+    means = averaged(rows[whole], []).assign(task=AVERAGE, metric="", examples=int(rows["examples"].max()))
+    return pd.concat([rows, means], ignore_index=True)
 
 
 def estimated(

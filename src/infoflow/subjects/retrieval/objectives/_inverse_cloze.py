@@ -1,6 +1,6 @@
 """The inverse cloze task: find the passage that a sentence was taken from (the warm start of a retriever)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -12,6 +12,7 @@ from infoflow.corpus import Vocabulary
 from infoflow.foundation import Probability, UserError
 from infoflow.objectives._batch import Batch, Corrupted, Example, Field, LossTerm, Noise
 from infoflow.objectives._objective import AbstractObjective, Family
+from infoflow.objectives._shown import Shown, tokens_of
 
 from ..models import Retriever, in_batch_loss
 
@@ -106,3 +107,18 @@ class InverseCloze(AbstractObjective):
         same[own.new_tensor(range(len(own))), own] = False
         mean = in_batch_loss(module.scores(queries, passages), own, same)
         return {self.name: LossTerm(total=mean * len(own), count=len(own))}
+
+    def example(
+        self, sentences: Sequence[np.ndarray], vocabulary: Vocabulary, translation: np.ndarray | None = None
+    ) -> Example:
+        """A passage without a title."""
+        labels = {"title": sentences[0][:0], "key": np.array(0)}
+        return Example(texts=tuple(sentences), labels=labels)
+
+    def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
+        """The query and its passage."""
+        target = "this passage, not the update's others" if batch["counted"] else "none: the passage is empty"
+        return Shown(
+            inputs={"query": tokens_of(batch.input_ids, names), "passage": tokens_of(batch["passage_ids"], names)},
+            targets={self.name: [target]},
+        )

@@ -17,7 +17,7 @@ library of the trained `RetrievalModel`.
 Source: [@guu2020realm].
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, final
 
@@ -32,6 +32,7 @@ from infoflow.foundation import LATER, Count, CountOrNone, Limits, Probability, 
 from infoflow.objectives._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Field, LossTerm, Noise
 from infoflow.objectives._masking import mask_id
 from infoflow.objectives._objective import AbstractObjective, Family
+from infoflow.objectives._shown import Shown
 
 from ..models import Candidates, RetrievalModel, document_posterior, fixed_choice, marginal_log_likelihood
 
@@ -141,6 +142,18 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
         found = marginal_log_likelihood(**parts, level=self.level)
         self._report(module, parts, found)
         return {self.name: LossTerm(total=-found.sum(), count=batch.supervised_tokens)}
+
+    def example(
+        self, sentences: Sequence[np.ndarray], vocabulary: Vocabulary, translation: np.ndarray | None = None
+    ) -> Example:
+        """A query without marked spans or known passages: one token of it is masked."""
+        nothing = {"spans": np.zeros((0, 2), dtype=np.int64), "gold": np.array(-1), "excluded": np.array([-1])}
+        return replace(AbstractObjective.example(self, sentences, vocabulary), labels=nothing)
+
+    def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
+        """Also which passages may be read."""
+        plain = AbstractObjective.shown(self, batch, names, target_names)
+        return replace(plain, inputs={**plain.inputs, "passages": [_PASSAGES[SOURCES[self.name]]]})
 
     def _scored(self, module: RetrievalModel, batch: Batch, asked: Tensor) -> dict[str, Tensor]:
         """The arguments of the marginal likelihood, for the queries with a target."""
@@ -263,6 +276,14 @@ SOURCES: dict[str, str] = {
     "retrieve-learned": "learned",
 }
 """Source of each arm's candidates."""
+_PASSAGES = {
+    "none": "none",
+    "gold": "the one with the answer",
+    "random": "one without the answer",
+    "bm25": "those that share rare words with it",
+    "frozen": "those that a fixed retriever finds",
+    "learned": "those that its own retriever finds",
+}
 
 
 def retrieval_model(objective: RetrievalLM, reader: Any, library: Any = None, retriever: Any = None) -> RetrievalModel:

@@ -1,0 +1,409 @@
+"""Scores of tuned models: tables of systems and tasks, ways of tuning, and scores over the cost of pretraining."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from infoflow.report._figure import Panel, ReportFigure
+from infoflow.report._in_words import Estimate, Samples, estimate_text, listed, number
+from infoflow.report._shown_models import ShownModels
+from infoflow.report._theme import Series
+from infoflow.report.forms._chart import BASELINE, CONTROL, amount, color_of, finished, shape_of, tips
+from infoflow.report.forms._lines import level, names_above, points
+from infoflow.report.forms._marks import span
+from infoflow.report.forms._rows import interval_dots
+from infoflow.report.training._match import short
+from infoflow.results import MATCH, scale_of
+
+from ..measures import TASK_SCORES
+from ._rows import (
+    AS_IS,
+    AVERAGE,
+    FROM_SCRATCH,
+    FROZEN,
+    FULL,
+    METHODS,
+    SCORED,
+    SCORES,
+    SHUFFLED,
+    STRATEGIES,
+    averaged,
+    bands,
+    beside_shuffled,
+    estimated,
+    most_examples,
+    names_of,
+    of,
+    plain,
+    tasks_of,
+    way_of,
+    with_average,
+)
+
+_TOLD = 6
+_CONTROLS = {"untrained": (FROM_SCRATCH, "cross", "✚"), SHUFFLED: (SHUFFLED, "triangle-down", "▼")}
+"""Group of rows → the control's name, its mark, and its mark in the legend."""
+_GUESS = "best guess"
+
+
+def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """Means over tasks as a chart, and the table of systems and tasks; None if nothing was fully tuned."""
+    own = averaged(most_examples(plain(scores)), SCORED)
+    if not bool(own["trained"].any()):
+        return None
+    own = own[own["task"].isin(own.loc[own["trained"], "task"])]  # the others were only tuned from scratch
+    whole = with_average(own)
+    plainly = estimated(whole, SCORED, scale_of)
+    data = names_of(beside_shuffled(plainly, scores, SCORED, scale_of), models)
+    tasks, summary = tasks_of(own), tasks_of(whole)[-1]
+    chart = Panel(spec=_chart(of(data, task=summary), models), title=_title(data, summary, len(tasks)))
+    return ReportFigure(
+        id="tuned-scores",
+        question="Which pretraining serves which task?",
+        answer=[*_best(own, tasks, models), *_from_scratch(own)],
+        panels=[chart],
+        caption=f"{bands(plainly)} Tuned: {way_of(scores)}; most labelled examples.",
+        how_to_read=_how_to_read(data, models),
+        method=SCORES,
+        data=data,
+        tables=(TASK_SCORES.name,),
+        findings=tuple(f"adaptation:A-{number}" for number in (7, 8, 9, 10)),
+        template="scores.html.jinja",
+        payload={"apart": True, "columns": [_heading(data, task) for task in tasks_of(whole)]}
+        | {"rows": [*_systems(data, whole, models), *_controls(data, tasks_of(whole))]},
+    )
+
+
+def _heading(data: pd.DataFrame, task: str) -> str:
+    return task if task == AVERAGE else f"{task} ({int(of(data, task=task)['examples'].max()):,})"
+
+
+def _systems(data: pd.DataFrame, own: pd.DataFrame, models: ShownModels) -> list[dict[str, Any]]:
+    """One row per line; of each task, the best score and those that do not clearly differ from it are bold."""
+    trained, best = of(data, group="trained"), {task: _leaders(own, task, models) for task in tasks_of(own)}
+    return [
+        _row(one.label, [_cell(of(trained, series=one.key, task=task), one in best[task]) for task in best], one.slot)
+        for one in models.present(trained)
+    ]
+
+
+def _controls(data: pd.DataFrame, tasks: Sequence[str]) -> list[dict[str, Any]]:
+    """Means over lines: of each control, and of the best guess."""
+    found = [(name, of(data, group=group), "value") for group, (name, *_) in _CONTROLS.items()]
+    found.append((_GUESS, of(data, group="trained"), "baseline"))
+    return [
+        _row(name, [_mean_cell(of(rows, task=task)[of_what]) for task in tasks])
+        for name, rows, of_what in found
+        if len(rows)
+    ]
+
+
+def _row(label: str, cells: list[dict[str, Any]], slot: int | None = None, more: str = "") -> dict[str, Any]:
+    """A row of a table of scores; without a `slot` it is a control."""
+    return {"label": label, "slot": slot, "more": more, "cells": cells}
+
+
+def _cell(rows: pd.DataFrame, best: bool = False) -> dict[str, Any]:
+    """A score with its interval."""
+    if rows.empty:
+        return {"value": "–", "interval": "", "best": False}
+    value, low, high = (float(rows[name].iloc[0]) for name in ("value", "low", "high"))
+    interval = f"{number(low, 2)} to {number(high, 2)}" if low == low and high == high else ""
+    return {"value": number(value, 2), "interval": interval, "best": best}
+
+
+def _mean_cell(values: pd.Series) -> dict[str, Any]:
+    return {"value": number(float(values.mean()), 2) if len(values) else "–", "interval": "", "best": False}
+
+
+def _how_to_read(data: pd.DataFrame, models: ShownModels) -> list[str]:
+    row = "an objective of pretraining" if models.by == "objective" else "a model"
+    told = [
+        f"A row is {row}, across is the task's main metric on test examples, 1 the best. The dashed tick is the best "
+        "guess without a model; it would be surprising if a tuned model were not above it.",
+    ]
+    if "untrained" in set(data["group"]):
+        told.append(
+            "The grey cross is the same model tuned from random weights, on the same examples: what lies between cross "
+            "and mark is what pretraining gained."
+            + " It would be surprising if crosses differed much between rows of one architecture: their models differ "
+            "in nothing but whether they may look ahead." * (data["series"].nunique() > 1)
+        )
+    if SHUFFLED in set(data["group"]):
+        told.append(
+            "The grey triangle is the pretrained model tuned on labels that changed places: there is nothing to learn, "
+            "so it should be no better than the guess. What a mark has above it comes from the labels."
+        )
+    if len(told) == 1:
+        told.append("No control was tuned: neither from random weights nor on other labels.")
+    bold = "Bold in the table: the best score on a task, and those that do not clearly differ from it. "
+    return [*told, f"{bold}Grey rows are means over the rows above. Behind each task: its labelled examples."]
+
+
+def _title(data: pd.DataFrame, task: str, number_of_tasks: int) -> str:
+    if task == AVERAGE:
+        return f"mean over {number_of_tasks} tasks"
+    return f"{task} ({int(of(data, task=task)['examples'].max()):,} labelled examples)"
+
+
+def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
+    rows = rows.assign(label=rows["name"])
+    trained, grey = rows[rows["group"] == "trained"], rows[rows["group"] != "trained"]
+    controls = {group: control for group, control in _CONTROLS.items() if group in set(grey["group"])}
+    looks = pd.DataFrame([controls[group] for group in grey["group"]], grey.index, ["control", "shape", "mark"])
+    names = [(mark, name, "var(--control)") for name, _, mark in controls.values()]
+    series, told = models.present(trained), "pretrained for" if models.by == "objective" else "model"
+    return interval_dots(
+        trained.assign(short=[number(value, 2) for value in trained["value"]]),
+        {"color": color_of(series), "shape": shape_of(series)},
+        title="score (1: the best)",
+        tooltip=tips(f"label:N|{told}", "shown:N|score", "baseline:Q|best guess|.2f"),
+        step=32,
+        grey=grey.assign(control=looks["control"], shape=looks["shape"]),
+        legend=[*names, ("┆", _GUESS, "var(--control)")] if names else None,
+    )
+
+
+def _leaders(own: pd.DataFrame, task: str, models: ShownModels) -> dict[Series, Estimate]:
+    """The line with the highest score on a task, and those that do not clearly differ from it, with their scores."""
+    rows = of(own, task=task, trained=True)
+    samples = {one: Samples.of(of(rows, series=one.key)) for one in models.present(rows)}
+    if not samples:
+        return {}
+    best = max(samples, key=lambda one: samples[one].estimate().value)
+    alike = [one for one in samples if one != best and not (samples[best] - samples[one]).estimate().sign]
+    return {one: samples[one].estimate() for one in (best, *alike)}
+
+
+def _best(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
+    """Each task's highest score and the lines that do not clearly differ from it; with one line, its score."""
+    told = []
+    several = own.loc[own["trained"], "series"].nunique() > 1
+    for task in tasks[:_TOLD]:
+        (best, score), *alike = _leaders(own, task, models).items()
+        others = f" (no clear difference: {listed([one.label for one, _ in alike])})" if alike else ""
+        told.append(f"On {task} {best.label} {'does best,' if several else 'has'} {estimate_text(score)}{others}.")
+    return told
+
+
+def _from_scratch(own: pd.DataFrame) -> list[str]:
+    """Smallest and largest gain from pretraining over lines, for tasks that were also tuned from scratch."""
+    gains = {}
+    states = own.groupby(["series", "seed", "task"])["trained"].transform("nunique")
+    for series, rows in averaged(own[states > 1], []).groupby("series", sort=False):
+        both = [Samples.of(rows[rows["trained"] == which]) for which in (True, False)]
+        if all(both):
+            gains[series] = (both[0] - both[1]).estimate()
+    if not gains:
+        return []
+    ends = sorted(gains.values(), key=lambda one: one.value)
+    if len(ends) == 1:
+        return [f"Pretraining gains {estimate_text(ends[0])} over tuning from scratch, mean over tasks."]
+    return [
+        f"Over tuning from scratch, pretraining gains least {estimate_text(ends[0])} and most "
+        f"{estimate_text(ends[-1])}, means over tasks."
+    ]
+
+
+_BY = ["strategy", "method"]
+_MOST = 8  # models with a panel
+
+
+def ways_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """One panel per line that was tuned in several combinations of strategy and method; None if there is none."""
+    own = most_examples(scores[(scores["control"] == "") & scores["trained"]])
+    own = _same_tasks(own)
+    counts = own.groupby("series")[_BY].apply(lambda rows: len(rows.drop_duplicates())) if len(own) else pd.Series()
+    own = own[own["series"].isin(counts[counts > 1].index)] if len(counts) else own
+    if own.empty:
+        return None
+    means = averaged(own, _BY)
+    of_tasks = averaged(own, [*_BY, "task", "metric"])
+    data = pd.concat(
+        [
+            estimated(of_tasks, [*_BY, "task", "metric"], scale_of),
+            estimated(means, _BY).assign(task=AVERAGE, metric=""),
+        ],
+        ignore_index=True,
+    )
+    ends = of(data, task=AVERAGE)
+    series = models.present(data)[:_MOST]
+    return ReportFigure(
+        id="tuned-ways",
+        question="Frozen or tuned, general or in the domain?",
+        answer=[text for one in series for text in _sentences(of(means, series=one.key), one.label)],
+        panels=[Panel(spec=_way_chart(of(ends, series=one.key), models), title=one.label) for one in series],
+        caption=f"{bands(ends)} Each model's mean over the tasks that it was tuned for in all of these ways, most "
+        f"labelled examples.{_further(models.present(data))}",
+        how_to_read=[
+            "A row is a way to a model of the task: which text it was pretrained on, and what of it was trained on the "
+            "labels. Across: mean over tasks of their main metrics on test examples. The dashed tick is the best guess "
+            "without a model. The table has each task.",
+            "Frozen features show what pretraining has put there already; what all weights add is what tuning moved. "
+            "It would be surprising if frozen features won: they are a special case.",
+        ],
+        method=SCORES,
+        data=data,
+        tables=(TASK_SCORES.name,),
+        findings=tuple(f"adaptation:A-{number}" for number in (2, 3, 4)),
+        template="scores.html.jinja",
+        payload={"layout": "wide", "apart": True, "columns": tasks_of(data), "rows": _way_rows(data, models)},
+    )
+
+
+def _way_rows(data: pd.DataFrame, models: ShownModels) -> list[dict[str, Any]]:
+    """One row per line and way, and the best guess."""
+    tasks = tasks_of(data)
+    rows = [
+        _row(one.label, [_cell(of(own, task=task)) for task in tasks], one.slot, way_label(*pair))
+        for one in models.present(data)
+        for pair, own in _in_order(of(data, series=one.key))
+    ]
+    return [*rows, _row(_GUESS, [_mean_cell(of(data, task=task)["baseline"]) for task in tasks])]
+
+
+def _in_order(rows: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
+    """The rows of each way, in reading order."""
+    orders = (list(STRATEGIES), list(METHODS)[::-1])
+    found = {(str(strategy), str(method)): own for (strategy, method), own in rows.groupby(_BY, sort=False)}
+
+    def place(pair: tuple[str, str]) -> tuple[int, ...]:
+        return tuple(
+            order.index(name) if name in order else len(order) for name, order in zip(pair, orders, strict=True)
+        )
+
+    return sorted(found.items(), key=lambda item: place(item[0]))
+
+
+def _further(series: list[Series]) -> str:
+    """The caption's note about models without a panel."""
+    names = [one.label for one in series[_MOST:]]
+    return f" In the data, too: {listed(names)}." if names else ""
+
+
+def _same_tasks(own: pd.DataFrame) -> pd.DataFrame:
+    """Each line's tasks that were tuned in every one of its combinations of strategy and method."""
+    parts = []
+    for _, rows in own.groupby("series", sort=False):
+        ways = [set(part["task"]) for _, part in rows.groupby(_BY, sort=False)]
+        parts.append(rows[rows["task"].isin(set.intersection(*ways))])
+    return pd.concat(parts) if parts else own
+
+
+def way_label(strategy: str, method: str) -> str:
+    return f"{STRATEGIES.get(strategy, strategy)}: {METHODS.get(method, method)}"
+
+
+def _way_chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
+    ordered = pd.concat([own.assign(label=way_label(*pair)) for pair, own in _in_order(rows)])
+    return interval_dots(
+        ordered.assign(short=[number(value, 2) for value in ordered["value"]]),
+        {"color": color_of(models.present(rows))},
+        title="score, mean over tasks",
+        tooltip=tips("label:N|way", "shown:N|score"),
+        step=30,
+    )
+
+
+def _sentences(rows: pd.DataFrame, name: str) -> list[str]:
+    found = {
+        (strategy, method): Samples.of(own)
+        for (strategy, method), own in rows.groupby(_BY, sort=False)  # type: ignore[misc]
+    }
+    told, gains = [], []
+    for strategy in dict.fromkeys(pair[0] for pair in found):
+        both = [found.get((strategy, method)) for method in (FULL, FROZEN)]
+        if both[0] and both[1]:
+            domain = f" ({STRATEGIES.get(strategy, strategy)})" if strategy != AS_IS else ""
+            gains.append(f"{estimate_text((both[0] - both[1]).estimate())}{domain}")
+    if gains:
+        told.append(f"tuning all weights gains over frozen features {listed(gains)}")
+    general = found.get((AS_IS, FULL))
+    for strategy in [one for one in STRATEGIES if one != AS_IS]:
+        if general and (domain := found.get((strategy, FULL))):
+            gap = estimate_text((domain - general).estimate())
+            told.append(f"all weights tuned, “{STRATEGIES[strategy]}” differs from “{STRATEGIES[AS_IS]}” by {gap}")
+    for (strategy, method), own in found.items():
+        if general and strategy == AS_IS and method not in (FULL, FROZEN):
+            gap = estimate_text((own - general).estimate())
+            told.append(f"“{METHODS.get(method, method)}” differs from “{METHODS[FULL]}” by {gap}")
+    return [f"In {name}, {'; '.join(told)}."] if told else []
+
+
+_HEIGHT = 240
+
+
+def cost_figure(scores: pd.DataFrame, match: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
+    """Mean score over the operations of pretraining; None unless two lines have different costs."""
+    own = with_average(averaged(most_examples(plain(scores)), SCORED))
+    if match is None or own.empty:
+        return None
+    task = tasks_of(own)[-1]
+    data = names_of(estimated(of(own, task=task), SCORED, scale_of), models)
+    data = data.merge(match.groupby("series", as_index=False)["flops"].mean(), on="series")
+    trained = of(data, group="trained")
+    if trained["flops"].nunique() < 2:
+        return None
+    return ReportFigure(
+        id="score-over-compute",
+        question="Does more compute in pretraining buy better scores?",
+        answer=[_cost_sentence(trained)],
+        words=_cost_words(own, task, trained, models),
+        panels=[Panel(spec=_cost_chart(data, models))],
+        caption=f"{bands(trained)} Score: {'mean over tasks' if task == AVERAGE else task}; most labelled examples.",
+        how_to_read=[
+            "Across: operations of the whole pretraining, each step the same factor. Up: the score after tuning. Of "
+            "two objectives, the one further up and to the left gives more for less.",
+            "The dashed grey line is the mean of the same models tuned from random weights, which cost nothing to "
+            "pretrain; the dotted one is the best guess without a model. It would be surprising if a pretrained model "
+            "were below them.",
+        ],
+        method=SCORES,
+        data=data,
+        tables=(TASK_SCORES.name, MATCH.name),
+        payload={"apart": True},
+    )
+
+
+def _cost_chart(data: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
+    trained, untrained = of(data, group="trained"), of(data, group="untrained")
+    series, levels = models.present(trained), [(float(trained["baseline"].mean()), BASELINE, "⋯", _GUESS)]
+    if len(untrained):
+        levels.append((float(untrained["value"].mean()), CONTROL, "– –", FROM_SCRATCH))
+    scores = span(trained[["low", "value", "high"]].fillna(trained["value"].mean()), [one[0] for one in levels])
+    ends = [0.8 * trained["flops"].min(), 1.25 * trained["flops"].max()]
+    at = {
+        "x": amount("x", "flops", "operations of pretraining", ends, type="log", zero=None, format="~s"),
+        "y": amount("y", "value", "score", scores),
+    }
+    look = {"color": color_of(series), "shape": shape_of(series)}
+    tooltip = tips("name:N|pretrained for", "flops:Q|operations|.3s", "shown:N|score")
+    marks = points(trained, untrained.head(0), at, look, ends={"y": ("low", "high")}, tooltip=tooltip)
+    lines = [level(value, style, y=at["y"]) for value, style, *_ in levels]
+    names = [("●", one.label, one.color) for one in series]
+    names += [(mark, name, "var(--control)") for *_, mark, name in levels]
+    return finished([*lines, *marks, names_above(names)], _HEIGHT)
+
+
+def _cost_sentence(trained: pd.DataFrame) -> str:
+    told = [
+        f"{row['name']} {row['shown']} with {short(row['flops'])}"
+        for row in trained.sort_values("flops").to_dict("records")
+    ]
+    return f"From the fewest operations to the most: {'; '.join(told)}."
+
+
+def _cost_words(own: pd.DataFrame, task: str, trained: pd.DataFrame, models: ShownModels) -> str:
+    """The cheapest of the lines that no other clearly beats, and what the dearest costs more."""
+    costs = trained.set_index("series")["flops"]
+    best = [one for one in _leaders(own, task, models) if one.key in costs.index]
+    cheapest = min(best, key=lambda one: costs[one.key], default=None)
+    if cheapest is None:
+        return ""
+    names = {one.key: one.label for one in models.series}
+    dearest = names[str(costs.idxmax())]
+    if cheapest.label == dearest:
+        return f"The best score is that of {dearest}, which also costs the most operations."
+    times = number(float(costs.max() / costs[cheapest.key]), 1)
+    return f"No score is clearly better than that of {cheapest.label}; {dearest} costs {times} times its operations."
