@@ -193,6 +193,7 @@ KNOWS = Section(
         "mi-convergence": "representations/information-convergence",
         "identity": "representations/identity-neighbours",
     },
+    folded=("mi-convergence", "mi-input-decoder"),
 )
 
 
@@ -276,7 +277,7 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> ReportFigure:
         lines,
         id=f"{_HIDDEN.id}-{owner.slot}{variant}",
         question=_HIDDEN.question.format(label=owner.label),
-        **_by_estimate(_HIDDEN.noun, by_side, lines, "for"),
+        **_by_estimate(_HIDDEN.noun, by_side, [replace(one, label=f"the {one.label}") for one in lines], "for"),
     )
     first = figure.data[figure.data["estimate"] == figure.data["estimate"].iloc[0]]
     return replace(figure, answer=[*figure.answer, *_crossing(first, lines)])

@@ -123,6 +123,7 @@ NEIGHBOURS = Section(
         "map-position": "representations/position-map",
         "map-tag": "representations/tag-map",
     },
+    folded=("map-position", "map-tag"),
 )
 
 
