@@ -132,9 +132,9 @@ def averaged(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 def with_average(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of `averaged`, and as another task the mean over tasks, of each model that has all of several."""
-    every = rows["task"].nunique()
+    every = len(tasks_of(rows))
     whole = rows.groupby(["series", "seed", "trained"])["task"].transform("nunique") == every
-    if every < 2 or not whole.any():
+    if every < 2 or not bool(whole.any()):
         return rows
     means = averaged(rows[whole], []).assign(task=AVERAGE, metric="", examples=int(rows["examples"].max()))
     return pd.concat([rows, means], ignore_index=True)

@@ -266,7 +266,8 @@ def _way_rows(data: pd.DataFrame, models: ShownModels) -> list[dict[str, Any]]:
 def _in_order(rows: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
     """The rows of each way, in reading order."""
     orders = (list(STRATEGIES), list(METHODS)[::-1])
-    found = {(str(strategy), str(method)): own for (strategy, method), own in rows.groupby(_BY, sort=False)}
+    ways: Any = rows.groupby(_BY, sort=False)
+    found = {(str(strategy), str(method)): own for (strategy, method), own in ways}
 
     def place(pair: tuple[str, str]) -> tuple[int, ...]:
         return tuple(
@@ -343,7 +344,7 @@ def cost_figure(scores: pd.DataFrame, match: pd.DataFrame | None, models: ShownM
     data = names_of(estimated(of(own, task=task), SCORED, scale_of), models)
     data = data.merge(match.groupby("series", as_index=False)["flops"].mean(), on="series")
     trained = of(data, group="trained")
-    if trained["flops"].nunique() < 2:
+    if len(set(trained["flops"])) < 2:
         return None
     return ReportFigure(
         id="score-over-compute",
