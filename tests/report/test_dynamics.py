@@ -69,10 +69,10 @@ def test_blocks_that_no_change_of_the_loss_is_told_of_leave_the_rest_of_the_sect
 def test_the_shares_of_the_last_moment_are_the_totals(run, figures) -> None:
     figure = figures["allocation-components"]
     views = {group.id: group for group in figure.payload["metrics"]}
-    assert list(views) == ["over-layers", "over-components", "over-training"]
+    assert list(views) == ["over-layers", "over-components", "over-training", "raised"]
     titles = ["causal LM", "masked LM", "translation: encoder", "translation: decoder"]
     assert all([panel.title for panel in group.panels] == titles for group in views.values())
-    data = figure.data
+    data = figure.data[figure.data["part"] == "sum"]
     assert data["update"].max() == 24 * 40
     last = data[(data["update"] == data["update"].max()) & (data["series"] == "masked-lm")]
     cells, components = last[last["layer"].notna()], last[last["layer"].isna()].set_index("component")
@@ -130,8 +130,9 @@ def test_the_table_of_hurting_parameters_has_a_column_for_each_objective(run, fi
 
 
 def test_the_positive_part_is_what_layers_raised(run, figures) -> None:
-    data = figures["allocation-hurting"].data
-    raised = data[data["update"].notna() & (data["series"] == "causal-lm")]
+    data = figures["allocation-components"].data
+    data = data[data["part"] == "raised"]
+    raised = data[data["series"] == "causal-lm"]
     steps = run.tables["allocation_steps"]
     own = steps[(steps["objective"] == "causal-lm") & (steps["layer"] >= 0)]
     shares = []
@@ -141,7 +142,7 @@ def test_the_positive_part_is_what_layers_raised(run, figures) -> None:
     found = raised.loc[raised["component"] == "mlp_out", "value"].sum()
     assert found == pytest.approx(sum(shares) / len(shares))
     assert found > 0  # layer 5 moved against the loss
-    assert (data.loc[data["update"].notna() & (data["series"] == "masked-lm"), "value"] == 0).all()
+    assert (data.loc[data["series"] == "masked-lm", "value"] == 0).all()
 
 
 def test_the_sentences_can_be_chosen(run, figures, tmp_path) -> None:

@@ -126,8 +126,9 @@ def of_sets(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 _MOMENTS = 24
+_BINS = 40
 _FEED_FORWARD = ("mlp_in", "mlp_out")
-_HEIGHT = 200
+_HEIGHT = 170
 _PERCENT = "% of the blocks' loss change"
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 
@@ -147,6 +148,7 @@ class _Shares(NamedTuple):
 
     cells: pd.DataFrame  # layer, component, update: the sum until then
     components: pd.DataFrame  # component, update: the sum over layers
+    raised: pd.DataFrame  # component, update: what its layers raised since the update before
 
     @property
     def final(self) -> pd.DataFrame:
@@ -197,7 +199,28 @@ def _shares(steps: pd.DataFrame, groups: pd.DataFrame) -> _Shares:
     weights = (100 * weights / weights.sum()).rename("control").reset_index()
     cells = _bands(steps, ["layer", "component"]).merge(weights, on=["layer", "component"])
     over_layers = weights.groupby("component", as_index=False)["control"].sum()
-    return _Shares(cells, _bands(steps, ["component"]).merge(over_layers, on="component"))
+    return _Shares(cells, _bands(steps, ["component"]).merge(over_layers, on="component"), _raised(steps))
+
+
+def _raised(steps: pd.DataFrame) -> pd.DataFrame:
+    """By how much each component raised the loss in each part of training: the sum of its positive allocations.
+
+    A layer's component raises the loss in a window if its allocation there is positive. In percent of the fall of the
+    loss by all blocks.
+    """
+    steps = in_blocks(steps)
+    sums: Any = steps.groupby(["seed", "end", "layer", "component"])["value"].sum()
+    fall = sums.groupby("seed").sum().abs().replace(0.0, 1.0)
+    ends = np.unique(steps["end"])
+    bins = ends[np.unique(np.linspace(0, len(ends) - 1, min(_BINS, len(ends))).round().astype(int))]
+    raised = (100 * sums.clip(lower=0) / fall).rename("value").reset_index()
+    raised["update"] = bins[np.searchsorted(bins, raised["end"])]
+    raised = raised.groupby(["seed", "component", "update"], as_index=False)["value"].sum()
+    table = seed_bands(raised, ["component", "update"])
+    table["low"] = table["low"].clip(lower=0.0)
+    return table.assign(
+        control=np.nan, part="raised", name=[COMPONENTS[component][0] for component in table["component"]]
+    )
 
 
 def _bands(steps: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -213,7 +236,7 @@ def _bands(steps: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     grid = grid.loc[grid.index.get_level_values("end").isin(wanted)]
     table = grid.stack(by, future_stack=True).rename("value").reset_index().dropna(subset="value")
     table = seed_bands(table, [*by, "end"]).rename(columns={"end": "update"})
-    return table.assign(name=[COMPONENTS[component][0] for component in table["component"]])
+    return table.assign(part="sum", name=[COMPONENTS[component][0] for component in table["component"]])
 
 
 def _group(view: _View, shares: dict[str, dict[ModelStack, _Shares]], models: ShownModels) -> PanelGroup:
@@ -315,6 +338,13 @@ _VIEWS = (
         "components, over training",
         "Each line is a component over all layers: the sum from the start to this update.",
         lambda shares: shares.components,
+        _over_training,
+    ),
+    _View(
+        "raised",
+        "what raised the loss",
+        "The positive part alone: in each stretch of training, what the layers of a component raised.",
+        lambda shares: shares.raised,
         _over_training,
     ),
 )

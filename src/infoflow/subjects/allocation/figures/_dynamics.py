@@ -343,7 +343,7 @@ def dynamics_section(tables: ModelTables) -> Section | None:
         COMPONENT_SHARES.of(steps, groups, models),
         LOSS.of(windows, reliability, models),
         HEADS.of(heads, models),
-        HURTING.of(hurting, reliability, steps["train"], models),
+        HURTING.of(hurting, reliability, models),
         *(HISTOGRAM.of(on_train(frame), models) for frame in tables.some([ALLOCATION_HISTOGRAM.name]).values()),
         *(OBJECTIVES.of(frame, models) for frame in tables.some([ALLOCATION_SIMILARITY.name]).values()),
     ]

@@ -2,13 +2,11 @@
 
 import json
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from infoflow.report._curves import band_words, seed_bands
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
 from infoflow.report._in_words import (
     Candidate,
@@ -20,15 +18,13 @@ from infoflow.report._in_words import (
 )
 from infoflow.report._shown_models import ShownModels
 from infoflow.report._theme import Series
-from infoflow.report.forms._chart import CONTROL, amount, bounded, by_key, finished, lit, tips, with_field
-from infoflow.report.forms._lines import POSITIVE, lines
+from infoflow.report.forms._chart import CONTROL, by_key, finished, tips, with_field
 from infoflow.report.forms._marks import channel, draw
 
 from ..measures import (
     ALLOCATION_HISTOGRAM,
     ALLOCATION_HURTING,
     ALLOCATION_RELIABILITY,
-    ALLOCATION_STEPS,
     HURTING_COMPONENTS,
     hurting_counts,
     hurting_table,
@@ -37,78 +33,33 @@ from ._components import (
     COMPONENTS,
     LOSS_CHANGE,
     ModelStack,
-    component_legend,
-    component_look,
-    in_blocks,
     joined,
     of_part,
     parts_of,
     shown_component,
 )
 
-# Which components raise the loss: one table of all objectives, and what they raised over training.
+# Which components raise the loss: one table of all objectives.
 
 
-_BINS = 40
-_HEIGHT = 150
-
-
-def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, steps: pd.DataFrame, models: ShownModels) -> Drawn:
-    """The table of hurting parameters, and the positive part of the allocation over training."""
+def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ShownModels) -> Drawn:
+    """The table of hurting parameters."""
     counts, table = hurting_counts(hurting, by="series"), hurting_table(hurting, by="series")
-    parts = parts_of(steps, models)
-    raised = {part: _raised(of_part(steps, part)) for part in parts}
-    top = max(float(rows[["value", "high"]].max().max()) for rows in raised.values())
     every, series = int(hurting["updates_per_chord"].max()), models.present(hurting)
     step = "steps" if every == 1 else f"stretches of {every} updates"
     agreement = float(reliability.loc[reliability["statistic"] == "sign agreement of parameters", "value"].mean())
     sure = f"Two halves of the examples agree on the sign for {agreement:.0%} of single parameters."
     return Drawn(
-        data=pd.concat([counts, joined(raised)], ignore_index=True),
-        panels=[
-            Panel(spec=_raised_chart(rows, top, models[part.series]), title=part.label) for part, rows in raised.items()
-        ],
+        data=counts,
+        panels=[],
         answer=[f"{'; '.join(_sentence(counts, one) for one in series)}.", *([sure] if agreement == agreement else [])],
         words=_words(counts, hurting, series, step),
-        caption=f"On training sentences, {count_text(float(hurting['chords'].max()))} {step}. Table: means over "
-        f"{counted(int(hurting['seed'].nunique()), 'seed')}; brackets are shares of all {step}. Curves: "
-        f"{band_words(int(steps['seed'].nunique()), over='')}; 100% is what the blocks of a stack lowered the loss by.",
+        caption=f"On training sentences, {count_text(float(hurting['chords'].max()))} {step}: means over "
+        f"{counted(int(hurting['seed'].nunique()), 'seed')}; brackets are shares of all {step}.",
         payload={
             "columns": [one.label for one in series],
             "rows": {str(name): [row[one.key] for one in series] for name, row in table.iterrows()},
-            "legend": component_legend(set(in_blocks(steps)["component"])),
         },
-    )
-
-
-def _raised(steps: pd.DataFrame) -> pd.DataFrame:
-    """By how much each component raised the loss in each part of training: the sum of its positive allocations.
-
-    A layer's component raises the loss in a window if its allocation there is positive. In percent of the fall of the
-    loss by all blocks.
-    """
-    steps = in_blocks(steps)
-    sums: Any = steps.groupby(["seed", "end", "layer", "component"])["value"].sum()
-    fall = sums.groupby("seed").sum().abs().replace(0.0, 1.0)
-    ends = np.unique(steps["end"])
-    bins = ends[np.unique(np.linspace(0, len(ends) - 1, min(_BINS, len(ends))).round().astype(int))]
-    raised = (100 * sums.clip(lower=0) / fall).rename("value").reset_index()
-    raised["update"] = bins[np.searchsorted(bins, raised["end"])]
-    raised = raised.groupby(["seed", "component", "update"], as_index=False)["value"].sum()
-    table = seed_bands(raised, ["component", "update"])
-    return table.assign(name=[COMPONENTS[component][0] for component in table["component"]])
-
-
-def _raised_chart(rows: pd.DataFrame, top: float, series: Series) -> dict[str, Any]:
-    at = {
-        "x": amount("x", "update", "updates", ticks=4, format="~s", zero=None),
-        "y": amount("y", "value", "raised (% of the blocks' loss change)", [0.0, 1.04 * top or 1.0]),
-    }
-    shown = bounded(rows[["name", "update", "value", "low", "high", "seeds"]], POSITIVE).round(4)
-    tooltip = tips("name:N|component", "update:Q|until update|,", "value:Q|raised, %|.2f")
-    light = partial(lit, of=series)
-    return finished(
-        lines(shown, at, component_look(), light=light, band=0.1, width=1.6, size=0, touch=60, tooltip=tooltip), _HEIGHT
     )
 
 
@@ -143,17 +94,15 @@ def _sentence(counts: pd.DataFrame, one: Series) -> str:
 HURTING = DeclaredFigure(
     name="dynamics/hurting",
     id="allocation-hurting",
-    question="Which components hurt, how often, and when?",
+    question="Which components hurt, and how often?",
     how_to_read=(
-        "Table: how often a component, summed over all layers, raised the loss. The attention of both stacks, and "
+        "How often a component, summed over all layers, raised the loss. The attention of both stacks, and "
         "cross-attention, are blocks of their own and count together. “Largest rise” is that of one block in one "
         "step. A component may help in every step while half of its single parameters, the last row, hurt.",
-        "Curves: the positive part of the allocation alone. In each window of training, the layers in which a "
-        "component raised the loss; what it lowered elsewhere is not set against that.",
         "Only many examples separate single parameters from noise: check how far the two halves agree.",
     ),
     method=LOSS_CHANGE,
-    tables=(ALLOCATION_HURTING.name, ALLOCATION_RELIABILITY.name, ALLOCATION_STEPS.name),
+    tables=(ALLOCATION_HURTING.name, ALLOCATION_RELIABILITY.name),
     findings=("dynamics:L1", "dynamics:V6", "dynamics:V7"),
     template="hurting.html.jinja",
     draw=_hurting,
