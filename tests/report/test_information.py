@@ -58,6 +58,12 @@ def test_both_estimates_stand_side_by_side_under_the_entropy(figures_of):
     assert by_clusters.startswith("Estimate limited by its clusters: from layer 0 to layer 3, causal LM rises by 0.200")
 
 
+def test_usable_information_alone_has_its_figure(figures_of):
+    figures = figures_of(usable_information=usable(FORGETS))
+    assert list(figures) == ["mi-input"]
+    assert [panel.title for panel in figures["mi-input"].panels] == ["usable information"]
+
+
 def test_output_and_hidden_tokens_have_both_estimates(figures_of):
     hidden = {"objective": "masked-lm", "regime": "training"}
 

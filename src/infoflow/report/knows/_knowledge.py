@@ -216,11 +216,10 @@ def _information_figures(frames: Mapping[str, pd.DataFrame], models: ShownModels
     figures += [_training_figure(training[training["series"] == s.key], s) for s in models.present(training)]
     if main and (plane := plane_figure(next(iter(frames)), main[0], models)):
         figures.append(plane)
-    clusters = main[-1] if MUTUAL_INFORMATION_TABLE.name in frames else pd.DataFrame(columns=["regime", "side"])
-    sides = [ConvergencePanel("About the input token", input_rows(clusters))]
-    sides.append(ConvergencePanel("About the output token", output_rows(clusters)))
-    if convergence := convergence_figure(sides, models):
-        figures.append(convergence)
+    if MUTUAL_INFORMATION_TABLE.name in frames:
+        sides = [ConvergencePanel("About the input token", input_rows(main[-1]))]
+        sides.append(ConvergencePanel("About the output token", output_rows(main[-1])))
+        figures += filter(None, [convergence_figure(sides, models)])
     return figures + _drawn(_INPUT_OF_DECODER, _joined(input_rows, others), models)
 
 
