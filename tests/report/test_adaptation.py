@@ -490,7 +490,9 @@ def test_a_task_that_was_tuned_from_scratch_alone_has_no_panel(alone) -> None:
         return frame[~hard]
 
     figure = alone("tuned_scores", frozen_alone)["tuned-scores"]
-    assert [panel.title.split(" (")[0] for panel in figure.panels] == [one for one in TASKS if one != "opinions"]
+    *columns, average = (title.split(" (")[0] for title in figure.payload["columns"])
+    assert columns == [one for one in TASKS if one != "opinions"]
+    assert average == "average"
     assert not any("opinions" in answer for answer in figure.answer)
 
 

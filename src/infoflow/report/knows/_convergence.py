@@ -19,7 +19,7 @@ INFORMATION_METHOD = Method(
     id="mutual-information",
     title="Information about a token",
     text="""
-    <b>By clusters.</b> Vectors of one layer are sorted into clusters by mini-batch k-means; <i>I</i> = Σ
+    <p><b>By clusters.</b> Vectors of one layer are sorted into clusters by mini-batch k-means; <i>I</i> = Σ
     <i>p</i>(<i>t</i>,<i>c</i>) ln [<i>p</i>(<i>t</i>,<i>c</i>) / <i>p</i>(<i>t</i>)<i>p</i>(<i>c</i>)] between token
     <i>t</i> and cluster <i>c</i>, in nats, over the most frequent tokens without special ones. Centres are fitted on
     some sentences, then every token of the text is counted. Few tokens bias <i>I</i> upwards, so its entropies are
@@ -34,7 +34,7 @@ INFORMATION_METHOD = Method(
     linear. Ridge, temperature and the share of token frequencies mixed in are chosen on an eighth of the fitted
     sentences. It is a lower bound of the mutual information for this family of readers (Xu et al. 2020, Pimentel et al.
     2020), needs no clusters, and ignores what is independent of the token, such as the position. Intervals carry the
-    choice of sentences and what more of them would add.
+    choice of sentences and what more of them would add.</p>
     """,
 )
 
