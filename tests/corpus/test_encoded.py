@@ -52,7 +52,7 @@ def test_a_mapped_encoding_equals_the_one_in_memory(corpus, tokenizer, cache, mo
     monkeypatch.setattr("infoflow.corpus._encoded._BATCH", 16)
     for _ in range(2):  # written, then found
         mapped = corpus.encode(tokenizer, max_length=9)
-        assert isinstance(mapped.flat_ids, np.memmap)
+        assert isinstance(mapped.flat_ids.base, np.memmap)
         assert mapped.num_truncated == in_memory.num_truncated
         for name in ("offsets", "flat_ids", "flat_words", "flat_spans", "flat_special", "sentence_ids"):
             np.testing.assert_array_equal(getattr(mapped, name), getattr(in_memory, name))

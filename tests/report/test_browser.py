@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 def _scroll_through(page):
     """Bring every chart to the screen and wait for it (page.wait_for_function would need what the policy forbids)."""
+    unfold(page)
     for panel in page.locator(".panel").all():
         panel.scroll_into_view_if_needed()
         panel.locator(".live svg").wait_for()
@@ -248,7 +249,7 @@ def test_the_svg_download_is_complete_and_light(visit):
 def test_without_scripts_the_article_is_still_whole(visit, story):
     page = visit(java_script_enabled=False)
     assert page.locator("figure").count() == len(story.figures)
-    for picture in page.locator(".panel .static svg").all():
+    for picture in page.locator(".panel:not(details.further *) .static svg").all():
         assert picture.bounding_box()["height"] > 50
     assert page.locator("table.heads button").first.is_visible()
     assert not page.locator("#theme").is_visible()

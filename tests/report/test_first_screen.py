@@ -49,7 +49,7 @@ def change(frame, series, seed, trained):
 
 def test_effects_are_changes_beyond_the_untrained_model_s(tables):
     """Against means over seeds of plain differences."""
-    measure = measure_of("mi-input")
+    measure = next(one for one in MEASURES if one.table == "mutual_information")
     frame = measured(measure, tables)
     told = effects(measure, frame)
     for series in ("causal-lm", "masked-lm", "translation"):

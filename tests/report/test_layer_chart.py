@@ -117,7 +117,7 @@ def test_deep_models_get_fewer_ticks(chart):
 
 
 def test_units_are_on_the_axis(chart):
-    assert "information with the input token (nats)" in json.dumps(chart([1.0, 2.0]))
+    assert "information about the input token (nats)" in json.dumps(chart([1.0, 2.0]))
 
 
 def test_charts_of_more_rows_than_altair_allows_are_drawn(run_of) -> None:

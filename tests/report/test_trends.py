@@ -41,8 +41,8 @@ def _curve(values, key="causal-lm", trained=True, noise=0.01, seeds=1):
 def test_a_fall_is_told_with_its_size_and_interval(told):
     (sentence,) = told(_curve([5.3, 5.0, 4.0]))
     match = re.fullmatch(
-        r"From layer 0 to layer 2, causal LM loses ([\d.]+) nats \(([\d.]+) to ([\d.]+)\) of information about its "
-        r"input token, limited by its clusters\.",
+        r"Estimate limited by its clusters: from layer 0 to layer 2, causal LM falls by ([\d.]+) nats \(([\d.]+) to "
+        r"([\d.]+)\)\.",
         sentence,
     )
     assert match, sentence
@@ -52,12 +52,12 @@ def test_a_fall_is_told_with_its_size_and_interval(told):
 
 
 def test_the_opposite_data_give_the_opposite_verb(told):
-    assert "gains 1.3" in told(_curve([4.0, 5.0, 5.3]))[0]
+    assert "rises by 1.3" in told(_curve([4.0, 5.0, 5.3]))[0]
 
 
 def test_a_change_within_its_interval_is_not_called_a_change(told):
     sentence = told(_curve([5.0, 5.0, 5.001], noise=0.05), _curve([5, 5, 4.5], "translation"))[0]
-    assert "translation loses 0.5" in sentence
+    assert "translation falls by 0.5" in sentence
     assert re.search(
         r"; there is no clear change for causal LM \((−0\.0\d|0\.0\d) nats, −0\.\d+ to 0\.\d+\)\.$", sentence
     )
@@ -72,7 +72,7 @@ def test_a_dip_is_told_with_its_layer(told):
     sentence = told(_curve([5.2, 5.0, 4.5, 4.9, 5.1]))[0]
     assert "falls by 0.7" in sentence
     assert "up to layer 2 and recovers 0.6" in sentence
-    assert "; overall it loses 0.1" in sentence
+    assert "; overall it falls by 0.1" in sentence
 
 
 def test_a_peak_is_told_too(told):
@@ -85,8 +85,8 @@ def test_a_dip_within_the_noise_is_not_told(told):
 
 def test_all_lines_and_the_control_are_told(told):
     first, control = told(_curve([5, 4]), _curve([5, 4.5], "translation"), _curve([4.3, 4.28], trained=False))
-    assert "causal LM loses 1.0" in first
-    assert "translation loses 0.5" in first
+    assert "causal LM falls by 1.0" in first
+    assert "translation falls by 0.5" in first
     assert control == "Untrained models of the same shape move by at most 0.02 nats."
 
 
@@ -124,7 +124,7 @@ def test_the_study_s_own_sentence_repeats_its_table(study):
         index="seed", columns="layer", values="value"
     )
     drop = float((own[0] - own[6]).mean())
-    assert f"causal LM loses {drop:.2f} nats" in sentence
+    assert f"causal LM falls by {drop:.2f} nats" in sentence
 
 
 @pytest.mark.parametrize("draw", [6, 9])

@@ -33,5 +33,6 @@ def chromium() -> Iterator:
 
 
 def unfold(page):
-    """Every section that is folded on a narrow screen."""
+    """Every section that is folded on a narrow screen, and every further figure."""
+    page.evaluate("document.querySelectorAll('details.further').forEach((more) => more.open = true)")
     page.evaluate("document.querySelectorAll('.question.folded .fold').forEach((button) => button.click())")

@@ -205,6 +205,7 @@ def knowledge_section(tables: ModelTables) -> Section | None:
     identity = frames.get(IDENTITY_NEIGHBOURS.name)
     if identity is not None and len(rows := models.main(identity)):
         figures.append(_IDENTITY.drawn(rows, models.present(rows)))
+    figures.sort(key=lambda figure: figure.id in KNOWS.folded)
     return KNOWS.told_by(figures, models, frames.values())
 
 
