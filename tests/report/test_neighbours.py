@@ -306,7 +306,7 @@ def test_the_slider_moves_the_dots_and_the_address_keeps_it(page):
     page.locator("#map-token input[type=range]").focus()
     page.keyboard.press("ArrowRight")
     assert page.locator("#map-token output").inner_text() == "3"
-    assert page.locator("#map-position output").inner_text() == "3"
+    assert page.locator("#map-position output").text_content() == "3"
     assert _first_dot(page) != at_two
     assert "layer=3" in page.evaluate("location.hash")
     page.locator("#map-token .strip g[data-layer='2']").first.click()
