@@ -1,8 +1,9 @@
-"""The picture in the README: the top of a run's report, in headless Chromium.
+"""The picture in the README: the top of a run's report, in headless Chromium, and beside it the run's plan as JSON.
 
 .venv/bin/python docs/screenshot.py runs/quick docs/report.png
 """
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -22,6 +23,8 @@ def main(run: str, picture: str, anchor: str = "") -> None:
         page.wait_for_timeout(2000)  # figures are drawn when they come into view
         page.screenshot(path=picture)
         browser.close()
+    plan = json.loads((Path(run) / "run.json").read_text(encoding="utf-8"))["plan"]
+    Path(picture).with_suffix(".json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The README's examples run, on tiny models; its plan loads; its links and commands exist."""
 
+import json
 import re
 from pathlib import Path
 
@@ -79,3 +80,11 @@ def test_linked_files_exist():
     targets = [target for target in re.findall(r"\]\(([^)]+)\)", README) if "://" not in target]
     assert targets
     assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_the_picture_shows_the_preset_of_today():
+    """Whoever changes the preset draws the picture again: `docs/screenshot.py runs/quick docs/report.png`."""
+    from infoflow.studies import StudyPlan
+
+    shown = json.loads((ROOT / "docs" / "report.json").read_text(encoding="utf-8"))
+    assert StudyPlan.from_json(shown).to_json() == StudyPlan.load("quick").to_json()
