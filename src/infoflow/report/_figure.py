@@ -108,14 +108,17 @@ class Section:
 
     @property
     def shown(self) -> list[ReportFigure]:
-        """The figures that are open on the page."""
-        return [figure for figure in self.figures if figure not in self.further]
+        """The figures that are open on the page; all, if each of them is in `folded`."""
+        return [figure for figure in self.figures if not self._folds(figure)] or self.figures
 
     @property
     def further(self) -> list[ReportFigure]:
-        """The folded figures: those in `folded`, for each model or stack, unless no other figure would be left."""
-        found = [figure for figure in self.figures if any(_is_of(figure.id, known) for known in self.folded)]
-        return found if len(found) < len(self.figures) else []
+        """The folded figures, for each model or stack; none, if no other figure would be left."""
+        shown = self.shown
+        return [figure for figure in self.figures if figure not in shown]
+
+    def _folds(self, figure: ReportFigure) -> bool:
+        return any(_is_of(figure.id, known) for known in self.folded)
 
     def name_of(self, figure_id: str) -> str:
         """The Python name of one of its figures.

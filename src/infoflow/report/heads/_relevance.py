@@ -125,7 +125,7 @@ def _largest_share(rows: pd.DataFrame) -> Estimate:
 
 
 def _agreement(table: pd.DataFrame, series: list[Series]) -> str:
-    told = []
+    clauses = []
     for one in series:
         own = table[table["series"] == one.key]
         trained, untrained = (
@@ -135,13 +135,13 @@ def _agreement(table: pd.DataFrame, series: list[Series]) -> str:
         if trained.seeds:
             before = f" (untrained {number(untrained.value, 2)})" if untrained.seeds else ""
             value = estimate_text(trained) if trained.has_interval else number(trained.value, 2)
-            told.append(f"{value} in {one.label}{before}")
-    return f"Rank correlation of relevance and confidence over heads: {listed(told) or 'unknown'}."
+            clauses.append(f"{value} in {one.label}{before}")
+    return f"Rank correlation of relevance and confidence over heads: {listed(clauses) or 'unknown'}."
 
 
 def _functions(trained: pd.DataFrame, series: list[Series]) -> str:
     """How many heads have each function, and how confident they are."""
-    told = []
+    clauses = []
     for one in series:
         own = trained[trained["series"] == one.key]
         parts = [
@@ -150,8 +150,8 @@ def _functions(trained: pd.DataFrame, series: list[Series]) -> str:
             for heads in [own[own["function"] == name]]
             if len(heads)
         ]
-        told.append(f"{one.label}, {listed(parts)}")
-    return f"Functions of heads, and their mean confidence: {'; '.join(told)}."
+        clauses.append(f"{one.label}, {listed(parts)}")
+    return f"Functions of heads, and their mean confidence: {'; '.join(clauses)}."
 
 
 def _mean_confidence(heads: pd.DataFrame) -> Estimate:

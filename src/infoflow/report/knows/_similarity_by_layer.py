@@ -77,11 +77,11 @@ def _at_equal_depth(tables: dict[str, pd.DataFrame], across: list[PairOfLines]) 
 def _course(metric: SimilarityMeasure, table: pd.DataFrame, across: list[PairOfLines]) -> str:
     """`RSA of layers at equal depth, from the lowest to the highest: A – B 0.8 (…) to 0.5 (…); …`"""
     names = {**{line.key: line.title for line in across}, CONTROL: "two untrained models"}
-    told = []
+    clauses = []
     for key, own in table[table["group"] != "baseline"].groupby("series", sort=False):
         ends = own.sort_values("layer")["shown"].iloc[[0, -1]].tolist()
-        told.append(f"{names[str(key)]} {' to '.join(ends)}")
-    return f"{metric.label} of layers at equal depth, from the lowest to the highest: {'; '.join(told)}."
+        clauses.append(f"{names[str(key)]} {' to '.join(ends)}")
+    return f"{metric.label} of layers at equal depth, from the lowest to the highest: {'; '.join(clauses)}."
 
 
 def _ends(metric: SimilarityMeasure, table: pd.DataFrame, across: list[PairOfLines]) -> str:

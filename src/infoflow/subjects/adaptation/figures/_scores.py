@@ -119,26 +119,26 @@ def _mean_cell(values: pd.Series) -> dict[str, Any]:
 
 def _how_to_read(data: pd.DataFrame, models: ShownModels) -> list[str]:
     row = "an objective of pretraining" if models.by == "objective" else "a model"
-    told = [
+    clauses = [
         f"A row is {row}, across is the task's main metric on test examples, 1 the best. The dashed tick is the best "
         "guess without a model; it would be surprising if a tuned model were not above it.",
     ]
     if "untrained" in set(data["group"]):
-        told.append(
+        clauses.append(
             "The grey cross is the same model tuned from random weights, on the same examples: what lies between cross "
             "and mark is what pretraining gained."
             + " It would be surprising if crosses differed much between rows of one architecture: their models differ "
             "in nothing but whether they may look ahead." * (data["series"].nunique() > 1)
         )
     if SHUFFLED in set(data["group"]):
-        told.append(
+        clauses.append(
             "The grey triangle is the pretrained model tuned on labels that changed places: there is nothing to learn, "
             "so it should be no better than the guess. What a mark has above it comes from the labels."
         )
-    if len(told) == 1:
-        told.append("No control was tuned: neither from random weights nor on other labels.")
+    if len(clauses) == 1:
+        clauses.append("No control was tuned: neither from random weights nor on other labels.")
     bold = "Bold in the table: the best score on a task, and those that do not clearly differ from it. "
-    return [*told, f"{bold}Grey rows are means over the rows above. Behind each task: its labelled examples."]
+    return [*clauses, f"{bold}Grey rows are means over the rows above. Behind each task: its labelled examples."]
 
 
 def _title(data: pd.DataFrame, task: str, number_of_tasks: int) -> str:
@@ -153,12 +153,12 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     controls = {group: control for group, control in _CONTROLS.items() if group in set(grey["group"])}
     looks = pd.DataFrame([controls[group] for group in grey["group"]], grey.index, ["control", "shape", "mark"])
     names = [(mark, name, "var(--control)") for name, _, mark in controls.values()]
-    series, told = models.present(trained), "pretrained for" if models.by == "objective" else "model"
+    series, noun = models.present(trained), "pretrained for" if models.by == "objective" else "model"
     return interval_dots(
         trained.assign(short=[number(value, 2) for value in trained["value"]]),
         {"color": color_of(series), "shape": shape_of(series)},
         title="score (1: the best)",
-        tooltip=tips(f"label:N|{told}", "shown:N|score", "baseline:Q|best guess|.2f"),
+        tooltip=tips(f"label:N|{noun}", "shown:N|score", "baseline:Q|best guess|.2f"),
         step=32,
         grey=grey.assign(control=looks["control"], shape=looks["shape"]),
         legend=[*names, ("┆", _GUESS, "var(--control)")] if names else None,
@@ -178,13 +178,13 @@ def _leaders(own: pd.DataFrame, task: str, models: ShownModels) -> dict[Series, 
 
 def _best(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
     """Each task's highest score and the lines that do not clearly differ from it; with one line, its score."""
-    told = []
+    clauses = []
     several = own.loc[own["trained"], "series"].nunique() > 1
     for task in tasks[:_TOLD]:
         (best, score), *alike = _leaders(own, task, models).items()
         others = f" (no clear difference: {listed([one.label for one, _ in alike])})" if alike else ""
-        told.append(f"On {task} {best.label} {'does best,' if several else 'has'} {estimate_text(score)}{others}.")
-    return told
+        clauses.append(f"On {task} {best.label} {'does best,' if several else 'has'} {estimate_text(score)}{others}.")
+    return clauses
 
 
 def _from_scratch(own: pd.DataFrame) -> list[str]:
@@ -312,24 +312,24 @@ def _sentences(rows: pd.DataFrame, name: str) -> list[str]:
         (strategy, method): Samples.of(own)
         for (strategy, method), own in rows.groupby(_BY, sort=False)  # type: ignore[misc]
     }
-    told, gains = [], []
+    clauses, gains = [], []
     for strategy in dict.fromkeys(pair[0] for pair in found):
         both = [found.get((strategy, method)) for method in (FULL, FROZEN)]
         if both[0] and both[1]:
             domain = f" ({STRATEGIES.get(strategy, strategy)})" if strategy != AS_IS else ""
             gains.append(f"{estimate_text((both[0] - both[1]).estimate())}{domain}")
     if gains:
-        told.append(f"tuning all weights gains over frozen features {listed(gains)}")
+        clauses.append(f"tuning all weights gains over frozen features {listed(gains)}")
     general = found.get((AS_IS, FULL))
     for strategy in [one for one in STRATEGIES if one != AS_IS]:
         if general and (domain := found.get((strategy, FULL))):
             gap = estimate_text((domain - general).estimate())
-            told.append(f"all weights tuned, “{STRATEGIES[strategy]}” differs from “{STRATEGIES[AS_IS]}” by {gap}")
+            clauses.append(f"all weights tuned, “{STRATEGIES[strategy]}” differs from “{STRATEGIES[AS_IS]}” by {gap}")
     for (strategy, method), own in found.items():
         if general and strategy == AS_IS and method not in (FULL, FROZEN):
             gap = estimate_text((own - general).estimate())
-            told.append(f"“{METHODS.get(method, method)}” differs from “{METHODS[FULL]}” by {gap}")
-    return [f"In {name}, {'; '.join(told)}."] if told else []
+            clauses.append(f"“{METHODS.get(method, method)}” differs from “{METHODS[FULL]}” by {gap}")
+    return [f"In {name}, {'; '.join(clauses)}."] if clauses else []
 
 
 _HEIGHT = 240
@@ -388,11 +388,11 @@ def _cost_chart(data: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
 
 
 def _cost_sentence(trained: pd.DataFrame) -> str:
-    told = [
+    clauses = [
         f"{row['name']} {row['shown']} with {short(row['flops'])}"
         for row in trained.sort_values("flops").to_dict("records")
     ]
-    return f"From the fewest operations to the most: {'; '.join(told)}."
+    return f"From the fewest operations to the most: {'; '.join(clauses)}."
 
 
 def _cost_words(own: pd.DataFrame, task: str, trained: pd.DataFrame, models: ShownModels) -> str:

@@ -270,11 +270,11 @@ def _over_components(
     }
     layers = sorted({int(layer) for layer in rows["layer"]})
     tooltip = tips("layer:O", "name:N|component", f"value:Q|{_PERCENT}|.1f", "control:Q|% of the weights|.1f")
-    told = names_above(
+    legend = names_above(
         [("●", f"layer {layer}", color) for layer, color in zip(layers, layer_shades(layers), strict=True)]
     )
     return _lines(
-        rows, at, {"color": layer_color(layers)}, models[part.series], "layer", always=[told], tooltip=tooltip
+        rows, at, {"color": layer_color(layers)}, models[part.series], "layer", always=[legend], tooltip=tooltip
     )
 
 

@@ -185,17 +185,17 @@ def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     way = LEARNED if bool((frame["way"] == LEARNED).any()) else SUBSET
     found: dict[str, Functions] = {}
     for pool in pools_of(frame, models):  # the encoder's heads if they were pruned on their own
-        told = functions(pool, frame, way)
-        if told is not None:
-            found.setdefault(pool.series.key, told)
+        sweep = functions(pool, frame, way)
+        if sweep is not None:
+            found.setdefault(pool.series.key, sweep)
     if not found:
         return None
     sweeps = list(found.values())
     return ReportFigure(
         id="pruning-functions",
         question="Which functions survive?",
-        answer=[_sentence(told) for told in sweeps],
-        words=sentence("; ".join(_words(told) for told in sweeps)),
+        answer=[_sentence(sweep) for sweep in sweeps],
+        words=sentence("; ".join(_words(sweep) for sweep in sweeps)),
         panels=_panels(sweeps),
         caption=_caption(sweeps),
         how_to_read=[
@@ -209,7 +209,7 @@ def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
             "grey and dashed, the same for random heads. It would be surprising if pruning kept fewer.",
         ],
         method=METHOD,
-        data=pd.concat([_as_data(told) for told in sweeps], ignore_index=True),
+        data=pd.concat([_as_data(sweep) for sweep in sweeps], ignore_index=True),
         tables=(PRUNED_ROLES.name,),
         findings=("heads:V4",),
         template="keyed.html.jinja",
@@ -217,12 +217,12 @@ def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     )
 
 
-def _words(told: Functions) -> str:
+def _words(sweep: Functions) -> str:
     """At the representative sweep step, the share of roles still held, and that of equally many random heads."""
-    left = f"with {told.left(told.telling)} of {told.size} heads left"
-    if told.counts.empty:
-        return f"no head of {told.pool.series.label} holds a function before pruning"
-    at = told.counts.loc[told.counts["point"] == told.telling]
+    left = f"with {sweep.left(sweep.telling)} of {sweep.size} heads left"
+    if sweep.counts.empty:
+        return f"no head of {sweep.pool.series.label} holds a function before pruning"
+    at = sweep.counts.loc[sweep.counts["point"] == sweep.telling]
     share = percent_over_models((at["functions"] / at["before"]).groupby(at["seed"]).mean().to_dict())
     chance = 100 * float(at["chance"].mean())
     more, less = share.low > chance, share.high < chance  # if one of them has no interval
@@ -230,26 +230,26 @@ def _words(told: Functions) -> str:
     verdict = verdict or ("not clearly more or less than the " if share.has_interval else "beside ")
     held = estimate_text(share, "%").replace(" %", "%")
     return (
-        f"{left}, {told.pool.series.label} holds {held} of its functions, {verdict}{chance:.0f}% that as many random "
+        f"{left}, {sweep.pool.series.label} holds {held} of its functions, {verdict}{chance:.0f}% that as many random "
         "heads would keep"
     )
 
 
-def _sentence(told: Functions) -> str:
+def _sentence(sweep: Functions) -> str:
     """Heads by function before pruning and at the representative sweep step; roles left, over seeds and by chance."""
-    point = told.telling
-    heads = told.survivors().groupby(["point", "function"]).size().to_dict()
-    stack = f"{_by_function(heads, BEFORE)} before pruning, {_by_function(heads, point)} with {told.left(point)} left"
-    start = f"{told.pool.subject}: {stack}"
-    if told.counts.empty:
+    point = sweep.telling
+    heads = sweep.survivors().groupby(["point", "function"]).size().to_dict()
+    stack = f"{_by_function(heads, BEFORE)} before pruning, {_by_function(heads, point)} with {sweep.left(point)} left"
+    start = f"{sweep.pool.subject}: {stack}"
+    if sweep.counts.empty:
         return f"{start}."
-    at = told.counts.loc[told.counts["point"] == point]
-    lost = told.lost(point)
+    at = sweep.counts.loc[sweep.counts["point"] == point]
+    lost = sweep.lost(point)
     seeds = int(at["seed"].nunique())
     share = float((at["functions"] / at["before"]).mean())
     gone = f"lost: {listed(lost)}" if lost else "none is lost"
-    own = at.loc[at["seed"] == told.seed].iloc[0] if told.seed in set(at["seed"]) else at.iloc[0]
-    which = f" (seed {told.seed}; {share:.0%} over {seeds} seeds)" if seeds > 1 else ""
+    own = at.loc[at["seed"] == sweep.seed].iloc[0] if sweep.seed in set(at["seed"]) else at.iloc[0]
+    which = f" (seed {sweep.seed}; {share:.0%} over {seeds} seeds)" if seeds > 1 else ""
     return (
         f"{start}; {int(own['functions'])} of {int(own['before'])} functions are still held{which}; {gone}. As many "
         f"random heads would keep {float(at['chance'].mean()):.0%}."
@@ -258,24 +258,24 @@ def _sentence(told: Functions) -> str:
 
 def _by_function(heads: Mapping[Hashable, int], point: int) -> str:
     counts = {name: heads.get((point, name), 0) for name in _ORDER}
-    told = [f"{count} {'none' if name == NO_FUNCTION else name}" for name, count in counts.items() if count]
-    return listed(told) or "no head"
+    parts = [f"{count} {'none' if name == NO_FUNCTION else name}" for name, count in counts.items() if count]
+    return listed(parts) or "no head"
 
 
 def _caption(sweeps: list[Functions]) -> str:
-    seeds = max([int(told.counts["seed"].nunique()) for told in sweeps if len(told.counts)], default=1)
+    seeds = max([int(sweep.counts["seed"].nunique()) for sweep in sweeps if len(sweep.counts)], default=1)
     several = f" Curve: mean over {seeds} seeds, band their 95% interval over seeds." if seeds > 1 else ""
-    known = [told.by_chance for told in sweeps if told.by_chance is not None]
+    known = [sweep.by_chance for sweep in sweeps if sweep.by_chance is not None]
     chance = f" Of the roles held before pruning at most {sum(known):.1f} are held by chance." if sum(known) else ""
-    heads = listed([f"{told.size} heads of {told.pool.series.label}" for told in sweeps])
+    heads = listed([f"{sweep.size} heads of {sweep.pool.series.label}" for sweep in sweeps])
     return f"Columns: {heads}, seed {sweeps[0].seed}.{several}{chance}"
 
 
-def _as_data(told: Functions) -> pd.DataFrame:
+def _as_data(sweep: Functions) -> pd.DataFrame:
     """The remaining heads, and how many roles are left, over seeds and by chance."""
-    counts = told.counts.loc[told.counts["seed"] == told.seed] if len(told.counts) else told.counts
-    named = told.survivors().assign(series=told.pool.series.key, scope=told.pool.scope, seed=told.seed)
-    named = named.drop(columns=["role", "holds", "alive"]).assign(size=told.size)
+    counts = sweep.counts.loc[sweep.counts["seed"] == sweep.seed] if len(sweep.counts) else sweep.counts
+    named = sweep.survivors().assign(series=sweep.pool.series.key, scope=sweep.pool.scope, seed=sweep.seed)
+    named = named.drop(columns=["role", "holds", "alive"]).assign(size=sweep.size)
     if counts.empty:
         return named
     counts = counts.drop_duplicates("point")[["point", "left", "functions", "before", "chance"]]
@@ -285,22 +285,22 @@ def _as_data(told: Functions) -> pd.DataFrame:
 def _panels(sweeps: list[Functions]) -> list[Panel]:
     """The stacks of each kind of attention, then the roles left."""
     panels = []
-    for told in sweeps:
-        heads = told.survivors()
+    for sweep in sweeps:
+        heads = sweep.survivors()
         panels += [
-            Panel(spec=_stacks(told, kind, heads), title=f"{told.pool.series.label}, {kind}") for kind in told.kinds
+            Panel(spec=_stacks(sweep, kind, heads), title=f"{sweep.pool.series.label}, {kind}") for kind in sweep.kinds
         ]
-        if len(told.counts):
-            panels.append(Panel(spec=_curve(told), title=f"{told.pool.series.label}, functions left"))
+        if len(sweep.counts):
+            panels.append(Panel(spec=_curve(sweep), title=f"{sweep.pool.series.label}, functions left"))
     return panels
 
 
-def _stacks(told: Functions, kind: str, heads: pd.DataFrame) -> dict[str, Any]:
+def _stacks(sweep: Functions, kind: str, heads: pd.DataFrame) -> dict[str, Any]:
     """Every head that is left, as a cell in the column of its sweep step."""
-    every = told.heads.loc[told.heads["kind"] == kind]
+    every = sweep.heads.loc[sweep.heads["kind"] == kind]
     size = len(every.drop_duplicates(_HEAD))
     own = heads.loc[heads["kind"] == kind]
-    kept = own.groupby("point").size().reindex(told.points, fill_value=0)
+    kept = own.groupby("point").size().reindex(sweep.points, fill_value=0)
     low, high = _PALE
     shade = (low + (high - low) * own["strength"]).where(own["function"] == NO_FUNCTION, 1.0)
     cells = own[["point", "layer", "head", "roles", "tendency", "strength", "place"]].assign(
@@ -308,7 +308,7 @@ def _stacks(told: Functions, kind: str, heads: pd.DataFrame) -> dict[str, Any]:
     )
     holders = int((own.loc[own["point"] == BEFORE, "function"] != NO_FUNCTION).sum())
     chance = pd.DataFrame({"point": kept.index, "place": (kept * holders / size).round(2).to_numpy()})
-    names = {point: "all" if point == BEFORE else str(kept[point]) for point in told.points}
+    names = {point: "all" if point == BEFORE else str(kept[point]) for point in sweep.points}
     x = points_axis(names, f"heads left of {size}")
     y = amount("y", "place", "heads", [0, size], ticks=5, tickMinStep=1)
     color = by_key("color", "tendency", list(FUNCTION_COLORS), list(FUNCTION_COLORS.values()))
@@ -326,9 +326,9 @@ def _stacks(told: Functions, kind: str, heads: pd.DataFrame) -> dict[str, Any]:
     return finished(marks, _HEIGHT)
 
 
-def _curve(told: Functions) -> dict[str, Any]:
-    series, size = told.pool.series, told.size
-    counts = told.counts.assign(share=100 * told.counts["functions"] / told.counts["before"])
+def _curve(sweep: Functions) -> dict[str, Any]:
+    series, size = sweep.pool.series, sweep.size
+    counts = sweep.counts.assign(share=100 * sweep.counts["functions"] / sweep.counts["before"])
     rows = []
     for _, at in counts.groupby("point"):
         estimate = Samples.bare(dict(zip(at["seed"], at["share"], strict=False))).estimate()
