@@ -1,6 +1,7 @@
 """Layer-by-layer distributions as ridges: each layer's shape stands on its own line, from bottom to top."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, both_extremes, number, plain, sentence
 from .._shown_models import ShownModels
 from .._theme import Series
-from ..forms._chart import amount, color_of, finished, lit, tips, with_field
+from ..forms._chart import AbstractForm, Frame, amount, color_of, finished, lit, tips, with_field
 from ..forms._lines import of_one
 from ..forms._marks import draw
 
@@ -105,29 +106,54 @@ def _panel(shapes: pd.DataFrame, series: Series, metric: str) -> Panel:
     # Cosines share one range over all panels; distances have one scale per model.
     seen = compared if metric == "cosine" else own
     span = (float(seen["low"].min()), float(seen["high"].max()))
-    return Panel(title=f"{series.label}: {_TITLES[metric]}", spec=_ridges(own, series, metric, span))
+    form = _Ridges(rows=own, series=series, metric=metric, span=span)
+    return Panel.of(form, f"{series.label}: {_TITLES[metric]}")
 
 
-def _ridges(rows: pd.DataFrame, series: Series, metric: str, span: tuple[float, float]) -> dict[str, Any]:
-    highest = rows.groupby(["group", "layer"])["share"].transform("max")
-    rows = rows.assign(
-        middle=((rows["low"] + rows["high"]) / 2).round(5),
-        top=(rows["layer"] + _HEIGHT * rows["share"] / highest).round(3),
-    ).sort_values(["layer", "middle"], ascending=[False, True])
-    levels = sorted(int(layer) for layer in rows["layer"].unique())
-    shape = {name: of_one(own[["layer", "middle", "top"]], series.key) for name, own in rows.groupby("group")}
-    upward = amount("y", "top", "layer", [levels[0] - 0.1, levels[-1] + _HEIGHT + 0.05], values=levels, format="d")
-    at = {"x": amount("x", "middle", _METRICS[metric], span), "y": upward}
-    each, color, smooth = {"detail": "layer:O"}, {"color": color_of([series])}, {"interpolate": "monotone"}
-    grey = {**each, "color": "var(--control)", "strokeWidth": 1.3, "opacity": lit(0.9, 0.5)}
-    floor = {"x": at["x"], "y": with_field(at["y"], "layer"), "y2": "top:Q"}
-    trained, tooltip = shape["trained"], tips("layer:Q")
-    layers = [
-        draw("area", trained, floor, each, color, smooth, opacity=lit(0.35), tooltip=tooltip),
-        *(draw("line", shape[name], at, grey, strokeDash=dash) for name, dash in _DASHES.items() if name in shape),
-        draw("line", trained, at, each, color, smooth, strokeWidth=1.5, opacity=lit()),
-    ]
-    return finished(layers, 70 + 32 * len(levels))
+@final
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Ridges(AbstractForm):
+    """One shape per layer, the embeddings at the bottom."""
+
+    rows: pd.DataFrame
+    series: Series
+    metric: str
+    span: tuple[float, float]
+    chosen: Frame | None = None
+
+    @property
+    def frame(self) -> Frame:
+        layers = [int(layer) for layer in self.rows["layer"].unique()]
+        return self.chosen or Frame(min(layers), max(layers), *self.span)
+
+    @property
+    def compared(self) -> bool:
+        return False
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        highest = self.rows.groupby(["group", "layer"])["share"].transform("max")
+        rows = self.rows.assign(
+            middle=((self.rows["low"] + self.rows["high"]) / 2).round(5),
+            top=(self.rows["layer"] + _HEIGHT * self.rows["share"] / highest).round(3),
+        ).sort_values(["layer", "middle"], ascending=[False, True])
+        frame, key = self.frame, self.series.key
+        levels = list(range(frame.first, frame.last + 1))
+        shape = {name: of_one(own[["layer", "middle", "top"]], key) for name, own in rows.groupby("group")}
+        upward = amount(
+            "y", "top", "layer", [frame.first - 0.1, frame.last + _HEIGHT + 0.05], values=levels, format="d"
+        )
+        at = {"x": amount("x", "middle", _METRICS[self.metric], (frame.low, frame.high)), "y": upward}
+        each, color, smooth = {"detail": "layer:O"}, {"color": color_of([self.series])}, {"interpolate": "monotone"}
+        grey = {**each, "color": "var(--control)", "strokeWidth": 1.3, "opacity": lit(0.9, 0.5)}
+        floor = {"x": at["x"], "y": with_field(at["y"], "layer"), "y2": "top:Q"}
+        trained, tooltip = shape["trained"], tips("layer:Q")
+        layers = [
+            draw("area", trained, floor, each, color, smooth, opacity=lit(0.35), tooltip=tooltip),
+            *(draw("line", shape[name], at, grey, strokeDash=dash) for name, dash in _DASHES.items() if name in shape),
+            draw("line", trained, at, each, color, smooth, strokeWidth=1.5, opacity=lit()),
+        ]
+        return finished(layers, 70 + 32 * len(levels))
 
 
 def _sentence(shapes: pd.DataFrame, models: ShownModels) -> list[str]:
