@@ -44,7 +44,7 @@ def test_estimates_in_words(tmp_path):
 def test_the_unit_stands_between_value_and_interval(tmp_path):
     row = small_run.information("causal-lm", 0, value=1.33, low=1.2, high=1.5, baseline=0.0, count=10)
     (answer,) = drawn_figures(small_run.write_run(tmp_path, mutual_information=[row]), "knows")["mi-input"].answer
-    assert "causal LM has 1.33 nats (1.20 to 1.50) of information" in answer
+    assert "causal LM has 1.33 nats (1.20 to 1.50)" in answer
 
 
 def test_bare_numbers(tmp_path):
