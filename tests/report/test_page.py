@@ -167,6 +167,15 @@ def test_provenance_is_complete(study, page):
     assert all(f"tables/{name}.parquet" in page.text for name in study.tables)
 
 
+def test_the_studys_settings_stand_beside_the_papers(study, html):
+    plan = study.read()["plan"]
+    table = html.split('<details id="recipe">')[1].split("</details>")[0]
+    rows = dict(re.findall(r'<th scope="row">([^<]*)</th><td>([^<]*)</td>', table))
+    assert rows["layers"] == str(plan["model"]["layers"])
+    assert rows["width"] == str(plan["model"]["width"])
+    assert float(rows["peak learning rate"]) == plan["training"]["learning_rate"]
+
+
 def test_writing_again_gives_the_same_page(study, html):
     assert write_report(study).read_text(encoding="utf-8") == html
     assert sorted(path.name for path in study.path.iterdir()) == ["report.html", "run.json", "tables"]
@@ -178,7 +187,7 @@ def test_writing_again_gives_the_same_page(study, html):
 def test_an_analysis_tells_only_what_it_measured(analysis):
     page = _Page(write_report(analysis).read_text(encoding="utf-8"))
     assert "findings" not in page.ids
-    assert "training" not in page.ids
+    assert not {"training", "recipe"} & set(page.ids)
     assert {"mi-input", "identity", "layer-change", "head-map", "head-relevance"} <= set(page.ids)
     assert "bootstrap over sentences" in page.text
     assert "untrained control" not in page.text

@@ -21,7 +21,7 @@ from ._drawing import javascript, static_svg
 from ._embedding import asset, check_replaceable, closed, embedded, pack_figures, packed_json, policy, style
 from ._figure import PanelGroup, ReportFigure, Section
 from ._model_tables import unless_damaged
-from ._shown_run import ShownRun, claim_groups, parts_told, settings, stage_times
+from ._shown_run import PUBLISHED, ShownRun, claim_groups, parts_told, recipe, settings, stage_times
 from ._story import Story, sections, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 from ._theme import vega_config
@@ -150,6 +150,8 @@ def render_page(run: RunFolder, story: Story) -> str:
         sections=story.sections,
         parts=told("the parts of the corpus", lambda: parts_told(run), ""),
         stages=told("the time per stage", lambda: stage_times(run), None),
+        recipe=told("the papers' settings", lambda: recipe(run), []),
+        recipe_columns=PUBLISHED,
         settings=told("the settings", lambda: settings(run), {}),
         tables={name: run.tables.stored(name) for name in run.tables},
         command=manifest.get("command", ""),
