@@ -10,7 +10,6 @@ def test_list_names_the_built_in_corpora(infoflow):
     assert answer.code == 0
     rows = {line.split()[0]: line for line in answer.out.splitlines()}
     assert "178,009" in rows["tatoeba-en-fr"]
-    assert "ready" in rows["grammar"]
 
 
 def test_get_and_describe(infoflow, tmp_path):
@@ -48,16 +47,6 @@ def test_describe_says_what_leaks_by_source_and_by_default(infoflow, tmp_path):
     assert " 0 left out" not in default
     for side in ("sources", "targets"):
         assert f"0.0% of test {side} occur in training, 0.0% with at most one word changed" in default
-
-
-def test_without_a_network_the_message_names_the_generated_corpus(infoflow, monkeypatch, tmp_path):
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PIP_FIND_LINKS", "")
-    monkeypatch.setenv("INFOFLOW_CACHE", str(tmp_path / "cache"))
-    answer = infoflow("data", "get", "tatoeba-en-fr")
-    assert answer.code == 2
-    assert "`grammar`" in answer.err
 
 
 def test_terminal_escapes_of_a_corpus_do_not_reach_the_terminal(infoflow, tmp_path):

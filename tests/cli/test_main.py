@@ -167,7 +167,6 @@ def test_doctor_looks_at_everything(infoflow):
         "browser",
         "cache",
         "disk",
-        "package index",
         "models fetched",
         "drawing",
         "extra explore",

@@ -33,41 +33,12 @@ def write(tmp_path):
 
 
 @pytest.fixture
-def offline(monkeypatch):
-    """Without an index, and without a process of pip for its settings."""
-    monkeypatch.setattr("infoflow.corpus._package_index._pip", lambda *arguments: "")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+def two_pairs(tmp_path, monkeypatch):
+    """The built-in corpus with two pairs alone."""
+    import lzma
 
-
-@pytest.fixture
-def archive(offline, tmp_path, monkeypatch):
-    """An archive of two pairs of the shape of the real one's, in the only folder that pip would look in."""
-    import hashlib
-    import io
-    import tarfile
-    import zipfile
-
-    inner, outer = io.BytesIO(), io.BytesIO()
-    with zipfile.ZipFile(inner, "w") as file:
-        file.writestr("fra.txt", PAIRS)
-        file.writestr("_about.txt", "about")
-    with tarfile.open(fileobj=outer, mode="w:gz") as file:
-        for name, data in (
-            ("nmt-0.0.6/data/fra-eng.zip", inner.getvalue()),
-            ("nmt-0.0.6/setup.py", b"raise SystemExit('it was run')"),
-        ):
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            file.addfile(member, io.BytesIO(data))
-    folder = tmp_path / "links"
+    folder = tmp_path / "data"
     folder.mkdir()
-    path = folder / "nmt-0.0.6.tar.gz"
-    path.write_bytes(outer.getvalue())
-    monkeypatch.setattr("infoflow.corpus._builtin._SHA256", hashlib.sha256(outer.getvalue()).hexdigest())
-    monkeypatch.setattr("infoflow.corpus._builtin._BYTES", len(outer.getvalue()))
-    contents = {"fra.txt": PAIRS, "_about.txt": "about"}
-    unpacked = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in contents.items()}
-    monkeypatch.setattr("infoflow.corpus._builtin._UNPACKED", unpacked)
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    return path
+    (folder / "ATTRIBUTION.txt").write_text("Tatoeba")
+    (folder / "tatoeba-en-fr.tsv.xz").write_bytes(lzma.compress(PAIRS.encode()))
+    monkeypatch.setattr("infoflow.corpus._builtin._DATA", folder)

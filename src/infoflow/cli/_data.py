@@ -28,11 +28,8 @@ def list_all() -> None:
     """List the built-in corpora."""
     from infoflow.corpus import list_corpora
 
-    rows = [
-        [entry.name, f"{entry.sentences:,}", "ready" if entry.ready else "fetched at first use", entry.description]
-        for entry in list_corpora()
-    ]
-    show_table(["corpus", "sentences", "state", "holds"], rows)
+    rows = [[entry.name, f"{entry.sentences:,}", entry.description] for entry in list_corpora()]
+    show_table(["corpus", "sentences", "holds"], rows)
 
 
 def get(
@@ -49,7 +46,7 @@ def get(
     """Fetch a corpus now, so that later commands need no network.
 
     Args:
-        name: A built-in corpus, or hf:NAME.
+        name: hf:NAME, or a built-in corpus.
     """
     with reporting(log):
         from infoflow.corpus import list_corpora, load_corpus

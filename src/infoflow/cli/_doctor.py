@@ -3,7 +3,6 @@
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -18,7 +17,6 @@ _MODELS = 6  # of the hub's cache that are named
 _GIGABYTE = 1e9
 _DISK_OF_A_STUDY = 2 * _GIGABYTE
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_SECONDS = 20  # for the network to answer
 
 
 def doctor() -> int:
@@ -148,31 +146,6 @@ def _existing(path: Path) -> Path:
     return path if path.exists() else _existing(path.parent)
 
 
-def _corpus(part: str) -> Examined:
-    from infoflow.corpus import list_corpora
-
-    states = [f"{entry.name} {'ready' if entry.ready else 'fetched at first use'}" for entry in list_corpora()]
-    return Examined(part=part, state="ok", found=", ".join(states))
-
-
-def _package_index(part: str) -> Examined:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "index", "versions", "nmt"]
-    options = ["--pre", "--retries", "0", "--timeout", "10"]
-    try:
-        answer = subprocess.run([*command, *options], capture_output=True, text=True, timeout=_SECONDS)
-    except subprocess.TimeoutExpired:
-        return _no_index(part, f"no answer in {_SECONDS} s")
-    if answer.returncode == 0:
-        return Examined(part=part, state="ok", found="answers")
-    errors = [line for line in answer.stderr.splitlines() if line.startswith("ERROR")]
-    return _no_index(part, errors[-1].removeprefix("ERROR: ") if errors else "pip could not query the index")
-
-
-def _no_index(part: str, found: str) -> Examined:
-    advice = "tatoeba-en-fr cannot be fetched here: check `pip config list`, or use the built-in corpus grammar."
-    return Examined(part=part, state="absent", found=found, advice=advice)
-
-
 def _model_hub(part: str) -> Examined:
     from huggingface_hub import constants
 
@@ -294,8 +267,6 @@ _PARTS: dict[str, Callable[[str], Examined]] = {
     "browser": _browser,
     "cache": _cache,
     "disk": _disk,
-    "corpora": _corpus,
-    "package index": _package_index,
     "model hub": _model_hub,
     "models fetched": _hub_cache,
     "drawing": _drawing,

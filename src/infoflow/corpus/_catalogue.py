@@ -10,7 +10,7 @@ import numpy as np
 
 from infoflow.foundation import UserError, running_words
 
-from ._builtin import TATOEBA, is_tatoeba_cached, tatoeba_folder
+from ._builtin import TATOEBA, tatoeba_folder
 from ._columns import WHOLE_COLUMNS
 from ._corpus import Corpus
 from ._documents import nearly_repeats, normalised, repeats
@@ -85,8 +85,7 @@ class CatalogueEntry:
     description: str
     sentences: int
     licence: str
-    ready: bool  # False: the first use needs a network
-    location: str  # folder of its files; empty for a generated corpus
+    location: str  # folder of its files once it was used; empty for a generated corpus
 
 
 def list_corpora() -> list[CatalogueEntry]:
@@ -97,7 +96,6 @@ def list_corpora() -> list[CatalogueEntry]:
             description="real English sentences with French translations",
             sentences=178_009,
             licence="CC-BY 2.0 FR, attribution: tatoeba.org and the contributors named in its file",
-            ready=is_tatoeba_cached(),
             location=str(tatoeba_folder()),
         ),
         CatalogueEntry(
@@ -105,7 +103,6 @@ def list_corpora() -> list[CatalogueEntry]:
             description="generated sentences with gold trees, tags, categories and translation (grammar:SIZE)",
             sentences=GRAMMAR_SENTENCES,
             licence="none needed",
-            ready=True,
             location="",
         ),
         CatalogueEntry(
@@ -113,7 +110,6 @@ def list_corpora() -> list[CatalogueEntry]:
             description="generated facts as sentences, for storage and retrieval (facts:ENTITIES)",
             sentences=_fact_sentences(),
             licence="none needed",
-            ready=True,
             location="",
         ),
     ]

@@ -53,7 +53,7 @@ def load_corpus(
 
     | source                       | corpus                                                        |
     |------------------------------|---------------------------------------------------------------|
-    | `tatoeba-en-fr`              | real sentence pairs, fetched once                             |
+    | `tatoeba-en-fr`              | real sentence pairs, in the package                           |
     | `grammar`, `grammar:5000`    | generated sentences (20,000, or as many as given)             |
     | `facts`, `facts:256`         | sentences of a generated world of so many entities            |
     | `hf:name`, `hf:name:split`   | a dataset of the Hugging Face hub (`config=` names its config) |
