@@ -1,6 +1,7 @@
 """ALBERT, Longformer and GPT-2 in every layout: matched values, losses written out, what is exported and read again."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -249,3 +250,33 @@ def test_every_layout_of_encoders_is_asked_for_by_an_objective() -> None:
     asked = {OBJECTIVES[name].layout for name in OF_ENCODERS}
     assert asked == set(EncoderLayout.__args__)
     assert all(FAMILIES[family].layouts == FAMILIES["albert"].layouts for family in ENCODERS)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("width", [0, 4, 16])
+def test_each_of_albert_s_two_techniques_alone(shared: bool, width: int, tmp_path) -> None:
+    shape = replace(SHAPE, share_layers=shared, embedding_width=width)
+    model = spread(build("albert", "encoder", shape, VOCABULARY).eval())
+    inner = width or SHAPE.width // 2
+    assert model.get_input_embeddings().weight.shape == (VOCABULARY.size, inner)
+    blocks = [name for name, _ in model.named_parameters() if name.endswith(".attention.query.weight")]
+    assert len(blocks) == (1 if shared else SHAPE.layers)
+    family = FAMILIES["albert"]
+    least = family.num_parameters("encoder", shape, VOCABULARY, VOCABULARY, shape.layers)
+    assert 0.8 < least / sum(p.numel() for p in model.parameters() if p.dim() > 1) <= 1
+    model.save_pretrained(tmp_path)
+    loaded, ids = load_model(tmp_path), torch.tensor(mixed(20)[None])
+    torch.testing.assert_close(loaded.module(ids).logits, model(ids).logits)
+    assert loaded.anatomy.stack("encoder").shared is shared
+
+
+@torch.no_grad()
+def test_a_student_of_unshared_albert_has_every_other_layer() -> None:
+    shape = replace(SHAPE, share_layers=False)
+    module = build("albert", "student-teacher", shape, VOCABULARY)
+    learned = spread(build("albert", "encoder", shape, VOCABULARY, seed=8))
+    module.learn_from(learned)
+    names = (f"albert.encoder.albert_layer_groups.{n}.albert_layers.0.ffn.weight" for n in (1, 2))
+    student, taught = (parameters_of(module.student)[next(names)], parameters_of(learned)[next(names)])
+    assert torch.equal(student, taught)

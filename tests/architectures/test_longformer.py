@@ -101,3 +101,50 @@ def test_training_reaches_every_projection() -> None:
     model(IDS, attention_mask=MASK, labels=IDS).loss.backward()
     silent = [name for name, one in model.named_parameters() if one.grad is None or not one.grad.any()]
     assert all(name.endswith(("key.bias", "key_global.bias")) for name in silent), silent  # softmax cancels these
+
+
+@pytest.mark.parametrize(
+    ("shape", "seen"),
+    [
+        ({"attention": "full"}, lambda i, j: True),
+        ({"attention": "window"}, lambda i, j: abs(i - j) <= 4),
+        ({"attention": "window", "attention_window": 6}, lambda i, j: abs(i - j) <= 3),
+        ({"attention": "dilated"}, lambda i, j: abs(i - j) <= 8 and (i - j) % 2 == 0),
+        (
+            {"attention": "dilated", "attention_window": 4, "attention_dilation": 3},
+            lambda i, j: abs(i - j) <= 6 and (i - j) % 3 == 0,
+        ),
+        ({"attention": "global+window"}, lambda i, j: abs(i - j) <= 4 or i == 0 or j == 0),
+    ],
+)
+def test_every_pattern_equals_masked_softmax_and_survives_its_folder(shape, seen, tmp_path) -> None:
+    model = made(2, **shape)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" not in name.lower():
+                torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(tmp_path)
+    loaded = load_model(tmp_path)
+    with torch.no_grad(), tap(loaded, attention=True) as tapped:
+        again = loaded.module(IDS, attention_mask=MASK).logits
+        weights = torch.stack(list(tapped.attention["encoder", "self"]))[:, 0]
+    with torch.no_grad():
+        logits = model(IDS, attention_mask=MASK).logits
+    torch.testing.assert_close(again[MASK.bool()], logits[MASK.bool()], rtol=1e-5, atol=1e-5)
+    length = IDS.shape[1]
+    expected = torch.tensor([[seen(i, j) for j in range(length)] for i in range(length)])
+    assert torch.equal((weights > 0).any(dim=(0, 1)), expected)
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
+
+
+def test_full_attention_is_bert(tmp_path) -> None:
+    ours, bert = made(4, attention="full"), build("bert", "encoder", SHAPE, VOCABULARY, seed=4).eval()
+    with torch.no_grad():
+        states = ours.longformer(IDS, attention_mask=MASK).last_hidden_state
+        theirs = bert.base_model(IDS, attention_mask=MASK).last_hidden_state
+    torch.testing.assert_close(states[MASK.bool()], theirs[MASK.bool()], rtol=1e-4, atol=1e-5)
+
+
+def test_an_odd_window_is_refused() -> None:
+    with pytest.raises(UserError, match=r"must be even.*Got 5\. Try 6"):
+        made(attention="window", attention_window=5)

@@ -131,6 +131,10 @@ def test_a_variant_takes_its_options_from_its_table() -> None:
     [
         ({"objectives": ["distillation"]}, "Add masked-lm to objectives"),
         ({"objectives": ["masked-lm"], "architectures": ["bert", "t5"]}, "None of the plan's objectives fits"),
+        (
+            {"objectives": ["masked-lm"], "model": {"share_layers": False}},
+            "model.share_layers is a setting of albert, which is not among the architectures",
+        ),
         ({"objectives": ["bart"], "architectures": ["gpt2"]}, "Add one of: bert, plain-bert, t5"),
         (
             {"objectives": ["masked-lm"], "architectures": ["bert", "longformer"], "model": {"positions": 3}},

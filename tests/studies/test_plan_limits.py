@@ -41,7 +41,7 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
     *("dynamics.held_out_tokens", "pruning.random_draws", "pruning.score_sentences", "pruning.rank_sentences"),
     *("pruning.recover_updates", "pruning.recover_learning_rate"),
     *("pruning.role_sentences", "pruning.save_every", "model.initializer_range", "model.decoder_layers"),
-    "model.sinusoidal_positions",
+    *("model.sinusoidal_positions", "model.attention_window", "model.embedding_width"),
     *("context.sentences", "context.bleu_sentences", "context.save_every"),
     *(
         f"transplant.{name}"

@@ -198,10 +198,12 @@ _FACTOR = 2  # the embeddings' inner width is this fraction of the model's
 
 @final
 class Albert(AbstractEncoderFamily):
-    """Hugging Face's ALBERT: all layers share parameters, so no parameter belongs to a single layer ([@lan2020albert]).
+    """Hugging Face's ALBERT, with its two techniques ([@lan2020albert]).
 
-    Embeddings are V × E + E × d with E = d / 2: at width 64 the 32 of the matched comparison (the published base model
-    has 128 of 768). Its own objective is `masked-lm-sop`. A student applies its teacher's layer half as often.
+    `model.share_layers`: all layers share parameters, so no parameter belongs to a single layer, and a student applies
+    its teacher's layer half as often. `model.embedding_width`: embeddings are V × E + E × d, by default E = d / 2: at
+    width 64 the 32 of the matched comparison (the published base model has 128 of 768). Its own objective is
+    `masked-lm-sop`.
     """
 
     name: ClassVar[str] = "albert"
@@ -219,12 +221,21 @@ class Albert(AbstractEncoderFamily):
 
     def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
         """Parameters of the matrices, without biases."""
-        inner = config.width // _FACTOR
-        return config.block_parameters + (vocabulary.size + config.positions + config.width) * inner
+        inner = _inner_width(config)
+        blocks = (1 if config.share_layers else layers) * config.block_parameters
+        return blocks + (vocabulary.size + config.positions + config.width) * inner
 
 
 def _shape(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> dict[str, Any]:
-    return shape_of(config, vocabulary, layers) | {"embedding_size": max(config.width // _FACTOR, 1)}
+    groups = 1 if config.share_layers else layers
+    return shape_of(config, vocabulary, layers) | {
+        "embedding_size": _inner_width(config),
+        "num_hidden_groups": groups,
+    }
+
+
+def _inner_width(config: ModelConfig) -> int:
+    return config.embedding_width or max(config.width // _FACTOR, 1)
 
 
 # BERT's blocks without BERT's head: the output matrix reads the top layer directly.

@@ -1,14 +1,14 @@
 """The shape of a model that a study trains, its kinds of attention, and the interface of a family of architectures."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal
 
 from transformers import PreTrainedModel
 
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import LATER, Limits, Share, UserError, check_settings
+from infoflow.foundation import LATER, Limits, Share, UserError, as_written, check_settings
 
 # The shape of a model that a study trains.
 
@@ -16,7 +16,14 @@ from infoflow.foundation import LATER, Limits, Share, UserError, check_settings
 Deviation = Annotated[float, Limits(at_least=0, at_most=10)]
 Layers = Annotated[int, Limits(at_least=1, at_most=1000)]
 _BERT_WIDTH, _BERT_DEVIATION = 768, 0.02
+Width = Annotated[int, Limits(at_least=0, at_most=65_536)]
+AttentionPattern = Literal["full", "window", "dilated", "global+window"]
 Activation = Literal["relu", "relu6", "gelu", "gelu_new", "gelu_fast", "quick_gelu", "silu", "swish", "mish", "tanh"]
+
+
+def of_family(name: str) -> dict[str, str]:
+    """Metadata of a setting that only one family has."""
+    return {"family": name}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +46,15 @@ class ModelConfig:
     # Components that may be removed.
     tie_word_embeddings: bool = field(default=True, metadata=LATER)  # false: separate output matrix
     elementwise_affine: bool = field(default=True, metadata=LATER)  # false: norms have no gain and no bias
+    # Which tokens attend to which in `longformer`: see `Longformer`.
+    attention: AttentionPattern = field(default="global+window", metadata=LATER | of_family("longformer"))
+    attention_window: Width = field(default=0, metadata=LATER | of_family("longformer"))  # tokens; 0: positions / 8
+    attention_dilation: Annotated[int, Limits(at_least=2, at_most=1000)] = field(
+        default=2, metadata=LATER | of_family("longformer")
+    )  # distance between neighbours in a dilated window
+    # ALBERT's two techniques.
+    share_layers: bool = field(default=True, metadata=LATER | of_family("albert"))  # one layer's weights stand for all
+    embedding_width: Width = field(default=0, metadata=LATER | of_family("albert"))  # E in V × E + E × d; 0: width / 2
 
     def __post_init__(self) -> None:
         check_settings(self, "model")
@@ -47,6 +63,17 @@ class ModelConfig:
                 "model.width must be a multiple of model.heads: each head has an equal part of it. Got a width of "
                 f"{self.width} and {self.heads} heads. Try {max(1, self.width // self.heads) * self.heads}."
             )
+
+    def check_families(self, families: Collection[str]) -> None:
+        """Raise a UserError if a setting of a family that is not among `families` was changed."""
+        for setting in fields(self):
+            family = setting.metadata.get("family")
+            if family and family not in families and getattr(self, setting.name) != setting.default:
+                raise UserError(
+                    f"model.{setting.name} is a setting of {family}, which is not among the architectures. Got "
+                    f"{as_written(getattr(self, setting.name))} and {', '.join(families)}.\n"
+                    f"Add {family} to architectures, or leave the setting out."
+                )
 
     @property
     def decoder_depth(self) -> int:

@@ -154,7 +154,7 @@ class StudentTeacher(_Joint):
         )
 
 
-_LAYER = re.compile(r"(.*encoder\.layer\.)(\d+)(\..*)")
+_LAYER = re.compile(r"(.*encoder\.(?:layer|albert_layer_groups)\.)(\d+)(\..*)")
 
 
 def _in_student(name: str) -> str:

@@ -17,14 +17,14 @@ from transformers import (
 
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError
-from infoflow.models import FIRST_IS_GLOBAL, ElmoConfig, compute_densely
+from infoflow.models import DILATION, FIRST_IS_GLOBAL, ElmoConfig, compute_densely
 from infoflow.models import Elmo as ElmoModel
 
 from ._bert import AbstractEncoderFamily, Albert, Bert, PlainBert
 from ._family import AbstractFamily, Layout, ModelConfig, shape_of
 from ._joint import BidirectionalPair
 
-# Longformer: every token attends to a window of neighbours; the first token attends to all, and all to it.
+# Longformer: every token attends to some neighbours; by default the first token attends to all, and all to it.
 
 
 _SHARE = 8  # of the positions: 512 of the published model's 4096
@@ -40,10 +40,17 @@ _IN_BERT = (
 
 @final
 class Longformer(AbstractEncoderFamily):
-    """Hugging Face's Longformer ([@beltagy2020longformer]) with BERT's values.
+    r"""Hugging Face's Longformer ([@beltagy2020longformer]) with BERT's values and one pattern of attention.
 
-    A window of w tokens (w / 2 on either side), w an eighth of `model.positions`, in every layer. The first token is
-    global: it has its own queries, keys and values, initialised as copies of the others.
+    | `model.attention` | token i attends to token j where                                              |
+    |-------------------|-------------------------------------------------------------------------------|
+    | `full`            | always                                                                        |
+    | `window`          | \|i - j\| ≤ w / 2                                                             |
+    | `dilated`         | \|i - j\| ≤ d w / 2 and d divides i - j                                       |
+    | `global+window`   | as `window`, or i or j is the first token, which has own queries, keys, values |
+
+    In every layer w is `model.attention_window`, by default an eighth of `model.positions`, and d is
+    `model.attention_dilation`. Projections of global tokens are initialised as copies of the others.
     """
 
     name: ClassVar[str] = "longformer"
@@ -82,7 +89,9 @@ class Longformer(AbstractEncoderFamily):
 def _longformer_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **head: Any) -> LongformerConfig:
     shape = shape_of(config, vocabulary, layers)
     shape["max_position_embeddings"] = config.positions + _offset(vocabulary)
-    entries: dict[str, Any] = {FIRST_IS_GLOBAL: True, **head}
+    entries: dict[str, Any] = {FIRST_IS_GLOBAL: config.attention == "global+window", **head}
+    if config.attention == "dilated":
+        entries[DILATION] = config.attention_dilation
     return LongformerConfig(**shape, attention_window=[window_of(config)] * layers, **entries)
 
 
@@ -95,9 +104,16 @@ def window_of(config: ModelConfig) -> int:
     """Tokens in the window, half of them on either side.
 
     Raises:
-        UserError: It is larger than the positions.
+        UserError: It is larger than the positions, or odd.
     """
-    window = max(_SMALLEST, 2 * (config.positions // (2 * _SHARE)))
+    if config.attention == "full":
+        return 2 * config.positions
+    if config.attention_window % 2:
+        raise UserError(
+            "model.attention_window must be even: half of it lies on either side of a token. Got "
+            f"{config.attention_window}. Try {config.attention_window + 1}."
+        )
+    window = config.attention_window or max(_SMALLEST, 2 * (config.positions // (2 * _SHARE)))
     if window > config.positions:
         raise UserError(
             f"The window of longformer must not be larger than model.positions. Got a window of {window} tokens for "

@@ -5,7 +5,7 @@ from ._anatomy import COMPONENTS, Attention, ParameterGroup, Projection, Stack, 
 from ._anatomy import Anatomy as Anatomy
 from ._anatomy import ParameterSlice as ParameterSlice
 from ._attention import AttentionCall, Site
-from ._bands import FIRST_IS_GLOBAL, compute_densely
+from ._bands import DILATION, FIRST_IS_GLOBAL, compute_densely
 from ._discovery import discover
 from ._elmo import Elmo, ElmoConfig
 from ._first_pass import tiny_inputs

@@ -105,6 +105,9 @@ def by_token(blocked_BNLK: Tensor, length: int) -> Tensor:
 
 FIRST_IS_GLOBAL = "first_token_is_global"
 """Entry of a configuration: the first token of every row is global by default."""
+DILATION = "attention_dilation"
+"""Entry of a configuration: a window holds only tokens at distances that this number divides, and reaches as much
+farther; 1 by default."""
 _TOLERANCE = 1e-4
 
 
@@ -127,9 +130,10 @@ def read_bands_densely(module: PreTrainedModel) -> None:
     compute_densely(module)
     with evaluating(module):
         after = run_tiny(module, inputs)
-    # A first token that is global by configuration is not so in the family's own code.
+    # A first token that is global by configuration, or a dilated window, is not so in the family's own code.
+    own = getattr(module.config, FIRST_IS_GLOBAL, False) or getattr(module.config, DILATION, 1) > 1
     same = (after - before).norm() <= _TOLERANCE * before.norm()
-    if bool(before.isfinite().all()) and not same and not getattr(module.config, FIRST_IS_GLOBAL, False):
+    if bool(before.isfinite().all()) and not same and not own:
         raise UserError(
             f"{type(module).__name__} attends in bands, but does not compute the same with a single masked softmax, "
             "so part of its attention is unknown to infoflow. Analyse a model of another family."
@@ -141,6 +145,7 @@ def compute_densely(module: nn.Module) -> None:
     for child in module.modules():
         if type(child) in _DENSE:
             child.__class__ = _DENSE[type(child)]
+            child.dilation = int(getattr(getattr(module, "config", None), DILATION, 1))  # type: ignore
         if isinstance(child, LongformerModel | LEDEncoder):
             child._pad_to_window_size = _AsItIs(bool(getattr(child.config, FIRST_IS_GLOBAL, False)))  # type: ignore
 
@@ -190,7 +195,9 @@ class _Dense:
             others = OtherKeys(
                 rows=is_index_global_attn, key=heads(module.key_global), value=heads(module.value_global)
             )
-        hidden_BTS = hidden_pairs(module.one_sided_attn_window_size, is_index_masked, is_index_global_attn)
+        hidden_BTS = hidden_pairs(
+            module.one_sided_attn_window_size, is_index_masked, is_index_global_attn, module.dilation
+        )
         mask_B1TS = query_BHTd.new_zeros(hidden_BTS.shape).masked_fill(hidden_BTS, torch.finfo(query_BHTd.dtype).min)
         call = attended(
             unplaced_call(
@@ -207,11 +214,18 @@ class _Dense:
 
 
 def hidden_pairs(
-    one_side: int, masked: Bool[Tensor, "batch token"], is_global: Bool[Tensor, "batch token"]
+    one_side: int,
+    masked: Bool[Tensor, "batch token"],
+    is_global: Bool[Tensor, "batch token"],
+    dilation: int = 1,
 ) -> Bool[Tensor, "batch query key"]:
-    """Keys hidden from a query: those beyond `one_side` tokens, unless either is global, and padding."""
+    """Keys hidden from a query: those beyond `one_side` tokens, unless either is global, and padding.
+
+    With a dilation d only every d-th token counts, so that the window reaches d times as far.
+    """
     place = torch.arange(masked.shape[1], device=masked.device)
-    near_TS = (place[:, None] - place[None]).abs() <= one_side
+    apart_TS = (place[:, None] - place[None]).abs()
+    near_TS = (apart_TS <= dilation * one_side) & (apart_TS % dilation == 0)
     seen_BTS = near_TS | is_global.unsqueeze(1) | is_global.unsqueeze(2)
     return ~seen_BTS | masked.unsqueeze(1)
 

@@ -352,6 +352,7 @@ def _check_teachers(plan: Plan) -> None:
 
 def _check_architectures(plan: Plan) -> None:
     one_of("architectures", plan.architectures, tuple(FAMILIES))
+    plan.model.check_families(plan.architectures)
     for family in plan.architectures:
         FAMILIES[family].check(plan.model)
     for name in plan.objectives:
