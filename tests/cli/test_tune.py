@@ -53,6 +53,7 @@ def test_shows_scores_with_controls_and_writes_models_and_tables(infoflow, maske
     assert not (tmp_path / "run" / "features").exists()
 
 
+@pytest.mark.slow
 def test_looks_inside_and_says_who_learned(infoflow, masked_lm, files):
     arguments = ["--rates=1e-3", "--seeds=0", "--epochs=1", "--controls", "--inside", "--out=run"]
     answer = infoflow("tune", masked_lm, *files, *arguments)
@@ -84,6 +85,7 @@ def test_looks_inside_and_says_who_learned(infoflow, masked_lm, files):
     assert set(swaps.loc[changed, "quantity"]) == {"pretraining-loss"}
 
 
+@pytest.mark.slow
 def test_looks_into_every_way_of_tuning_and_keeps_nothing_of_another(infoflow, masked_lm, files):
     """Recordings of one way are not those of another at the same rate; tables of an earlier call go."""
     totals = {}
