@@ -93,3 +93,27 @@ def test_features_outlive_a_kill_in_the_middle_of_an_entry(tmp_path):
     )
     for one, other in zip(whole.module.parameters(), cut.module.parameters(), strict=True):
         assert torch.allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_a_mix_of_layers_is_trained_and_read_again(tmp_path, family):
+    """The stored answers are those of the loaded model, whose head reads γ Σ softmax(s) h of all states."""
+    data, model = small_data(), small_model(family)
+    settings = {"learning_rates": (3e-2,), "seeds": (0,), "head_epochs": 6, "batch_examples": 16, "device": "cpu"}
+    (one,) = tune(model, data, TuneConfig(method="mix", **settings), tmp_path).models
+    mix = one.facts["mix"]
+    layers = len(model.anatomy.stacks[-1].layers)
+    assert len(mix["shares"]) == layers + 1
+    assert sum(mix["shares"]) == pytest.approx(1)
+    assert max(abs(share - 1 / (layers + 1)) for share in mix["shares"]) > 1e-3  # it was learned
+    (score, *_) = one.score(data.test, data.train)
+    assert score.row["value"] == pytest.approx(one.facts["test"])
+
+    loaded, rows = one.load(), make_task(data).rows(data.test, small_tokenizer(), model.max_tokens or 128)
+    ids = torch.tensor(np.asarray(rows.row(0)))[None]
+    body = loaded.module.base_model.body
+    with torch.no_grad():
+        states = body(input_ids=ids, output_hidden_states=True).hidden_states
+        expected = mix["scale"] * sum(share * state for share, state in zip(mix["shares"], states, strict=True))
+        found = loaded.module.base_model(input_ids=ids).last_hidden_state
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)

@@ -16,7 +16,7 @@ from infoflow.training import TrainingHook
 
 pytestmark = pytest.mark.slow
 
-METHODS = ("full", "frozen", "top", "decay", "lora")
+METHODS = ("full", "frozen", "mix", "top", "decay", "lora")
 
 
 def config(**settings) -> TuneConfig:
@@ -70,7 +70,7 @@ def test_what_each_method_changes(data, model, tmp_path):
 
     upper = {name for name in before if ".layer.1." in name}
     assert changed("full") == changed("decay") == set(before)
-    assert changed("frozen") == set()
+    assert changed("frozen") == changed("mix") == set()
     assert changed("top") == upper
     matrices = {f"bert.encoder.layer.{i}.attention.self.{part}.weight" for i in (0, 1) for part in ("query", "value")}
     assert changed("lora") == matrices
@@ -179,7 +179,7 @@ def test_passes_that_are_shorter_than_a_checkpoint_share_one(method, data, model
     ("family", "method"),
     [
         ("causal-bert", "full"), ("encoder-decoder", "decay"), ("gpt2", "lora"), ("t5", "frozen"), ("t5", "lora"),
-        ("bart", "full"), ("bart", "decay"), ("albert", "frozen"), ("albert", "lora"),
+        ("bart", "full"), ("bart", "decay"), ("albert", "frozen"), ("albert", "lora"), ("bart", "mix"), ("gpt2", "mix"),
     ],
 )  # fmt: skip
 def test_families_are_tuned_by_every_method(family, method, tmp_path):

@@ -51,7 +51,7 @@ def test_a_rate_may_not_decay_weights_away():
 def test_every_method_has_a_grid_of_its_own(method):
     config = TuneConfig(method=method)
     assert config.rates == DEFAULT_RATES[method]
-    assert config.passes == (40 if method == "frozen" else 4)
+    assert config.passes == (40 if method in ("frozen", "mix") else 4)
     assert len(config.seeds) > 1
 
 

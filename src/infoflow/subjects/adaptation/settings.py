@@ -21,9 +21,9 @@ from infoflow.foundation import (
 )
 from infoflow.objectives import AbstractObjective
 
-from .measures import BUILT_IN_TASKS, SHAPES, Rates, TuneConfig, TuneSettings
+from .measures import BUILT_IN_TASKS, FROZEN_METHODS, SHAPES, Rates, TuneConfig, TuneSettings
 
-Method = Literal["full", "frozen", "top", "decay", "lora"]
+Method = Literal["full", "frozen", "mix", "top", "decay", "lora"]
 Methods = Annotated[tuple[Method, ...], Limits(filled=True, distinct=True)]
 Controls = Annotated[tuple[Literal["untrained", "shuffled-labels"], ...], Limits(distinct=True)]
 Strategy = Literal["continued", "scratch"]
@@ -33,7 +33,6 @@ Phases = Annotated[tuple[Phase, ...], Limits(filled=True, distinct=True)]
 Sizes = Annotated[tuple[CountOrNone, ...], Limits(filled=True, distinct=True)]
 Shapes = Literal["", "classification", "regression", "tagging", "span", "choice", "generation"]
 Size = Annotated[int, Limits(at_least=20, at_most=10**6)]
-FROZEN = "frozen"  # the method that trains a head on frozen features
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +41,8 @@ class TunePlan(TuneSettings):
 
     Without `train` it is the built-in task of that name; otherwise `load_task` reads files or `hf:NAME:SPLIT`, relative
     to the folder in which the study starts. Understanding tasks suit every model with an encoder or a decoder,
-    generation suits models that write text, with all methods except frozen features; unsuitable ones are reported once.
+    generation suits models that write text, with all methods except those on frozen features; unsuitable ones are
+    reported once.
 
     Each model costs `methods` times `examples` times (`seeds` + the additional `learning_rates`), each `epochs` over
     the examples (40 for a head on frozen features, which are computed once); controls are only tuned in full.
@@ -57,9 +57,9 @@ class TunePlan(TuneSettings):
     columns: OwnWords = ()  # "text=COLUMN", "second=COLUMN", "label=COLUMN", "tags=COLUMN", ...
     multi: bool = False  # an example may have several labels, joined by "|", or none
     size: Size = 1000  # examples of a built-in task
-    methods: Methods = ("full", "frozen")  # and top, decay, lora
+    methods: Methods = ("full", "frozen")  # and mix, top, decay, lora
     examples: Sizes = (0,)  # labelled examples for tuning, nested; 0: all
-    frozen_rates: Rates = ()  # for the method "frozen"; empty: as learning_rates
+    frozen_rates: Rates = ()  # for the methods "frozen" and "mix"; empty: as learning_rates
     objectives: tuple[str, ...] = ()  # objectives whose models are tuned; empty: all that fit
     controls: Controls = ("untrained", "shuffled-labels")
     inside: bool = True  # measure how full tuning on all examples changes layers and heads
@@ -91,7 +91,7 @@ class TunePlan(TuneSettings):
     def config(self, method: str, examples: int, control: str, device: str) -> TuneConfig:
         """The settings for one tuning."""
         shared: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(TuneSettings)}
-        if method == "frozen" and self.frozen_rates:
+        if method in FROZEN_METHODS and self.frozen_rates:
             shared["learning_rates"] = self.frozen_rates
         return TuneConfig(method=method, examples=examples, control=control, device=device, **shared)  # type: ignore[arg-type]
 

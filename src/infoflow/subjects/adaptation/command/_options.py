@@ -203,10 +203,10 @@ class TuneOptions:
     """How a model is tuned."""
 
     method: Annotated[
-        Literal["full", "frozen", "top", "decay", "lora"],
+        Literal["full", "frozen", "mix", "top", "decay", "lora"],
         Parameter(
-            help="All weights; the head on a frozen body; head and top layers; lower rates in lower layers; low-rank "
-            "adapters."
+            help="All weights; the head on a frozen body; the head on a mix of frozen layers; head and top layers; "
+            "lower rates in lower layers; low-rank adapters."
         ),
     ] = "full"
     rates: Annotated[
@@ -286,8 +286,9 @@ def _tell_of_guesses(scores: "pd.DataFrame", method: str) -> None:
     """Say so where the main metric on test is not above what is reached without a model."""
     from infoflow.foundation import bounds_of
     from infoflow.results import scale_of
+    from infoflow.subjects.adaptation.measures import FROZEN_METHODS
 
-    longer = "--set tune.head_epochs" if method == "frozen" else "--epochs"
+    longer = "--set tune.head_epochs" if method in FROZEN_METHODS else "--epochs"
     metric = scores[scores["main"]]["metric"].iloc[0]
     value, low, high, guess = _on_test(scores, metric)
     if low <= guess < bounds_of(scale_of(metric))[1]:  # nothing is better than a guess that is always right

@@ -108,7 +108,7 @@ def tune(
 def _check_inside(inside: bool, corpus: str | None, config: "TuneConfig") -> None:
     from infoflow.foundation import UserError
 
-    if inside and config.method == "frozen":
+    if inside and config.freezes:
         raise UserError(
             "--inside shows what tuning changed, and a frozen body does not change. Leave out one of the two."
         )

@@ -26,6 +26,7 @@ METHODS = {
     "top": "upper layers",
     "lora": "low-rank adapters",
     "frozen": "frozen features",
+    "mix": "mix of frozen layers",
 }
 """Names of tuning methods, in reading order."""
 STRATEGIES = {

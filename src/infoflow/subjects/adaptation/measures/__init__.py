@@ -17,6 +17,7 @@ from ._span_extraction import SpanExtraction
 from ._span_rows import askable_spans
 from ._tables import (
     DOMAIN_LOSS,
+    FROZEN_METHODS,
     LABEL_BY_LAYER,
     LAYER_SWAPS,
     METHODS,

@@ -210,17 +210,41 @@ def _entries(index: Path) -> Iterator[tuple[bytes, Path, int, int, int]]:
 # A frozen body, computed once for every text.
 
 
+class LayerMix(nn.Module):
+    r"""ELMo's task-specific mix of all states: $\gamma \sum_l \mathrm{softmax}(s)_l h_l$ ([@peters2018deep]).
+
+    It begins as the mean over the input embeddings and the layers: s = 0, γ = 1.
+    """
+
+    def __init__(self, num_states: int) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(torch.zeros(num_states))
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, states: Float[Tensor, "text token all"]) -> Float[Tensor, "text token width"]:
+        """The mix of states that stand side by side in the last dimension."""
+        weights = self.scores.softmax(0)
+        return self.scale * torch.einsum("btlw,l->btw", states.unflatten(2, (len(weights), -1)), weights)
+
+    @property
+    def shares(self) -> list[float]:
+        """softmax(s), from the embeddings to the last layer."""
+        return self.scores.detach().softmax(0).tolist()
+
+
 class FrozenBody(nn.Module):
-    """Replaces a body: looks up the last states of texts, and computes missing ones.
+    """Replaces a body: looks up the states of texts, and computes missing ones.
 
     The body runs in evaluation mode, in float32; a pooler follows it and may be trained. Padding is on the right; its
     states are 0 and no task uses them.
     """
 
-    def __init__(self, body: PreTrainedModel, store: FeatureStore) -> None:
+    def __init__(self, body: PreTrainedModel, store: FeatureStore | None, mix: LayerMix | None = None) -> None:
+        """`mix` of all states instead of the last ones; without a `store` every text is computed anew."""
         super().__init__()
         self._body = (body,)  # in a tuple, so that it is not a submodule and not in checkpoints
         self._store = store
+        self.mix = mix
         self.config = body.config
         self.pooler: Any = getattr(body, "pooler", None)
         self._activation: Any = getattr(body, "pooler_activation", None)  # ALBERT's pooler is only a linear map
@@ -233,12 +257,18 @@ class FrozenBody(nn.Module):
     def forward(
         self, input_ids: Int[Tensor, "text token"], attention_mask: Int[Tensor, "text token"] | None = None, **more: Any
     ) -> BaseModelOutputWithPoolingAndCrossAttentions | Seq2SeqModelOutput:
-        """The last states of the texts, as the body returns them."""
+        """The last states of the texts, or their mix, as the body returns them."""
         tensors = {"input_ids": input_ids, "attention_mask": attention_mask, **more}
-        lengths = self._lengths(input_ids, attention_mask)
-        keys = _keys(input_ids, lengths, more.get("token_type_ids"))
-        self._compute([row for row, key in enumerate(keys) if key not in self._store], tensors, keys, lengths)
-        states_BTD = self._looked_up(keys, input_ids.shape[1]).to(input_ids.device)
+        if self._store is None:
+            states_BTD = self._computed(tensors)
+        else:
+            lengths = self._lengths(input_ids, attention_mask)
+            keys = _keys(input_ids, lengths, more.get("token_type_ids"))
+            self._add(self._store, tensors, keys, lengths)
+            states_BTD = self._looked_up(self._store, keys, input_ids.shape[1])
+        states_BTD = states_BTD.to(input_ids.device)
+        if self.mix is not None:
+            states_BTD = self.mix(states_BTD)
         if self.config.is_encoder_decoder:
             return Seq2SeqModelOutput(last_hidden_state=states_BTD)  # type: ignore[arg-type]
         return BaseModelOutputWithPoolingAndCrossAttentions(
@@ -256,7 +286,8 @@ class FrozenBody(nn.Module):
             return [input_ids.shape[1]] * len(input_ids)
         return attention_mask.sum(dim=1).tolist()
 
-    def _compute(self, rows: list[int], tensors: dict[str, Any], keys: list[bytes], lengths: list[int]) -> None:
+    def _add(self, store: FeatureStore, tensors: dict[str, Any], keys: list[bytes], lengths: list[int]) -> None:
+        rows = [row for row, key in enumerate(keys) if key not in store]
         if not rows:
             return
         size = len(keys)
@@ -264,14 +295,22 @@ class FrozenBody(nn.Module):
             name: value[rows] if isinstance(value, Tensor) and value.ndim and len(value) == size else value
             for name, value in tensors.items()
         }
+        states_BTD = self._computed(chosen).cpu().numpy()
+        store.add({keys[row]: states_BTD[i, : lengths[row]] for i, row in enumerate(rows)})
+
+    def _computed(self, tensors: dict[str, Any]) -> Float[Tensor, "text token width"]:
+        """The last states, or all states side by side for a mix."""
         self.body.eval()
         device = tensors["input_ids"].device
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
-            states_BTD = self.body.to(device)(**chosen).last_hidden_state.float().cpu().numpy()
-        self._store.add({keys[row]: states_BTD[i, : lengths[row]] for i, row in enumerate(rows)})
+            output = self.body.to(device)(**tensors, **({} if self.mix is None else {"output_hidden_states": True}))
+        if self.mix is None:
+            return output.last_hidden_state.float()
+        return torch.cat(_all_states(output), dim=2).float()
 
-    def _looked_up(self, keys: list[bytes], longest: int) -> Float[Tensor, "text token width"]:
-        found = [self._store.get(key) for key in keys]
+    @staticmethod
+    def _looked_up(store: FeatureStore, keys: list[bytes], longest: int) -> Float[Tensor, "text token width"]:
+        found = [store.get(key) for key in keys]
         states_BTD = np.zeros((len(keys), longest, found[0].shape[1]), dtype=np.float32)
         for row, values_TD in enumerate(found):
             states_BTD[row, : len(values_TD)] = values_TD
@@ -287,8 +326,22 @@ def _keys(ids_BT: Tensor, lengths: list[int], kinds_BT: Tensor | None) -> list[b
     ]
 
 
+def _all_states(output: Any) -> tuple[Tensor, ...]:
+    """Embeddings and layers, of the decoder if there are two stacks."""
+    return output.decoder_hidden_states if hasattr(output, "decoder_hidden_states") else output.hidden_states
+
+
+def mixed_body(module: PreTrainedModel, shares: Sequence[float], scale: float) -> None:
+    """Let the head of a tuned model read the mix of all states that it was tuned with, in place."""
+    mix = LayerMix(len(shares))
+    with torch.no_grad():
+        mix.scores.copy_(torch.tensor(shares).log())
+        mix.scale.fill_(scale)
+    setattr(module, module.base_model_prefix, FrozenBody(module.base_model, None, mix))
+
+
 @contextmanager
-def frozen_body(module: PreTrainedModel, store: FeatureStore) -> Iterator[None]:
+def frozen_body(module: PreTrainedModel, store: FeatureStore, mix: LayerMix | None = None) -> Iterator[None]:
     """Replace the module's body by a `FrozenBody`; afterwards the body is restored, with the trained pooler.
 
     Raises:
@@ -297,10 +350,10 @@ def frozen_body(module: PreTrainedModel, store: FeatureStore) -> Iterator[None]:
     name, body = module.base_model_prefix, module.base_model
     if body is module or not isinstance(body, PreTrainedModel):
         raise UserError(
-            f"method = frozen trains a head on one body, and {type(module).__name__} has none. Choose full, top, decay "
-            "or lora."
+            f"Methods frozen and mix train a head on one body, and {type(module).__name__} has none. Choose full, top, "
+            "decay or lora."
         )
-    setattr(module, name, FrozenBody(body, store))
+    setattr(module, name, FrozenBody(body, store, mix))
     try:
         yield
     finally:

@@ -27,13 +27,14 @@ from infoflow.foundation import (
 from infoflow.models import Anatomy, discover, learning_parameters
 from infoflow.training import Step, TrainingHook
 
+from ._tables import FROZEN_METHODS
 from ._task import AbstractTask
 from ._task_model import FreshModel
 
 # The settings of tuning a model for a task.
 
 
-Method = Literal["full", "frozen", "top", "decay", "lora"]
+Method = Literal["full", "frozen", "mix", "top", "decay", "lora"]
 """See `METHODS`."""
 Control = Literal["", "shuffled-labels"]
 Seeds = Annotated[tuple[Seed, ...], Limits(filled=True, distinct=True)]
@@ -43,6 +44,7 @@ Decay = Annotated[float, Limits(above=0, at_most=1)]
 DEFAULT_RATES: dict[str, tuple[float, ...]] = {
     "full": (3e-4, 1e-4, 5e-5, 3e-5),
     "frozen": (3e-2, 1e-2, 3e-3, 1e-3),
+    "mix": (3e-2, 1e-2, 3e-3, 1e-3),
     "top": (3e-4, 1e-4, 5e-5, 3e-5),
     "decay": (3e-4, 1e-4, 5e-5, 3e-5),
     "lora": (2e-3, 1e-3, 5e-4, 2e-4),
@@ -78,7 +80,7 @@ class TuneConfig(TuneSettings):
     method: Method = "full"
     layer_decay: Decay = 0.8  # for `decay`: factor on the learning rate from one block to the one below
     alpha: Annotated[float, Limits(above=0, at_most=1e5)] = 16.0  # for `lora`: adapters are scaled by alpha / rank
-    head_epochs: Count = 40  # for `frozen`, instead of `epochs`: the body's output is cached
+    head_epochs: Count = 40  # for `frozen` and `mix`, instead of `epochs`: the body's output is cached
     warmup: Share = 0.1  # share of all updates; then the rate falls linearly to 0
     weight_decay: Annotated[float, Limits(at_least=0, at_most=100)] = 0.01
     clip: Weight = 1.0  # largest global gradient norm; 0 disables clipping
@@ -104,9 +106,14 @@ class TuneConfig(TuneSettings):
         return tuple(map(float, self.learning_rates or DEFAULT_RATES[self.method]))
 
     @property
+    def freezes(self) -> bool:
+        """Whether the body stays as it was pretrained."""
+        return self.method in FROZEN_METHODS
+
+    @property
     def passes(self) -> int:
         """Number of passes over the training examples."""
-        return self.head_epochs if self.method == "frozen" else self.epochs
+        return self.head_epochs if self.freezes else self.epochs
 
     @property
     def way(self) -> str:
@@ -144,7 +151,7 @@ def add_adapters(module: PreTrainedModel, head: frozenset[str], *, rank: int, al
     if not targets:
         raise UserError(
             f"method = lora adds adapters to queries and values, and {type(module).__name__} has none that are "
-            "known. Choose full, top, decay or frozen."
+            "known. Choose full, top, decay, frozen or mix."
         )
     turned = isinstance(module.get_submodule(targets[0]), Conv1D)
     config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets, fan_in_fan_out=turned, lora_dropout=0.0)  # type: ignore[arg-type]
@@ -197,9 +204,10 @@ def prepare(built: FreshModel, task: AbstractTask, config: TuneConfig, seed: int
     |--------|---------------------------------------------------------------------------------------|
     | full   | every weight                                                                          |
     | frozen | the head, and the pooler that it reads                                                |
+    | mix    | the same, and the head reads a learned mix of all states, see `LayerMix`              |
     | top    | what comes after the blocks, and the last `layers` blocks                             |
     | decay  | every weight, at depth d with $\delta^{D - d}$ times the learning rate                 |
-    | lora   | the same, and adapters of low rank beside queries and values, see `add_adapters`      |
+    | lora   | the head, and adapters of low rank beside queries and values, see `add_adapters`      |
 
     δ is `layer_decay` and D the depth of the head, see `parameter_depths`.
 
@@ -209,7 +217,7 @@ def prepare(built: FreshModel, task: AbstractTask, config: TuneConfig, seed: int
     Source: layer-wise decay [@clark2020electra], where the last block's factor is δ²; here it is δ.
     """
     module = built.module
-    if config.method == "frozen":
+    if config.freezes:
         _require_head(built, task)
         _train_only(module, set(built.head))
     elif config.method in ("top", "decay"):
@@ -222,7 +230,7 @@ def prepare(built: FreshModel, task: AbstractTask, config: TuneConfig, seed: int
 def _require_head(built: FreshModel, task: AbstractTask) -> None:
     if not built.fresh:
         raise UserError(
-            f"method = frozen trains a head on fixed features, and {task.task} ({task.shape}) has no new head: "
+            f"Methods frozen and mix train a head on fixed features, and {task.task} ({task.shape}) has no new head: "
             "the pretrained one writes the text. Choose full, top, decay or lora."
         )
 

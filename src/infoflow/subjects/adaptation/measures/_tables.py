@@ -2,7 +2,8 @@
 
 from infoflow.results import Column, TableSchema, estimate_columns
 
-METHODS = ("full", "frozen", "top", "decay", "lora")
+METHODS = ("full", "frozen", "mix", "top", "decay", "lora")
+FROZEN_METHODS = ("frozen", "mix")  # train a head on features of the pretrained body
 """Tuning methods: all weights; the head only; head and upper layers; all, lower layers slower; low-rank adapters."""
 STRATEGIES = ("as-is", "continued", "task-texts", "scratch")
 """What came before tuning.
@@ -15,7 +16,7 @@ TUNED = (
     Column(name="task", dtype="string", unit="", description="name of the task"),
     Column(name="shape", dtype="string", unit="", description="classification, regression, tagging, span, ..."),
     Column(name="strategy", dtype="string", unit="", description="what came before: see STRATEGIES"),
-    Column(name="method", dtype="string", unit="", description="full, frozen, top, decay or lora: see METHODS"),
+    Column(name="method", dtype="string", unit="", description="full, frozen, mix, top, decay or lora: see METHODS"),
     Column(name="examples", dtype="int64", unit="examples", description="labelled examples that it was tuned on"),
     Column(name="control", dtype="string", unit="", description='"": none; shuffled-labels: labels changed places'),
 )

@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from infoflow.training import (
     trained_objective,
 )
 
-from ._body import FeatureStore, frozen_body
+from ._body import FeatureStore, LayerMix, frozen_body
 from ._make_task import make_task
 from ._methods import EarlyStop, TuneConfig, merge_adapters, prepare
 from ._tables import TASK_ANSWERS, TASK_SCORES
@@ -256,9 +256,15 @@ class _Tuning:
         module = prepare(built, self.task, self.config, seed)
         settings = self._settings(seed, rate, module)
         hooks = [*(self.hooks(seed, rate) if self.hooks else ()), *self._early_stop(settings.updates)]
-        frozen, features = self.config.method == "frozen", self.features / self.model.digest
-        with frozen_body(module, FeatureStore(features)) if frozen else nullcontext():
+        with self._frozen(module) if self.config.freezes else nullcontext():
             yield module, train(self.task, settings, self.parts.training, module, self._work(seed, rate), hooks=hooks)
+
+    def _frozen(self, module: PreTrainedModel) -> AbstractContextManager[None]:
+        """The module with its body as a lookup; a mix of all states has features of its own."""
+        if self.config.method != "mix":
+            return frozen_body(module, FeatureStore(self.features / self.model.digest))
+        mix = LayerMix(len(self.model.anatomy.stacks[-1].layers) + 1)
+        return frozen_body(module, FeatureStore(self.features / f"{self.model.digest}-all"), mix)
 
     def _early_stop(self, updates: int) -> list[TrainingHook]:
         """Ends a training without gain on dev; runs after all other hooks and scores after every pass."""
@@ -268,7 +274,7 @@ class _Tuning:
 
     def _settings(self, seed: int, rate: float, module: PreTrainedModel) -> TrainConfig:
         config, lengths = self.config, np.asarray(self.parts.training.source.lengths)
-        apart = _passes_apart(module, int(lengths.sum()), frozen=config.method == "frozen")
+        apart = _passes_apart(module, int(lengths.sum()), frozen=config.freezes)
         tokens = min(int(lengths.max()) * config.batch_examples, _MOST_BATCH_TOKENS)
         batches = LengthBucketSampler(lengths, seed, tokens, config.batch_examples).num_batches
         return TrainConfig(
@@ -283,7 +289,7 @@ class _Tuning:
             weight_decay=config.weight_decay,
             decay_norms=False,
             clip=config.clip,
-            precision="fp32" if config.method == "frozen" else config.precision,
+            precision="fp32" if config.freezes else config.precision,
             device=config.device,
             save_every=config.save_every or batches * apart,
             keep_last=1,
@@ -297,7 +303,7 @@ class _Tuning:
             with self._trained(seed, rate) as (module, result):
                 if self.config.method == "lora":
                     merge_adapters(module)
-                task = self.task.settled(module)
+                task, mix = self.task.settled(module), getattr(module.base_model, "mix", None)
                 predictions = {part: self._predictions(module, part, task) for part in ("dev", "test")}
         except TrainingDiverged as error:
             shutil.rmtree(self._work(seed, rate), ignore_errors=True)
@@ -307,7 +313,8 @@ class _Tuning:
         with atomic_folder(folder) as temporary:
             tokenizer = self.parts.tokenizer_for(module)
             save_model(module.cpu(), temporary, tokenizer, self.parts.target_tokenizer)
-            write_facts(temporary, task, self._facts(seed, rate, result.updates, scores))
+            mixed = {} if mix is None else {"mix": {"shares": mix.shares, "scale": mix.scale.item()}}
+            write_facts(temporary, task, {**self._facts(seed, rate, result.updates, scores), **mixed})
             write_results(temporary, [row for rows in scores.values() for row in rows], answers)
         shutil.rmtree(self._work(seed, rate), ignore_errors=True)
 

@@ -16,6 +16,7 @@ from infoflow.foundation import UserError, atomic_write, digest, file_digest, ha
 from infoflow.models import Model, evaluating, load_model
 from infoflow.training import ExampleRows
 
+from ._body import mixed_body
 from ._task import AbstractTask, Predictions, Score
 from ._task_parts import TaskParts, task_tokenizer
 
@@ -82,12 +83,17 @@ class TunedModel:
     """Contents of task.json.
 
     `recipe`, `metric`, `examples`, `dev` and `test` with the main metric, `rates` with the dev metric of each learning
-    rate that was tried (with the first seed; -2e9 if training diverged).
+    rate that was tried (with the first seed; -2e9 if training diverged). After the method `mix`: `mix` with the
+    `shares` of the embeddings and every layer, and their `scale`.
     """
 
     def load(self, device: str = "auto") -> Model:
-        """The model, with its head."""
-        return load_model(self.folder, device=device)
+        """The model, with its head, which reads the mix of layers that it was tuned with, if there is one."""
+        model = load_model(self.folder, device=device)
+        if mix := self.facts.get("mix"):
+            mixed_body(model.module, mix["shares"], mix["scale"])
+            model.module.to(model.device)
+        return model
 
     def score(self, corpus: Corpus, train: Corpus, device: str = "auto") -> list[Score]:
         """The task's metrics on a labelled corpus, the main one first; `train` is what the baseline guess may use."""

@@ -30,6 +30,7 @@ from infoflow.studies._plan_sections import CorpusPlan, ProbingPlan
 from infoflow.studies._study_models import StudyModels
 
 from ..measures import (
+    FROZEN_METHODS,
     ExtendedVocabulary,
     Shape,
     TaskData,
@@ -39,7 +40,7 @@ from ..measures import (
     load_task,
     training_part,
 )
-from ..settings import FROZEN, DomainPlan, TunePlan
+from ..settings import DomainPlan, TunePlan
 
 # The tasks that a study's models are tuned for; they are read once, and other processes get what keys depend on.
 
@@ -134,13 +135,14 @@ class StudyTasks:
         Raises:
             UserError: The plan requests only frozen features for a generation task.
         """
-        if self.shape(asked) != "generation" or FROZEN not in asked.methods:
+        if self.shape(asked) != "generation" or not {*FROZEN_METHODS} & {*asked.methods}:
             return list(asked.methods)
-        found = [method for method in asked.methods if method != FROZEN]
+        found = [method for method in asked.methods if method not in FROZEN_METHODS]
         why = "the pretrained head writes the text, so frozen features leave nothing to train"
         if not found:
             raise UserError(
-                f'tune.methods of {asked.name} must contain full, top, decay or lora: {why}. Got ["{FROZEN}"]. Add one.'
+                f"tune.methods of {asked.name} must contain full, top, decay or lora: {why}. "
+                f"Got {as_written(asked.methods)}. Add one."
             )
         self.tell(f"{asked.name}: {why}. Only these methods are used: {', '.join(found)}.")
         return found

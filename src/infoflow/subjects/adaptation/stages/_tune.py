@@ -15,6 +15,7 @@ from infoflow.studies.stages._stage import AbstractStage, AbstractTableStage, fi
 from infoflow.studies.stages._train import Train
 
 from ..measures import (
+    FROZEN_METHODS,
     INSIDE_TABLES,
     TASK_ANSWERS,
     TASK_SCORES,
@@ -27,7 +28,6 @@ from ..measures import (
     make_task,
     tune,
 )
-from ..settings import FROZEN
 from ._specialise import Specialise
 from ._study_tasks import StudyTasks
 from ._tuned_subject import TunedSubject, tuned_subjects
@@ -94,7 +94,7 @@ class Tune(OfTuned, AbstractTableStage):
         config, thousands = tuned.config, tuned.models.own(StudyTasks).share(tuned.asked, tuned.examples)
         runs = len(config.seeds) + len(config.rates) - 1
         tokens = 1000 * thousands * config.epochs * runs * _TOKENS
-        return tokens / (training.updates * training.batch_tokens) / (4 if tuned.method == FROZEN else 1)
+        return tokens / (training.updates * training.batch_tokens) / (4 if tuned.method in FROZEN_METHODS else 1)
 
     def _begins_with(self) -> tuple[str, ...]:
         """The key of the stage that trains the pretrained model, if there is one."""
@@ -228,8 +228,8 @@ class InsideTuned(OfTuned, AbstractTableStage):
 
 def _is_last(stage: Tune, after: Tune | None) -> bool:
     """Whether no later stage reads the same features."""
-    return stage.tuned.method == FROZEN and (after is None or not _share_features(stage.tuned, after.tuned))
+    return stage.tuned.method in FROZEN_METHODS and (after is None or not _share_features(stage.tuned, after.tuned))
 
 
 def _share_features(first: TunedSubject, second: TunedSubject) -> bool:
-    return first.method == second.method == FROZEN and first.model_key == second.model_key
+    return first.method == second.method in FROZEN_METHODS and first.model_key == second.model_key

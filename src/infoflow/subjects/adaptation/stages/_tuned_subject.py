@@ -13,8 +13,8 @@ from infoflow.objectives import AbstractObjective
 from infoflow.results import Recipe, Subject
 from infoflow.studies._study_models import StudyModels
 
-from ..measures import INSIDE, TUNING_CHANGE, TuneConfig, reads_both_sides
-from ..settings import FROZEN, TunePlan
+from ..measures import FROZEN_METHODS, INSIDE, TUNING_CHANGE, TuneConfig, reads_both_sides
+from ..settings import TunePlan
 from ._specialised import Specialised, specialised
 from ._study_tasks import AS_IS, StudyDomain, StudyTasks
 
@@ -162,8 +162,9 @@ def tuned_subjects(models: StudyModels) -> Iterator[TunedSubject]:
     """All tunings that a plan requests, by task and model; frozen ones come last, grouped by model."""
     plan = models.plan
     every = [one for asked in plan.tune for one in _of_task(models, asked)]
-    yield from (one for one in every if one.method != FROZEN)
-    yield from sorted((one for one in every if one.method == FROZEN), key=lambda one: (one.subject.name, one.model_key))
+    yield from (one for one in every if one.method not in FROZEN_METHODS)
+    frozen = [one for one in every if one.method in FROZEN_METHODS]
+    yield from sorted(frozen, key=lambda one: (one.method, one.subject.name, one.model_key))
 
 
 def _of_task(models: StudyModels, asked: TunePlan) -> Iterator[TunedSubject]:
