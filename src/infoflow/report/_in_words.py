@@ -46,13 +46,16 @@ def chosen(found: Mapping[Key, Samples], of: Callable[[float], float] = lambda v
 # Numbers in words: rounded to the precision of their interval, with a true minus sign.
 
 
+_ROUNDING = 1e-9  # relative half-width below which an interval is a point with rounding errors
+
+
 def decimals(low: float, high: float, value: float = 1.0) -> int:
     """Decimals that keep one significant digit of the interval's half-width (two if that digit is 1).
 
     Without an interval: three significant digits of `value`.
     """
     half = (high - low) / 2
-    if not math.isfinite(half) or half <= 0:
+    if not math.isfinite(half) or half <= _ROUNDING * abs(value):
         size = abs(value) if math.isfinite(value) and value else 1.0
         return min(max(2 - math.floor(math.log10(size)), 0), 4)
     exponent = math.floor(math.log10(half))
