@@ -14,6 +14,7 @@ from infoflow.flow import first_then_others, is_first, wait_for_all
 from infoflow.foundation import (
     SilentDisplay,
     UserError,
+    as_written,
     atomic_write,
     current_display,
     digest,
