@@ -59,3 +59,19 @@ def test_every_claim_says_how_much_of_its_source_was_read_and_what_is_ours():
         assert read != "second hand" or finding.source.startswith("infoflow: ours, after ")
         assert rows.loc[finding.id, "source_read"] == read
     assert "(read: second hand)" in describe()
+
+
+def test_the_table_of_simulated_studies_has_every_claim():
+    """`experiments/validation/claims`: each holds where it is true, fails where it is not, and seldom holds between."""
+    from pathlib import Path
+
+    import pandas as pd
+
+    from infoflow.findings import FINDINGS
+
+    table = pd.read_csv(Path(__file__).parents[2] / "experiments" / "validation" / "claims" / "claims.csv")
+    assert set(table["claim"]) == set(FINDINGS), "run experiments/validation/claims/run.py for claims that are new"
+    rows = table.set_index("where")
+    assert (rows.loc["true", "holds"] > 0.5).all()
+    assert (rows.loc["refuted", "fails"] > 0.5).all()
+    assert (rows.loc["border", "holds"] <= 0.05).all()
