@@ -82,8 +82,8 @@ def small_model(family: str = "bert"):
     return load_model(small_module(family), small_tokenizer())
 
 
-def _encoder_decoder() -> PreTrainedModel:
-    decoder = BertConfig(**BERT, is_decoder=True, add_cross_attention=True)
+def _encoder_decoder(**shape: int) -> PreTrainedModel:
+    decoder = BertConfig(**{**BERT, **shape}, is_decoder=True, add_cross_attention=True)
     config = EncoderDecoderConfig.from_encoder_decoder_configs(BertConfig(**BERT), decoder)
     config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 1, 0, 2
     return EncoderDecoderModel(config)
@@ -101,6 +101,7 @@ _MAKERS = {
     "causal-bert": lambda: BertLMHeadModel(BertConfig(**BERT, is_decoder=True)),
     "plain-bert": _plain_bert,
     "encoder-decoder": _encoder_decoder,
+    "shallow-decoder": lambda: _encoder_decoder(num_hidden_layers=1),
     "roberta": lambda: RobertaForMaskedLM(RobertaConfig(**BERT)),
     "distilbert": lambda: DistilBertForMaskedLM(
         DistilBertConfig(vocab_size=VOCABULARY, dim=16, n_layers=2, n_heads=2, hidden_dim=32, pad_token_id=0)

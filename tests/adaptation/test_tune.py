@@ -180,6 +180,7 @@ def test_passes_that_are_shorter_than_a_checkpoint_share_one(method, data, model
     [
         ("causal-bert", "full"), ("encoder-decoder", "decay"), ("gpt2", "lora"), ("t5", "frozen"), ("t5", "lora"),
         ("bart", "full"), ("bart", "decay"), ("albert", "frozen"), ("albert", "lora"), ("bart", "mix"), ("gpt2", "mix"),
+        ("shallow-decoder", "mix"),
     ],
 )  # fmt: skip
 def test_families_are_tuned_by_every_method(family, method, tmp_path):

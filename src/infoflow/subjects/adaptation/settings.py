@@ -21,9 +21,8 @@ from infoflow.foundation import (
 )
 from infoflow.objectives import AbstractObjective
 
-from .measures import BUILT_IN_TASKS, FROZEN_METHODS, SHAPES, Rates, TuneConfig, TuneSettings
+from .measures import BUILT_IN_TASKS, FROZEN_METHODS, SHAPES, Method, Rates, TuneConfig, TuneSettings
 
-Method = Literal["full", "frozen", "mix", "top", "decay", "lora"]
 Methods = Annotated[tuple[Method, ...], Limits(filled=True, distinct=True)]
 Controls = Annotated[tuple[Literal["untrained", "shuffled-labels"], ...], Limits(distinct=True)]
 Strategy = Literal["continued", "scratch"]

@@ -10,7 +10,7 @@ from ._label_by_layer import first_readable, label_by_layer, label_readable, pro
 from ._layer_swaps import layer_swaps
 from ._load_task import load_task
 from ._make_task import Classification, Regression, make_task, reads_both_sides
-from ._methods import DEFAULT_RATES, Rates, Seeds, TuneSettings
+from ._methods import DEFAULT_RATES, Method, Rates, Seeds, TuneSettings
 from ._methods import TuneConfig as TuneConfig
 from ._parent import ExtendedVocabulary, Parent, add_tokens, check_fits, extend_vocabulary, load_parent
 from ._span_extraction import SpanExtraction

@@ -22,7 +22,7 @@ from infoflow.foundation import (
     name_of,
     sweep_partial,
 )
-from infoflow.models import Model, load_model
+from infoflow.models import Model, discover, load_model
 from infoflow.training import (
     LengthBucketSampler,
     TrainConfig,
@@ -263,7 +263,7 @@ class _Tuning:
         """The module with its body as a lookup; a mix of all states has features of its own."""
         if self.config.method != "mix":
             return frozen_body(module, FeatureStore(self.features / self.model.digest))
-        mix = LayerMix(len(self.model.anatomy.stacks[-1].layers) + 1)
+        mix = LayerMix(len(discover(module.eval()).stacks[-1].layers) + 1)  # of an encoder alone, if that is tuned
         return frozen_body(module, FeatureStore(self.features / f"{self.model.digest}-all"), mix)
 
     def _early_stop(self, updates: int) -> list[TrainingHook]:
