@@ -99,7 +99,7 @@ def test_checks_fetch_no_corpus(infoflow, folder: Path, monkeypatch) -> None:
     def fetched(*_: object) -> None:
         raise AssertionError("a corpus was fetched")
 
-    monkeypatch.setattr("infoflow.corpus._builtin.tatoeba_folder", fetched)
+    monkeypatch.setattr("infoflow.corpus._load.load_tatoeba", fetched)
     answer = infoflow("over-training", "LM", "--check")
     assert answer.code == 0, answer.err
     assert answer.out.splitlines()[0] == "10 checkpoints, 0 of them excluded."
