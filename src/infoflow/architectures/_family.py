@@ -19,11 +19,8 @@ _BERT_WIDTH, _BERT_DEVIATION = 768, 0.02
 Width = Annotated[int, Limits(at_least=0, at_most=65_536)]
 AttentionPattern = Literal["full", "window", "dilated", "global+window"]
 Activation = Literal["relu", "relu6", "gelu", "gelu_new", "gelu_fast", "quick_gelu", "silu", "swish", "mish", "tanh"]
-
-
-def of_family(name: str) -> dict[str, str]:
-    """Metadata of a setting that only one family has."""
-    return {"family": name}
+# Settings that only one family has.
+_OF_LONGFORMER, _OF_ALBERT = LATER | {"family": "longformer"}, LATER | {"family": "albert"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,14 +44,13 @@ class ModelConfig:
     tie_word_embeddings: bool = field(default=True, metadata=LATER)  # false: separate output matrix
     elementwise_affine: bool = field(default=True, metadata=LATER)  # false: norms have no gain and no bias
     # Which tokens attend to which in `longformer`: see `Longformer`.
-    attention: AttentionPattern = field(default="global+window", metadata=LATER | of_family("longformer"))
-    attention_window: Width = field(default=0, metadata=LATER | of_family("longformer"))  # tokens; 0: positions / 8
-    attention_dilation: Annotated[int, Limits(at_least=2, at_most=1000)] = field(
-        default=2, metadata=LATER | of_family("longformer")
-    )  # distance between neighbours in a dilated window
+    attention: AttentionPattern = field(default="global+window", metadata=_OF_LONGFORMER)
+    attention_window: Width = field(default=0, metadata=_OF_LONGFORMER)  # tokens; 0: positions / 8
+    # Distance between neighbours in a dilated window.
+    attention_dilation: Annotated[int, Limits(at_least=2, at_most=1000)] = field(default=2, metadata=_OF_LONGFORMER)
     # ALBERT's two techniques.
-    share_layers: bool = field(default=True, metadata=LATER | of_family("albert"))  # one layer's weights stand for all
-    embedding_width: Width = field(default=0, metadata=LATER | of_family("albert"))  # E in V × E + E × d; 0: width / 2
+    share_layers: bool = field(default=True, metadata=_OF_ALBERT)  # one layer's weights stand for all
+    embedding_width: Width = field(default=0, metadata=_OF_ALBERT)  # E in V × E + E × d; 0: width / 2
 
     def __post_init__(self) -> None:
         check_settings(self, "model")

@@ -21,7 +21,8 @@ from ._drawing import javascript, static_svg
 from ._embedding import asset, check_replaceable, closed, embedded, pack_figures, packed_json, policy, style
 from ._figure import PanelGroup, ReportFigure, Section
 from ._model_tables import unless_damaged
-from ._shown_run import PUBLISHED, ShownRun, claim_groups, parts_told, recipe, settings, stage_times
+from ._recipe import PUBLISHED, recipe
+from ._shown_run import ShownRun, claim_groups, parts_told, settings, stage_times
 from ._story import Story, sections, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 from ._theme import vega_config
