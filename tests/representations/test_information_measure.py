@@ -1,13 +1,15 @@
 """Information about input and output: rows against explicit sums, and the measure on a model."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from infoflow.flow import NO_LABEL, PassOptions, measure, measure_shard, merge_shards
 from infoflow.foundation import UserError, block_of, file_digest
-from infoflow.representations import MutualInformation, corrected_information, estimate_information
+from infoflow.representations import MutualInformation, _clusters, corrected_information, estimate_information
+from infoflow.representations._clusters import cluster, fold_of
 from infoflow.representations._information_table import CONVERGED, CountedTokens, InformationRows
 
 pytestmark = pytest.mark.slow
@@ -80,7 +82,7 @@ def test_the_interval_carries_sentences_clustering_and_bias():
     assert row["clustering_spread"] == pytest.approx(spread)
     drift = np.mean([each.drift for each in found])
     assert abs(drift) >= abs(row["value"] - row["at_half"])
-    expected = np.sqrt(sentences + spread**2 / 2 + drift**2)
+    expected = np.sqrt(sentences + spread**2 / 2 + drift**2 + row["optimism"] ** 2)
     assert np.std(row["replicates"]) == pytest.approx(expected, rel=0.25)
 
 
@@ -95,6 +97,36 @@ def test_few_tokens_have_not_converged():
     assert not few["converged"]
     assert abs(few["value"] - few["at_half"]) > CONVERGED
     assert many["converged"]
+
+
+def test_centres_that_know_their_own_sentences_only_have_not_converged():
+    """One clustering knows the tokens of a half of the sentences, the other those of the other half."""
+    counted = make_counted(num=60_000, layers=1)
+    own = fold_of(counted.sentence) == np.arange(2)[:, None]
+    noise = np.random.default_rng(0).integers(0, 25, own.shape)
+    row = rows_of(replace(counted, clusters=np.where(own, counted.clusters[0], noise)[None].astype(np.uint16)))[0]
+    blocks = block_of(counted.sentence)
+    halves = [
+        [corrected_information(labels[at], counted.token[at], blocks[at]) for at in (fold, ~fold)]
+        for labels, fold in zip(np.where(own, counted.clusters[0], noise), own, strict=True)
+    ]
+    assert row["optimism"] == pytest.approx(np.mean([on_own - on_other for on_own, on_other in halves]) / 2)
+    assert row["optimism"] > 1
+    assert not row["converged"]
+    assert row["high"] - row["low"] > 2 * 1.9 * row["optimism"]
+    assert abs(rows_of(counted)[0]["optimism"]) < 0.03
+
+
+def test_a_clustering_is_fitted_to_one_half_of_the_sentences(matched_models, parallel_corpus, monkeypatch):
+    fitted = []
+    monkeypatch.setattr(_clusters, "cluster", lambda rows, *rest: fitted.append(rows) or cluster(rows, *rest))
+    model = matched_models["causal-lm"]
+    halves = [parallel_corpus.select(np.flatnonzero(fold_of(parallel_corpus.content_ids) == f), "half") for f in (0, 1)]
+    expected = [information(model, half, types=10_000)["count"].max() for half in halves]
+    fitted.clear()
+    information(model, parallel_corpus, types=10_000, clusters=20)
+    assert [len(rows) for rows in fitted[:2]] == expected
+    assert expected[0] != expected[1]
 
 
 def test_only_frequent_labels_count():

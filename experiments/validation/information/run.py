@@ -14,7 +14,7 @@ script; what is there already is kept, so that an interrupted part goes on.
 import argparse
 from functools import cache
 from pathlib import Path
-from typing import get_args
+from typing import ClassVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -317,17 +317,30 @@ def _summary(name: str, draws: list[dict[str, float]]) -> dict[str, float | str]
 # -- the measure -------------------------------------------------------------------------------------------------------
 
 
-def measured(model: str, corpus: infoflow.Corpus, **settings: int) -> pd.DataFrame:
-    frame = infoflow.measure(infoflow.load_model(model), corpus, [MutualInformation(**settings)])["mutual_information"]
+class _SameTypes(MutualInformation):
+    """Counts the token types of the first corpus in every later one."""
+
+    frequent: ClassVar[dict[str, np.ndarray]] = {}
+
+    def prepare(self, reader: infoflow.flow.Reader) -> None:
+        super().prepare(reader)
+        for stack, own in self._frequent.items():
+            self._frequent[stack] = self.frequent.setdefault(stack, own)
+
+
+def measured(
+    model: str, corpus: infoflow.Corpus, measure: type[MutualInformation] = MutualInformation, **settings: int
+) -> pd.DataFrame:
+    frame = infoflow.measure(infoflow.load_model(model), corpus, [measure(**settings)])["mutual_information"]
     return frame.drop(columns=["replicates", "tokens_by_size", "value_by_size", "plug_in_by_size"])
 
 
 def sizes(model: str) -> pd.DataFrame:
-    """The measure itself on ever more sentences."""
+    """The measure itself on all sentences, and on samples with the same types."""
     frames = []
     for clusters in (100, 500):
-        for num in (700, 1400, 2800, 5600, 11_200, 22_400, 44_800, len(sentences())):
-            frame = measured(model, drawn(num, 1), clusters=clusters)
+        for num in (len(sentences()), 44_800, 22_400, 11_200, 5600, 2800, 1400, 700):
+            frame = measured(model, drawn(num, 1), _SameTypes, clusters=clusters)
             frames.append(frame.assign(sentences=num))
             print(clusters, num, flush=True)
     return pd.concat(frames).round(5)

@@ -173,18 +173,28 @@ def _draw(weights: Float[Tensor, " token"], num: int, rng: np.random.Generator) 
 # Cluster centres of a model's states in every layer, fitted before the pass on sentences chosen by hash.
 
 
-ROWS_PER_CENTRE, _LEAST_PER_CENTRE = 40, 20
-"""States per centre for fitting a clustering; wide models use fewer before layers are read one after the other."""
-_FIT_BYTES = 1 << 29
+ROWS_PER_CENTRE = 40
+"""States per centre for fitting a clustering."""
+_FIT_BYTES = 1 << 30
 """Bytes of states held at a time. If all layers take more, the same sentences are read once per group of layers."""
 _CHUNK = 1024  # sentences between two looks at whether there are enough
+FOLDS = 2
 
 Kept = Callable[[Stream], Bool[Tensor, "sentence token"]]
 
 
+def fold_of(sentence_ids: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
+    """The half of the corpus that a sentence belongs to: 0 or 1, by the hash of its text."""
+    return (hash64_array(("cluster-fold",), sentence_ids) % np.uint64(FOLDS)).astype(np.int64)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class StateClusters:
-    """Centres of several clusterings of each layer of one stack."""
+    """Centres of several clusterings of each layer of one stack.
+
+    Clusterings 0, 2, ... are fitted to sentences of fold 0, the others to fold 1, and all label every state. Centres
+    also fit the noise of their own states, so information is too high on their fold and too low on the other.
+    """
 
     centres: Float[Tensor, "layer clustering cluster width"]
     inertia: Float[np.ndarray, " layer"]
@@ -205,9 +215,16 @@ class StateClusters:
         return torch.stack(found).cpu().numpy().astype(np.uint16)
 
 
+class _Fitted(NamedTuple):
+    """States to fit to, of one layer, and the fold of each."""
+
+    states: Float[Tensor, "row width"]
+    folds: Int[np.ndarray, " row"]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ClusterFit:
-    """Fits `clusterings` k-means to one stack's states, each from its own rows and start."""
+    """Fits `clusterings` k-means to one stack's states, each from its own rows and start, on alternating folds."""
 
     reader: Reader
     options: PassOptions
@@ -221,55 +238,55 @@ class ClusterFit:
 
     def run(self) -> StateClusters:
         """Read the chosen sentences and fit every layer."""
-        layers = range(len(self.reader.model.anatomy.stack(self.stack).layers) + 1)
-        group = max(1, _FIT_BYTES // (4 * self._width * self._num_rows))
+        stack = self.reader.model.anatomy.stack(self.stack)
+        layers = range(len(stack.layers) + 1)
+        group = max(1, _FIT_BYTES // (4 * stack.width * FOLDS * self._rows_per_fold))
         title = f"Clustering states of {self.reader.model.name}"
         fitted = []
         with current_display().progress(title, len(layers), "layers") as progress:
             for start in range(0, len(layers), group):
-                for states in self._states(layers[start : start + group]):
-                    fitted.append(self._fit(states))
+                for rows in self._states(layers[start : start + group]):
+                    fitted.append(self._fit(rows))
                     progress.advance(1)
         return StateClusters(torch.stack([f[0] for f in fitted]), np.array([f[1] for f in fitted]))
 
     @property
-    def _width(self) -> int:
-        return self.reader.model.anatomy.stack(self.stack).width
+    def _rows_per_fold(self) -> int:
+        """Number of states to read: separate ones for each clustering of a fold."""
+        return ROWS_PER_CENTRE * self.clusters * math.ceil(self.clusterings / FOLDS)
 
-    @property
-    def _num_rows(self) -> int:
-        """Number of states to fit: separate ones for each clustering, if they fit into memory."""
-        states = len(self.reader.model.anatomy.stack(self.stack).layers) + 1
-        affordable = _FIT_BYTES // (4 * self._width * states)
-        most, least = ROWS_PER_CENTRE * self.clusters * self.clusterings, _LEAST_PER_CENTRE * self.clusters
-        return int(np.clip(affordable, least, most))
-
-    def _fit(self, states: Float[Tensor, "row width"]) -> tuple[Float[Tensor, "clustering cluster width"], float]:
+    def _fit(self, rows: _Fitted) -> tuple[Float[Tensor, "clustering cluster width"], float]:
+        of_folds = [np.flatnonzero(rows.folds == fold) for fold in range(FOLDS)]
+        if min(len(own) for own in of_folds) < 2:  # a corpus of a single long text
+            of_folds = [np.arange(len(rows.folds))] * FOLDS
+        clusters = min(self.clusters, *(len(own) for own in of_folds))
         centres, inertia = [], []
         for seed in range(self.clusterings):
-            chosen = stream("cluster-rows", self.reader.seed, seed).permutation(len(states))
-            rows = states[torch.from_numpy(np.sort(chosen[: ROWS_PER_CENTRE * self.clusters]))]
-            found = cluster(rows, min(self.clusters, len(rows)), seed).centres
-            inertia.append(float(nearest(rows, found).squares.double().mean()))
+            own = of_folds[seed % FOLDS]
+            chosen = stream("cluster-rows", self.reader.seed, seed).permutation(len(own))
+            states = rows.states[torch.from_numpy(own[np.sort(chosen[: ROWS_PER_CENTRE * clusters])])]
+            found = cluster(states, clusters, seed).centres
+            inertia.append(float(nearest(states, found).squares.double().mean()))
             centres.append(found)
         return torch.stack(centres), float(np.mean(inertia))
 
-    def _states(self, layers: Sequence[int]) -> list[Tensor]:
+    def _states(self, layers: Sequence[int]) -> list[_Fitted]:
         """The chosen states of these layers, on the CPU."""
         held: list[list[Tensor]] = [[] for _ in layers]
-        found = 0
+        folds: list[np.ndarray] = []
         with torch.inference_mode(), tap(self.reader.model, hidden=True) as tapped:
             for draw, batches in self._chunks():
                 for rows in batches:
                     batch = self.reader.padded(rows, self.regime, draw).to(self.reader.model.device)
                     forward(self.reader.model, batch)
                     kept = self.kept(batch.streams[self.stack])
-                    found += int(kept.sum())
+                    of_sentences = fold_of(batch.sentence_ids)
+                    folds.append(np.broadcast_to(of_sentences[:, None], kept.shape)[kept.cpu().numpy()])
                     for parts, layer in zip(held, layers, strict=True):
                         parts.append(tapped.hidden[self.stack][layer][kept].float().cpu())
-                if found >= self._num_rows:
+                if np.bincount(np.concatenate(folds), minlength=FOLDS).min() >= self._rows_per_fold:
                     break
-        return [torch.cat(parts) for parts in held]
+        return [_Fitted(torch.cat(parts), np.concatenate(folds)) for parts in held]
 
     def _chunks(self) -> Iterator[tuple[int, list[np.ndarray]]]:
         """The corpus draw by draw, sentences by hash, in batches of similar length."""

@@ -47,16 +47,19 @@ class MutualInformation(Measure):
     So in the clean regime of a causal LM the two sides differ in `count`; for [@voita2019evolution] the input side
     of a curve against the output side has the occurrences of the output side.
 
-    Centres are fitted on some sentences before the pass; then every token of the corpus is given to its centre and
-    counted, so there may be a million. The plug-in estimate is biased upwards, more in deep layers than in low ones;
-    `value` is corrected (`estimate_information`), and `value_by_size` shows how it depends on the number of tokens.
-    The estimate is for this number of clusters: a finer clustering has more information (at most H(T)), so do not
-    compare values of different `clusters`.
+    Before the pass, the centres of a clustering are fitted to states of one half of the sentences, those of the next
+    clustering to the other half. In the pass, every token is assigned to its nearest centre and counted, so there may
+    be a million. Centres also fit the noise of their own states; the two halves show by how much (`optimism`), and with
+    both counted the effect cancels to first order. The plug-in estimate is biased upwards, more in deep layers than in
+    low ones; `value` is corrected (`estimate_information`), and `value_by_size` shows how it depends on the number of
+    tokens. The estimate is for this number of clusters: a finer clustering has more information (at most H(T)), so do
+    not compare values of different `clusters`.
 
     Intervals carry the choice of sentences (jackknife over 64 blocks), the clustering (its spread over `clusterings`,
-    which have rows and starts of their own) and what bias may be left (`InformationEstimate.drift`): the difference to
-    half of the sentences or, where that is more, what cells not seen yet may leave. Zipf's law makes bias fall more
-    slowly than 1/N, so a hundred tokens a cluster seldom suffice for `converged` in layers that forget much.
+    which have rows and starts of their own), the few states that centres were fitted to (`optimism`), and the bias that
+    may be left (`InformationEstimate.drift`): the difference to half of the sentences or, if that is more, what unseen
+    cells may leave. Under Zipf's law bias falls more slowly than 1/N, so a hundred tokens per cluster seldom suffice
+    for `converged` in layers that forget much.
 
     Args:
         clusters: Number of clusters; 0: by tokens, the largest of 2, 5, 10, ... 500 with 100 tokens per cluster. At

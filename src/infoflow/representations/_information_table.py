@@ -11,6 +11,7 @@ from infoflow.flow import NO_LABEL
 from infoflow.foundation import block_interval, block_of, stream
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
+from ._clusters import FOLDS, fold_of
 from ._entropy import BlockCounts
 from ._information_estimate import (
     InformationEstimate,
@@ -54,7 +55,8 @@ class CountedTokens:
 
 _SHUFFLES = 3
 CONVERGED = 0.03
-"""Maximum remaining bias of a converged estimate in nats, as a standard error (`InformationEstimate.drift`)."""
+"""Maximum remaining bias of a converged estimate in nats, as a standard error: of few tokens counted
+(`InformationEstimate.drift`) and of few states to fit centres to (`optimism`)."""
 LIMITED = 0.05
 """Share of the tokens' entropy that an estimate may miss at layer 0, which has all of it; more is limited by its
 resolution."""
@@ -68,7 +70,7 @@ INFORMATION_KEYS = (
 """Columns that the tables of information have in common."""
 MUTUAL_INFORMATION = TableSchema(
     name="mutual_information",
-    version=5,
+    version=6,
     description="Mutual information between a layer's states (as clusters) and the token there, in nats, corrected for "
     "the number of tokens. Compare values of equal clusters and types; where `converged` is false, more tokens "
     "would give another value.",
@@ -85,10 +87,18 @@ MUTUAL_INFORMATION = TableSchema(
         Column(name="plug_in", dtype="float64", unit="nats", description="plug-in estimate: biased upwards"),
         Column(name="at_half", dtype="float64", unit="nats", description="value from half of the sentences, mean"),
         Column(
+            name="optimism",
+            dtype="float64",
+            unit="nats",
+            description="half the difference between information about tokens of sentences that centres were fitted to "
+            "and of others, mean over clusterings",
+        ),
+        Column(
             name="converged",
             dtype="bool",
             unit="",
-            description=f"value and at_half differ by at most {CONVERGED} nats, and unseen cells leave no more bias",
+            description=f"value and at_half differ by at most {CONVERGED} nats, unseen cells leave no more bias, and "
+            "optimism is no more",
         ),
         Column(
             name="tokens_by_size",
@@ -125,6 +135,7 @@ class _LayerInformation(NamedTuple):
     """One layer of one side: an estimate for each clustering, and the mean baseline."""
 
     estimates: list[InformationEstimate]
+    optimism: float
     baseline: float
     empty_clusters: float
 
@@ -179,6 +190,7 @@ class InformationRows:
         ]
         return _LayerInformation(
             estimates=[estimate_information(clusters, side.labels, blocks) for clusters in clusterings],
+            optimism=float(np.mean([_optimism(side, s, clusters, blocks) for s, clusters in enumerate(clusterings)])),
             baseline=float(np.mean(shuffled)),
             empty_clusters=float(np.mean([self.clusters - len(np.unique(each)) for each in clusterings])),
         )
@@ -192,8 +204,9 @@ class InformationRows:
         key = ("information-clusters", self.model, self.stack, self.regime, side.name, number)
         replicates += of_clusters * standard_noise(len(replicates), *key)
         replicates += bias_draws(drift, len(replicates))
+        replicates += layer.optimism * standard_noise(len(replicates), "information-optimism")
         freedom = max(1, (clusterings - 1) * len(side.counted.clusters))
-        further = np.hypot(of_clusters * stdtrit(freedom, 0.975), drift * ndtri(0.975))
+        further = np.hypot(of_clusters * stdtrit(freedom, 0.975), np.hypot(drift, layer.optimism) * ndtri(0.975))
         return {
             "layer": number,
             **estimate(
@@ -205,13 +218,23 @@ class InformationRows:
             ),
             "plug_in": float(layer.mean("plug_in")),
             "at_half": float(by_size[-2]),
-            "converged": abs(drift) <= CONVERGED,
+            "optimism": layer.optimism,
+            "converged": max(abs(drift), abs(layer.optimism)) <= CONVERGED,
             "tokens_by_size": layer.mean("sizes").tolist(),
             "value_by_size": by_size.tolist(),
             "plug_in_by_size": layer.mean("plug_in_by_size").tolist(),
             "inertia": float(self.inertia[number]),
             "empty_clusters": round(layer.empty_clusters),
         }
+
+
+def _optimism(side: _Side, clustering: int, clusters: Int[np.ndarray, " token"], blocks: np.ndarray) -> float:
+    """Half of the information on the clustering's own fold beyond that on the other; 0 if one has no tokens."""
+    own = fold_of(side.counted.sentence) == clustering % FOLDS
+    if own.all() or not own.any():
+        return 0.0
+    on_own, on_other = (corrected_information(clusters[at], side.labels[at], blocks[at]) for at in (own, ~own))
+    return float(np.nan_to_num(on_own - on_other)) / 2
 
 
 def _pooled_spread(values: list[list[float]]) -> float:
