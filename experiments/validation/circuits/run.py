@@ -1,0 +1,139 @@
+"""Do scores of heads find the heads that matter, where it is known which do?
+
+    python experiments/validation/circuits/run.py [--programs 100]
+
+A hundred random programs (`tests/support/compiled.py`) are compiled into Transformers, whose heads are scored in every
+way. `heads.csv` gets a row for each program, score and head, `auc.csv` the summary. Programs that `heads.csv` has are
+not run again.
+"""
+
+import argparse
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import rankdata
+
+import infoflow
+from infoflow.corpus import Corpus
+from infoflow.heads import Ablation, Confidence, Importance, Relevance
+from infoflow.models import Model
+from infoflow.objectives import Vocabulary, make_objective
+from infoflow.pruning import learn_gates
+from infoflow.subjects.pruning.measures import greedy_pruning
+from infoflow.training import TrainConfig, TrainingData
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parents[2] / "tests"))
+from support.compiled import Program, compiled, random_program, repeating, sampled  # noqa: E402
+
+SENTENCES = 200
+RULES = ("voita", "gradient-x-input", "cp-lrp", "attn-lrp", "chefer", "alti", "rollout", "flow", "logit-attribution")
+GATES = TrainConfig(
+    updates=150, batch_tokens=512, learning_rate=5e-3, warmup=0, schedule="constant", weight_decay=0.0, device="cpu",
+    precision="fp32", save_every=150,
+)  # fmt: skip
+
+
+def scores(program: Program, folder: Path) -> pd.DataFrame:
+    """A row for each score and head: larger for a head that is said to matter more."""
+    model = compiled(program)
+    text = sampled(model, program, SENTENCES, 1) if program.causal else repeating(program, program.length // 4, 200, 1)
+    (folder / "text.txt").write_text("\n".join(text) + "\n")
+    corpus = infoflow.load_corpus(str(folder / "text.txt"))
+    frames = [
+        _named(measure, name, model, corpus)
+        for name, measure in {
+            "importance": Importance(),
+            "importance (token)": Importance("token"),
+            **{f"ablation ({mode})": Ablation(mode=mode, sentences=SENTENCES) for mode in ("zero", "mean", "resample")},
+            **{f"relevance ({rule})": Relevance(rule, sentences=50, normalise="abs") for rule in RULES},
+            "confidence": Confidence(),
+        }.items()
+    ]
+    frames += [_greedy(model, corpus), _gates(model, corpus, program, folder)]
+    found = pd.concat(frames, ignore_index=True)
+    matters = program.matters()
+    found["matters"] = [matters[key] for key in zip(found["layer"], found["head"], strict=True)]
+    chance = found[found["score"] == "importance"].assign(
+        score="random", value=np.random.default_rng(program.seed).random(len(matters))
+    )
+    return pd.concat([found, chance], ignore_index=True)
+
+
+def _named(measure, name: str, model: Model, corpus: Corpus) -> pd.DataFrame:
+    (frame,) = infoflow.measure(model, corpus, [measure]).values()
+    return frame.assign(score=name)[["score", "layer", "head", "value"]]
+
+
+def _greedy(model: Model, corpus: Corpus) -> pd.DataFrame:
+    """The number of steps of greedy removal, with importance ranked anew after each, that a head survives."""
+    num = sum(one.num_heads for one in model.anatomy.attentions())
+    half = len(corpus) // 2
+    tables = greedy_pruning(
+        model, corpus.select(range(half)), corpus.select(range(half, 2 * half)), by="iterative", keep=range(num)
+    )
+    survived = tables["pruned_heads"].groupby(["layer", "head"], as_index=False)["alive"].sum()
+    return survived.assign(score="greedy removal", value=survived["alive"])[["score", "layer", "head", "value"]]
+
+
+def _gates(model: Model, corpus: Corpus, program: Program, folder: Path) -> pd.DataFrame:
+    """log α of learned gates, weights frozen."""
+    objective = make_objective("causal-lm" if program.causal else "masked-lm")
+    source = corpus.encode(model.tokenizer, max_length=program.length + 1)
+    data = TrainingData(source=source, vocabulary=Vocabulary.from_tokenizer(model.tokenizer))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (point,) = learn_gates(
+            model, objective, data, GATES, folder / "gates", penalties=[0.3], kinds=None, rest="freeze", gate_rate=20.0
+        )
+    rows = [{"score": "learned gates", "layer": h[2], "head": h[3]} for h in point.heads]
+    return pd.DataFrame(rows).assign(value=point.values)
+
+
+def auc(value: np.ndarray, matters: np.ndarray) -> float:
+    """Probability that a head that matters is above one that does not; ties count half."""
+    above, num = rankdata(value)[matters].sum(), matters.sum()
+    return float((above - num * (num + 1) / 2) / (num * (~matters).sum()))
+
+
+def summary(heads: pd.DataFrame) -> pd.DataFrame:
+    """Mean over programs, 95 % interval by resampling programs, and the share of programs without a mistake."""
+    each = heads.groupby(["score", "causal", "program"]).apply(
+        lambda rows: auc(rows["value"].to_numpy(), rows["matters"].to_numpy()), include_groups=False
+    )
+    random, rows = np.random.default_rng(0), []
+    for (score, causal), values in each.groupby(level=[0, 1]):
+        draws = random.choice(values.to_numpy(), (10_000, len(values))).mean(axis=1)
+        low, high = np.quantile(draws, [0.025, 0.975])
+        means = {"auc": values.mean(), "low": low, "high": high, "perfect": (values == 1).mean()}
+        rows.append({"score": score, "causal": causal, **means, "programs": len(values)})
+    return pd.DataFrame(rows).sort_values(["causal", "auc"], ascending=False).round(3)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=int, default=100)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    path = HERE / "heads.csv"
+    done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=["program"])
+    frames = [done] if len(done) else []
+    for seed in sorted({*range(arguments.programs)} - {*done["program"]}):
+        program = random_program(seed)
+        with tempfile.TemporaryDirectory() as folder:
+            found = scores(program, Path(folder))
+        frames.append(found.assign(program=seed, causal=program.causal))
+        pd.concat(frames, ignore_index=True).to_csv(path, index=False, float_format="%.6g")
+        print(seed, flush=True)
+    table = summary(pd.concat(frames, ignore_index=True))
+    table.to_csv(HERE / "auc.csv", index=False)
+    print(table.to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()
