@@ -34,8 +34,8 @@ from support.compiled import Program, compiled, random_program, repeating, sampl
 SENTENCES = 200
 RULES = ("voita", "gradient-x-input", "cp-lrp", "attn-lrp", "chefer", "alti", "rollout", "flow", "logit-attribution")
 GATES = TrainConfig(
-    updates=150, batch_tokens=512, learning_rate=5e-3, warmup=0, schedule="constant", weight_decay=0.0, device="cpu",
-    precision="fp32", save_every=150,
+    updates=100, batch_tokens=512, learning_rate=8e-3, warmup=0, schedule="constant", weight_decay=0.0, device="cpu",
+    precision="fp32", save_every=100,
 )  # fmt: skip
 
 
@@ -50,8 +50,8 @@ def scores(program: Program, folder: Path) -> pd.DataFrame:
         for name, measure in {
             "importance": Importance(),
             "importance (token)": Importance("token"),
-            **{f"ablation ({mode})": Ablation(mode=mode, sentences=SENTENCES) for mode in ("zero", "mean", "resample")},
-            **{f"relevance ({rule})": Relevance(rule, sentences=50, normalise="abs") for rule in RULES},
+            **{f"ablation ({mode})": Ablation(mode=mode, others=False) for mode in ("zero", "mean", "resample")},
+            **{f"relevance ({rule})": Relevance(rule, sentences=30, normalise="abs") for rule in RULES},
             "confidence": Confidence(),
         }.items()
     ]
