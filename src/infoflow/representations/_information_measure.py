@@ -40,23 +40,24 @@ class MutualInformation(Measure):
 
     | regime     | side   | occurrences                                                                          |
     |------------|--------|--------------------------------------------------------------------------------------|
-    | `clean`    | input  | whose token is frequent; the same for models of all tasks, which compare on this side |
+    | `clean`    | input  | whose token is frequent; the same for all models, so compare models on this side     |
     | `clean`    | output | of these, those whose token to predict is frequent too                               |
     | `training` | both   | whose input was replaced: both tokens are frequent, and they differ                  |
 
-    So in the clean regime of a causal LM the two sides differ in `count`; for [@voita2019evolution] the input side
-    of a curve against the output side has the occurrences of the output side.
+    So on clean text the two sides of a causal LM differ in `count`. Where [@voita2019evolution] plot the input side
+    against the output side, both have the occurrences of the output side.
 
-    Centres are fitted on some sentences before the pass; then every token of the corpus is given to its centre and
-    counted, so there may be a million. The plug-in estimate is biased upwards, more in deep layers than in low ones;
-    `value` is corrected (`estimate_information`), and `value_by_size` shows how it depends on the number of tokens.
-    The estimate is for this number of clusters: a finer clustering has more information (at most H(T)), so do not
-    compare values of different `clusters`.
+    Centres are fitted on some sentences before the pass; then every token of the corpus is assigned to its nearest
+    centre and counted, so there may be a million tokens. The plug-in estimate is biased upwards, more in upper layers
+    than in lower ones; `value` is corrected (`estimate_information`), and `value_by_size` shows how it depends on the
+    number of tokens. Do not compare values of different `clusters`: a finer clustering has more information (at most
+    H(T)).
 
-    Intervals carry the choice of sentences (jackknife over 64 blocks), the clustering (its spread over `clusterings`,
-    which have rows and starts of their own) and what bias may be left (`InformationEstimate.drift`): the difference to
-    half of the sentences or, where that is more, what cells not seen yet may leave. Zipf's law makes bias fall more
-    slowly than 1/N, so a hundred tokens a cluster seldom suffice for `converged` in layers that forget much.
+    Intervals cover the choice of sentences (jackknife over 64 blocks), the clustering (the spread over `clusterings`
+    with different rows and starts) and the bias that may remain (`InformationEstimate.drift`). This is the difference
+    to half of the sentences or, if larger, the possible bias from unseen pairs of cluster and token. With Zipf's law
+    the bias falls more slowly than 1/N, so a hundred tokens per cluster rarely suffice for `converged` in layers that
+    forget much.
 
     Args:
         clusters: Number of clusters; 0: by tokens, the largest of 2, 5, 10, ... 500 with 100 tokens per cluster. At
@@ -174,7 +175,7 @@ class MutualInformation(Measure):
             self._seen.setdefault(stack, []).append(counted)
 
     def _thinned(self, sentence: np.ndarray, stream: Stream, stack: str) -> Bool[np.ndarray, "sentence token"]:
-        """Which occurrences count if there are more than requested: those of low hash."""
+        """Which occurrences count if there are more than requested: those with the lowest hashes."""
         hashes = hash64_array(("information", self._seed), sentence.ravel(), stream.position.cpu().numpy().ravel())
         return (hashes < np.uint64(self._share[stack] * (2.0**64 - 2.0**12))).reshape(sentence.shape)
 
@@ -226,7 +227,7 @@ class MutualInformation(Measure):
 
 
 def regime_refusal(regime: Regime, model: Model) -> str | None:
-    """Why a model has no information in this regime of its own."""
+    """Why a model cannot be measured in this regime, or None."""
     if regime == "clean":
         return None
     if model.task != "masked-lm":
