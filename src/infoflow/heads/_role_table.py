@@ -30,7 +30,7 @@ _EQUAL = 1e-12  # a value this close below a level has reached it, up to roundin
 
 
 class Crossing(float):
-    """The update at which a curve reaches a level, linear in log2 t between the checkpoints `before` and `after`.
+    """The update at which a curve reaches a level, interpolated in log2 t between the checkpoints `before` and `after`.
 
     NaN if the curve never reaches the level.
     """

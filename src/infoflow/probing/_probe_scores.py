@@ -132,7 +132,7 @@ def seed_estimate(
 def with_still_sides(
     row: dict[str, Any], one: Mapping[str, Any], other: Mapping[str, Any], moved: Sequence[np.ndarray]
 ) -> dict[str, Any]:
-    """The columns of a difference of two shares, also if resampling does not change one of them.
+    """The columns of a difference of two shares, valid even if resampling does not change one of them.
 
     If all answers for one share are right, resampling does not show its uncertainty. The interval of the difference is
     then at least as wide as follows from the intervals of both shares, see `at_least_apart`.
