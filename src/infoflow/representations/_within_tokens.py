@@ -241,7 +241,7 @@ def _scores(
     """Each row's score, and the row's effect on the sum of all scores.
 
     An occurrence affects the sum as a query, and as a neighbour of others, which without it would have their next
-    nearest instead. Ignoring the second effect would make intervals down to half as wide as they should be.
+    nearest instead. Without the second effect, intervals would be too narrow, some by half.
     """
     k = min(k, neighbours.shape[1])
     shared = _compared(aspect, aspect.values[rows, None], aspect.values[neighbours])
