@@ -1,4 +1,4 @@
-"""Numbers that guides tell are those that experiments left: each table is made again from the committed rows."""
+"""Numbers in the guides equal the committed results of experiments: each table is computed again from them."""
 
 import re
 import sys
@@ -11,12 +11,12 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 OVER_TRAINING = ROOT / "experiments" / "studies" / "over-training"
 EVENTS = {
-    "nearest to frequencies of single tokens": "least divergence from 1-grams (before)",
-    "half of the fall of the loss": "half of: loss",
-    "best induction head, half of its score": "half of: induction, best head",
-    "attention to the first token, half": "half of: attention to the first token, mean of heads",
-    "half of chrF": "half of: chrf",
-    "half of BLEU": "half of: bleu",
+    "predictions are closest to frequencies of single tokens": "least divergence from 1-grams (before)",
+    "the loss has fallen by half": "half of: loss",
+    "the best induction head has half of its score": "half of: induction, best head",
+    "attention to the first token is half way": "half of: attention to the first token, mean of heads",
+    "chrF is half way": "half of: chrf",
+    "BLEU is half way": "half of: bleu",
     "states, first": "first state settled",
     "states, last": "last state settled",
     "blocks, first": "first block settled",
@@ -72,7 +72,7 @@ def test_what_else_the_guide_on_training_says():
     for update in (250, 2000):
         values = removable[removable["update"] == update]["value"]
         assert len(values) == 3
-        assert f"{values.min():.2f} to {values.max():.2f} at {update:,}".replace("0.", ".") in text.replace("\n", " ")
+        assert f"{values.min():.2f}–{values.max():.2f} at {update:,}".replace("0.", ".") in text.replace("\n", " ")
     roles = pd.read_csv(OVER_TRAINING / "events.csv").query("event.str.startswith('first head')")
     assert roles[["objective", "median", "count"]].values.tolist() == [["masked-lm", 1000.0, 1]]
     updates = sorted(set(pd.read_csv(OVER_TRAINING / "roles.csv")["update"]))
@@ -89,13 +89,13 @@ def test_answers_are_those_of_the_experiment():
         "held out": ("none", "held out", "p1", "raw"),
         "bits": ("none", "trained x16", "bits", "raw"),
         "bits, elicited": ("none", "trained x16", "bits", "elicited"),
-        "the right one, held out": ("gold", "held out", "p1", "raw"),
-        "what it finds itself, held out": ("own", "held out", "p1", "raw"),
+        "with the right passage": ("gold", "held out", "p1", "raw"),
+        "with the passage that it finds": ("own", "held out", "p1", "raw"),
     }
     told = 0
     for head, rows in tables(guide("looking-up")):
         for name, *cells in rows:
-            arm = {"closed-book, asked as seldom": "closed-book+null-share"}.get(name, name)
+            arm = {"closed-book, asked as rarely": "closed-book+null-share"}.get(name, name)
             for column, cell in zip(head[1:], cells, strict=True):
                 value = known.loc[(arm, *columns[column]), "value"]
                 assert cell == f"{value:.2f}".removeprefix("0"), (name, column)

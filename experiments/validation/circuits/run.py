@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from scipy.stats import rankdata
 
 import infoflow
 from infoflow.corpus import Corpus
@@ -95,24 +94,31 @@ def _gates(model: Model, corpus: Corpus, program: Program, folder: Path) -> pd.D
     return pd.DataFrame(rows).assign(value=point.values)
 
 
-def auc(value: np.ndarray, matters: np.ndarray) -> float:
-    """Probability that a head that matters is above one that does not; ties count half."""
-    above, num = rankdata(value)[matters].sum(), matters.sum()
-    return float((above - num * (num + 1) / 2) / (num * (~matters).sum()))
+def auc(rows: pd.DataFrame, per: list[str]) -> float:
+    """Probability that a head that matters is above one that does not; ties count half.
+
+    Compared are heads of one program, or of one layer of it, as `per` says. A head without a value counts as 0: its
+    layer contributes nothing.
+    """
+    rows = rows.assign(value=rows["value"].fillna(0))
+    pairs = rows[rows["matters"]].merge(rows[~rows["matters"]], on=per, suffixes=("", "_idle"))
+    difference = pairs["value"] - pairs["value_idle"]
+    return float(np.where(difference == 0, 0.5, difference > 0).mean()) if len(pairs) else np.nan
 
 
 def summary(heads: pd.DataFrame) -> pd.DataFrame:
-    """Mean over programs, 95 % interval by resampling programs, and the share of programs without a mistake."""
-    each = heads.groupby(["score", "causal", "program"]).apply(
-        lambda rows: auc(rows["value"].to_numpy(), rows["matters"].to_numpy()), include_groups=False
-    )
+    """Means over programs, with 95 % intervals by resampling programs, of the AUC within layers and within models."""
     random, rows = np.random.default_rng(0), []
-    for (score, causal), values in each.groupby(level=[0, 1]):
-        draws = random.choice(values.to_numpy(), (10_000, len(values))).mean(axis=1)
-        low, high = np.quantile(draws, [0.025, 0.975])
-        means = {"auc": values.mean(), "low": low, "high": high, "perfect": (values == 1).mean()}
-        rows.append({"score": score, "causal": causal, **means, "programs": len(values)})
-    return pd.DataFrame(rows).sort_values(["causal", "auc"], ascending=False).round(3)
+    for (score, causal), own in heads.groupby(["score", "causal"]):
+        row = {"score": score, "causal": causal}
+        for name, per in (("layer", ["program", "layer"]), ("model", ["program"])):
+            each = np.array([auc(part, per) for _, part in own.groupby("program")])
+            each = each[np.isfinite(each)]
+            low, high = np.quantile(random.choice(each, (10_000, len(each))).mean(axis=1), [0.025, 0.975])
+            row |= {f"{name}_auc": each.mean(), f"{name}_low": low, f"{name}_high": high}
+            row |= {f"{name}_perfect": (each == 1).mean(), f"{name}_programs": len(each)}
+        rows.append(row)
+    return pd.DataFrame(rows).sort_values(["causal", "layer_auc", "model_auc"], ascending=False).round(3)
 
 
 def main() -> None:

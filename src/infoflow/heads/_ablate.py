@@ -42,28 +42,28 @@ def ablate(
     reference: Reference | None = None,
     preserve_patterns: bool = False,
 ) -> Iterator[None]:
-    r"""Replace the outputs of some heads inside a `with` block; afterwards, also after an error, the model is restored.
+    r"""Replace the outputs of some heads inside a `with` block; afterwards the model is restored, even after an error.
 
     $$ \mathrm{out}_i = \sum_h \widetilde{\mathrm{ctx}}_{ih} W_O^h + b_O $$
 
-    | `mode` | $\widetilde{\mathrm{ctx}}_{ih}$ of an ablated head |
-    |---|---|
-    | `"zero"` | 0; the bias $b_O$ still acts |
-    | `"mean"` | mean of $\mathrm{ctx}_h$ over the non-padding tokens of the reference |
-    | `"resample"` | $\mathrm{ctx}_h$ at the same position of another sentence of the reference; its own after its end |
+    | `mode`       | $\widetilde{\mathrm{ctx}}_{ih}$ of an ablated head                                                |
+    |--------------|---------------------------------------------------------------------------------------------------|
+    | `"zero"`     | 0; the bias $b_O$ still acts                                                                      |
+    | `"mean"`     | mean of $\mathrm{ctx}_h$ over the non-padding tokens of the reference                             |
+    | `"resample"` | $\mathrm{ctx}_h$ at the same position of another sentence of the reference; its own after the end |
 
-    The replacement applies to the input of the output projection, the only point where heads are separable: it is exact
-    in every family, counts query heads singly under grouped attention, and keeps the attention kernel.
+    The replacement applies to the input of the output projection, the only point where heads are separable. So it is
+    exact in every family, treats query heads separately in grouped attention, and keeps the attention kernel.
 
     Args:
         model: A loaded model; call `model.module(...)`, or anything that calls it (`translate`), inside the block.
         heads: (stack, kind, layer, head) of each, from 0; if empty, the model is unchanged.
         mode: See the table.
         reference: For `"mean"` and `"resample"`: a batch or batches as keywords of the forward pass, or a corpus; their
-            outputs are those of the unablated model. Without one, the batch of each forward pass is its own reference,
-            its upper layers as the lower ablations leave them.
+            outputs are those of the unablated model. Without a reference, the batch of each forward pass is its own
+            reference; then outputs in upper layers already depend on ablations below.
         preserve_patterns: Keep all attention weights of the unablated model on the same input, so that later heads
-            react through their values alone. Costs a second forward pass; runs on infoflow's attention.
+            change only through their values. This costs a second forward pass, and uses infoflow's attention.
 
     Raises:
         UserError: A head does not exist, the mode is unknown, or a required reference is missing.
@@ -125,7 +125,7 @@ class _OwnDonors:
 
 
 class _ReferenceDonors:
-    """Sentence b of a batch takes the outputs of a reference sentence, chosen by the hash of b."""
+    """Each sentence of a batch takes the outputs of a reference sentence, which a hash of the sentence chooses."""
 
     def __init__(self, model: Model, reference: Mapping[str, Any]) -> None:
         with torch.no_grad(), tap(model, heads=True) as seen:

@@ -1,4 +1,4 @@
-"""The effect of each head on the loss when ablated, and when it is the only head left in its layer."""
+"""The effect on the loss when a head is ablated, and when it is the only head left in its layer."""
 
 # H head, R row: the estimate, then its replicates
 
@@ -68,9 +68,9 @@ _LOSSES: WeakKeyDictionary[Reader, dict[Any, VariantScores]] = WeakKeyDictionary
 
 
 class Ablation(Intervention):
-    """Every head ablated alone: the change of the loss per predicted token, with interval and corrected p-value.
+    """The change of the loss per predicted token when a head is ablated alone, with interval and corrected p-value.
 
-    A positive change means that the model was better with the head. Layers below an ablated head run once, and
+    A positive change means that the model is better with the head. Layers below an ablated head run only once, and many
     ablations run together in batches.
 
     Args:
@@ -145,8 +145,8 @@ def ablation(
         mode: `"zero"`, `"mean"` or `"resample"`; means and donated outputs come from the corpus.
         others: Also test every head as the only one left in its layer and kind.
         correction: `"holm"`, `"bh"` or `"none"`.
-        sentences: Number of sentences, chosen by hash; default: all. For `"loss"` only; otherwise select sentences of
-            the corpus.
+        sentences: Number of sentences, chosen by hash; default: all. Only for `"loss"`; for other metrics pass a
+            smaller corpus.
         beams: Beams of the search for BLEU.
         options: How the corpus is run (`"loss"`).
 

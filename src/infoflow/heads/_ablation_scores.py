@@ -32,8 +32,8 @@ def sign_flip_p(differences: Float[np.ndarray, "test block"], seed: int = 0) -> 
 
     $$ p = \frac{1 + \#\{ |\sum_k s_k d_k| \ge |\sum_k d_k| \}}{1 + P}, \qquad s_k = \pm 1 $$
 
-    $d_k$ is the paired difference summed over the sentences of bootstrap block k. Under the null hypothesis that a
-    change only adds noise, differences are symmetric about 0. The same P = 20,000 signs serve all rows.
+    $d_k$ is the paired difference summed over the sentences of bootstrap block k. Under the null hypothesis, a change
+    only adds noise, and differences are symmetric about 0. The same P = 20,000 random signs are used for all rows.
     """
     signs = (
         stream("sign-flips", seed).integers(0, 2, size=(PERMUTATIONS, differences.shape[1]), dtype=np.int8) * 2.0 - 1
@@ -50,8 +50,8 @@ def sign_flip_p(differences: Float[np.ndarray, "test block"], seed: int = 0) -> 
 def correct(p: Float[np.ndarray, " test"], method: str = "holm") -> Float[np.ndarray, " test"]:
     """P-values corrected for multiple tests.
 
-    `"holm"` bounds the chance of any false discovery, `"bh"` (Benjamini–Hochberg) the expected share of false ones
-    among the discoveries, `"none"` nothing. NaN stays and does not count.
+    `"holm"` bounds the probability of any false discovery, `"bh"` (Benjamini–Hochberg) the expected share of false
+    discoveries; `"none"` corrects nothing. NaN stays, and does not count as a test.
 
     Raises:
         UserError: The method is unknown.
@@ -125,7 +125,7 @@ class VariantScores:
         return self.score(np.einsum("rk,vks->vrs", weights_RK, self.sums_VKS))
 
     def p_values(self) -> Float[np.ndarray, " variant"]:
-        """Two-sided: random signs of the blocks' differences for means, the paired bootstrap for BLEU."""
+        """Two-sided p-values: by random signs of the blocks' differences for means, by paired bootstrap for BLEU."""
         if self.metric == "bleu":
             weights_RK = replicate_weights(num=_BLEU_RESAMPLES)
             scores_VR = self.score(np.einsum("rk,vks->vrs", weights_RK, self.sums_VKS))
@@ -157,7 +157,7 @@ def loss_scores(
 def summed_losses(
     scorer: SentenceScorer, rows: np.ndarray, num: int, losses: BatchLosses, *, budget: int, label: str
 ) -> VariantScores:
-    """`num` losses of the sentences `rows` as sums per bootstrap block; `budget`: padded tokens of a batch."""
+    """`num` losses of the sentences `rows` as sums per bootstrap block; `budget` limits a batch's padded tokens."""
     sums_VKS, sentences = np.zeros((num, NUM_BLOCKS, 2)), 0
     with current_display().progress(label, len(rows), "sentences") as progress:
         for batch in scorer.batches(rows, budget):
@@ -180,7 +180,7 @@ def corpus_scores(
     *,
     beams: int = 5,
 ) -> VariantScores:
-    """BLEU (`"bleu"`: lower-cased, detokenised, beam search), or the mean of a user-defined function, of each variant.
+    """The score of each variant: BLEU (lower-cased, detokenised, beam search) or the mean of a user's function.
 
     Every variant runs in full, since the metric may call the model in any way.
 
@@ -209,7 +209,7 @@ def corpus_scores(
 
 
 def bleu_variants(sums: Sequence[np.ndarray], num_sentences: int, signature: str) -> VariantScores:
-    """BLEU of variants from the statistics of each (`bleu_sums`), the intact model first."""
+    """BLEU of each variant, computed from its statistics (`bleu_sums`); the intact model comes first."""
     return VariantScores(
         metric="bleu",
         unit="percent",
@@ -239,7 +239,7 @@ def _bleu(sums: np.ndarray) -> np.ndarray:
 
 
 def bleu_sums(model: Model, corpus: Corpus, beams: int) -> tuple[np.ndarray, str]:
-    """BLEU's statistics of each bootstrap block (64, 10), lower-cased, and sacreBLEU's signature."""
+    """Lower-cased BLEU's statistics for each bootstrap block (64, 10), and sacreBLEU's signature."""
     if "translation" not in corpus.columns:
         raise UserError(f"BLEU compares with translations, and {corpus.name} has none. Give a parallel corpus.")
     sentences = list(corpus)

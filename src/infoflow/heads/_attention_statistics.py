@@ -57,8 +57,9 @@ HEAD_POSITIONAL = TableSchema(
 
 
 class Confidence(AbstractHeadMeasure):
-    """`confidence` of every head of every stack and kind; special tokens count neither as query nor as key
-    unless `exclude_keys` and `exclude_queries` say so.
+    """`confidence` of every head, by stack and kind of attention.
+
+    By default special tokens count neither as queries nor as keys; see `exclude_keys` and `exclude_queries`.
 
     Source: [@voita2019heads].
     """
@@ -72,8 +73,9 @@ class Confidence(AbstractHeadMeasure):
 
 
 class Entropy(AbstractHeadMeasure):
-    """`attention_entropy` of every head of every stack and kind; special tokens count neither as query nor as key
-    unless `exclude_keys` and `exclude_queries` say so.
+    """`attention_entropy` of every head, by stack and kind of attention.
+
+    By default special tokens count neither as queries nor as keys; see `exclude_keys` and `exclude_queries`.
 
     Source: [@clark2019].
     """
@@ -92,14 +94,14 @@ class Entropy(AbstractHeadMeasure):
 
 
 class PositionalScores(AbstractHeadMeasure):
-    """`offset_scores` of every head of every stack and kind; special tokens count neither as query nor as key.
+    """`offset_scores` of every head, by stack and kind; special tokens count neither as queries nor as keys.
 
-    Offsets count real tokens from 0: padding on either side changes nothing, and in cross-attention offset 0 is the
-    source token at the query's own position.
+    Positions count tokens without padding, from 0. So padding on either side does not matter, and in cross-attention
+    offset 0 is the source token at the query's own position.
 
     Args:
         offsets: Key minus query.
-        denominator: `"valid"`: queries with an admissible key there; `"all"`: all queries.
+        denominator: `"valid"`: queries that have a valid key at this offset; `"all"`: all queries.
         exclusions: `exclude_keys`, `exclude_queries` and `average`, as in `Confidence`.
 
     Source: [@voita2019heads]: positional from a share of 0.9.
@@ -124,7 +126,7 @@ class PositionalScores(AbstractHeadMeasure):
         return torch.stack([self._able(rows, offset).sum(1) for offset in self.offsets], dim=1).double()
 
     def _able(self, rows: AttentionRows, offset: int) -> Bool[Tensor, "sentence query"]:
-        """Queries that could have attended there."""
+        """Queries that have a valid key at the offset."""
         return rows.queries if self.denominator == "all" else (rows.admissible & (rows.offset == offset)).any(2)
 
     def keys(self) -> list[dict[str, Any]]:
@@ -136,15 +138,15 @@ def confidence(attention: Attention, valid: Array) -> Float[Tensor, "layer head"
 
     $$ \mathrm{conf}(h) = \frac{1}{|Q|} \sum_{i \in Q} \max_{j \in K} a^h_{ij} $$
 
-    Q and K are the valid tokens, pooled over sentences; other columns are dropped before the maximum, without
-    renormalising the remaining weights.
+    Q and K are the valid tokens, pooled over sentences. The maximum is over valid keys only; their weights are not
+    renormalised.
 
     Args:
         attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
 
     Returns:
-        Mean maximum weight in [0, 1]; NaN where no token is valid.
+        Mean maximum weight in [0, 1]; NaN if no token is valid.
 
     Raises:
         UserError: A shape is wrong.
@@ -162,14 +164,14 @@ def attention_entropy(attention: Attention, valid: Array) -> Float[Tensor, "laye
 
     $$ E(h) = -\frac{1}{|Q|} \sum_{i \in Q} \sum_{j \in K} a^h_{ij} \ln a^h_{ij} $$
 
-    Q and K are the valid tokens, pooled over sentences. Without smoothing, and without renormalisation after exclusion.
+    Q and K are the valid tokens, pooled over sentences. Weights are neither smoothed nor renormalised after exclusion.
 
     Args:
         attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
 
     Returns:
-        Nats, in [0, ln |K|]; NaN where no token is valid.
+        Nats, in [0, ln |K|]; NaN if no token is valid.
 
     Raises:
         UserError: A shape is wrong.
@@ -200,7 +202,7 @@ def offset_scores(
         denominator: `"valid"` or `"all"`.
 
     Returns:
-        Shares in [0, 1]; NaN where no query counts.
+        Shares in [0, 1]; NaN if no query counts.
 
     Raises:
         UserError: A shape is wrong, or the denominator is unknown.
@@ -242,22 +244,23 @@ HEAD_RARE_TOKEN = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class RareRows(AttentionRows):
-    """Rows of sentences with a rare token, and the keys that are rarest for each query."""
+    """Attention rows of sentences with a rare token, and the rarest keys for each query."""
 
     targets: tuple[Bool[Tensor, "sentence query key"], ...]
     """For each number of rarest types: targets by frequency, then, for a corpus, by shuffled ranks."""
 
 
 class RareTokenScores(AbstractHeadMeasure):
-    """`rare_token_score` of every head of every stack and kind, without special tokens as queries or keys.
+    """`rare_token_score` of every head, by stack and kind, without special tokens as queries or keys.
 
-    Ranks count the training corpus if it is known (`measure(..., ranks_from=...)`), else the analysed one; a token that
-    never occurs there is the rarest. Only sentences whose rarest token is outside the `top` most frequent ones count. A
-    query's targets are the rarest among its visible keys: in causal attention those before it, in cross-attention the
-    source's.
+    Frequency ranks are those of the training corpus if it is known (`measure(..., ranks_from=...)`), else those of the
+    analysed one; a token that never occurs there is the rarest. Only sentences whose rarest token is outside the `top`
+    most frequent ones count. A query's targets are the rarest among its visible keys: in causal attention those up to
+    the query, in cross-attention those of the source.
 
     Args:
-        rarest: Numbers of rarest types that count as a hit; any position of such a type does.
+        rarest: For each number n given here, the n rarest types of a sentence count as a hit, at any of their
+            positions.
         top: Sentences with only the `top` most frequent tokens are left out.
         average: `"per_query"` pools queries, `"per_sentence"` averages sentences (the paper does not say which).
         seed: Seeds the shuffled ranks.
@@ -287,7 +290,7 @@ class RareTokenScores(AbstractHeadMeasure):
             self._ranks[stack] = torch.from_numpy(known), torch.from_numpy(shuffled)
 
     def rows_of(self, valid: Bool[Tensor, "sentence token"], ranks: Array) -> RareRows:
-        """Rows of arrays; `ranks`: (batch, token) frequency rank of each token, 1 = most frequent."""
+        """The rows of arrays that count; `ranks`: (batch, token) frequency rank of each token, 1 = most frequent."""
         rank = as_tensor(ranks)
         if rank.shape != valid.shape:
             raise UserError(
@@ -308,7 +311,7 @@ class RareTokenScores(AbstractHeadMeasure):
     def _rare(
         self, rows: AttentionRows, counted: Int[Tensor, "sentence key"], *orders: Int[Tensor, "sentence key"]
     ) -> RareRows:
-        """The rows of sentences whose highest `counted` rank is outside the top, and their targets in each order."""
+        """Rows of sentences whose highest `counted` rank is outside the top, and their targets in each order."""
         admissible = rows.admissible & (counted.amax(1) > self.top)[:, None, None]
         return RareRows(
             admissible=admissible,
@@ -350,7 +353,7 @@ def rare_token_score(
         average: `"per_query"` pools all queries; `"per_sentence"` averages sentences (the paper does not say).
 
     Returns:
-        Share in [0, 1]; NaN where no sentence counts.
+        Share in [0, 1]; NaN if no sentence counts.
 
     Raises:
         UserError: A shape is wrong, `rarest` is below 1, or the average is unknown.
@@ -363,7 +366,7 @@ def rare_token_score(
 def _rarest_keys(
     ranks: Int[Tensor, "sentence key"], admissible: Bool[Tensor, "sentence query key"], number: int
 ) -> Bool[Tensor, "sentence query key"]:
-    """Keys whose rank is among the `number` largest different ones that the query may attend to."""
+    """Keys whose rank is among the `number` highest distinct ranks that the query may attend to."""
     left = ranks.unsqueeze(1).expand(admissible.shape).masked_fill(~admissible, -1)
     found = torch.zeros_like(admissible)
     for _ in range(number):

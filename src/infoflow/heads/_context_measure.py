@@ -37,13 +37,13 @@ def closed_attention(model: Model, blocks: Iterable[Sequence[str | int]]) -> Ite
 
     $$ a_{qk} = [q = k] \quad\Rightarrow\quad \mathrm{ctx}_q = v_q $$
 
-    A head's output is its own value, so queries and keys have no effect, and a token's state in the block depends on no
-    other token. Special tokens are closed too; cross-attention stays open. Training inside trains a closed model:
-    dropout of attention weights then applies to that one weight.
+    A head's output at a token is the token's own value, so queries and keys have no effect, and the token's state in
+    the block depends on no other token. Special tokens are closed too; cross-attention stays open. You can also train
+    inside the block; dropout of attention weights then applies to this single weight.
 
     Args:
         model: A loaded model; all calls of its module inside the `with` block are closed, generation too.
-        blocks: As (stack, layer), layers from 0; if empty, the model is unchanged.
+        blocks: (stack, layer) of each block, layers from 0; if empty, the model is unchanged.
 
     Raises:
         UserError: The model has no such block, or no self-attention there.
@@ -59,7 +59,7 @@ def closed_attention(model: Model, blocks: Iterable[Sequence[str | int]]) -> Ite
 
 
 class ClosedEdit:
-    """Closes attention calls: in each of V variants of the batch, its own set of blocks.
+    """Closes attention calls, in each of V variants of the batch another set of blocks.
 
     The model runs on the batch repeated V times (`x.repeat(V, 1)`).
     """
@@ -115,8 +115,8 @@ def closed_scores(
 ) -> VariantScores:
     """Losses of the sentences `rows`, in nats per predicted token.
 
-    The first is of the intact model, then one for each set of closed blocks, then that of unigram frequencies
-    (`unigram_losses`).
+    The first loss is that of the intact model, followed by one for each set of closed blocks, and that of unigram
+    frequencies (`unigram_losses`).
     """
     frequencies_V = unigram_losses(scorer.reader)
 
@@ -137,7 +137,7 @@ def closed_scores(
 def closed_losses(
     scorer: SentenceScorer, batch: ScoredBatch, closings: Sequence[BlockSet]
 ) -> tuple[Float[Tensor, " sentence"], Float[Tensor, "variant sentence"]]:
-    """Summed loss of each sentence: of the intact model, and with each set of blocks closed; float64 on the CPU."""
+    """Summed loss of each sentence for the intact model, and with each set of blocks closed; float64 on the CPU."""
     model = scorer.model
     with torch.no_grad(), FastLinear():
         # Open attention uses the same code as closed attention, so that they differ only in what is closed.
@@ -161,9 +161,9 @@ def unigram_losses(reader: Reader) -> Float[Tensor, " vocabulary"]:
 
     $$ p(w) = \frac{n_w + 1}{\sum_v (n_v + 1)} $$
 
-    Counts come from the model's training text if it is known, else from the measured corpus (`Reader.counted`). A
-    causal LM and a decoder also predict the end of a sentence, never its first special token; a masked LM predicts no
-    special token.
+    Counts come from the model's training text if it is known, otherwise from the measured corpus (`Reader.counted`). A
+    causal LM and a decoder also predict the end of a sentence, but never its first special token; a masked LM predicts
+    no special token.
     """
     stack = reader.model.anatomy.predicts.name
     rows = reader.counted_rows(stack)
@@ -246,12 +246,12 @@ class Closing:
 
     @classmethod
     def none(cls) -> "Closing":
-        """Nothing is closed."""
+        """The control: no block is closed."""
         return cls(kind="", which="none", number=0, blocks=frozenset())
 
 
 def every_closing(model: Model) -> list[Closing]:
-    """All blocks of each kind of self-attention, its upper blocks, and each block alone."""
+    """For each kind of self-attention: all blocks, the upper k for each k, and each block alone."""
     return [closing for kind in self_attention_blocks(model) for closing in closings_of(model, kind)]
 
 
@@ -277,15 +277,15 @@ class EncoderContext(Intervention):
 
     $$ \Delta = L_\text{closed} - L, \qquad \mathrm{share} = \frac{\Delta}{L_\text{unigram} - L} $$
 
-    | symbol | here | unit |
-    |---|---|---|
-    | $L$ | the task's loss, all attention open | nats per predicted token |
-    | $L_\text{closed}$ | the same tokens with blocks closed, see `closed_attention` | nats per predicted token |
-    | $L_\text{unigram}$ | of frequencies alone, see `unigram_losses` | nats per predicted token |
+    | symbol             | here                                                       | unit                     |
+    |--------------------|------------------------------------------------------------|--------------------------|
+    | $L$                | the task's loss, all attention open                        | nats per predicted token |
+    | $L_\text{closed}$  | the same tokens with blocks closed, see `closed_attention` | nats per predicted token |
+    | $L_\text{unigram}$ | the loss of frequencies alone, see `unigram_losses`        | nats per predicted token |
 
-    For each kind of self-attention: all blocks, the upper k for every k, and each block alone. Closing at test time
-    shows what the model uses; what it could do without is shown only by further training with closed blocks (a study's
-    `[context]`). If the corpus is not the source of the model's frequencies, the unigram loss is the corpus's own.
+    For each kind of self-attention, this closes all blocks, the upper k for every k, and each block alone. Closing at
+    test time shows what the model uses; only further training with closed blocks shows what it could do without (a
+    study's `[context]`). If the model's training frequencies are not known, the unigram loss uses those of the corpus.
 
     Args:
         sentences: Number of sentences, chosen by hash; None: all.
@@ -313,9 +313,9 @@ class EncoderContext(Intervention):
 def context_scores(
     reader: Reader, closings: Sequence[Closing], sentences: int | None, options: PassOptions | None = None
 ) -> VariantScores:
-    """Losses of sentences chosen by hash: open, under each `Closing`, and of unigram frequencies.
+    """Losses of sentences chosen by hash: with open attention, with each `Closing`, and of unigram frequencies.
 
-    Sentences and noise are the same for every model of a corpus, so that differences between models are paired.
+    Sentences and noise are the same for every model on a corpus, so that differences between models are paired.
     """
     scorer = SentenceScorer(reader)
     rows = scorer.choose(sentences, "encoder-context")
@@ -326,7 +326,7 @@ def context_scores(
 
 
 def context_bleu(model: Model, corpus: Corpus, closings: Sequence[Closing]) -> VariantScores:
-    """BLEU of greedy translations of the whole corpus: open, then under each closing.
+    """BLEU of greedy translations of the whole corpus: with open attention, then with each closing.
 
     Raises:
         UserError: The model does not translate, or the corpus has no translations.
@@ -340,7 +340,7 @@ def context_bleu(model: Model, corpus: Corpus, closings: Sequence[Closing]) -> V
 
 
 def context_rows(scores: VariantScores, closings: Sequence[Closing], retrained: int = 0) -> pd.DataFrame:
-    """Rows of the table `encoder_context`; `scores`: open, under each closing, and, for losses, of frequencies."""
+    """Rows of the table `encoder_context`; `scores`: open, with each closing, and, for losses, of frequencies."""
     values_VR = scores.scores()
     learned_R = values_VR[-1] - values_VR[0] if scores.metric == "loss" else None
     rows = []

@@ -140,7 +140,7 @@ class Coreference(SummedMeasure):
     Args:
         column: The corpus's per-word column with coreference brackets, see `read_mentions`: a column of
             `Corpus.from_tagged`, or of `Corpus.from_conllu(path, misc=("Entity",))`. Without it the table is empty.
-        candidates: `"words"`: all other words; `"mentions"`: the head words of the mentions before.
+        candidates: `"words"`: all other words; `"mentions"`: the head words of earlier mentions.
 
     Source: [@clark2019], whose code was never released.
     """
@@ -234,7 +234,7 @@ class _Questions:
         return not self._asked
 
     def controls(self) -> dict[str, np.ndarray]:
-        """(64, type) numbers of mentions, and of those that each control predicts correctly."""
+        """(64, type) numbers of mentions, and of mentions that each control predicts correctly."""
         sums = {name: np.zeros((NUM_BLOCKS, len(TYPES))) for name in ("count", "nearest", "match")}
         for b, mention, _, _, near, match in self._asked:
             for number in _types(mention):

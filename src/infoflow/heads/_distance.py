@@ -1,4 +1,4 @@
-"""How differently heads attend: Jensen–Shannon divergence between all pairs of heads, and between layers."""
+"""How differently heads attend: Jensen–Shannon divergence between all pairs of heads, within and between layers."""
 
 # N bootstrap block (64), G heads of one stack and kind, layer by layer
 
@@ -105,7 +105,7 @@ class _HeadPairs(SummedMeasure):
             self._add(_name(key, "count"), count)
 
     def _add_pairs(self, name: str, by_block: ByBlock) -> None:
-        """Only for batches with sentences: with 1,152 heads, all blocks take 680 MB."""
+        """Adds only blocks with sentences in the batch: with 1,152 heads, all blocks would take 680 MB."""
         for block, pairs in by_block.items():
             if name not in self._sums:
                 self._sums[name] = np.zeros((NUM_BLOCKS, *pairs.shape))
@@ -139,11 +139,11 @@ class _HeadPairs(SummedMeasure):
 
     @abstractmethod
     def _rows(self, key: Sequence[str]) -> list[dict[str, Any]] | dict[str, Any]:
-        """The table's rows, or columns, for one stack and kind, without these two columns."""
+        """The table's rows or columns for one stack and kind, without the columns `stack` and `kind`."""
 
 
 class HeadDistance(_HeadPairs):
-    """`js_distance` between all pairs of heads of a stack and kind, by default with special tokens and smoothed.
+    """`js_distance` between all pairs of heads of a stack and kind; by default smoothed, with special tokens.
 
     Args:
         sentences: Maximum number, lowest hashes first: the cost is quadratic in the number of heads.
@@ -151,7 +151,7 @@ class HeadDistance(_HeadPairs):
         special: Whether special tokens count.
         seed: Seeds the choice of sentences.
 
-    Source: [@clark2019]; their code sums over queries, their paper says average: both are reported.
+    Source: [@clark2019]. Their code sums over queries, and their paper says average; both are reported.
     """
 
     table: ClassVar[TableSchema] = HEAD_DISTANCE
@@ -197,7 +197,7 @@ class HeadLayerDistance(_HeadPairs):
         special: Whether special tokens count.
         seed: Seeds the choice of sentences and the permutations.
 
-    Source: [@clark2019], who show it in a map; the comparison with permuted layers is ours.
+    Source: [@clark2019], who draw a map of the heads; the comparison with permuted layers is ours.
     """
 
     table: ClassVar[TableSchema] = HEAD_LAYER_DISTANCE
@@ -220,7 +220,7 @@ class HeadLayerDistance(_HeadPairs):
 
 
 def _contrasts(sums: Float[np.ndarray, "block head head"], layers: np.ndarray) -> Float[np.ndarray, "contrast block"]:
-    """Means over the pairs within a layer, between layers, and their difference."""
+    """The means over pairs within a layer and between layers, and their difference."""
     a, b = np.triu_indices(sums.shape[1], k=1)
     same = layers[a] == layers[b]
     pairs = sums[:, a, b]
@@ -239,7 +239,7 @@ def js_distance(
 
     $$ D(g, h) = \sum_{i \in Q} H\Big(\frac{a^g_i + a^h_i}{2}\Big) - \frac{H(a^g_i) + H(a^h_i)}{2} $$
 
-    H is the entropy over the valid keys, without renormalising what is left after exclusion. Heads are in the order
+    H is the entropy over the valid keys, whose weights are not renormalised after exclusion. Heads are in the order
     layer · num_heads + head.
 
     Args:
@@ -262,7 +262,7 @@ def js_distance(
 def _divergences(
     activations: Activations, key: AttentionKey, chosen: np.ndarray, rows: AttentionRows, smoothing: float
 ) -> ByBlock:
-    r"""Divergence between each two heads, summed over the queries of each bootstrap block's chosen sentences, in nats.
+    r"""Divergence between any two heads in nats, summed over the queries of each bootstrap block's chosen sentences.
 
     $$ D_{gh} = \sum_{i \in Q} H\Big(\frac{a^g_i + a^h_i}{2}\Big) - \frac{H(a^g_i) + H(a^h_i)}{2}, \quad
        a \leftarrow (1 - ε) a + ε / |K_i| $$
@@ -291,7 +291,7 @@ def _divergences(
 def _by_block(
     activations: Activations, key: AttentionKey, chosen: np.ndarray, admissible: Tensor, smoothing: float
 ) -> ByBlock:
-    """Summed sentence by sentence: with 1,152 heads, one sentence's matrix takes 11 MB."""
+    """Sums per block, added up sentence by sentence: with 1,152 heads, one sentence's matrix takes 11 MB."""
     layers = [weights[chosen] for weights in activations.attention[key]]
     sums: dict[int, np.ndarray] = {}
     for number, block in enumerate(activations.blocks.cpu().numpy()[chosen].tolist()):
@@ -307,7 +307,7 @@ def _by_block(
 def _sentence(
     heads: Float[Tensor, "head query key"], admissible: Tensor, smoothing: float
 ) -> Float[Tensor, "head head"]:
-    """All pairs, over the entries that count; logarithms in the precision of `heads`, sums in float64."""
+    """Divergences of all pairs in one sentence, with logarithms in the precision of `heads` and sums in float64."""
     share = admissible.to(heads) / admissible.sum(1, keepdim=True).clamp(min=1)
     entries = ((1 - smoothing) * heads + smoothing * share)[:, admissible]
     entropy = torch.special.entr(entries).sum(1, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Shared parts of head statistics: roles of tokens, sums per bootstrap block, layer and head, and a control."""
+"""Shared parts of head statistics: roles of tokens; sums per bootstrap block, layer and head; and a control."""
 
 # N bootstrap block (64), L layer, H head, X any further axis of the score (for example offsets)
 
@@ -154,11 +154,12 @@ def each_head(layers: Sequence[np.ndarray]) -> Iterator[tuple[int, int, np.ndarr
 
 
 class AbstractHeadMeasure(SummedMeasure):
-    """A mean statistic of attention rows per head: over a corpus as a measure, over arrays by `of`.
+    """A statistic of each head, averaged over attention rows: over a corpus as a measure, on arrays by `of`.
 
-    Subclasses define the sum over a sentence's queries (`sums`), their number (`count`), and the score of a head
-    without preferences (`chance`). The state of each stack and kind is the sums `score` (64, L, H, X…), `count` (64, L,
-    X…) and `uniform` (64, L, 1, X…), float64; layers may have different masks.
+    Subclasses define the sum over a sentence's queries (`sums`), the number of queries (`count`), and the score of a
+    head with equal weights on all keys (`chance`). For each stack and kind the state has the sums `score` (64, L, H,
+    X…), `count` (64, L, X…) and `uniform` (64, L, 1, X…) in float64, for 64 blocks, L layers and H heads. X… are
+    further axes of the score, such as offsets. Layers may have different masks.
 
     Args:
         exclude_keys: Roles of tokens excluded as keys: "special" (all special tokens), "cls", "sep", "bos", "eos",
@@ -198,7 +199,7 @@ class AbstractHeadMeasure(SummedMeasure):
         return self.sums(rows.uniform, rows)
 
     def keys(self) -> list[dict[str, Any]]:
-        """Key columns of each entry of X; one empty dictionary if the score has no further axis."""
+        """The key columns of each entry along X; one empty dictionary if the score has no further axis."""
         return [{}]
 
     def scale(self, extra: dict[str, Any]) -> Scale:
@@ -212,7 +213,7 @@ class AbstractHeadMeasure(SummedMeasure):
             attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
             valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
             annotation: Information about the tokens that the statistic needs, see `rows_of`.
-            named: The same by keyword.
+            named: The same information, passed by keyword.
 
         Raises:
             UserError: A shape is wrong.
@@ -281,7 +282,7 @@ class AbstractHeadMeasure(SummedMeasure):
         return pd.DataFrame(rows, columns=self.table.column_names)
 
     def _head_rows(self, key: AttentionKey, sums: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-        """Sums under other names than the three are further controls, each with its own column."""
+        """The rows of all heads; sums with names other than these three are controls with their own columns."""
         score = sums["score"].reshape(*sums["score"].shape[:3], -1)
         _, num_layers, num_heads, num_scores = score.shape
         count = sums["count"].reshape(NUM_BLOCKS, num_layers, num_scores)
@@ -328,7 +329,7 @@ def compact(estimate: dict[str, Any]) -> dict[str, Any]:
 
 
 def _per_document(score: Tensor, count: Tensor, **controls: Tensor) -> dict[str, Tensor]:
-    """Each sentence's means, and 1 for each sentence that has one; `count` has no axis of heads."""
+    """Each sentence's mean, and 1 for each sentence that has one; `count` has no axis for heads."""
     size = count.clamp(min=1).unsqueeze(2)
     means = {name: sums / size for name, sums in controls.items()}
     return {"score": score / size, "count": (count > 0).double(), **means}

@@ -1,4 +1,4 @@
-"""Heads by name: (stack, kind, layer, head); and what replaces the output of an ablated one."""
+"""Heads identified by (stack, kind, layer, head), and replacements for the outputs of ablated heads."""
 
 # V variant, B sentence (of all variants), T token, H head, d head width
 
@@ -56,7 +56,7 @@ def head_set(model: Model, heads: Iterable[Sequence[str | int]]) -> HeadSet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadScore:
-    """The data by which a head is chosen."""
+    """The scores by which a head is chosen."""
 
     head: Head
     importance: float  # sensitivity of the loss to it
@@ -72,7 +72,7 @@ def specialised_heads(scores: Iterable[HeadScore], num: int, choose: Sequence[st
     | `("roles",)` | those with a role, the most important first; there may be fewer |
     | `("roles", "importance")` | those with a role, then the most important of the others |
 
-    Half of a layer's heads of each kind remain, so that the same number of others can be drawn (`drawn_heads`).
+    At least half of a layer's heads of each kind are not chosen, so that as many others can be drawn (`drawn_heads`).
     """
     scores = list(scores)
     ranked = sorted(scores, key=lambda one: (-one.importance, one.head))
@@ -88,7 +88,7 @@ def specialised_heads(scores: Iterable[HeadScore], num: int, choose: Sequence[st
 
 
 def drawn_heads(pool: Collection[Head], chosen: Collection[Head], draw: int, seed: int = 0) -> list[Head]:
-    """Random heads, as many in every layer as were chosen there and disjoint from them, so that layers do not confound.
+    """Random other heads, in every layer as many as were chosen there, so that layers do not explain a difference.
 
     Args:
         pool: All candidate heads.
@@ -151,7 +151,7 @@ class DonatedHeads:
         self._outputs, self._positions = outputs, positions
 
     def __call__(self, call: HeadCall) -> Tensor:
-        """The donor's output; the head's own where the donor has no token."""
+        """The donor's output; the head's own output at positions where the donor has no token."""
         given, has = self._outputs[call.site], self._positions[call.stack]
         own = call.heads
         length = min(given.shape[1], own.shape[1])
@@ -200,7 +200,7 @@ def real_tokens(model: Model, inputs: Mapping[str, Any], stack: str) -> Bool[Ten
 
 
 def rotated_rows(lengths: Int[Tensor, " sentence"]) -> Int[Tensor, " sentence"]:
-    """For each sentence of a batch another one: the next longer if there is one.
+    """For each sentence of a batch another one, the next longer if there is one.
 
     Raises:
         UserError: The batch holds one sentence.
@@ -224,9 +224,8 @@ def _moved(value: Any, model: Model) -> Any:
 class HeadEdit:
     """Replaces heads at the input of the output projections, by zero unless configured otherwise.
 
-    Each of V variants of the batch loses its own set.
-
-    The model runs on the batch repeated V times (`x.repeat(V, 1)`).
+    The model runs on the batch repeated V times (`x.repeat(V, 1)`), and each of these variants has another set of heads
+    replaced.
     """
 
     def __init__(self, variants: Sequence[HeadSet], replacement: Replacement = zeros) -> None:

@@ -52,9 +52,10 @@ class Importance(Intervention):
     | `"token"` | $\sum_t \lvert g_{ht} \rvert$ over the number of tokens | does not matter |
     | `"batch"` | $\lvert \sum g_{ht} \rvert$ of each batch's mean loss, over the number of tokens | matters |
 
-    "batch" lets signs cancel within a batch; it is then divided by the norm of the layer's heads, and all heads are
-    spread onto [0, 1]. The gates $\xi$ stand at the input of the output projection, one per sentence, and are 1. $L$ is
-    the cross-entropy of masked, next or target tokens. Padding and sentences without a token to predict do not count.
+    With "batch", positive and negative gradients cancel within a batch; the result is divided by the norm over the
+    layer's heads, and all heads are scaled to [0, 1]. The gates $\xi$ are at the input of the output projection, one
+    for each sentence, and have the value 1. $L$ is the cross-entropy of masked, next or target tokens. Padding and
+    sentences without a token to predict do not count.
 
     Args:
         convention: See the table.
@@ -62,8 +63,8 @@ class Importance(Intervention):
             sentences weigh no more), or their `"sum"`. The paper does not say. The other two use sums.
         normalise: `"layer"` divides by the norm over the heads of a layer and kind, as the paper does before comparing
             layers.
-        one_minus: Sensitivity to all *other* heads of the layer instead, an option of the released code: a large value
-            then means that the head can be removed.
+        one_minus: Measure the sensitivity to all *other* heads of the layer instead, an option of the released code. A
+            large value then means that the head can be removed.
         sentences: Number of sentences, chosen by hash; default: all.
 
     Source: [@michel2019]; "token" as in its released code for fairseq, "batch" as in Hugging Face's run_bertology.
@@ -133,7 +134,7 @@ _GUARD = 1e-20  # added to the norm of a layer without any importance
 
 
 class ImportanceSums:
-    """The sums for the three conventions, batch by batch, with one backward pass each."""
+    """The sums for the three conventions, with one backward pass per batch."""
 
     def __init__(self, scorer: SentenceScorer, convention: str, example_loss: str, one_minus: bool) -> None:
         self._scorer, self._convention = scorer, convention
@@ -156,7 +157,7 @@ class ImportanceSums:
             self._counts[site] = self._counts.get(site, 0) + counts_R
 
     def _sentence_parts(self, batch: ScoredBatch) -> Iterator[tuple[Site, Tensor, Tensor]]:
-        """(B, H) gate gradients of each sentence's loss, and their denominators."""
+        """(B, H) gradients of each sentence's loss with respect to the gates, and their denominators."""
         paper = self._convention == "paper"
         gates: dict[tuple[str, str], list[Tensor]] = {}
         for one in self._scorer.model.anatomy.attentions():

@@ -1,4 +1,4 @@
-"""Heads on repeated text: previous token, duplicate token, induction, prefix matching, copying."""
+"""Behaviour of heads on repeated text: previous token, duplicate token, induction, prefix matching, copying."""
 
 # B sequence, H head, Q query, K key
 
@@ -60,19 +60,19 @@ HEAD_PATTERNS = TableSchema(
 
 
 class PatternScores(Intervention):
-    r"""How heads attend when text repeats itself: `length` random tokens, `repeats` times.
+    r"""How heads attend when a text of `length` random tokens is repeated `repeats` times.
 
     $$ \text{share} = \frac{\sum_{ij} A_{ij} M_{ij}}{\sum_{ij} A_{ij}}, \qquad
        \text{absolute} = 1 - T \cdot \mathrm{mean}_{ij} |A_{ij} - M_{ij}| $$
 
     $A$ are the weights of the T queries that count, and $M$ is 1 where a head of the pattern attends: for `"previous"`
     at j = i − 1, for `"duplicate"` at earlier copies of the query's token ($x_j = x_i$, j < i), for `"induction"` at
-    the token after an earlier copy ($x_{j-1} = x_i$, j − 1 < i). Rows without a target stay in both denominators, so
-    that even a perfect head stays below 1; `"valid rows"` is the share over rows with a target.
+    the token after an earlier copy ($x_{j-1} = x_i$, j − 1 < i). Rows without a target count in both denominators, so
+    even a perfect head is below 1; `"valid rows"` is the share over rows with a target.
 
-    Tokens are drawn from the corpus's vocabulary without repetition within a repeat, between the tokenizer's special
-    tokens. Only random tokens count as queries and keys; attention on special tokens stays in the denominators. An
-    encoder–decoder reads one such text in each stack.
+    Tokens are drawn from the corpus's vocabulary, without repetition within a repeat, and placed between the
+    tokenizer's special tokens. Only the random tokens count as queries and keys; attention on special tokens stays in
+    the denominators. An encoder–decoder reads one such text in each stack.
 
     Args:
         length: Random tokens in a repeat; fewer if the model has too few positions.
@@ -114,7 +114,7 @@ class PatternScores(Intervention):
         return pd.DataFrame(sums.rows(), columns=self.table.column_names)
 
     def of(self, attention: Attention, valid: Array, tokens: Array) -> pd.DataFrame:
-        """The scores of arrays, without a model: pattern scores, pooled over sequences.
+        """The pattern scores of arrays, without a model, pooled over sequences.
 
         Args:
             attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
@@ -157,7 +157,7 @@ class PatternScores(Intervention):
         return {stack: text for stack, text in made.items() if text is not None}
 
     def _readout(self, reader: Reader) -> Readout | None:
-        """None if the model has no output head, or its logits are not a function of the last state."""
+        """The model's readout; None if it has no output head, or its logits are not a function of the last state."""
         stack = reader.model.anatomy.predicts.name
         if reader.model.task == "encoder" or stack not in reader.frequencies:
             return None
@@ -224,7 +224,7 @@ class PatternScores(Intervention):
 
 
 class _Targets:
-    """Masks, rows and formula of every score for a batch of sequences.
+    """The masks, rows and formulas of all scores for a batch of sequences.
 
     Args:
         tokens: Ids, −1 at tokens that do not take part.
@@ -254,7 +254,7 @@ class _Targets:
 
 
 class _Sums:
-    """Numerators and denominators by stack, layer, pattern and score: (64, H) each, and the control's."""
+    """Numerators and denominators of heads and control, (64, H) each, by stack, layer, pattern and score."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, int, str, str], list[np.ndarray]] = {}
@@ -285,12 +285,12 @@ def pattern_mask(tokens: Int[Tensor, "sequence token"], pattern: str) -> Bool[Te
 
     Args:
         tokens: (batch, token) ids; −1 for tokens that do not take part (special tokens, padding).
-        pattern: One of the three.
+        pattern: `"previous"`, `"duplicate"` or `"induction"`.
 
     Raises:
         UserError: The pattern is unknown.
 
-    Source: the head detector of [@nanda2022]; read in its code.
+    Source: the code of the head detector of [@nanda2022].
     """
     if pattern not in PATTERNS:
         raise UserError(f"pattern must be one of {', '.join(PATTERNS)}. Got {pattern}.")

@@ -1,4 +1,4 @@
-"""Physical removal of heads, and how the loss grows as more heads are ablated."""
+"""Removal of heads from the weights, and the loss as more and more heads are ablated."""
 
 # H head, P point of a curve, R row of an estimate: the value, then its replicates
 
@@ -31,16 +31,16 @@ def prune(model: Model, heads: Iterable[Sequence[str | int]], *, incomplete: str
     """A copy of a model without some of its heads; `model` is unchanged.
 
     Rows of the query, key and value projections and columns of the output projection are removed, so that the logits
-    equal those of `ablate(model, heads)`, up to rounding; the output projection's bias stays, even if no head does.
-    This is checked on a few tokens before the copy is returned.
+    equal those of `ablate(model, heads)`, up to rounding. This is checked on a few tokens before the copy is returned.
+    The output projection's bias stays, even if no head is left.
 
     | family | removal |
     |---|---|
     | BERT, RoBERTa, ELECTRA, DistilBERT, ModernBERT, GPT-NeoX, BART, mBART, Marian, M2M100, T5 | any heads |
-    | GPT-2, OPT | any heads, but one of each layer stays |
+    | GPT-2, OPT | any heads, but at least one stays in each layer |
     | LLaMA, Qwen3, Mistral, Gemma (grouped heads) | all heads of a group together |
     | ALBERT (one set of weights for all layers) | the same heads in every layer |
-    | Phi-3, which reads widths off its configuration | refused |
+    | Phi-3, whose code takes widths from its configuration | refused |
 
     Args:
         model: A loaded model.
@@ -70,7 +70,7 @@ def load_pruned(folder: str | Path, device: str | torch.device = "auto") -> Mode
     `load_model`, and so every command, also reads such a folder.
 
     Raises:
-        UserError: The folder holds no pruned model, or one that this version of transformers builds otherwise.
+        UserError: The folder holds no pruned model, or one that this version of transformers builds differently.
     """
     if not is_pruned_folder(Path(folder)):
         raise UserError(f"{folder} has no pruned model (pruned.json). Use load_model for other folders.")
@@ -167,8 +167,8 @@ HEAD_PRUNING_CURVE = TableSchema(
 class PruningCurve(Intervention):
     """The loss against the share of ablated heads, by order and by kind of attention.
 
-    Importance is Michel's ("paper" convention, divided by its layer's norm). The oracle order ranks heads by the cost
-    of ablating each alone. Orders are found on some sentences and scored on others.
+    Importance is Michel's ("paper" convention, divided by the norm over the layer). The oracle order ranks heads by the
+    cost of ablating each alone. Heads are ranked on some sentences, and the loss is measured on others.
 
     Args:
         orders: Any of importance, iterative, oracle, random.
@@ -178,7 +178,7 @@ class PruningCurve(Intervention):
         keep: Number of most important heads of each layer and kind that are never ablated; shares are capped
             accordingly.
         mode: See `ablate`.
-        sentences: Number of sentences to score on, chosen by hash; the same number of others serve the oracle.
+        sentences: Number of sentences to score on, chosen by hash; the oracle uses the same number of other sentences.
         ranked_on: Number of sentences for importance.
 
     Source: [@michel2019]; their schedules are 5..100 % (BERT) and 0..90 % (translation).
@@ -293,7 +293,7 @@ class _Rankings:
         return dict(zip(heads, scores.changes()[:, 0].tolist(), strict=True))
 
     def _importances(self, without: HeadSet) -> dict[Head, float]:
-        """Importance in the model without some heads."""
+        """Importance of heads in the model with some heads ablated."""
         if without not in self._importance:
             sums = ImportanceSums(self._scorer, "paper", "mean", one_minus=False)
             rows = self._scorer.choose(self._curve.ranked_on, "head-importance")
@@ -312,7 +312,7 @@ class _Rankings:
 
 
 def _unseen(scorer: SentenceScorer, sentences: int | None) -> np.ndarray:
-    """Sentences to score on: different from those for the orders, if the corpus has enough."""
+    """Sentences to score on, different from those that rank heads if the corpus has enough."""
     every = scorer.choose(None, "")
     if sentences is None or sentences >= len(every):
         return every
@@ -323,10 +323,10 @@ def _unseen(scorer: SentenceScorer, sentences: int | None) -> np.ndarray:
 
 
 def removable(removed_P: np.ndarray, cost_RP: np.ndarray) -> np.ndarray:
-    """Where each row of costs, in units of the allowed cost, first exceeds 1; (rows,).
+    """The removed share at which each row of costs, in units of the allowed cost, first exceeds 1; (rows,).
 
     Args:
-        removed_P: Shares removed, rising.
+        removed_P: Removed shares, ascending.
         cost_RP: Costs at these shares; removing nothing costs nothing.
     """
     share_P = np.concatenate([[0.0], removed_P])

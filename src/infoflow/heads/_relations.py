@@ -74,19 +74,22 @@ HEAD_RELATIONS = TableSchema(
 class RelationScores(SummedMeasure):
     r"""Accuracy of every head on every dependency relation, by the conventions of Voita and of Clark.
 
-    Attention is merged into words first (`word_attention`); special tokens leave without renormalisation.
+    Attention is first summed into words (`word_attention`); special tokens are left out without renormalisation.
 
     - `"voita"`: share of edges whose query word (dependent or head) has its largest weight on the other end. A word
-        with several dependents of one relation has one edge for each, and its argmax can hit only one. Baseline: the
-        relation's most frequent offset. Syntactic from ten percentage points above it (see `syntactic_heads`).
-    - `"clark"`: the diagonal is set to 0; each dependent is the query for its head: by its row, and transposed by its
-        column (whose attention on it is largest). `all` includes the root and punctuation. Baseline: the best offset of
-        −3..2, clamped to the sentence. A possessive clitic 's answers for the possessor.
+        with several dependents of one relation has one edge for each, and its argmax can hit only one. The baseline is
+        the relation's most frequent offset. A head is syntactic if it is at least ten percentage points above it (see
+        `syntactic_heads`).
+    - `"clark"`: the diagonal is set to 0. Each dependent is the query for its head, by its row of the attention and,
+      transposed, by its column (the word with the largest attention on it). `all` includes the root and punctuation.
+      The baseline is the best offset of −3..2, clamped to the sentence. For a possessor, the possessive clitic 's also
+      counts as the answer.
 
-    Trees belong to the corpus's text, so the stack that reads it is measured; without trees the table is empty.
+    Trees belong to the text of the corpus, so only the stack that reads it is measured. Without trees the table is
+    empty.
 
     Args:
-        conventions: Which of the two.
+        conventions: One or both of the two.
         relations: Labels to report; empty: all.
         minimum: Relations with fewer edges are left out.
         subwords: `"mean"` or `"first"` subword of the query: the `merge` of `word_attention`.
@@ -130,7 +133,7 @@ class RelationScores(SummedMeasure):
     def of(
         self, attention: Attention, valid: Array, governors: Array, relations: Sequence[Sequence[str]]
     ) -> pd.DataFrame:
-        """The scores of arrays, without a model: edges between tokens, in attention without hidden valid tokens.
+        """The scores of arrays, without a model; edges connect tokens, and queries see all valid tokens.
 
         Args:
             attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
@@ -252,7 +255,7 @@ class RelationScores(SummedMeasure):
         return pd.DataFrame(rows, columns=self.table.column_names)
 
     def _scores(self) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray, float]]:
-        """Key columns, hits (64,), edges (64,) and baseline of every head on every relation that has enough edges."""
+        """Key columns, hits (64,), edges (64,) and baseline of each head for each relation with enough edges."""
         for name in [name.removesuffix(".hits.0") for name in self._sums if name.endswith(".hits.0")]:
             count, offsets = self._sums[f"{name}.count"], self._sums[f"{name}.offsets"]
             convention, number = name.split(".")
@@ -293,8 +296,8 @@ def relation_scores(
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
         governors: (batch, token) index of each token's head; −1 for the root.
         relations: For each sentence the label of each token's edge to its head; padding may be missing.
-        multi: A head word with several dependents of r has one edge for each, only one of which can be hit
-            (`"per_edge"`); `"any"` counts the word once, as hit if any edge is.
+        multi: If a head word has several dependents of r, its largest weight can hit only one of these edges.
+            `"per_edge"` counts every edge; `"any"` counts the word once, as a hit if any of its edges is hit.
 
     Returns:
         Columns layer, head, relation, direction, accuracy, baseline, count.

@@ -1,4 +1,4 @@
-"""Random tokens, repeated: text in which the only regularity is the repetition."""
+"""Repeated random tokens: text whose only regularity is the repetition."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Repeats:
 def make_repeats(reader: Reader, stack: str, num: int, length: int, repeats: int, seed: int) -> Repeats | None:
     """Random tokens of the corpus's vocabulary, unique within a repeat; fewer if the model has fewer positions.
 
-    None if the model has no room for two tokens, or the vocabulary has too few.
+    None if the model has too few positions for two tokens, or the vocabulary is too small.
     """
     before, after = _template(reader, stack)
     model = reader.model
@@ -69,7 +69,7 @@ def make_repeats(reader: Reader, stack: str, num: int, length: int, repeats: int
 
 
 def batches(texts: dict[str, Repeats], size: int) -> Iterator[PaddedBatch]:
-    """The sequences of all stacks, `size` at a time; their sentence ids are their numbers."""
+    """The sequences of all stacks, `size` at a time; sequences are numbered, and the numbers are their sentence ids."""
     num = len(next(iter(texts.values())).ids)
     for rows in np.split(np.arange(num), range(size, num, size)):
         parts = {

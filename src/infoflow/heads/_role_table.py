@@ -1,4 +1,4 @@
-"""The roles of each head: every statistic's threshold applied, and when a head gains and loses a role in training."""
+"""The roles of each head by thresholds on its statistics, and when a head gains and loses a role in training."""
 
 # M score, N bootstrap block (64), R replicate
 
@@ -30,9 +30,9 @@ _EQUAL = 1e-12  # a value this close below a level has reached it, up to roundin
 
 
 class Crossing(float):
-    """The update at which a curve reaches a level, linear in log2 t between the checkpoints `before` and `after`.
+    """The update at which a curve reaches a level, interpolated in log2 t between the checkpoints `before` and `after`.
 
-    NaN if it never does.
+    NaN if the curve never reaches the level.
     """
 
     before: float
@@ -51,7 +51,7 @@ class Crossing(float):
 
 
 def last_crossing(steps: np.ndarray, values: np.ndarray, level: float) -> Crossing:
-    """The last crossing from below to `level`; between step 0 and the next step, only the latter is known."""
+    """The last crossing of `level` from below. Between step 0 and the next step, the time is that of the latter."""
     reached = values >= level - _EQUAL
     upward = np.flatnonzero(~reached[:-1] & reached[1:])
     if len(upward) == 0:
@@ -68,7 +68,7 @@ def checked_curve(steps: ArrayLike, values: ArrayLike) -> tuple[np.ndarray, ...]
     """Steps and values as float64 arrays.
 
     Raises:
-        UserError: Their numbers differ, or the steps do not ascend from 0 or later.
+        UserError: There are more steps than values or fewer, or the steps do not ascend from 0 or later.
     """
     times, curve = np.asarray(steps, dtype=np.float64), np.asarray(values, dtype=np.float64)
     if times.ndim != 1 or times.shape != curve.shape or len(times) == 0:
@@ -81,12 +81,12 @@ def checked_curve(steps: ArrayLike, values: ArrayLike) -> tuple[np.ndarray, ...]
 def is_finished(curve: ArrayLike, errors: ArrayLike) -> bool:
     """Whether a curve over training has settled.
 
-    Its last three values must all be closer to their mean than a tenth of the whole change, or than two of their
-    standard errors.
+    It has settled if the distance of each of the last three values to their mean is below a tenth of the whole change,
+    or below two standard errors.
 
     Args:
         curve: Values at ascending steps, including step 0 if known.
-        errors: Their standard errors; 0 if unknown.
+        errors: Standard errors of the values; 0 if unknown.
     """
     values = np.asarray(curve, dtype=np.float64)
     sigmas = np.broadcast_to(np.asarray(errors, dtype=np.float64), values.shape)
@@ -120,8 +120,8 @@ class RoleEvents:
 def role_events(steps: ArrayLike, held: ArrayLike) -> RoleEvents:
     """Births and deaths of a head's role.
 
-    A birth is the first of two consecutive checkpoints with the role, a death the first of two without it; at the last
-    checkpoint a single one counts too, as `open`.
+    A birth is the first of two consecutive checkpoints with the role, a death the first of two without it. At the last
+    checkpoint a single one is enough, and the event is `open`.
 
     Args:
         steps: Ascending.
@@ -254,13 +254,13 @@ _ROLES = (
 
 
 def head_roles(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Every head's score for every role in the tables, and whether it has the role.
+    """The score of every head for every role in the tables, and whether the head has the role.
 
     | role | held from | source |
     |---|---|---|
-    | positional ±n | 90 % of queries look there most | [@voita2019heads] |
+    | positional ±n | 90 % of queries attend most to this offset | [@voita2019heads] |
     | a relation, in a direction | 10 points above its best fixed offset | [@voita2019heads] |
-    | rarest token | half of the queries | [@voita2019heads] has 66 % and > 50 % |
+    | rarest token | half of the queries | [@voita2019heads] have 66 % and > 50 % |
     | SEP, punctuation, first token | 60 % of the attention | [@clark2019] |
     | induction, duplicate token | 40 % of the attention of the rows that have a target | [@nanda2022] |
     | copying | the logits of 90 % of the attended tokens rise | ours |
@@ -269,8 +269,8 @@ def head_roles(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     interval of their score on the other half lies above the limit (`by_chance` is the expected number by chance).
 
     Args:
-        tables: Tables of one model by name, as `measure` returns them; any may be absent. Without the column replicates
-            there are no halves: roles are tested on all sentences, and all scores count as chosen.
+        tables: Tables of one model by name, as `measure` returns them; any may be absent. Without the column
+            `replicates` roles are tested on all sentences, not on halves, and all scores count as chosen.
 
     Returns:
         The columns of the table `head_roles`, by role, best head first.
@@ -338,7 +338,7 @@ FALSE_RATE = 0.025
 
 
 def chosen_and_held(scores: pd.DataFrame, limit: pd.Series) -> pd.DataFrame:
-    """Which scores reach a limit on half of the sentences, and whether they exceed it on the other half.
+    """Which scores reach a limit on one half of the sentences, and whether they exceed it on the other half.
 
     The halves are those of `on_halves`. Scores are shares.
 
@@ -351,8 +351,7 @@ def chosen_and_held(scores: pd.DataFrame, limit: pd.Series) -> pd.DataFrame:
         the first half. It `holds` if also the lower end of its 95% interval on the second half exceeds the limit. Of
         the chosen scores that are truly no higher than their limits, at most `FALSE_RATE` hold.
 
-    Without bootstrap replicates there are no halves. Then scores are tested on all sentences, and every score counts as
-    chosen.
+    Without bootstrap replicates scores are tested on all sentences, not on halves, and every score counts as chosen.
     """
     values = scores["value"].to_numpy(dtype=float)
     replicates = scores["replicates"].tolist() if "replicates" in scores else [()] * len(scores)

@@ -20,7 +20,7 @@ Attention = Array | Sequence[Array]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AttentionRows:
-    """Which entries of attention matrices count. Nothing is renormalised after exclusion."""
+    """Which entries of attention matrices count. Weights are not renormalised after exclusion."""
 
     admissible: Bool[Tensor, "sentence query key"]
     """The query counts, and may attend to this key, which counts as well."""
@@ -66,9 +66,9 @@ class AttentionRows:
 
     @property
     def uniform(self) -> Float[Tensor, "sentence head=1 query key"]:
-        """The head that every statistic's control is computed on: equal weights on all keys that a query may attend to.
+        """The head on which every control is computed: equal weights on all keys that a query may attend to.
 
-        As with the model's own heads, its weights on keys that do not count are lost, not redistributed.
+        As for the model's own heads, weights on keys that do not count are dropped, not redistributed.
         """
         return uniform_attention(self.visible)
 
@@ -85,7 +85,7 @@ def _offsets(
 
 
 def uniform_attention(visible: Bool[Tensor, "sentence query key"]) -> Float[Tensor, "sentence head=1 query key"]:
-    """Weights of a head without preferences, in float32 like a model's softmax."""
+    """Weights of a head that attends equally to all visible keys, in float32 like a model's softmax."""
     return (visible / visible.sum(2, keepdim=True).clamp(min=1)).unsqueeze(1)
 
 
@@ -102,8 +102,8 @@ def maxima(
 ) -> Float[Tensor, "sentence head query key"]:
     """1/m on each of the m admissible keys that share the largest weight of their row, 0 on all others.
 
-    Weights tie if they are equal in their own precision: a preference in the last digit is a preference. A row without
-    keys is 0 everywhere.
+    Weights tie only if they are exactly equal; a difference in the last digit decides. A row without keys is 0
+    everywhere.
     """
     kept = weights.masked_fill(~admissible, -1)
     best = (kept == kept.amax(3, keepdim=True)).logical_and_(admissible).to(weights.dtype)

@@ -1,4 +1,4 @@
-"""A model's predictions on sentences and their loss, also for many ablated variants that run together."""
+"""A model's predictions on sentences and their losses, also for many ablated variants that run together."""
 
 # B sentence, T token, V variant (the batch repeated), N scored position
 # V variant, B sentence
@@ -80,7 +80,7 @@ class SentenceScorer:
     def choose(self, sentences: int | None, purpose: str) -> np.ndarray:
         """Rows of `sentences` sentences by the hash of their text (default: all).
 
-        Other purposes give other sentences.
+        Each purpose selects different sentences.
         """
         rows, ids = self.reader.rows, self.reader.corpus.content_ids
         if sentences is None or sentences >= len(rows):
@@ -162,13 +162,13 @@ def _repeated(tokens: Stream, variants: int) -> Stream:
 class VariantLosses:
     """Losses of a model with sets of heads ablated.
 
-    Each batch costs one full pass, and for each set the blocks from its lowest ablated layer up.
+    Each batch costs one full pass and, for each set, a pass through the blocks from its lowest ablated layer upward.
     """
 
     def __init__(self, scorer: SentenceScorer, mode: AblationMode, token_budget: int, reference: np.ndarray) -> None:
         """`reference`: rows for means or donated outputs.
 
-        `token_budget`: padded tokens of all variants that run together.
+        `token_budget`: maximum number of padded tokens in all variants that run together.
         """
         self._scorer, self._model, self._budget = scorer, scorer.model, token_budget
         self._mode, self._reference = mode, reference
@@ -178,7 +178,7 @@ class VariantLosses:
     def losses(
         self, batch: ScoredBatch, variants: Sequence[HeadSet]
     ) -> tuple[Float[Tensor, " sentence"], Float[Tensor, "variant sentence"]]:
-        """Summed loss of each sentence: of the intact model, and of each variant; float64 on the CPU."""
+        """Summed loss of each sentence for the intact model and for each variant; float64 on the CPU."""
         with torch.no_grad(), FastLinear():
             with recorded_blocks(self._model) as recorded:
                 clean_B = self._scorer.losses(batch).double().cpu()
@@ -228,7 +228,7 @@ class VariantLosses:
 
 
 def by_first_block(model: Model, changed: Sequence[Collection[Block]]) -> dict[Block, list[int]]:
-    """Indices of variants by the lowest block that has to run, from the blocks that each changes.
+    """Indices of variants by the lowest block that has to run, given the blocks that each variant changes.
 
     Variants without changes are left out.
     """
@@ -252,8 +252,8 @@ class DonorChoice:
     def rows(self, batch: PaddedBatch) -> np.ndarray:
         """For each sentence of a batch, a row of the reference, independent of the batch.
 
-        Chosen by hash among the other sentences that are at least as long in each stack; if there is none, among all
-        others.
+        A hash chooses among the other sentences that are at least as long in each stack or, if there are none, among
+        all others.
         """
         donors = []
         for sentence, own_S in zip(batch.sentence_ids.tolist(), self._lengths(batch.rows).T, strict=True):

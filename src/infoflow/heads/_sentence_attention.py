@@ -1,4 +1,4 @@
-"""Data of the attention views for one sentence: weights, values, queries and keys, and what each head writes."""
+"""Data of the attention views for one sentence: weights, values, queries, keys, and each head's contribution."""
 
 # B batch or sequence, H query head, T query token, S key token, P position, d head width, D model width
 # H query head, G key/value head, T query token, S key token, d head width
@@ -27,7 +27,7 @@ _ROWS = 256  # states per readout: bounds rows times vocabulary
 
 
 def output_weight(model: Model, attention: Attention) -> Float[Tensor, "head width model_width"]:
-    """The part of the output projection that each head owns, W_O^h, so that a head's output is `context @ W_O^h`."""
+    """Each head's part of the output projection, W_O^h, such that the head's output is `context @ W_O^h`."""
     weight = model.module.get_submodule(attention.output_projection).weight.detach()
     rows = weight if attention.transposed else weight.T
     return rows.unflatten(0, (attention.num_heads, attention.head_dim))
@@ -66,7 +66,7 @@ def value_weighted_norms(
 ) -> Float[Tensor, "batch head query key"]:
     r"""The contribution of each key to each query, $\lVert A_{ij} f_h(x_j) \rVert$: weights times `value_norms`.
 
-    A key with most of the attention may contribute little if its value is short: [CLS] and [SEP] often do.
+    A key with most of the attention may contribute little if its value is short, as for [CLS] and [SEP].
 
     Source: [@kobayashi2020].
     """
@@ -100,7 +100,8 @@ def copying_scores(
 ) -> Float[Tensor, "sequence head place"]:
     r"""The effect of attending to each token on its own logit: $g_j \cdot v_j W_O^h$, in logits.
 
-    The direct path only: the effect of later blocks is left out, and the bias of W_O belongs to no head.
+    Only the direct path counts: the effect through later blocks is left out, as is the bias of W_O, which belongs to no
+    head.
 
     Source: [@olsson2022], who use the sign and size of this effect as the copying score.
     """
@@ -117,8 +118,8 @@ LEVELS = 255
 def quantise(weights: Float[Any, "*shape"]) -> UInt8[np.ndarray, "*shape"]:
     r"""Numbers in 0..1 as bytes, $q = \mathrm{round}(255 \sqrt{a})$; a byte represents $(q / 255)^2$.
 
-    The square root allots more levels to small weights: over 512 keys even attention is 0.002, which a linear scale
-    would round to 0 or 1 level. The error is at most 0.004, near 1, and smaller for smaller weights.
+    The square root gives more levels to small weights: equal weights on 512 keys are 0.002, which a linear scale would
+    round to level 0 or 1. The error is at most 0.004 for weights near 1, and smaller for smaller weights.
 
     >>> quantise(np.array([0.0, 0.002, 0.25, 1.0])).tolist()
     [0, 11, 128, 255]
@@ -245,8 +246,8 @@ def sentence_attention(
         sentence: Text, or token ids.
         translation: Input of an encoder–decoder model's decoder; default: the model's own translation.
         longest: Maximum number of tokens on either side; None: only the model's limit.
-        mixing: Also compute ALTI's maps. Their time is quadratic in the length: on BERT-base 0.2 s of CPU time for 16
-            tokens and 3 s for 128, measured, so about 45 s for 512.
+        mixing: Also compute ALTI's maps. Their time is quadratic in the length: on BERT-base we measured 0.2 s of CPU
+            time for 16 tokens and 3 s for 128, so 512 should take about 45 s.
         guesses: Also compute each layer's prediction at each position, by the logit lens.
 
     Raises:
@@ -299,7 +300,7 @@ def sentence_inputs(model: Model, read: ReadSentence) -> dict[str, Any]:
 
 
 def _mixing(model: Model, inputs: dict[str, Any]) -> dict[Place, UInt8[np.ndarray, "_ _"]]:
-    """ALTI's maps encoded by `quantise`; none if it does not support the model's blocks."""
+    """ALTI's maps, encoded by `quantise`; none if ALTI does not support the model's blocks."""
     try:
         (maps,) = alti_contributions(model, inputs)
     except UserError:

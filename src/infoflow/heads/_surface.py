@@ -84,18 +84,18 @@ class SurfaceRows(AttentionRows):
 
 
 class SurfaceStatistics(AbstractHeadMeasure):
-    r"""Attention to neighbours, sentence ends, special tokens and punctuation, and entropy, of every head.
+    r"""Attention of every head to neighbours, sentence ends, special tokens and punctuation, and its entropy.
 
     $$ \frac{1}{|Q|} \sum_{i \in Q} \sum_{j \in S(i)} a_{ij}, \qquad
        -\frac{1}{|Q|} \sum_{i \in Q} \sum_j \tilde a_{ij} \ln \tilde a_{ij},
        \quad \tilde a = (1 - ε) a + ε / |K_i| $$
 
-    S(i) are the keys of a statistic. A query without such a key adds 0 and still counts: the first token has no
-    previous one. `of(attention, valid, roles)` returns the statistics of arrays in the order of the table.
+    S(i) are the keys of a statistic. A query without such a key adds 0 and still counts; for example, the first token
+    has no previous one. `of(attention, valid, roles)` returns the statistics of arrays in the order of the table.
 
-    Special tokens count as query and as key unless excluded (as in [@clark2019]; `Confidence` and `Entropy` follow
-    [@voita2019heads] instead). Offsets count real tokens; in cross-attention "self" is the source token at the query's
-    own position.
+    Special tokens count as queries and keys unless excluded, as in [@clark2019]; `Confidence` and `Entropy` follow
+    [@voita2019heads] instead. Positions count tokens without padding; in cross-attention "self" is the source token at
+    the query's own position.
 
     Args:
         punctuation: Texts of the tokens that count as punctuation, as (".", ",") in [@clark2019]; default: all Unicode
@@ -130,9 +130,9 @@ class SurfaceStatistics(AbstractHeadMeasure):
         self._roles = Roles.of(reader, self.punctuation, custom)
 
     def rows_of(self, valid: Bool[Tensor, "sentence token"], roles: Mapping[str, Array] | None = None) -> SurfaceRows:
-        """Rows of arrays; `roles`: (batch, token) masks of special, cls, sep, bos, eos and punctuation tokens.
+        """The rows of arrays; `roles`: (batch, token) masks of special, cls, sep, bos, eos and punctuation tokens.
 
-        Statistics of missing roles are NaN, and 0 for punctuation.
+        Statistics of missing roles are NaN; without punctuation its statistic is 0.
         """
         if unknown := set(roles or {}) - {*ROLES}:
             raise UserError(f"roles must be among {', '.join(ROLES)}. Got {as_written(min(unknown))}.")
@@ -189,8 +189,8 @@ class SurfaceStatistics(AbstractHeadMeasure):
     def count(self, rows: SurfaceRows) -> Float[Tensor, "sentence statistic"]:
         """Number of queries in each sum; 0 for a special token that is not a key of the sentence.
 
-        A sentence without punctuation counts: there is no attention on it. The authors of [@clark2019] sum A · selector
-        over n in every document, and the selector of such a document is 0.
+        A sentence without punctuation counts with 0. The authors of [@clark2019] sum A · selector over n in every
+        document, and the selector of such a document is 0.
         """
         queries = rows.queries.sum(1).double()
         counts = [queries] * len(OFFSETS)
@@ -247,8 +247,8 @@ HEAD_SPECIAL_GRADIENT = TableSchema(
 class SpecialGradient(Intervention):
     r"""How much the loss would change with a head's attention to SEP: $|\partial L / \partial a_{ij}|$, j a SEP.
 
-    L is a sentence's mean cross-entropy over masked, next or target tokens, so batches change nothing. A head with a
-    large share of attention and a small gradient is idle. One backward pass per batch serves all heads.
+    L is a sentence's mean cross-entropy over masked, next or target tokens, so the batch size does not matter. A head
+    with much attention on SEP and a small gradient does nothing there. One backward pass per batch serves all heads.
 
     Args:
         role: "sep", "cls", "bos" or "eos", by the tokenizer's names.
@@ -288,7 +288,7 @@ class SpecialGradient(Intervention):
     def _batch_sums(
         self, scorer: SentenceScorer, roles: Roles, batch: ScoredBatch
     ) -> Iterator[tuple[AttentionKey, int, np.ndarray]]:
-        """(64, H, 4) of each layer: sum and pairs on special tokens, then on the others."""
+        """(64, H, 4) for each layer: sum and number of pairs for special tokens, then for the other tokens."""
         activations = Activations(
             model=scorer.model,
             regime="clean",

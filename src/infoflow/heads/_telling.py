@@ -48,11 +48,11 @@ class TellingHead:
 
 
 def telling_heads(seen: SentenceAttention, kind: AttentionOfKind) -> tuple[TellingHead, ...]:
-    """The heads of one kind with one target for four of five tokens, most confident first; at most 3 per target.
+    """Heads of one kind that attend to one target from four of five tokens; most confident first, at most 3 per target.
 
-    A target is an offset (the token before, after, itself, two back) or a single token. Offsets win ties with tokens
-    because they are more informative. The first token of a causal model sees only itself and does not count. A name
-    describes a head in this sentence only; `infoflow heads` measures roles over a corpus.
+    A target is an offset (the token before, after, itself, two back) or a single token. If both fit, the offset is
+    named, because it is more informative. The first token of a causal model sees only itself and does not count. The
+    name describes a head in this sentence only; `infoflow heads` measures roles over a corpus.
     """
     texts = [token.text for token in seen.sentence.tokens[kind.keys_stack]]
     found = []
@@ -133,9 +133,9 @@ HEAD_EXAMPLES = TableSchema(
 class TellingSentences(Intervention):
     r"""A few short sentences that together show most heads at their most confident.
 
-    From a pool chosen by hash, sentences are picked greedily to increase the heads' best confidence, $\sum_h \max_{n
-    \in S} \mathrm{conf}_h(n)$: a head that attends to prepositions needs a sentence with one. For each head the
-    sentences are ranked by its confidence in them.
+    From a pool chosen by hash, sentences are selected greedily to maximise the sum of each head's best confidence,
+    $\sum_h \max_{n \in S} \mathrm{conf}_h(n)$. So a head that attends to prepositions gets a sentence with one. For
+    each head the sentences are ranked by its confidence in them.
 
     Args:
         sentences: Number of sentences to pick.
@@ -179,7 +179,7 @@ class TellingSentences(Intervention):
 
 
 def cover(scores: Float[np.ndarray, "sentence head"], number: int) -> Int[np.ndarray, " chosen"]:
-    """Rows that maximise the sum of the best scores of all columns, picked greedily; the lowest row wins ties.
+    """Rows selected greedily to maximise the sum over columns of the best score; the lowest row wins ties.
 
     >>> cover(np.array([[0.9, 0.1], [0.8, 0.3], [0.1, 0.8]]), 2).tolist()
     [1, 2]

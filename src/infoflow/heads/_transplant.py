@@ -1,4 +1,4 @@
-"""Copies heads of a trained model, exactly, into a fresh model; and the tables of such experiments."""
+"""Exact copies of heads of a trained model in a fresh model, and the tables of such experiments."""
 
 # R bootstrap replicates, P points of a curve
 
@@ -23,9 +23,10 @@ _PARTS = ("query", "key", "value", "output")
 def transplant(donor: Model, fresh: Model, places: Mapping[Head, Head]) -> Model:
     """A copy of `fresh` with heads of `donor`; both models are unchanged.
 
-    A head is its rows of the query, key and value projections, with their biases, and its columns of the output
-    projection. Everything else is the fresh model's: the output projection's bias, norms, feed-forward layers,
-    embeddings, and what all heads of a layer share (norms of queries and keys, tables of relative positions).
+    A head consists of its rows of the query, key and value projections, with their biases, and its columns of the
+    output projection. Everything else stays as in the fresh model: the output projection's bias, norms, feed-forward
+    layers, embeddings, and whatever all heads of a layer share (norms of queries and keys, tables of relative
+    positions).
 
     Args:
         donor: The trained model.
@@ -52,8 +53,8 @@ def transplant(donor: Model, fresh: Model, places: Mapping[Head, Head]) -> Model
 def head_slices(model: Model, heads: Iterable[Head]) -> list[ParameterSlice]:
     """The parameters of these heads.
 
-    For each head its rows of query, key and value (weight, then bias, if any), then its columns of the output
-    projection. Heads that share a key and value name it once each.
+    For each head these are its rows of query, key and value (weight, then bias if there is one), then its columns of
+    the output projection. If heads share a key and value, each of them lists it.
 
     Raises:
         UserError: The layout of the projections is unknown.
@@ -65,8 +66,8 @@ def head_slices(model: Model, heads: Iterable[Head]) -> list[ParameterSlice]:
 def shuffled_heads(model: Model, heads: Iterable[Head], seed: int = 0) -> Model:
     """A copy of the model in which each matrix and bias of these heads is shuffled.
 
-    The distribution of the weights is kept, their function is lost: a control for `transplant`. The order depends only
-    on (seed, head, matrix).
+    This keeps the distribution of the weights but not their function: a control for `transplant`. The order depends
+    only on (seed, head, matrix).
 
     Raises:
         UserError: A head does not exist, or the layout of its weights is unknown.
@@ -137,7 +138,7 @@ def _require_all_layers(fresh: Model, places: Mapping[Head, Head], target: Head)
 
 
 def _require_fit(donor: Model, fresh: Model, target: Head, source: Head) -> None:
-    """Refuse a head whose weights have other shapes."""
+    """Check that the weights of both heads have the same shapes."""
     into, out_of = (list(head_slices(model, [head])) for model, head in ((fresh, target), (donor, source)))
     shapes = [_shapes(fresh, into), _shapes(donor, out_of)]
     if shapes[0] == shapes[1]:
@@ -242,8 +243,8 @@ def log_mean(steps: Sequence[int], values_RP: Float[np.ndarray, "row point"]) ->
 
     $$ \frac{1}{\ln s_P - \ln s_1} \int_{\ln s_1}^{\ln s_P} L \, d\ln s $$
 
-    by the trapezoidal rule between points; in the units of the values. Early updates, where losses fall fast, count as
-    much as late ones. With a single point, its value.
+    The integral is by the trapezoidal rule, and the result has the units of the values. Early updates, when losses fall
+    fast, count as much as late ones. For a single point it is its value.
 
     Args:
         steps: Updates of the points, starting at 1 or later, ascending.

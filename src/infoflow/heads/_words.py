@@ -1,4 +1,4 @@
-"""Words of a corpus: word-level attention from subword attention, and dependency edges."""
+"""Words of a corpus: attention between words, summed from subwords, and dependency edges."""
 
 # B sentence, H head, T token, W word
 # E edge
@@ -129,7 +129,7 @@ def read_edges(
 ) -> dict[str, np.ndarray]:
     """Columns sentence, dependent, governor (−1: root), relation, asked, length of every word with tokens.
 
-    `asked` is the word whose prediction counts under [@clark2019]: a possessive clitic 's answers for the possessor.
+    `asked` is the word whose prediction counts in [@clark2019]: for a possessor, it is the possessive clitic 's.
     """
     rows = [row for b, tree in enumerate(trees) for row in _sentence_edges(b, tree, present[b], codes)]
     names = ("sentence", "dependent", "governor", "relation", "asked", "length")
@@ -200,7 +200,7 @@ def _label(of_sentence: Sequence[str], token: int, sentence: int, governor: int)
 
 
 def voita_edges(edges: Mapping[str, np.ndarray], direction: str) -> Edges:
-    """Queries one end for the other; roots have none."""
+    """Edges that query one end for the other; roots have no edge."""
     kept = {name: column[edges["governor"] != _ROOT] for name, column in edges.items()}
     ends = kept["dependent"], kept["governor"]
     start, goal = ends if direction == DIRECTIONS[0] else ends[::-1]
@@ -215,7 +215,7 @@ def voita_edges(edges: Mapping[str, np.ndarray], direction: str) -> Edges:
 
 
 def clark_edges(edges: Mapping[str, np.ndarray], codes: Mapping[str, int]) -> Edges:
-    """Queries every dependent for its head, in both directions; a second time under `ALL`."""
+    """Edges that query every dependent for its head, in both directions, and once more under the label `ALL`."""
     goal, dependent = edges["governor"], edges["dependent"]
     columns = {
         "sentence": edges["sentence"],
@@ -232,6 +232,6 @@ def clark_edges(edges: Mapping[str, np.ndarray], codes: Mapping[str, int]) -> Ed
 
 
 def reachable(edges: Edges, governors_attend: bool) -> Edges:
-    """In causal attention, only edges whose attending word comes after the attended one."""
+    """The edges that a head can follow: in causal attention, those from a later word to an earlier one."""
     later = edges.offset < 0 if not governors_attend else edges.offset > 0
     return edges.take(later & (edges.goal >= 0))

@@ -1,4 +1,4 @@
-"""How much of a tree all attention heads encode together: probes on attention, with and without word vectors."""
+"""How much of the tree all attention heads together encode: probes on attention, with and without word vectors."""
 
 # K head of the model (all layers), W word, E width of a word vector, F = 2K features of a pair
 
@@ -67,7 +67,7 @@ class TreeProbe(nn.Module, ABC):
 
     @abstractmethod
     def pairs(self, sentence: ProbeSentence) -> Float[Tensor, "word candidate"]:
-        """Scores before impossible answers are removed."""
+        """Scores of all pairs, before impossible answers are removed."""
 
     def forward(self, sentence: ProbeSentence) -> Float[Tensor, "word candidate"]:
         scores = self.pairs(sentence)
@@ -91,13 +91,13 @@ class AttentionProbe(Intervention):
 
     Word vectors are the model's own input embeddings, averaged over a word's tokens and scaled to unit spread, so they
     are context-free. (The paper uses GloVe.) Each probe is trained one sentence at a time, with Adam at a rate of
-    0.002; the model is frozen. Attention is recomputed for each group of sentences and never stored.
+    0.002; the model is frozen. Attention is recomputed for each group of sentences, and not stored.
 
     Args:
         sentences: Maximum number, chosen by hash; without trees the table is empty.
         held_out: Share of the sentences for scoring.
-        epochs: Passes over the training sentences. The paper's one pass is over 40,000 sentences; a few hundred at its
-            rate leave the weights near 0.
+        epochs: Passes over the training sentences. The paper's single pass is over 40,000 sentences; with a few
+            hundred, one pass leaves the weights near 0.
         rate: Adam's learning rate.
         seed: Seeds the choice of sentences and the probes' initial weights.
 
@@ -199,7 +199,7 @@ def _neighbours(sentence: ProbeSentence) -> np.ndarray:
 
 
 def _sentences(reader: Reader, trees: Annotation, rows: np.ndarray) -> Iterator[tuple[int, ProbeSentence]]:
-    """The sentences in this order, a few at a time; grouped by length if the model allows no padding."""
+    """The sentences in this order, a few at a time; grouped by length if the model does not allow padding."""
     stack, model = reader.source_stack, reader.model
     table = _embeddings(model, stack)
     spread = table.std()
@@ -241,7 +241,7 @@ def _built(read: Stream, layers: list[Tensor], vectors: Tensor, annotation: list
 
 
 def _padded(merged: Tensor, size: int) -> Tensor:
-    """Sentences without special tokens have no attention on them."""
+    """Attention padded with zeros to `size`; sentences without special tokens have no attention on them."""
     missing = size - merged.shape[3]
     return torch.nn.functional.pad(merged, (0, missing, 0, missing))
 
@@ -255,8 +255,8 @@ def _embeddings(model: Model, stack: str) -> Tensor:
 class AttentionTree(TreeProbe):
     r"""$p(i \mid j) \propto \exp(\sum_k w_k a^k_{ij} + u_k a^k_{ji})$: two weights for each head.
 
-    The root's score is the mean attention from j to CLS and to SEP, each times a learned weight (the paper does not say
-    which attention the authors' two scalars weigh).
+    The root's score is the mean attention from j to CLS and to SEP, each times a learned weight. (The paper has two
+    such scalars, but does not say for which attention.)
 
     Source: [@clark2019], the authors' code.
     """
@@ -273,7 +273,7 @@ class AttentionTree(TreeProbe):
 
 
 class AttentionWordsTree(TreeProbe):
-    r"""The same with weights that depend on the two words: $[w; u]_{ij} = P v_i + Q v_j + b$; the root's vector is 0.
+    r"""`AttentionTree` with weights that depend on both words, $[w; u]_{ij} = P v_i + Q v_j + b$; the root has v = 0.
 
     Source: [@clark2019], the authors' code; they take 100-dimensional GloVe vectors.
     """

@@ -30,10 +30,10 @@ Parameters = dict[str, Tensor]
 class ProbeSettings:
     """How a probe is trained, and its capacity.
 
-    The defaults are those of the source. Larger batches are no faster when probes train together: they need as many
+    The defaults are those of the source. If probes train together, larger batches are no faster: they need as many
     operations and more epochs (benchmarks/probing.py).
 
-    Source: [@liu2019linguistic], the authors' code; [@hewitt2019control] for the knobs of capacity.
+    Source: [@liu2019linguistic], the authors' code; [@hewitt2019control] for the settings of capacity.
     """
 
     hidden: int = 0  # units of one hidden layer of rectified linear units; 0: a linear probe
@@ -120,13 +120,13 @@ def train_probes(
     settings: ProbeSettings,
     device: torch.device | None = None,
 ) -> TrainedProbes:
-    """Train all probes of the grid at once; each result is the same as if it had trained alone.
+    """Train all probes of the grid at once; each result is the same as if the probe had trained alone.
 
-    The seed alone determines a probe's initial weights, the order of its examples and its dropout, so layers and label
+    Only the seed determines a probe's initial weights, the order of its examples and its dropout, so layers and label
     sets are compared on equal terms. Inputs are standardised to mean 0 and standard deviation 1 over the training
-    examples, per layer and dimension; that changes how fast a probe learns, not what it can express. A probe stops when
-    its dev accuracy has not risen for `settings.patience` epochs (ties are broken by the lower loss); it keeps its best
-    weights, and the others continue.
+    examples, for each layer and dimension. This changes how fast a probe learns, but not what it can express. A probe
+    stops when its dev accuracy has not risen for `settings.patience` epochs (ties are broken by the lower loss); it
+    keeps its best weights, and the others continue.
 
     Args:
         train: Training examples.
@@ -165,7 +165,7 @@ def _group_size(width: int, classes: int, settings: ProbeSettings) -> int:
 
 
 class _Training:
-    """Probes in training; those that have stopped are removed, and the tensors shrink."""
+    """Probes in training; when some stop, they are removed and the tensors shrink."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class _Training:
 
     @torch.no_grad()
     def _look(self) -> None:
-        """Score on the dev part, keep improved weights, stop probes that are out of patience."""
+        """Score on the dev part, keep improved weights, and stop probes without improvement for `patience` epochs."""
         active = self._active
         scores = _scores(self._parameters, self._inputs[1], self._layer, self._labels[1], self._set)
         before = self.scores[:, active]

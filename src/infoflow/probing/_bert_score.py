@@ -1,4 +1,4 @@
-"""BERTScore by any layer of any model, all layers in one pass."""
+"""BERTScore by the states of any layer of any model; one pass computes all layers."""
 
 # P pair, T token, D width, C token of a candidate, R token of a reference
 
@@ -35,7 +35,7 @@ class BertScores:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BertBaseline:
-    """Scores of random sentence pairs: the zero point of a model's scale, layer by layer."""
+    """Scores of random sentence pairs, which define the zero of the rescaled scores, layer by layer."""
 
     model: str
     """Digest of the model."""
@@ -105,7 +105,7 @@ def bert_baseline(
     seed: int = 0,
     tokens_per_batch: int = 4096,
 ) -> BertBaseline:
-    """The mean scores of random pairs of these sentences in every layer: b of (s − b) / (1 − b).
+    """The mean scores of random pairs of these sentences in every layer: the b in (s − b) / (1 − b).
 
     The authors use a million pairs of web text; the mean over a thousand has a standard error below .003.
 
@@ -234,7 +234,7 @@ def _encoded(model: Model, texts: Sequence[str]) -> list[list[int]]:
 
 
 def _framing(model: Model) -> frozenset[int]:
-    """Special tokens around a text: they have weight 0."""
+    """The special tokens around a text, which have weight 0."""
     tokenizer = model.require_tokenizer()
     ids = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id)
     return frozenset(token for token in ids if token is not None)
@@ -263,9 +263,9 @@ def greedy_match(
     $$ R = \frac{\sum_i w(x_i) \max_j \cos(x_i, y_j)}{\sum_i w(x_i)}, \qquad
        P = \frac{\sum_j w(y_j) \max_i \cos(x_i, y_j)}{\sum_j w(y_j)}, \qquad F = \frac{2 P R}{P + R} $$
 
-    with x the reference's tokens and y the candidate's. A token may match any real token, [CLS] and [SEP] included, as
-    in the authors' code; these have weight 0 themselves. Padding is never matched (in the authors' code it has a cosine
-    of 0, which counts if all others are negative). A sentence of zero weight gets 0, as does an F of 0/0.
+    with x the reference's tokens and y the candidate's. As in the authors' code, a token may match [CLS] and [SEP],
+    although these have weight 0 themselves. Padding is never matched. (In the authors' code it has a cosine of 0, which
+    is the maximum if all others are negative.) A sentence of zero weight gets 0, and an F of 0/0 is 0.
 
     Source: [@zhang2020bertscore], the authors' code.
 

@@ -1,4 +1,4 @@
-"""BERTScore of a model by layer, with random pairs of the same texts as baseline, and agreement with human scores."""
+"""BERTScore of a model by layer, with random pairs of the same texts as a baseline; agreement with human scores."""
 
 # L layer, P pair
 
@@ -53,13 +53,13 @@ BERT_SCORE = TableSchema(
 def pearson_by_layer(
     scores: BertScores, human: Sequence[float] | Float[np.ndarray, " pair"], *, labels: str = "human"
 ) -> pd.DataFrame:
-    r"""How well does each layer's BERTScore agree with human scores?
+    r"""How well each layer's BERTScore agrees with human scores.
 
     $$ r = \frac{\sum_p (s_p - \bar s)(h_p - \bar h)}{\sqrt{\sum_p (s_p - \bar s)^2 \sum_p (h_p - \bar h)^2}} $$
 
     The interval resamples pairs, the same ones in every layer, so that differences between layers can be tested. It
-    stays between -1 and 1, and is at least as wide as that of the same number of normal pairs [@fisher1921]. NaN if a
-    layer gives every pair the same score.
+    stays between -1 and 1, and is at least as wide as it would be for the same number of normally distributed pairs
+    [@fisher1921]. NaN if a layer gives every pair the same score.
 
     Args:
         scores: Scores of all layers, from `bert_score`.
@@ -92,7 +92,7 @@ def pearson_by_layer(
 
 
 def human_scores(human: Sequence[float] | Float[np.ndarray, " pair"], pairs: int) -> Float[np.ndarray, " pair"]:
-    """Human scores that allow a correlation; else a UserError."""
+    """The human scores; raises a UserError if they allow no correlation."""
     given = np.asarray(human, dtype=np.float64)
     if given.shape != (pairs,) or pairs < LEAST_PAIRS:
         raise UserError(

@@ -1,4 +1,4 @@
-"""A prompt and a subject as input for each kind of model, the position of the answer, and the candidates for it."""
+"""Prompts with a subject as input for each kind of model, the position of the answer, and its candidates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ _BEFORE: dict[Standing, tuple[str, str]] = {"space": ("a", " "), "start": ("", "
 
 
 def standing(template: str) -> Standing:
-    """What precedes the object in a template."""
+    """What precedes the object in a template: nothing ("start"), a space, or another character ("glued")."""
     before = template.split(OBJECT)[0]
     if not before.strip():
         return "start"
@@ -54,7 +54,7 @@ def standing(template: str) -> Standing:
 def object_tokens(
     tokenizer: PreTrainedTokenizerBase, objects: Sequence[str], stands: Standing = "space"
 ) -> dict[str, int]:
-    """The token of each object that is exactly one known token in this position."""
+    """The tokens of the objects that are exactly one known token in this position."""
     if not objects:
         return {}
     sign, space = _BEFORE[stands]
@@ -83,7 +83,7 @@ def common_objects(models: Sequence[Model], objects: Sequence[str]) -> tuple[str
 
 
 def written_by(model: Model) -> PreTrainedTokenizerBase:
-    """The tokenizer of the model's output."""
+    """The tokenizer of the text that the model writes."""
     return model.target_tokenizer or model.require_tokenizer()
 
 
@@ -183,14 +183,14 @@ class BlankWriter:
         self._symbol = _SENTINEL if self.way == "sentinel" else _symbol(model, trained)
 
     def takes(self, template: str) -> bool:
-        """Whether the object can be predicted: a model that only continues text allows only punctuation after it."""
+        """Whether the object can be predicted. For a model that only continues text, only punctuation may follow it."""
         behind = template.split(OBJECT)[1]
         return self.way not in _TO_THE_END or not any(char.isalnum() for char in behind)
 
     def blank(self, template: str, subject: str | None) -> Blank | None:
-        """The question; None if it is too long, empty, or its subject contains the blank's symbol.
+        """The question; None if it is too long or empty, or if its subject contains the blank's symbol.
 
-        Without a subject, a masked LM gets a mask in its place, other models nothing.
+        Without a subject, a masked LM gets a mask in its place, and other models get nothing.
         """
         before = self._filled(template.split(OBJECT)[0], subject).rstrip()
         stands = standing(template)
@@ -210,7 +210,7 @@ class BlankWriter:
         return self._with_decoder(source, decoder, stands)
 
     def _filled(self, template: str, subject: str | None) -> str:
-        """The template with its subject; without one, the rest of the template, with no blank next to a blank."""
+        """The template with its subject; without a subject, the rest of the template, without doubled blanks."""
         return template.replace(SUBJECT, subject) if subject else " ".join(template.replace(SUBJECT, "").split())
 
     def _masked(self, template: str, subject: str | None) -> Blank | None:
@@ -244,8 +244,8 @@ def with_symbols(tokenizer: PreTrainedTokenizerBase, parts: Sequence[str], symbo
     """Token ids of the parts with a symbol between them; None if the text cannot be cut there.
 
     Each gap is filled with a word, the text is encoded, and the word's tokens are replaced by the symbol. So the space
-    before the gap goes with the answer if the tokenizer puts it into the answer's token, whatever the tokenizer does
-    around special tokens.
+    before the gap belongs to the answer if the tokenizer puts it into the answer's token, whatever it does around
+    special tokens.
     """
     if not tokenizer.is_fast:
         ids = tokenizer(tokenizer.convert_ids_to_tokens(symbol).join(parts))["input_ids"]
@@ -275,7 +275,7 @@ def _gaps(parts: Sequence[str], length: int) -> list[tuple[int, int]]:
 
 
 def _inside(tokens: Sequence[tuple[int, int, int]], begin: int, end: int) -> list[int]:
-    """The tokens that cover these characters; none if one of them covers others too."""
+    """The tokens that cover these characters; none if one of them also covers other characters."""
     # A prefix that a tokenizer adds to a text (`▁`) may have no characters.
     found = [(at, start, stop) for at, start, stop in tokens if start < end and (stop > begin or begin == 0)]
     return [at for at, _, _ in found] if all(begin <= start and stop <= end for _, start, stop in found) else []

@@ -25,7 +25,7 @@ _LOGITS = 1 << 24  # numbers in the logits held at a time
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CodedTargets:
-    """Labelled targets, with the evaluation of the probes that code them."""
+    """Labelled targets, and the evaluation of the probes that code them."""
 
     x_NLD: Float[Tensor, "target layer width"]
     y_N: Int[Tensor, " target"]
@@ -104,7 +104,7 @@ class CodedTargets:
     ) -> Float[Tensor, "target probe"]:
         """−ln p of each label under the probes at these indices; `logits` maps features (P, B, D) to logits.
 
-        `right` receives the score of each probe's first choice, part by part, (targets, probes).
+        `right` is called with the score of each probe's first choice, chunk by chunk, (targets, probes).
         """
         size = max(1, _LOGITS // (len(active) * max(self.classes, self.x_NLD.shape[2])))
         found = []
@@ -127,7 +127,7 @@ def sent_blocks(
     previous one are dropped.
 
     Raises:
-        UserError: `fractions` do not rise from above 0 to 1.
+        UserError: `fractions` do not start above 0 and rise to 1.
     """
     if (
         len(fractions) == 0
@@ -145,7 +145,7 @@ def sent_blocks(
 
 
 def shuffled_batches(num: int, size: int, key: str, seeds: Sequence[int]) -> Callable[[int], Iterator[Tensor]]:
-    """Batches of an epoch as indices (S, B) into `num` targets: an order for each seed, the same for all layers."""
+    """Batches of an epoch as indices (S, B) into `num` targets; each seed has its order, the same for all layers."""
 
     def batches(epoch: int) -> Iterator[Tensor]:
         orders = np.stack([stream(key, seed, epoch).permutation(num) for seed in seeds])
@@ -165,7 +165,7 @@ Labelled = tuple[Features, Features]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class DescriptionLength:
-    """A code's length, in bits. Fields are floats for one probe; arrays over seeds, layers, or both for several."""
+    """The length of a code in bits. Fields are floats for one probe, arrays over seeds, layers or both for several."""
 
     bits: Any
     """Length of the whole code: `model_bits` plus `data_bits`."""
@@ -208,7 +208,7 @@ class DescriptionLength:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Several:
-    """Shapes results over probes: drops the axis of seeds or layers if the input has none."""
+    """The shape of results over probes, without the axis of seeds or layers if the input has none."""
 
     given: CodedTargets
     seed: int | Sequence[int]
@@ -233,7 +233,7 @@ class Several:
         return float(shaped) if shaped.ndim == 0 else shaped
 
     def by_target(self, costs_NP: np.ndarray, order: np.ndarray) -> np.ndarray:
-        """Costs of the targets in this order as costs of the input targets, (targets, ...)."""
+        """Costs of targets in the order of the input, (targets, ...), from costs in the given order."""
         spread = np.zeros((self.given.num, costs_NP.shape[1]), dtype=np.float32)
         spread[self.given.at[order]] = costs_NP
         return self.targets_first(spread)
@@ -244,7 +244,7 @@ class Several:
 
 
 def beside(given: CodedTargets, other: Labelled | None, name: str) -> CodedTargets | None:
-    """Development or test data in the form of the training data.
+    """Development or test data in the same form as the training data.
 
     Raises:
         UserError: Layers or widths differ; and as in `CodedTargets.of`.

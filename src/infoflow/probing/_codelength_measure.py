@@ -76,7 +76,7 @@ PROBE_CODELENGTH = TableSchema(
 
 
 class Codelength(Intervention):
-    r"""Minimum description length of a task's labels, for the task, its control and shuffled labels, at every layer.
+    r"""Minimum description length of labels at every layer: those of the task, of its control, and shuffled ones.
 
     $$ \text{compression} = \frac{N \log_2 K}{L_\text{model} + L_\text{data}} $$
 
@@ -95,13 +95,14 @@ class Codelength(Intervention):
         sentences: Maximum number from the corpus, chosen by hash.
         examples: Maximum number of labels in each of the parts for training, early stopping and scoring.
         batch: Labels per step.
-        rate: Adam's learning rate; 0: 0.001 online as in the reference, 0.01 variational, whose variances must move by
-            9.
-        epochs: Maximum number of epochs; 0: 50 online, 100 variational (the reference uses 200).
-        threshold: In nats: an input of a variational probe survives if its log α is below; see
+        rate: Adam's learning rate; 0: 0.001 for the online code as in the reference, 0.01 for the variational one,
+            whose log variances have to move by 9.
+        epochs: Maximum number of epochs; 0: 50 for the online code, 100 for the variational one (the reference uses
+            200).
+        threshold: In nats. An input of a variational probe survives if its log α is below the threshold; see
             `variational_codelength`.
         seed: Seeds the choice of sentences, the control's random labels, the shuffled order and the probes.
-        legacy_units: Count as the reference's code does; the column `units` shows it.
+        legacy_units: Add natural logarithms to bits, as the reference's code does; the column `units` then says so.
 
     Source: [@voita2020]; control tasks: [@hewitt2019control].
     """
@@ -237,7 +238,7 @@ Metric = tuple[np.ndarray, np.ndarray, float, int]
 
 
 def code_metrics(found: DescriptionLength, blocks: np.ndarray) -> dict[str, Metric]:
-    """Bits, their parts and compression. A replicate has as many labels as the code, from other sentences."""
+    """Bits, their parts and compression. A replicate has as many labels as the code, from resampled sentences."""
     num = found.targets
     counts = block_sums(np.ones(len(blocks)), blocks)
     with np.errstate(invalid="ignore", divide="ignore"):  # a replicate of few sentences may draw none

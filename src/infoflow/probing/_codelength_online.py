@@ -46,11 +46,11 @@ def online_codelength(
 
     $$ L = t_1 \log_2 K - \sum_{i=1}^{S-1} \log_2 p_{\theta_i}(y_{t_i+1..t_{i+1}} \mid x_{t_i+1..t_{i+1}}) $$
 
-    | symbol     | here                                                                       |
-    |------------|----------------------------------------------------------------------------|
-    | $t_i$      | labels among the first `fractions[i]` of the shuffled sentences            |
+    | symbol     | here                                                                          |
+    |------------|-------------------------------------------------------------------------------|
+    | $t_i$      | labels among the first `fractions[i]` of the shuffled sentences               |
     | $K$        | `classes`; all are outputs from the start, so an unseen one costs finite bits |
-    | $\theta_i$ | a fresh perceptron (ReLU), trained on those and stopped by `dev`            |
+    | $\theta_i$ | a new perceptron (ReLU), trained on these labels and stopped by `dev`         |
 
     The probe trained on all labels is used for `data_bits` and `accuracy` only. All layers and seeds train together.
 
@@ -69,7 +69,7 @@ def online_codelength(
         schedule: Default: Adam at 0.001, halved after every epoch without a new best loss; a probe stops after five
             epochs without an improvement by 0.001 nats, or after 50.
         shuffle_seed: Seeds the order of sentences.
-        legacy_units: Add natural logarithms to binary ones, as the reference's code does; `units` is then "mixed".
+        legacy_units: Add natural logarithms to bits, as the reference's code does; `units` is then "mixed".
 
     Raises:
         UserError: Lengths or widths differ, labels are out of range, all labels are ignored, or a feature is not
@@ -126,7 +126,7 @@ class _Coder:
     schedule: Schedule
 
     def trained(self, index: int, known: int) -> list[Tensor]:
-        """Fresh probes, trained on the first `known` labels."""
+        """New probes, trained on the first `known` labels."""
         prefix = self.sent.taken(np.arange(known))
         train, dev = (prefix, self.dev) if self.dev is not None else _apart(prefix)
         sizes = (self.sent.x_NLD.shape[2], *self.hidden, self.sent.classes)
@@ -168,7 +168,7 @@ class _Coder:
 
 
 def _apart(prefix: CodedTargets) -> tuple[CodedTargets, CodedTargets]:
-    """Training and development part of a prefix: the last tenth of its sentences is used for early stopping."""
+    """Training and development part of a prefix; the last tenth of its sentences is for early stopping."""
     change = np.flatnonzero(np.diff(prefix.groups)) + 1
     starts = np.concatenate([[0], change])
     if len(starts) < 2:

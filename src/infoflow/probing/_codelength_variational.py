@@ -1,4 +1,4 @@
-"""The variational code: a probe with weights only as precise as they need to be, and the labels under it."""
+"""The variational code: a probe whose weights are only as precise as necessary, and the labels coded by it."""
 
 # N target, S seed, P probe (seeds x layers, layers inner), B target of a batch, I input, O output
 
@@ -46,7 +46,7 @@ def variational_codelength(
     threshold: float | Sequence[float] = 0.0,
     legacy_units: bool = False,
 ) -> DescriptionLength:
-    r"""The variational code: the probe itself, by Bayesian compression, and the labels under it.
+    r"""The variational code: the length of the probe, by Bayesian compression, and of the labels coded by it.
 
     $$ L = \mathrm{KL}(q(w, z) \,\|\, p) - \sum_n \log_2 \hat p(y_n \mid x_n) $$
 
@@ -56,20 +56,21 @@ def variational_codelength(
     | $z$       | a gate for each input of each linear layer, normal; see `gate_kl`                           |
     | $\hat p$  | the perceptron (ReLU) with mean weights and gates, on the training labels                   |
 
-    The loss of a batch is its cross-entropy in nats, summed over targets, and KL · (targets in the batch) / N; weights
+    The loss of a batch is its cross-entropy in nats, summed over targets, plus KL · (targets in the batch) / N. Weights
     are sampled through their activations (local reparametrisation). `surviving` counts the inputs of each linear layer
     with $\log \alpha <$ `threshold`. All layers and seeds train together.
 
     Args:
         x: As in `online_codelength`, as are `y`, `classes`, `seed`, `test`, `hidden` and `legacy_units`.
-        training: Default: Adam at 0.001, 200 epochs, 64 targets a step.
-        threshold: In nats, one for all linear layers or one for each; best set between the two modes of a histogram of
-            `log_alpha`. At 0 the noise is as large as the gate.
+        training: Default: Adam at 0.001, 200 epochs, 64 targets per step.
+        threshold: In nats, one for all linear layers or one for each. A good choice is between the two modes of a
+            histogram of `log_alpha`. At 0 the noise is as large as the gate.
 
     Raises:
         UserError: As in `online_codelength`.
 
-    Source: [@voita2020] and [@louizos2017], the authors' code; their 664-55-35 survive at thresholds 0, −3, −5.
+    Source: [@voita2020] and [@louizos2017], the authors' code. Their 664-55-35 surviving inputs are for thresholds 0,
+    −3, −5.
     """
     training = training or VariationalTraining()
     if training.batch < 1 or training.epochs < 1 or training.rate <= 0:
@@ -175,7 +176,7 @@ def _forward(parameters: Sequence[Tensor], hidden: Tensor, layer: Callable[..., 
 
 
 def first_parameters(seeds: Sequence[int], layers: int, sizes: Sequence[int]) -> list[Tensor]:
-    r"""Means and log variances of gates, weights and biases, for each linear layer; all layers of a seed start equal.
+    r"""Initial means and log variances of gates, weights and biases by linear layer; equal for all layers of a seed.
 
     Gates ~ N(1, .01), weights $\sim N(0, 1/\sqrt{\text{in}})$, biases 0, all log variances ~ N(−9, .01); second
     arguments are standard deviations.

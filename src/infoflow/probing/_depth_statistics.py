@@ -18,12 +18,12 @@ LEAST_GAIN = 2.0
 
 
 def expected_layer(scores: Numbers, running_maximum: bool = False) -> Any:
-    r"""At which layer, on average, a probe gains its score, in layers.
+    r"""The layer at which, on average, a probe gains its score.
 
     $$ \frac{\sum_{l \ge 1} l\, \Delta_l}{\sum_{l \ge 1} \Delta_l}, \qquad \Delta_l = S_l - S_{l-1} $$
 
-    Negative differences are kept, so the result can lie outside 0..L. The denominator is $S_L - S_0$; where it is small
-    the result means little (see `depth_warnings`), and where it is 0 the result is NaN.
+    Negative differences are kept, so the result can lie outside 0..L. The denominator is $S_L - S_0$; if it is small,
+    the result means little (see `depth_warnings`), and if it is 0, the result is NaN.
 
     Args:
         scores: $S_l$ of the probes that see layers 0..l, (..., L + 1), in any unit.
@@ -82,8 +82,8 @@ def mixing_entropy(weights: Numbers) -> Any:
 def kl_from_uniform(weights: Numbers) -> Any:
     r"""How much a task prefers some layers: $K(s) = \mathrm{KL}(s \,\|\, \text{uniform})$, in bits.
 
-    Where all n weights are finite it is $\log_2 n - H(s)$: 0 for equal weights, $\log_2 n$ for one layer alone.
-    Weights that are not finite (layers that a probe did not see) are excluded from both s and n.
+    If all n weights are finite, it is $\log_2 n - H(s)$: 0 for equal weights, $\log_2 n$ if one layer has all the
+    weight. Weights that are not finite (layers that a probe did not see) are excluded from both s and n.
 
     Raises:
         UserError: As in `center_of_gravity`, for the finite weights.
@@ -100,9 +100,9 @@ def kl_from_uniform(weights: Numbers) -> Any:
 
 
 def kl_of_differences(scores: Numbers) -> Any:
-    r"""$K(\Delta)$: `kl_from_uniform` of the differences for layers 1..L, those below 0 set to 0, in bits.
+    r"""$K(\Delta)$: `kl_from_uniform` of the differences for layers 1..L, with negative ones set to 0, in bits.
 
-    NaN where no layer gains.
+    NaN if no layer gains.
 
     Source: [@tenney2019].
     """
@@ -122,7 +122,7 @@ def contextual_headroom(scores: Numbers) -> Any:
 
 
 def negative_mass(scores: Numbers) -> Any:
-    r"""$\sum_l |\min(\Delta_l, 0)| \,/\, \sum_l |\Delta_l|$: the share of loss in all change; NaN without change."""
+    r"""$\sum_l |\min(\Delta_l, 0)| \,/\, \sum_l |\Delta_l|$: share of decreases in all change; NaN without change."""
     deltas = differential_scores(scores)
     with np.errstate(invalid="ignore", divide="ignore"):
         return _plain(-np.minimum(deltas, 0).sum(-1) / np.abs(deltas).sum(-1))

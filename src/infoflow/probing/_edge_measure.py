@@ -1,4 +1,4 @@
-"""The depth at which a task is solved: mixing weights and scores of edge probes that see more and more layers."""
+"""The depth at which a task is solved: mixing weights and scores of edge probes on layers 0..l, for each l."""
 
 import math
 from collections.abc import Callable
@@ -142,13 +142,13 @@ _TRAINED: "WeakKeyDictionary[Reader, dict[str, EdgeOutcome | None]]" = WeakKeyDi
 class AbstractEdgeMeasure(Intervention):
     """Edge probes of a task, cumulative over layers.
 
-    For every layer l and seed, one probe whose mix sees layers 0..l; all train at once, see `edge_probe`. `EdgeProbe`
-    and `EdgeDepth` with the same settings share the training. With the defaults at most 2,000 examples train for at
-    most 20 epochs of 63 steps; the reference trains for 10,000 to 250,000 steps.
+    For every layer l and seed there is one probe whose mix sees layers 0..l; all train at once (see `edge_probe`).
+    `EdgeProbe` and `EdgeDepth` with the same settings share the training. With the defaults at most 2,000 examples
+    train for at most 20 epochs of 63 steps; the reference trains for 10,000 to 250,000 steps.
 
     Args:
         task: One of `tasks()`, or a tag column of the corpus; if the corpus lacks its columns, the table is empty.
-        output: `"softmax"`, or `"sigmoid"`: each label yes or no.
+        output: `"softmax"` for one label per example, or `"sigmoid"` for a yes or no for each label.
         seeds: Number of trainings, with consecutive seeds from `seed` on.
         sentences: Maximum number from the corpus, chosen by hash.
         examples: Maximum number in each of the parts for training, early stopping and scoring.
@@ -157,7 +157,7 @@ class AbstractEdgeMeasure(Intervention):
         dropout: Dropout on the hidden layer's output.
         batch: Examples per step.
         rate: Adam's learning rate.
-        mix_speed: Factor on the learning rate of the scalar mix, so that it separates layers within few steps.
+        mix_speed: Factor on the learning rate of the scalar mix, so that few steps suffice to separate layers.
         epochs: Maximum number of epochs.
         seed: Seeds the choice of sentences, the parts and the probes.
 
@@ -195,7 +195,7 @@ class AbstractEdgeMeasure(Intervention):
         self._choice = TaskChoice(name=task, sentences=sentences, examples=examples, seed=seed)
 
     def outcome(self, reader: Reader, options: PassOptions) -> EdgeOutcome | None:
-        """The outcome of the training, which runs once per reader and settings; None if the corpus lacks columns."""
+        """The training's outcome, computed once per reader and settings; None if the corpus lacks the columns."""
         settings = {name: value for name, value in describe_measure(self).items() if name not in ("measure", "version")}
         key = digest([settings, options.key])
         known = _TRAINED.setdefault(reader, {})
@@ -279,7 +279,7 @@ class EdgeDepth(AbstractEdgeMeasure):
 
 
 def mixing_rows(found: EdgeOutcome) -> list[dict[str, Any]]:
-    """Rows for every layer."""
+    """The rows for single layers."""
     states = found.scores.shape[1]
     deltas, delta_replicates = (differential_scores(each) for each in (found.scores, found.replicates))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -312,7 +312,7 @@ def _above_zero(values: np.ndarray) -> np.ndarray:
 
 
 def depth_rows(found: EdgeOutcome) -> list[dict[str, Any]]:
-    """Rows for the whole stack."""
+    """The rows for the whole stack."""
     top = found.scores.shape[1] - 1
     layers = (0.0, float(top))
     of_scores: dict[str, _Statistic] = {

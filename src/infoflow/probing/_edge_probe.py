@@ -107,18 +107,19 @@ def edge_probe(
     $$ h = \gamma \sum_{k \le l} \mathrm{softmax}(a)_k\, h_k, \quad v_i = W h_i + b, \quad
        e = \sum_i \mathrm{softmax}(u^\top v)_i\, v_i, \quad y = f(e_1, e_2) $$
 
-    | symbol    | here                                                                                         |
-    |-----------|----------------------------------------------------------------------------------------------|
-    | $h_k$     | a word's state in layer k, as it is: no layer normalisation                                  |
-    | $a, \gamma$ | scalar mix, one for each probe; begins as the plain mean                                    |
-    | $W, b, u$ | projection and self-attentive pooling over the span, others for the second span of a pair    |
-    | $f$       | a hidden layer: tanh, layer normalisation, dropout                                           |
+    | symbol      | here                                                                                        |
+    |-------------|---------------------------------------------------------------------------------------------|
+    | $h_k$       | a word's state in layer k, without layer normalisation                                      |
+    | $a, \gamma$ | scalar mix, one for each probe; starts as the plain mean                                    |
+    | $W, b, u$   | projection and self-attentive pooling over the span; separate ones for a pair's second span |
+    | $f$         | a hidden layer: tanh, layer normalisation, dropout                                          |
 
-    Cross-entropy (of softmax, or of each label yes or no) with Adam; the dev spans decide when the rate falls and when
-    a probe stops, and the best parameters are kept. With a single `seed` the first axis of results has one entry.
+    Probes are trained by Adam on the cross-entropy of the softmax, or of each label's sigmoid. The dev spans decide
+    when the rate falls and when a probe stops, and the best parameters are kept. With a single `seed` the first axis of
+    results has one entry.
 
     Raises:
-        UserError: No span in a part, an empty span, or labels that `settings.output` cannot have.
+        UserError: A part has no span, a span is empty, or `settings.output` does not allow the labels.
 
     Source: [@tenney2019edge], [@tenney2019], jiant v1.
     """
@@ -182,7 +183,7 @@ class _EdgeStack:
         return [each.to(self.device) for each in made]
 
     def mix(self, logits_AL: Tensor, active: Int[Tensor, " probe"]) -> Float[Tensor, "seed highest state"]:
-        """Mixing weights; 0 throughout for stopped probes."""
+        """Mixing weights; all 0 for stopped probes."""
         highest = (active % self.layers)[:, None]
         hidden = torch.arange(self.layers, device=self.device) > highest
         weights = logits_AL.masked_fill(hidden, -torch.inf).softmax(1)
@@ -196,7 +197,7 @@ class _EdgeStack:
         read: Sequence[tuple[Tensor, Tensor]],
         dropout: Callable[[Tensor], Tensor] | None = None,
     ) -> Float[Tensor, "probe example class"]:
-        """Logits of the probes at these indices; `read` has one entry for all seeds, or one for each."""
+        """Logits of the probes at these indices; `read` has one entry for all seeds or one for each."""
         weights = self.mix(parameters[0], active)
         scale, seed_of = parameters[1][:, :, None, None], active // self.layers
         pooled = []
@@ -261,7 +262,7 @@ def _pooled(mixed: Tensor, inside: Tensor, weight: Tensor, bias: Tensor, query: 
 
 
 def _parts(spans: Spans, cost: int) -> Iterator[np.ndarray]:
-    """Indices of all examples, a few at a time, so that short spans are not padded to the longest."""
+    """Indices of all examples, a few at a time, so that short spans are not padded to the length of the longest."""
     longest = max(int((each[:, 1] - each[:, 0]).max()) for each in (spans.first, spans.second) if each is not None)
     size = max(1, _HELD // (cost * longest * spans.states.shape[2]))
     for start in range(0, len(spans), size):

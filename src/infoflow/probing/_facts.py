@@ -37,11 +37,13 @@ class Prompt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """Facts to measure on, others to choose and weigh prompts by, and the prompts. Checked when it is made: no fact
-    occurs twice, no subject of a measured fact is trained on in its relation, every template has one [X] and one [Y].
+    """Facts to measure on, facts for choosing and weighting prompts, and the prompts.
+
+    These are checked: no fact occurs twice, the subject of a measured fact is not used for training in the same
+    relation, and every template has one [X] and one [Y].
 
     Raises:
-        UserError: A part of a fact is empty, or nothing is left to ask.
+        UserError: A part of a fact is empty, or no fact is left.
     """
 
     facts: tuple[ClozeFact, ...]
@@ -101,7 +103,7 @@ class Facts:
         return digest([[repr(one) for one in part] for part in parts])
 
     def chosen(self, relation: str, num: int, *, train: bool = False) -> list[ClozeFact]:
-        """Up to `num` facts of one relation (0: all), by hash; smaller samples nest in larger ones."""
+        """Up to `num` facts of one relation (0: all), by hash; smaller samples are subsets of larger ones."""
         of_relation = [fact for fact in (self.train if train else self.facts) if fact.relation == relation]
         order = np.argsort([hash64("fact", one.relation, one.subject, one.object) for one in of_relation])
         return [of_relation[index] for index in order[: num or None]]
@@ -162,12 +164,12 @@ def read_facts(
 ) -> Facts:
     """Facts with their prompts.
 
-    | file            | holds                                                                                    |
-    |-----------------|------------------------------------------------------------------------------------------|
-    | facts, `.tsv`   | relation, subject, object; or, under a first line that names them, also their template   |
-    | facts, `.jsonl` | the same as objects; LAMA's names (sub_label, obj_label, predicate_id) are known too     |
-    | prompts, `.tsv` | family, relation, template; or under a first line that names them                        |
-    | prompts, `.jsonl` | objects with relation and template (LAMA's and LPAQA's), and perhaps a family          |
+    | file              | holds                                                                                   |
+    |-------------------|-----------------------------------------------------------------------------------------|
+    | facts, `.tsv`     | relation, subject, object; a first line may name the columns, also one for the template |
+    | facts, `.jsonl`   | the same as objects; LAMA's names (sub_label, obj_label, predicate_id) are known too    |
+    | prompts, `.tsv`   | family, relation, template; a first line may name the columns                           |
+    | prompts, `.jsonl` | objects with relation and template (LAMA's and LPAQA's), and perhaps a family           |
 
     All may be gzipped. `path` may be a folder with `facts`, and optionally `facts-train`, `relations` (prompts written
     by hand) and files whose names end in `prompts`.

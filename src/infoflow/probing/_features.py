@@ -1,4 +1,4 @@
-"""Features of probes: the states of all words in every layer, from one pass that all probes share."""
+"""Features for probes: the states of all words in every layer, from one pass that all probes share."""
 
 # W word, L blocks, D width, N example
 
@@ -56,13 +56,13 @@ class WordFeatures:
         return np.asarray(self.states[index])
 
     def holds(self, sentence: Int[np.ndarray, " example"]) -> Bool[np.ndarray, " example"]:
-        """Whether these rows of the corpus are in `sentences`: all requested ones that fit the byte budget."""
+        """Whether these rows of the corpus are in `sentences`, which has all requested rows that fit the budget."""
         return np.isin(sentence, self.sentences)
 
     def spans(
         self, sentence: Int[np.ndarray, " example"], span: Int[np.ndarray, "example 2"]
     ) -> tuple[Int[np.ndarray, " example"], Int[np.ndarray, " example"]]:
-        """First row, and row after the last, of the words [start, end) of sentences that are held.
+        """First row, and row after the last, of the words [start, end) of stored sentences.
 
         Raises:
             UserError: A span is empty, or extends past its sentence.
@@ -80,7 +80,7 @@ class WordFeatures:
         return self.starts[at] + span[:, 0], self.starts[at] + span[:, 1]
 
     def kept(self, examples: Examples) -> Bool[np.ndarray, " example"]:
-        """Which examples can be used: their sentences are held, and all words of their spans are present."""
+        """Which examples can be used: those whose sentences are stored, with all words of their spans."""
         kept = self.holds(examples.sentence)
         absent = np.concatenate([[0], np.cumsum(~self.present)])
         for span in (examples.first, examples.second):
@@ -102,9 +102,9 @@ def collect_features(
 ) -> WordFeatures:
     """Run the frozen model once over these sentences; the states of their words go to a file in `folder`.
 
-    Words are the corpus's own, else those of running text. The file takes at most `options.sample_bytes`: the sentences
-    that fit are chosen by hash, so that a larger budget only adds to them, and a note reports how many. The result
-    depends neither on batches nor on padding.
+    Words are the corpus's own, or else those of running text. The file takes at most `options.sample_bytes`. The
+    sentences that fit are chosen by hash, so a larger budget only adds sentences, and a note reports how many there
+    are. The result depends neither on batches nor on padding.
 
     Args:
         model: With a fast tokenizer, or a corpus that has words.
@@ -239,11 +239,11 @@ _KEPT: "WeakKeyDictionary[Reader, tuple[str, WordFeatures]]" = WeakKeyDictionary
 def shared_features(
     reader: Reader, corpus: Corpus, rows: np.ndarray, pooling: Pooling, options: PassOptions
 ) -> WordFeatures:
-    """`collect_features` in a temporary file; the latest features of the reader's corpus live as long as the reader.
+    """`collect_features` in a temporary file; the latest features of the reader's corpus are kept with the reader.
 
     Args:
         reader: Reader of the model.
-        corpus: Corpus to read: the reader's, or another.
+        corpus: Corpus to read: the reader's own, or another.
         rows: Rows of the corpus.
         pooling: How several tokens become the state of a word.
         options: Options of the pass.

@@ -1,4 +1,4 @@
-"""Facts that a model fills into blanks: the share that it answers correctly, by relation, prompt and layer."""
+"""Facts in blanks: the share that a model fills in correctly, by relation, prompt and layer."""
 
 import math
 from collections import Counter
@@ -109,21 +109,20 @@ def fill_in(
     lens: TunedLens | None = None,
     trained: AbstractObjective | None = None,
 ) -> pd.DataFrame:
-    r"""How many facts does a model fill in correctly, layer by layer?
+    r"""The share of facts that a model fills in correctly, layer by layer.
 
     $$ P@1 = \frac{1}{N} \sum_n \Big[ \hat c_n = y_n \Big], \qquad
        \hat c_n = \arg\max_{c \in V} \sum_p w_p \log P_l(c \mid \mathrm{prompt}_p(x_n)) $$
 
-    $V$ is a vocabulary of single tokens that compared models share (`common_objects`), $P_l$ the model's own head on
-    the states of layer l (`logit_lens`, or through a tuned lens), and $w$ the weights of the prompts
-    (uniform, learned on training facts, or all on the best one). Facts whose object is not one token
-    are dropped and counted.
+    $V$ is a vocabulary of single tokens that compared models share (`common_objects`), and $P_l$ is the model's own
+    head on the states of layer l (`logit_lens`, or through a tuned lens). $w$ are the weights of the prompts: uniform,
+    learned on training facts, or all on the best one. Facts whose object is not a single token are dropped and counted.
 
     A masked LM gets one mask, a causal LM predicts the next token (only templates that end with the object), T5
     continues after `<extra_id_0>`, and BART and other denoisers that write whole sentences continue after the text
-    before the object. Translation models are refused. The input is the running text with a blank in place of the
-    object's token, which many tokenizers write with the preceding space. Templates that begin with the object, or have
-    no space before it, are used if every candidate is a single token there too.
+    before the object. Translation models are refused. The input is running text with a blank in place of the object's
+    token, to which many tokenizers add the preceding space. Templates that begin with the object, or have no space
+    before it, are used only if every candidate is also a single token there.
 
     Args:
         model: With its head and tokenizer.
@@ -264,7 +263,7 @@ def _answers(
 
 
 def _several(facts: Facts, family: str, options: FillInOptions) -> bool:
-    """Whether a relation has more than one prompt of a family: with one prompt, all ensembles are equal."""
+    """Whether a relation has more than one prompt of a family; with one prompt, all ensembles are equal."""
     if family == TOGETHER:
         return True
     counts = Counter(prompt.relation for prompt in facts.prompts if prompt.family == family)

@@ -1,4 +1,4 @@
-"""Probes of all layers, trained and scored: the pure core of `Probe`, also for arrays."""
+"""Training and scoring probes of all layers: the functions behind `Probe`, which also work on arrays."""
 
 # N example, R set of labels, S seed
 
@@ -59,7 +59,7 @@ class ProbeProblem:
     """For "task" and "control": the row of `labels` that each seed learns."""
 
     def of_share(self, share: float, seed: int = 0) -> "ProbeProblem":
-        """Keeps this share of the training sentences, at least one, by hash: smaller shares nest in larger ones."""
+        """Keep this share of the training sentences, at least one, by hash; smaller shares are subsets of larger."""
         if share >= 1:
             return self
         every = np.unique(self.train.sentences)
@@ -90,7 +90,7 @@ def probe_layers(
 ) -> pd.DataFrame:
     """Scores of probes of each layer, with their controls: the table `probe_scores` for arrays.
 
-    By hash, a fifth of the sentences is the test part, a fifth is for early stopping, and the rest is for training.
+    A hash splits the sentences: a fifth is the test part, a fifth is for early stopping, and the rest is for training.
 
     Args:
         x: States (example, layer, width); layer 0 is the embeddings.
@@ -135,7 +135,7 @@ def _check(x: InputRows, y: np.ndarray, sentences: np.ndarray, types: np.ndarray
 
 
 def check_classes(labels: Int[np.ndarray, " example"]) -> None:
-    """Refuse labels that no probe can learn.
+    """Check that a probe can learn the labels.
 
     Raises:
         UserError: A label is negative, or there is only one class or too many.
@@ -200,7 +200,7 @@ def answered(
 ) -> Answered | None:
     """Predictions for a task, and for its control if a problem has it, after training on this share of the sentences.
 
-    None if the few sentences have only one class; a note reports it.
+    None if there are so few sentences that they have only one class; a note reports this.
     """
     problems = [problem.of_share(share, seed) for problem in problems]
     first = problems[0]

@@ -1,4 +1,4 @@
-"""Minimal pairs: which of two sentences, one acceptable and one not, each layer of a model finds more likely."""
+"""Minimal pairs: which of an acceptable and an unacceptable sentence each layer of a model finds more likely."""
 
 # P pair, L+1 states, N bootstrap block, S sentence, T token
 
@@ -49,17 +49,17 @@ _LOGIT_BYTES = 1 << 27  # logits of one layer held at a time
 
 
 class MinimalPairs(Intervention):
-    r"""Does the model prefer the acceptable sentence of a minimal pair, and from which layer on?
+    r"""Whether the model prefers the acceptable sentence of a minimal pair, and from which layer on.
 
     $$ \mathrm{preferred}_l = \frac{1}{P} \sum_p \left[ s_l(\mathrm{good}_p) > s_l(\mathrm{bad}_p) \right] $$
 
-    s is the log-probability of a whole sentence by the logit lens at layer l (see `layer_scores`): no probe is trained;
-    the preference is the model's own. The corpus has the acceptable sentences as text and the others in the column
+    s is the log-probability of a whole sentence by the logit lens at layer l (see `layer_scores`). No probe is trained:
+    the preference is the model's own. The corpus has the acceptable sentences as text, and the others in the column
     `bad` (`Corpus.from_minimal_pairs`, `Corpus.from_table(..., bad=...)`); its `label` is the phenomenon. Without pairs
     the table is empty. Pairs with a sentence longer than the model's limit are left out, and a note counts them.
 
-    If a causal LM's tokenizer puts nothing before a sentence, BOS or else the end-of-text token is added. Without
-    either, the first token has no probability: pairs with different first tokens are left out and counted.
+    If a causal LM's tokenizer puts no token before a sentence, BOS or else the end-of-text token is added. Without
+    either, the first token has no probability, so pairs with different first tokens are left out and counted.
 
     Args:
         pairs: Maximum number, chosen by hash; None: all.
@@ -130,7 +130,7 @@ class ScoredRows:
 
 
 def _first_scored(rows: ScoredRows) -> list[int | None]:
-    """The first token of each sentence, if nothing precedes it: no causal LM predicts such a token."""
+    """The first token of each sentence, if no token precedes it; no causal LM predicts such a token."""
     return [int(ids[0]) if len(ids) and scored[0] else None for ids, scored in zip(rows.ids, rows.scored, strict=True)]
 
 

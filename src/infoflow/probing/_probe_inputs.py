@@ -93,7 +93,7 @@ class Scaling:
 
 
 class ProbeInputs:
-    """Scaled inputs on the training device: held there if they are few, else computed from their rows each time."""
+    """Scaled inputs on the training device; stored there if they are few, otherwise computed anew each time."""
 
     def __init__(self, rows: InputRows, scaling: Scaling, device: torch.device, held: int | None = None) -> None:
         self._rows, self._device = rows, device
@@ -133,7 +133,7 @@ class ProbeInputs:
 
 
 def chunks(rows: InputRows) -> Iterator[Int[np.ndarray, " chosen"]]:
-    """Indices of all examples in order, a bounded number of bytes at a time."""
+    """Indices of all examples in order, in chunks of bounded size in bytes."""
     num, layers, width = rows.shape
     size = max(1, _CHUNK // max(1, 4 * layers * width))
     for start in range(0, num, size):

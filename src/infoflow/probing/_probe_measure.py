@@ -1,4 +1,4 @@
-"""The measure: linear and MLP probes of every layer on a task, with controls; and single test examples."""
+"""Linear and MLP probes of every layer on a task as a measure, with controls; and predictions for single examples."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -315,7 +315,7 @@ MOST_EXAMPLES = 60
 
 
 class ProbeExamples(Probe):
-    """Predictions of each layer's probes for single test examples: which become right only from some layer on.
+    """Predictions of each layer's probes for single test examples; some are right only from a certain layer on.
 
     The probes are those of `Probe` with the same settings; both measures share one training.
 
@@ -343,7 +343,7 @@ class ProbeExamples(Probe):
 
 
 def chosen_examples(part: Part, most: int) -> Int[np.ndarray, " chosen"]:
-    """At most this many examples, one per sentence, by a hash of sentence and position: indices into the part."""
+    """Indices of at most this many examples of the part, one per sentence, by a hash of sentence and position."""
     examples = part.examples
     ids = part.corpus.content_ids[examples.sentence].astype(np.uint64)
     spans = [examples.first, *([] if examples.second is None else [examples.second])]

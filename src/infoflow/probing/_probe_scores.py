@@ -28,9 +28,9 @@ from infoflow.results import Column, estimate
 
 
 def first_choice(scores: Float[Tensor, "*rest choice"], gold: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """1/m if the right choice is one of m with the highest score, else 0: the hit rate of a random pick among them.
+    """1/m if the right choice is one of m with the highest score, else 0: the hit rate of a random choice among them.
 
-    Leading dimensions are broadcast. Scores tie if they are equal in their own precision.
+    Leading dimensions are broadcast. Scores tie only if they are exactly equal.
 
     >>> first_choice(torch.tensor([[0.1, 0.7, 0.2], [0.5, 0.0, 0.5]]), torch.tensor([1, 0]))
     tensor([1.0000, 0.5000])
@@ -50,8 +50,8 @@ Labels = Shaped[np.ndarray, "*example"]
 def micro_f1(predicted: np.ndarray, gold: np.ndarray, ignored: Sequence[int] = ()) -> float:
     r"""$2\,\mathrm{TP} / (\text{predicted} + \text{gold})$ over all labels except the ignored ones, from 0 to 1.
 
-    With no ignored labels and one label per example it is accuracy. Labels: numbers (examples,), or a mask of each
-    example's labels, (examples, classes). NaN if no label counts.
+    With no ignored labels and one label per example this is the accuracy. Labels are numbers (examples,), or a mask of
+    each example's labels, (examples, classes). NaN if no label counts.
 
     Source: [@tenney2019edge]: in coreference only the label "1" counts, in relations all but "no_relation".
 
@@ -101,8 +101,8 @@ def seed_estimate(
 ) -> dict[str, Any]:
     """Columns of `estimate_columns` and `SEED_COLUMNS`: the mean over seeds, and its interval over seeds and sentences.
 
-    The interval is that of `interval_over_seeds`; if every answer of every seed is right, it is the interval that this
-    number of right answers allows.
+    The interval is that of `interval_over_seeds`. If every answer of every seed is right, its width follows from the
+    number of answers.
 
     Args:
         values: The statistic of each training.
@@ -132,10 +132,10 @@ def seed_estimate(
 def with_still_sides(
     row: dict[str, Any], one: Mapping[str, Any], other: Mapping[str, Any], moved: Sequence[np.ndarray]
 ) -> dict[str, Any]:
-    """The columns of a difference of two shares, with an interval that respects a side that no draw moves.
+    """The columns of a difference of two shares, valid even if resampling does not change one of them.
 
-    If all answers of one side are right, resamples say nothing about it; the difference then gets at least the interval
-    that both sides' own intervals allow, see `at_least_apart`.
+    If all answers for one share are right, resampling does not show its uncertainty. The interval of the difference is
+    then at least as wide as follows from the intervals of both shares, see `at_least_apart`.
 
     Args:
         row: The difference, with an interval from its replicates.
@@ -150,7 +150,7 @@ def with_still_sides(
 
 
 def _still(drawn: np.ndarray) -> bool:
-    """Whether no usable draw moves the number of any seed."""
+    """Whether no usable draw changes the value of any seed."""
     usable = drawn[:, np.isfinite(drawn).all(axis=0)]
     return bool(usable.size) and bool((usable == usable[:, :1]).all())
 
@@ -239,9 +239,9 @@ def _drawn(right: Bool[np.ndarray, "seed example"], blocks: Int[np.ndarray, " ex
 
 
 def difference(task: dict[str, Any], control: dict[str, Any]) -> dict[str, Any]:
-    """The columns of task − control; their replicates are paired, since both draw the same sentences.
+    """The columns of task − control; replicates are paired, since both draw the same sentences.
 
-    If no draw changes one of them (all answers are right), the interval is at least Newcombe's, from both intervals.
+    If no draw changes one of the two (because all answers are right), the interval is at least Newcombe's.
 
     Source: [@newcombe1998].
     """
@@ -255,7 +255,7 @@ def difference(task: dict[str, Any], control: dict[str, Any]) -> dict[str, Any]:
 
 
 def score_rows(task: ProbePredictions, control: ProbePredictions | None) -> Iterator[dict[str, Any]]:
-    """All rows of one problem: layer by layer, over all words, and over words seen or unseen in training."""
+    """All rows of one problem, layer by layer: over all words, and over words seen or unseen in training."""
     for layer in range(len(task.said)):
         facts = {"layer": layer, "labels": "task", "words": "all"}
         yield {**facts, "metric": "macro_f1", **_tidy(task.macro_f1(layer))}
@@ -325,8 +325,8 @@ def selectivity(
 
     $$ \text{selectivity} = \text{accuracy}(\text{task}) - \text{accuracy}(\text{control}) $$
 
-    The interval is paired: both accuracies use the same sentences. For several seeds it is the interval of their mean,
-    over seeds and sentences.
+    The interval is paired, since both accuracies use the same sentences. For several seeds it is the interval of their
+    mean, over seeds and sentences.
 
     Args:
         right: Which test examples the task's probe predicts correctly; one row per seed for several seeds.

@@ -1,4 +1,4 @@
-"""A task over a measure's corpus, with the states of its words, and its control: random labels of word types."""
+"""A task on a measure's corpus, with the states of its words, and its control: random labels for word types."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,8 +54,8 @@ def example_types(task: ProbeTask) -> ExampleTypes:
     | pair     | the first word of the first span: of an arc, the dependent       |
     | sentence | the text of the sentence, so that its label is random               |
 
-    For spans, pairs and sentences the source defines no type: all spans have a first word, and a type must be
-    recognisable by identity.
+    The source defines types only for tokens. The first word is our choice for spans and pairs, since every span has
+    one, and a type must be recognisable by its identity.
     """
     numbers: dict[str, int] = {}
     of = {name: _types(getattr(task, name), task.unit == "sentence", numbers) for name in PARTS}
@@ -93,7 +93,7 @@ def control_labels(
     """Assign each type one label, drawn from the distribution of the labels in the training part.
 
     The draw depends only on (seed, the type's text), not on other types or their order. If only a share is corrupted,
-    types are taken by hash until they cover that share of the examples of all parts.
+    types are selected by hash until they cover that share of the examples of all parts.
 
     Args:
         types: From `example_types`.
@@ -128,7 +128,7 @@ def _first_types(types: ExampleTypes, seed: int, share: float) -> np.ndarray:
 
 
 def control_heads(words: Sequence[str], seed: int = 0) -> Int[np.ndarray, " word"]:
-    """A random head for each word, by its type: the word itself, or the first or last word of the sentence.
+    """A head for each word, drawn for its type: the word itself, or the first or last word of the sentence.
 
     Source: [@hewitt2019control].
     """
@@ -143,7 +143,7 @@ def is_arcs(task: ProbeTask) -> bool:
 
 
 def control_arcs(part: Part, names: Sequence[str], seed: int = 0) -> Examples:
-    """The control of `arc`: the first word of each pair with its random head, and with one other word.
+    """The control of `arc`: pairs of each first word with its random head, and with one other word.
 
     The other word is drawn at random and is never the head; a sentence of one word has none.
     """
@@ -218,7 +218,7 @@ class ProbedTask:
 
 
 def probed_task(choice: TaskChoice, reader: Reader, options: PassOptions, held: int | None = None) -> ProbedTask | None:
-    """The task on the reader's corpus, with states that are shared by probes of the same sentences.
+    """The task on the reader's corpus; all probes of the same sentences share its states.
 
     None if the corpus lacks the columns of a task of the catalogue.
 
@@ -226,7 +226,8 @@ def probed_task(choice: TaskChoice, reader: Reader, options: PassOptions, held: 
         choice: The task, and how much of the corpus.
         reader: Reader of the model and the corpus.
         options: Options of the pass.
-        held: Maximum bytes of one part's inputs if all are held in memory; examples are cut to fit.
+        held: Maximum size in bytes of one part's inputs if they must be in memory; if there are more examples, some are
+            dropped.
 
     Raises:
         UserError: There is no such task, or `build_task` cannot build it from this corpus.
@@ -265,7 +266,7 @@ def asked_task(name: str, reader: Reader, rows: np.ndarray, seed: int) -> ProbeT
 def features_of(
     task: ProbeTask, reader: Reader, rows: np.ndarray, pooling: Pooling, options: PassOptions
 ) -> dict[str, WordFeatures]:
-    """Features by part; parts of one corpus share one pass, as do all probes of a model on the same sentences."""
+    """Features by part. The parts of one corpus share a pass, and so do all probes of a model on the same sentences."""
     found: dict[str, WordFeatures] = {}
     for name in PARTS:
         corpus = getattr(task, name).corpus
@@ -292,7 +293,7 @@ def taken(examples: Examples, index: np.ndarray) -> Examples:
 
 
 def _capped(part: Part, choice: TaskChoice) -> Part:
-    """Examples of the first sentences by hash, as many as fit, from at least one sentence."""
+    """Examples of the sentences with the lowest hashes, as many as fit, from at least one sentence."""
     sentences, number = np.unique(part.examples.sentence, return_inverse=True)
     place = np.empty(len(sentences), dtype=np.int64)
     hashes = hash64_array(("probe-examples", choice.seed), part.corpus.content_ids[sentences])

@@ -1,4 +1,4 @@
-"""What a probe predicts: spans of a sentence's words and the label of each, and the parts for training and scoring."""
+"""What a probe predicts: labels of spans of a sentence's words; the parts for training and scoring."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
-    """Words with the white space between them."""
+    """Words, with the white space between them."""
 
     words: tuple[str, ...]
     spaces: tuple[str, ...]
@@ -166,7 +166,7 @@ class AskedSentence:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeQuestion:
-    """A label of a span or pair of spans; if the sentence may be changed, also its written form."""
+    """A label of a span or pair of spans and, for tasks that change sentences, the written sentence."""
 
     first: Span
     label: str
@@ -196,7 +196,7 @@ class Kind:
     """Whether it changes some sentences: its parts carry their own corpus."""
 
     def missing(self, columns: set[str]) -> str | None:
-        """What a corpus with these columns lacks, in words; None if it has all."""
+        """A description of what a corpus with these columns lacks; None if it has everything."""
         if absent := [name for name in self.needs if name not in columns]:
             return f"the column {' and '.join(absent)}"
         if self.either and not columns & set(self.either):
@@ -216,7 +216,7 @@ def bins(values: Sequence[int], most: int) -> list[int]:
 
 
 def bin_name(value: int, bounds: Sequence[int]) -> str:
-    """The bin of a value: `7–9`, the last one `14+`; values below the first bound belong to the first bin."""
+    """The name of a value's bin: `7–9`, or `14+` for the last; values below the first bound belong to the first bin."""
     place = max(int(np.searchsorted(bounds, value, side="right")) - 1, 0)
     if place == len(bounds) - 1:
         return f"{bounds[place]}+"

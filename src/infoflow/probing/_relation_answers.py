@@ -1,4 +1,4 @@
-"""What a model fills into blanks at each layer: under every prompt, and under several prompts as one."""
+"""What a model fills into blanks at each layer, for every prompt and for ensembles of prompts."""
 
 # R view (a lens and a layer), P prompt, N fact, C candidate
 # R view (a lens and a layer), N blank, C candidate
@@ -35,7 +35,7 @@ def ensemble_scores(
 ) -> Float[Tensor, "view fact candidate"]:
     r"""$$ s_c = \sum_p w_p \log P(c \mid \mathrm{prompt}_p) $$
 
-    A prompt's normalisation is one constant for all candidates, so it cannot change which candidate is highest.
+    A prompt's normalisation is the same constant for all candidates, so it does not change which candidate is best.
 
     Source: [@jiang2020].
     """
@@ -43,14 +43,14 @@ def ensemble_scores(
 
 
 def uniform_weights(views: int, prompts: int) -> Float[Tensor, "view prompt"]:
-    """Every prompt counts the same."""
+    """Equal weights for all prompts."""
     return torch.full((views, prompts), 1 / prompts)
 
 
 def best_prompt(
     log_shares: Float[Tensor, "view prompt fact candidate"], gold: Int[Tensor, " fact"]
 ) -> Float[Tensor, "view prompt"]:
-    """All weight on the prompt with the most right answers in each view; the first one wins ties.
+    """All weight on the prompt with the most right answers, for each layer and lens; the first one wins ties.
 
     Source: top-1 of [@jiang2020].
     """
@@ -67,7 +67,8 @@ def optimised_weights(
     $$ \max_\theta \sum_n \log \mathrm{softmax}_c \Big( \sum_p w_p \log P(c \mid p, n) \Big)_{y_n}, \qquad
        w = \mathrm{softmax}(\theta) $$
 
-    θ starts at zero, so weights start uniform; all views are learned at once, by 100 steps of Adam at a rate of 0.1.
+    θ starts at zero, so weights start uniform. Weights for all layers and lenses are learned together, by 100 steps of
+    Adam at a rate of 0.1.
 
     Source: [@jiang2020].
     """
@@ -104,7 +105,7 @@ class LensLayer(NamedTuple):
 
 
 class BlankReader:
-    """Log-probabilities of candidate tokens at blanks, normalised over the candidates, for every lens and layer."""
+    """Log-probabilities of candidate tokens at blanks for every lens and layer, normalised over the candidates."""
 
     def __init__(
         self,
@@ -207,7 +208,7 @@ class RelationAsker:
         train: Sequence[ClozeFact],
         askings: Sequence[Asking],
     ) -> RelationAnswers | None:
-        """The answers; None if no prompt or no fact can be used."""
+        """The model's answers; None if no prompt or no fact can be used."""
         usable = [prompt for prompt in prompts if self._takes(prompt.template)]
         unasked = Counter(prompt.family for prompt in prompts if not self._takes(prompt.template))
         if not usable:
@@ -239,7 +240,7 @@ class RelationAsker:
     def _blanks(
         self, prompts: Sequence[Prompt], facts: Sequence[ClozeFact]
     ) -> tuple[list[ClozeFact], list[list[Blank]]]:
-        """The facts that every prompt can ask for, with their questions."""
+        """The facts that every prompt can query, with their questions."""
         asked, blanks = [], []
         for fact in facts:
             row = [self._writer.blank(prompt.template, fact.subject) for prompt in prompts]
@@ -280,7 +281,7 @@ class RelationAsker:
     def _blind(
         self, prompts: Sequence[Prompt], facts: Sequence[ClozeFact], weights: Mapping[Asking, Tensor]
     ) -> dict[Asking, np.ndarray]:
-        """Accuracy without the subject: such a prompt has one answer for all facts."""
+        """Accuracy without the subject, where a prompt has the same answer for all facts."""
         row = [self._writer.blank(prompt.template, None) for prompt in prompts]
         readable = [index for index, blank in enumerate(row) if blank is not None]
         result = {asking: np.full(len(self._reader.views), np.nan) for asking in weights}

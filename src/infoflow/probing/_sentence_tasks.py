@@ -1,4 +1,4 @@
-"""Tasks on whole sentences: length, words, the tree, number and tense, and whether a sentence was changed."""
+"""Tasks on whole sentences: length, words, tree, number, tense, and whether the sentence was changed."""
 
 import unicodedata
 from collections import Counter, defaultdict
@@ -37,7 +37,7 @@ def _whole(sentence: AskedSentence, label: str) -> ProbeQuestion:
 
 
 def _binned(value: Callable[[AskedSentence], int]) -> Callable[[Callable[[], Read]], Ask]:
-    """A number of each sentence, binned by the training sentences."""
+    """A number computed for each sentence, in bins chosen on the training sentences."""
 
     def begin(train: Callable[[], Read]) -> Ask:
         bounds = bins([value(sentence) for sentence in train()], BINS)
@@ -53,8 +53,8 @@ def _binned(value: Callable[[AskedSentence], int]) -> Callable[[Callable[[], Rea
 def _word_content(train: Callable[[], Read]) -> Ask:
     """The one word of a list that a sentence contains; the list has words of medium frequency.
 
-    SentEval takes words of rank 2,000 to 3,000 in a large corpus. Here: the most frequent words after the first 100
-    that occur in at least `LEAST_OF_WORD` training sentences.
+    SentEval uses words of rank 2,000 to 3,000 in a large corpus. Here the list has the most frequent words after the
+    first 100, if they occur in at least `LEAST_OF_WORD` training sentences.
     """
     counts = Counter(word for sentence in train() for word in {word.lower() for word in sentence.words})
     ranked = sorted(counts, key=lambda word: (-counts[word], word))[100 : 100 + CONTENT_WORDS]
@@ -208,7 +208,7 @@ _CLOSEST = 10  # candidates for a replacement: the words of nearest frequency
 
 
 def _half(sentence: AskedSentence, changed: Written) -> ProbeQuestion:
-    """The original sentence or the changed one: a hash of the text picks one, each for half of the sentences."""
+    """The original or the changed sentence; a hash of the text chooses, each for half of the sentences."""
     original = sentence.draw("changed").random() < 0.5
     written = sentence.written if original else changed
     label = ORIGINAL if original else CHANGED
@@ -236,7 +236,7 @@ def _bigram_shift(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[P
 
 
 def _coordination_inversion(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Exchanges two coordinated main clauses around the conjunction; needs sentences with exactly two."""
+    """Exchanges two coordinated main clauses around the conjunction; only for sentences with exactly two."""
     changed = _exchanged(sentence)
     if changed is None:
         left_out["sentences that are not two coordinated clauses"] += 1
@@ -245,7 +245,7 @@ def _coordination_inversion(sentence: AskedSentence, left_out: Counter[str]) -> 
 
 
 def _exchanged(sentence: AskedSentence) -> Written | None:
-    """The sentence with its two clauses exchanged; None unless it is two clauses around one conjunction."""
+    """The sentence with its two clauses exchanged; None unless it consists of two clauses and one conjunction."""
     heads, relations = sentence.heads(), [universal(relation) for relation in sentence.tags("deprel")]
     if heads.count(-1) != 1 or _PAIRED.intersection(sentence.words):
         return None
@@ -268,7 +268,7 @@ def _exchanged(sentence: AskedSentence) -> Written | None:
 def _joined(
     sentence: AskedSentence, first: tuple[int, int], middle: tuple[int, int], second: tuple[int, int], end: int
 ) -> Written:
-    """Second clause, conjunction, first clause, final punctuation; the capital letter stays at the front."""
+    """Joins second clause, conjunction, first clause and final punctuation, with the capital letter at the front."""
     words, spaces = list(sentence.written.words), [*sentence.written.spaces, ""]
     upos = sentence.tags("upos") if sentence.sentence.upos else [""] * len(words)
     if words[0][:1].isupper() and words[0] != "I" and upos[0] != "PROPN":
@@ -283,7 +283,8 @@ def _joined(
 def _odd_man_out(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
     """Replaces a noun or verb by another word of the same part of speech and a similar frequency.
 
-    SentEval matches the frequency of the bigrams on both sides in a very large corpus; here the word's own is matched.
+    SentEval matches the frequencies of the bigrams with both neighbours in a very large corpus; here the frequency of
+    the word is matched.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for sentence in train():

@@ -18,7 +18,7 @@ _PLATEAU = 1e-4  # relative: the improvement threshold of torch's ReduceLROnPlat
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """Adam with a learning rate that falls when the development loss stops falling, separately for each probe."""
+    """Adam with a learning rate that falls, separately for each probe, when its development loss stops falling."""
 
     rate: float = 1e-3
     factor: float = 0.5
@@ -78,7 +78,7 @@ class Plateau:
         self._since = torch.zeros(probes, dtype=torch.long, device=device)
 
     def see(self, losses: Float[Tensor, " probe"], adam: StackedAdam) -> tuple[Tensor, Tensor]:
-        """Which probes improve on their best by `least`, and which continue; without a new best, rates fall."""
+        """Which probes improve their best loss by `least`, and which continue; rates fall without a new best."""
         better = losses < self.best - self._schedule.least
         self.best = torch.where(better, losses, self.best)
         self._since = torch.where(better, 0, self._since + 1)
@@ -103,12 +103,12 @@ def train_stacked(
     schedule: Schedule,
     speeds: Sequence[float] | None = None,
 ) -> list[Tensor]:
-    """The parameters of each probe at its best evaluation. Stopped probes cost nothing more.
+    """Train many probes; returns each probe's parameters at its best evaluation. Stopped probes take no more time.
 
     Args:
         parameters: Initial values, with the probe as first axis.
         batches: Batches of an epoch; a batch holds the examples of each seed, and all probes see every batch.
-        loss: Loss to minimise; a probe's loss depends on its own parameters only.
+        loss: Loss to minimise; a probe's loss depends only on its own parameters.
         development: Loss to evaluate after each epoch; NaN counts as no improvement.
         schedule: Rate, when it falls, when a probe stops.
         speeds: Factor on the learning rate of each parameter; default 1.

@@ -1,4 +1,4 @@
-"""How much of a sentence's tree the geometry of each layer encodes."""
+"""How much of a sentence's dependency tree the geometry of each layer encodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,10 +93,10 @@ class StructuralProbe(Intervention):
 
     See `structural_probe`: the maps of all layers and seeds train as one batched problem, separately for distances and
     depths. A hash of the text splits the sentences: three fifths train, a fifth is for early stopping, a fifth is
-    scored. Punctuation is identified by UPOS, else by XPOS if its tag set is known, else by Unicode. A missing word
-    (truncated, no token) is left out, but still counts as a node in distances.
+    scored. Punctuation is identified by UPOS, else by XPOS if its tag set is known, else by Unicode. A word without a
+    state (truncated, or without a token) is left out, but still counts as a node in distances.
 
-    With the defaults at most 1,200 sentences train for at most 40 epochs of 60 steps, once for distances, once for
+    With the defaults at most 1,200 sentences train for at most 40 epochs of 60 steps, once for distances and once for
     depths.
 
     Args:
@@ -240,7 +240,7 @@ def _scored(maps: StructuralMaps, features: WordFeatures, test: Sequence[TreeSen
 def _metrics(
     structure: Structure, scores: Sequence[TreeScores], blocks: np.ndarray, control: Sequence[TreeScores] | None
 ) -> list[dict[str, Any]]:
-    """Rows of the two metrics, over seeds; `control` is the baseline's control, by default the baseline itself."""
+    """Rows of the two metrics over seeds; `control` is the control of the baseline, by default the baseline itself."""
     control = control or scores
     hits, asked = np.stack([each.hits for each in scores]), scores[0].asked
     with np.errstate(invalid="ignore", divide="ignore"):  # a replicate of few sentences may draw none
@@ -268,7 +268,7 @@ def _metrics(
 
 
 def _spearman(scores: TreeScores, blocks: np.ndarray) -> tuple[float, np.ndarray]:
-    """The macro-average, and its replicates."""
+    """Spearman's macro-average, and its replicates."""
     kept = scores.in_average
     if not kept.any():
         return float("nan"), np.full(len(replicate_weights()), np.nan)

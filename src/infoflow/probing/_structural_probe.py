@@ -62,8 +62,8 @@ def structural_probe(
     $$ \text{distance: } \frac{1}{|s|^2} \sum_{i,j} \left| d_{ij} - \lVert B(h_i - h_j) \rVert^2 \right|, \qquad
        \text{depth: } \frac{1}{|s|} \sum_i \left| \mathrm{depth}_i - \lVert B h_i \rVert^2 \right| $$
 
-    averaged over sentences; the squared distance itself predicts the number of edges. B is initialised uniformly within
-    ±.05.
+    Both are averaged over sentences. The squared distance, not its root, predicts the number of edges. B is initialised
+    uniformly within ±.05.
 
     Args:
         states: Word states, (words, layers, width), float32; may be a memory-map.

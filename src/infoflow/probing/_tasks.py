@@ -1,4 +1,4 @@
-"""Tasks by name: the examples that each one extracts from a corpus, and reading a corpus as tasks need it."""
+"""Tasks by name: the examples that each extracts from a corpus, and reading files with the columns that tasks need."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -41,9 +41,9 @@ class TaskDescription:
 
 
 def tasks(corpus: Corpus | None = None) -> list[TaskDescription]:
-    """All tasks by name, or the tasks that a corpus has the columns for, with its own tag columns.
+    """All tasks by name, or those for which a corpus has the columns, with its own tag columns.
 
-    In addition, NAME is the tag in any word column NAME, and NAME-spans its spans in IOB2.
+    In addition, NAME is the task for the tags in a word column NAME, and NAME-spans that for its spans in IOB2.
     """
     named = dict(_NAMED)
     if corpus is not None:
@@ -61,8 +61,8 @@ def build_task(
     """The examples of a task over a corpus, in three parts that share no sentence.
 
     A sentence's part depends only on (seed, its text without case and spacing): a fifth is the test part, a fifth the
-    development part. If `test` is set, it is the test part, the first fifth joins the training part, and sentences of
-    `corpus` whose text occurs in `test` are left out. A corpus with the column `part` marks its own test sentences
+    development part. If `test` is set, it is the test part; then the first fifth joins the training part, and sentences
+    of `corpus` whose text occurs in `test` are left out. A corpus with the column `part` marks its own test sentences
     (`Corpus.with_test`).
 
     Args:
@@ -114,7 +114,7 @@ def tag_column(name: str) -> str | None:
 
 
 def task_needs(name: str) -> tuple[str, ...]:
-    """The columns that a task of the catalogue needs; none for a tag column of the user's corpus."""
+    """The columns that a task of the catalogue needs; empty for a tag column of the user's corpus."""
     return _NAMED[name].needs if name in _NAMED else ()
 
 
@@ -137,7 +137,7 @@ def _kind(name: str, corpus: Corpus) -> Kind:
 
 
 def check_task(name: str, corpus: Corpus) -> None:
-    """Raise a UserError that names what is missing unless the corpus supports the task; `minimal-pairs` too."""
+    """Raise a UserError that names what is missing, unless the corpus supports the task (or `minimal-pairs`)."""
     if name != MINIMAL_PAIRS_TASK:
         _kind(name, corpus)
     elif "bad" not in corpus.columns:
@@ -305,7 +305,7 @@ def load_task_corpus(
     | file | task | read as |
     |---|---|---|
     | `.conllu` | `coreference`, `entity-spans` | with the brackets `Entity` of MISC |
-    | `.conllu` | number and tense, `Case`, `ner-spans` | with what FEATS or MISC say of that key, in any case |
+    | `.conllu` | number and tense, `Case`, `ner-spans` | with the values of that key in FEATS or MISC, in any case |
     | `.tsv`, `.tagged`, `.txt` | a tag: `ner`, `upos`, any other name | `word<TAB>tag` lines, blank lines between |
     | `.tsv` without a header | `sentence-label` | `label<TAB>sentence` lines |
     | `.tsv` without a header | `minimal-pairs` | phenomenon, good and bad sentence: the last three columns |

@@ -38,10 +38,10 @@ class TextPairs:
 def read_text_pairs(path: Path | str, columns: Sequence[str | int] = ()) -> TextPairs:
     """The pairs of a file, plain or .gz.
 
-    | file     | holds                                                                                               |
-    |----------|-----------------------------------------------------------------------------------------------------|
-    | `.tsv`   | candidate, reference and perhaps score between tabs; a first line may name its columns               |
-    | `.jsonl` | objects with `candidate`, `reference` and perhaps `score`                                           |
+    | file     | holds                                                                                           |
+    |----------|-------------------------------------------------------------------------------------------------|
+    | `.tsv`   | candidate, reference and optionally score, separated by tabs; a first line may name the columns |
+    | `.jsonl` | objects with `candidate`, `reference` and optionally `score`                                    |
 
     Args:
         path: The file.

@@ -1,4 +1,4 @@
-"""Trees of sentences as distances and depths, and how well predicted ones recover them."""
+"""Trees of sentences as distances and depths, and scores of predicted distances and depths."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class TreeSentence:
 def tree_distances(heads: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | None:
     """Distances between all words and depths below the root, in edges; None if the heads do not form one tree.
 
-    Not one tree: several roots or none, a cycle, a disconnected part, a head outside the sentence.
+    This is the case if there are several roots or none, a cycle, a disconnected part, or a head outside the sentence.
 
     Args:
         heads: Index of each word's governor, −1 for the root.
@@ -97,8 +97,8 @@ def tree_sentence(
 def is_syntax(words: Sequence[str], xpos: Sequence[str] | None, upos: Sequence[str] | None) -> np.ndarray:
     """Which words are not punctuation.
 
-    Decided by UPOS; if it is missing, by XPOS with a known tag set (Penn Treebank, STTS, Chinese Treebank); else a word
-    counts unless it is Unicode punctuation alone.
+    UPOS decides or, if it is missing, XPOS with a known tag set (Penn Treebank, STTS, Chinese Treebank). Otherwise a
+    word is punctuation if it consists only of Unicode punctuation.
     """
     unknown = ("_",) * len(words)
     rows = zip(words, xpos or unknown, upos or unknown, strict=True)
@@ -162,8 +162,8 @@ def macro_average(scores: np.ndarray, lengths: np.ndarray, weights: np.ndarray |
 def distance_scores(sentences: Sequence[TreeSentence], predicted: Sequence[np.ndarray]) -> TreeScores:
     """Scores of predicted distances between words: any numbers that increase with distance.
 
-    Source: [@hewitt2019structural]; here gold edges count if both words do, while theirs are edges of a spanning tree
-    over gold distances.
+    Source: [@hewitt2019structural]. Here gold edges count if both of their words do; theirs are the edges of a spanning
+    tree over gold distances.
     """
     spearman, constant, hits, asked = [], [], [], []
     for sentence, guess in zip(sentences, predicted, strict=True):
@@ -180,9 +180,8 @@ def distance_scores(sentences: Sequence[TreeSentence], predicted: Sequence[np.nd
 def depth_scores(sentences: Sequence[TreeSentence], predicted: Sequence[np.ndarray]) -> TreeScores:
     """Scores of predicted depths.
 
-    The predicted root is the word of least depth among those that count; of m tied words each gets 1/m.
-
-    A sentence whose root is punctuation or has no state has no root to find.
+    The predicted root is the word of smallest depth among those that count; each of m tied words gets 1/m. Sentences
+    whose root is punctuation or has no state do not count.
 
     Source: [@hewitt2019structural].
     """

@@ -103,8 +103,8 @@ def ancestor_kind(generation: int, name: str) -> Kind:
     r"""The relation of the nth constituent above a word.
 
     Constituents are the subtrees of at least two words that contain the word, smallest first. The label is the
-    universal relation of the constituent's head word (`nsubj` for a subject's noun phrase), or `top` if there are fewer
-    than n. Dependencies are our choice: [@blevins2018] use the categories of phrase-structure trees.
+    universal relation of the constituent's head word (`nsubj` for the noun phrase of a subject), or `top` if there are
+    fewer than n constituents. Dependencies are our choice: [@blevins2018] use the categories of phrase-structure trees.
     """
 
     def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
@@ -206,7 +206,7 @@ ENTITY = "entity"
 
 
 def _entities(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """The entity type of each mention in CorefUD's brackets: `(e12-person-1` is a person."""
+    """The entity type of each mention in CorefUD's brackets; `(e12-person-1` is a person."""
     for mention in sorted(read_mentions(sentence.tags(ENTITY)), key=lambda m: (m.start, m.end)):
         if mention.kind:
             yield ProbeQuestion(first=(mention.start, mention.end + 1), label=mention.kind)
@@ -228,7 +228,7 @@ def _constituents(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[P
 
 
 def _chunks(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Noun phrases up to their noun, verbs with their auxiliaries, prepositions, other words alone."""
+    """Chunks: noun phrases up to their noun, verbs with their auxiliaries, prepositions; other words alone."""
     heads, relations, upos = sentence.heads(), sentence.tags("deprel"), sentence.tags("upos")
     taken = [False] * len(heads)
     for word in range(len(heads)):
@@ -290,7 +290,7 @@ SPAN_TASKS: dict[str, Kind] = {
 
 
 def _arc(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Each word with its head, and with one other word of the sentence, drawn once per seed."""
+    """Pairs of each word with its head, and with one other word of the sentence, drawn once per seed."""
     heads = sentence.heads()
     for word, head in enumerate(heads):
         others = [other for other in range(len(heads)) if other not in (word, head)]
@@ -311,7 +311,7 @@ def _arc_label(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Prob
 
 
 def _coreference(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Each pair of mentions of one entity, and for each the later mention with an earlier mention of another entity."""
+    """Each pair of mentions of one entity; for each, also the later mention with an earlier one of another entity."""
     mentions = sorted(read_mentions(sentence.tags(ENTITY)), key=lambda m: (m.start, m.end))
     spans: list[Span] = [(m.start, m.end + 1) for m in mentions]
     for later in range(len(mentions)):

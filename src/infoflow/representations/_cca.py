@@ -29,16 +29,16 @@ class SVD(NamedTuple):
 
 
 def thin_svd(matrix: Float[Tensor, "row column"]) -> SVD:
-    """As many directions as the smaller dimension."""
+    """The reduced SVD: as many directions as the smaller dimension."""
     return _svd(matrix, complete=False)
 
 
 def correlations_svd(overlap: Float[Tensor, "row column"]) -> SVD:
     r"""`thin_svd` of a matrix in float64 whose singular values are correlations, in half the time.
 
-    $O^\top O = V \mathrm{diag}(\sigma^2) V^\top$ and $U = O V \mathrm{diag}(1 / \sigma)$. Squares lose the digits of
-    small correlations: vectors err by about $\varepsilon / \sigma^2$, which is 2e-6 for the smallest σ computed this
-    way. With a smaller one, the ordinary decomposition is used.
+    $O^\top O = V \mathrm{diag}(\sigma^2) V^\top$ and $U = O V \mathrm{diag}(1 / \sigma)$. Squaring loses digits of
+    small correlations: vectors have an error of about $\varepsilon / \sigma^2$, which is 2e-6 for the smallest σ
+    computed in this way. If there is a smaller σ, the ordinary decomposition is used.
     """
     if overlap.shape[0] < overlap.shape[1]:
         turned = correlations_svd(overlap.mT)
@@ -51,15 +51,15 @@ def correlations_svd(overlap: Float[Tensor, "row column"]) -> SVD:
 
 
 def complete_svd(matrix: Float[Tensor, "row column"]) -> SVD:
-    """Complete bases of both sides."""
+    """The full SVD, with complete bases of both sides."""
     return _svd(matrix, complete=True)
 
 
 def _svd(matrix: Float[Tensor, "row column"], complete: bool) -> SVD:
-    """By divide and conquer, or by QR iteration if that does not converge.
+    """SVD by divide and conquer, or by QR iteration if that does not converge.
 
-    It fails on some matrices with many equal singular values, as canonical correlations are with fewer tokens than
-    dimensions: all 1.
+    Divide and conquer fails on some matrices with many equal singular values. Canonical correlations are such a case if
+    there are fewer tokens than dimensions, when all of them are 1.
     """
     try:
         return SVD(*torch.linalg.svd(matrix, full_matrices=complete))
@@ -80,7 +80,7 @@ _SINGULAR_FLOOR_SINGLE, _SINGULAR_FLOOR = 1e-6, 1e-10
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Whitening:
-    """A basis of orthonormal directions of a view, from its covariance: `x @ basis` has orthonormal columns."""
+    """Orthonormal directions of a view, computed from its covariance: `x @ basis` has orthonormal columns."""
 
     basis: Float[Tensor, "width direction"]
     loadings: Float[Tensor, "direction width"]
@@ -129,7 +129,7 @@ def cca_correlations(x: Matrix, y: Matrix) -> Float[Tensor, " variate"]:
 
 
 def canonical_of(x: Matrix, y: Matrix) -> Canonical:
-    """Canonical correlations of two views in the user's form."""
+    """Canonical correlations of two views, as the user passes them."""
     raw_x, raw_y = as_tensor(x), as_tensor(y)
     view_x, view_y = (centred(view) for view in as_views(raw_x, raw_y))
     white_x, white_y = whiten(gram(view_x)), whiten(gram(view_y))
@@ -169,13 +169,13 @@ def canonical_of_covariance(x: Whitening, y: Whitening, cross: Float[Tensor, "wi
 def canonical_by_qr(
     x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"], floor_x: float, floor_y: float
 ) -> Canonical:
-    """Canonical correlations of views whose covariance is inaccurate; floors are from `singular_floor`."""
+    """Canonical correlations by QR, for views whose covariance is inaccurate; floors are from `singular_floor`."""
     (q_x, loadings_x), (q_y, loadings_y) = orthonormal(x, floor_x), orthonormal(y, floor_y)
     return canonical_of_overlap(q_x.mT @ q_y, loadings_x, loadings_y)
 
 
 def singular_floor(dtype: torch.dtype) -> float:
-    """Directions below this share of the largest singular value are rounding of the view's original type."""
+    """Share of the largest singular value below which directions are only rounding in the view's original type."""
     return _SINGULAR_FLOOR_SINGLE if dtype == torch.float32 else _SINGULAR_FLOOR
 
 
@@ -217,7 +217,7 @@ def svcca(x: Matrix, y: Matrix, variance: float = 0.99) -> float:
     $$ \mathrm{SVCCA} = \frac1r \sum_{i=1}^r \rho_i(X V_k, Y W_l) $$
 
     $V_k$ and $W_l$ are the fewest principal directions that explain `variance` of each view. Invariant to rotation,
-    isotropic scaling and translation of either view; with few tokens biased like `pwcca`.
+    isotropic scaling and translation of either view. With few tokens it is biased like `pwcca`.
 
     Args:
         x: (token, width_x), float32 or float64; computed in float64.
@@ -262,7 +262,7 @@ LEAST_PER_DIMENSION = 2
 
 
 def pwcca(x: Matrix, y: Matrix, side: str = "mean") -> float:
-    r"""Similarity of two views: canonical correlations weighted by how much of a view they explain.
+    r"""Similarity of two views: canonical correlations, weighted by how much of one view they explain.
 
     $$ \mathrm{PWCCA} = \frac{\sum_i \alpha_i \rho_i}{\sum_i \alpha_i}, \qquad
        \alpha_i = \sum_j |\langle h_i, x_j \rangle| $$
@@ -273,9 +273,9 @@ def pwcca(x: Matrix, y: Matrix, side: str = "mean") -> float:
     | $h_i$    | canonical variates of the weighting view, orthonormal      | $\mathbb R^n$     |
     | $x_j$    | centred raw columns of the weighting view                  | $\mathbb R^n$     |
 
-    Invariant to invertible affine maps of the view that does *not* weight; the weights change under linear maps,
-    even rotations, of the one that does. Exactly 1 for `y = x @ a + b` with an invertible `a`. The distance is
-    `1 - pwcca(x, y)`.
+    Invariant to invertible affine maps of the view that does *not* give the weights. The weights change under linear
+    maps, even rotations, of the view that gives them. Exactly 1 for `y = x @ a + b` with an invertible `a`. The
+    distance is `1 - pwcca(x, y)`.
 
     Biased upwards for few rows n: for independent views about $0.85 \sqrt{d/n}$, and 1 for n ≤ d. Compare only
     values with equal n, use n ≥ 20 d, and look at the value of shuffled rows. For n ≤ width_x + width_y several

@@ -38,7 +38,7 @@ class EqualBins:
 
 
 def check_bins(per_bin: int, edges: Sequence[int]) -> None:
-    """Refuse bins that cannot be filled.
+    """Check the bins.
 
     Raises:
         UserError: `edges` do not rise from 1 or more, or `per_bin` is not positive.
@@ -55,9 +55,10 @@ def check_bins(per_bin: int, edges: Sequence[int]) -> None:
 def equal_bins(counts: np.ndarray, edges: Sequence[int], width: int, per_bin: int) -> EqualBins:
     """The bins with enough occurrences, and the number that each of them contributes.
 
-    PWCCA falls with the number of rows, so all bins get the same: `per_bin`, or that of the scarcest bin that is kept.
-    A bin is kept with at least 10 occurrences per dimension. If fewer than two bins have that, bins with more than 2
-    are kept, with a warning that all distances are biased towards 0. A note lists the bins that are left out.
+    PWCCA falls with the number of rows, so all bins get the same number: `per_bin`, or the number of occurrences in the
+    smallest bin that is kept. Bins with at least 10 occurrences per dimension are kept. If there are fewer than two of
+    these, bins with more than 2 are kept, with a warning that all distances are biased towards 0. A note lists the bins
+    that are left out.
     """
     wanted = min(per_bin, ROWS_PER_DIMENSION * width)
     enough = np.flatnonzero(counts >= wanted)
@@ -74,7 +75,7 @@ def equal_bins(counts: np.ndarray, edges: Sequence[int], width: int, per_bin: in
 
 
 def bin_columns() -> tuple[Column, ...]:
-    """The key columns of a bin."""
+    """The columns that identify a bin."""
     return (
         Column(name="bin", dtype="int64", unit="", description="frequency bin, from 0 (the most frequent tokens)"),
         Column(name="rank_low", dtype="int64", unit="rank", description="lowest frequency rank in it; 1 = top"),

@@ -66,9 +66,9 @@ def minibatch_cka(batches: Iterable[tuple[Matrix, Matrix]]) -> float:
     $$ \mathrm{CKA} = \frac{\sum_b \mathrm{HSIC}_1(K_b, L_b)}
        {\sqrt{\sum_b \mathrm{HSIC}_1(K_b, K_b)}\,\sqrt{\sum_b \mathrm{HSIC}_1(L_b, L_b)}} $$
 
-    $\mathrm{HSIC}_1$ as in `linear_cka`. Each term is unbiased whatever the size of a batch, so their sums estimate
-    what all rows together would give; the mean of the batches' CKA does not. Tokens should fall into batches at
-    random: neighbours in a text are more alike than the tokens of a corpus.
+    $\mathrm{HSIC}_1$ as in `linear_cka`. Each term is unbiased for any batch size, so the ratio of their sums estimates
+    the CKA of all rows together. The mean of the batches' CKA does not. Tokens should be assigned to batches at random,
+    since neighbours in a text are more alike than the tokens of a corpus.
 
     Args:
         batches: Pairs (x, y) as for `linear_cka`, consumed once; widths are the same in all, each at least 4 rows.
@@ -138,13 +138,13 @@ def procrustes_distance(x: Matrix, y: Matrix, kind: str = "angle", alpha: float 
     $$ \theta = \arccos \frac{\| X_c^\top Y_c \|_*}{\| X_c \|_F \, \| Y_c \|_F}, \qquad
        \rho = \sqrt{\| X_c \|_F^2 + \| Y_c \|_F^2 - 2 \| X_c^\top Y_c \|_*} $$
 
-    $\|\cdot\|_*$ is the nuclear norm, $X_c$ and $Y_c$ have centred columns. Both are metrics: the angle θ on shapes,
-    invariant to rotation, reflection, isotropic scaling and translation; the distance ρ on sizes and shapes, in the
-    units of the states, where scale counts. Views of different width compare as if zero-padded.
+    $\|\cdot\|_*$ is the nuclear norm, $X_c$ and $Y_c$ have centred columns. Both are metrics: the angle θ compares
+    shapes, and is invariant to rotation, reflection, isotropic scaling and translation; the distance ρ also compares
+    sizes, in the units of the states. Views of different width are compared as if padded with zeros.
 
-    With `alpha` below 1 each view is partly whitened first, at unchanged total variance:
-    $X_c (\alpha I + (1 - \alpha)(X_c^\top X_c)^{-1/2})$. At 0 the angle is that of canonical correlation, invariant
-    to every invertible affine map; in between, scale counts.
+    With `alpha` below 1 each view is partly whitened first, at unchanged total variance: $X_c (\alpha I + (1 -
+    \alpha)(X_c^\top X_c)^{-1/2})$. At 0 the angle is that of canonical correlation, invariant to every invertible
+    affine map. In between, it depends on scale.
 
     Args:
         x: (token, width_x), float32 or float64; computed in float64.
@@ -211,8 +211,8 @@ def maximum_explainable_variance(x: Matrix) -> float:
 
     $$ \mathrm{MEV} = \frac{\sigma_1^2}{\sum_i \sigma_i^2} $$
 
-    $\sigma_i$ are the singular values of the centred occurrences. It measures how well one static vector per word could
-    do; the baseline is the value of random occurrences. Always 1 for two occurrences.
+    $\sigma_i$ are the singular values of the centred occurrences. It measures how well one static vector could replace
+    a word's occurrences; the baseline is the value of random occurrences. Always 1 for two occurrences.
 
     Args:
         x: (occurrence, width), float32 or float64; computed in float64.

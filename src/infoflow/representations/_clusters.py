@@ -1,4 +1,4 @@
-"""Clusters of states: mini-batch k-means, and the centres of every layer, fitted before the pass."""
+"""Clusters of states: mini-batch k-means, and its centres for every layer, fitted before the pass."""
 
 import hashlib
 import math
@@ -43,8 +43,8 @@ def discretize(x: Matrix, clusters: int, seed: int = 0) -> Int[Tensor, " token"]
     r"""The cluster of each row, by mini-batch k-means.
 
     Centres start at rows far apart (greedy k-means++, on a sample of 10,240 rows, or 1.5 per cluster if that is more).
-    Then 20 batches of 10,240 rows are read, or more until every row was read once; with fewer rows, each batch is all
-    of them. A batch moves a centre $c$ of weight $w$ to the mean of the rows that it has seen recently:
+    Then 20 batches of 10,240 rows are read, or as many as it takes to read every row once; if there are fewer rows,
+    each batch has all of them. A batch moves a centre $c$ of weight $w$ towards the mean of its rows:
 
     $$ w \leftarrow (1 - b/n)\, w + m, \qquad c \leftarrow c + \frac{m}{w}\, (\bar{x} - c) $$
 
@@ -53,13 +53,13 @@ def discretize(x: Matrix, clusters: int, seed: int = 0) -> Int[Tensor, " token"]
     | $n$, $b$        | rows, and rows of a batch                               |
     | $m$, $\bar{x}$  | rows of the batch nearest to the centre, and their mean |
 
-    so centres are means of about the last $n$ rows read, and for $b = n$ this is Lloyd's algorithm. During the first
-    half of the batches, clusters below a twentieth of the mean weight move to rows of the batch, drawn in proportion to
-    their squared distance from their centre. The second half ends early if squared distances fall by less than 0.1% in
-    5 batches.
+    So centres are means of about the last $n$ rows read, and for $b = n$ this is Lloyd's algorithm. During the first
+    half of the batches, clusters with less than a twentieth of the mean weight are moved to rows of the batch, drawn in
+    proportion to their squared distance from their centre. The second half ends early if squared distances fall by less
+    than 0.1% in 5 batches.
 
-    The same seed gives the same labels on a CPU; a GPU adds in any order, so its centres differ by rounding. If the
-    rows have fewer distinct values than `clusters`, some clusters stay empty and their labels unused.
+    The same seed gives the same labels on a CPU. A GPU adds numbers in any order, so its centres differ by rounding. If
+    the rows have fewer distinct values than `clusters`, some labels are not used.
 
     Args:
         x: (token, width), float32 or float64; computed in float32.
@@ -81,7 +81,7 @@ def discretize(x: Matrix, clusters: int, seed: int = 0) -> Int[Tensor, " token"]
 
 
 def cluster(rows: Float[Tensor, "token width"], clusters: int, seed: int = 0) -> Clustering:
-    """`discretize`, on the device of `rows`, with the centres, to which further states can be assigned (`nearest`)."""
+    """`discretize` on the device of `rows`; also returns the centres, to which `nearest` can assign further states."""
     num = len(rows)
     if not 1 <= clusters <= num:
         raise UserError(
@@ -110,7 +110,7 @@ def cluster(rows: Float[Tensor, "token width"], clusters: int, seed: int = 0) ->
 
 
 def _batches(rows: Float[Tensor, "token width"], size: int, steps: int, rng: np.random.Generator) -> Iterator[Tensor]:
-    """All rows in random order, again and again; each batch all of them if they fit into one."""
+    """Batches of all rows in random order, repeated without end; one batch has all rows if they fit."""
     order = torch.empty(0, dtype=torch.int64)
     for _ in range(steps):
         if size < len(rows) and len(order) < size:
@@ -128,7 +128,7 @@ class Nearest(NamedTuple):
 def nearest(rows: Float[Tensor, "token width"], centres: Float[Tensor, "cluster width"]) -> Nearest:
     """The centre nearest to each row; ties go to the first.
 
-    Distances are measured from the mean of the centres: far from the origin, float32 would lose them.
+    Rows are measured relative to the mean of the centres; far from the origin, float32 is too inaccurate for distances.
     """
     middle = centres.mean(0)
     centred = centres - middle
@@ -140,10 +140,10 @@ def nearest(rows: Float[Tensor, "token width"], centres: Float[Tensor, "cluster 
 
 
 def _far_apart(x: Float[Tensor, "token width"], num: int, rng: np.random.Generator) -> Float[Tensor, "cluster width"]:
-    """`num` rows of x, far apart: each is the one of a few drawn rows that leaves the least total distance.
+    """`num` rows of x, far apart: each is the best of a few random rows, which leaves the smallest total distance.
 
-    Under Zipf's law, random initial rows spend most centres on the most frequent tokens: on the states of `_BATCH` they
-    leave 5% more inertia.
+    With Zipf's law, random initial rows would put most centres on the most frequent tokens; on the states of `_BATCH`
+    rows this gives 5% more inertia.
     """
     trials = 2 + int(math.log(num)) + 500 // num  # more for few centres, which then miss no clump
     centred = x - x.mean(0)
@@ -163,7 +163,7 @@ def _far_apart(x: Float[Tensor, "token width"], num: int, rng: np.random.Generat
 def _draw(weights: Float[Tensor, " token"], num: int, rng: np.random.Generator) -> Int[Tensor, " row"]:
     """At most `num` distinct rows, in proportion to their weights; rows of weight 0 come last.
 
-    The `num` smallest of exponential variables with these rates are such a draw.
+    The rows with the `num` smallest exponential variables of these rates are such a draw.
     """
     waiting = torch.from_numpy(rng.standard_exponential(len(weights), dtype=np.float32)).to(weights.device)
     tiny = torch.finfo(torch.float32).tiny
@@ -201,7 +201,7 @@ class StateClusters:
     """Mean squared distance of the fitted states to their centre, over clusterings."""
 
     def facts(self) -> dict[str, np.ndarray]:
-        """Data for tables; the fingerprint is equal for equal centres, whose counts may be added."""
+        """Facts for the table; only counts with the same fingerprint, so the same centres, may be added."""
         fingerprint = hashlib.sha256(self.centres.cpu().numpy().tobytes()).digest()
         return {
             "fingerprint": np.frombuffer(fingerprint, dtype=np.uint8),
@@ -224,7 +224,7 @@ class _Fitted(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ClusterFit:
-    """Fits `clusterings` k-means to one stack's states, each from its own rows and start, on alternating folds."""
+    """Runs k-means `clusterings` times on the states of one stack, on alternating folds, with other rows and starts."""
 
     reader: Reader
     options: PassOptions
@@ -289,7 +289,7 @@ class ClusterFit:
         return [_Fitted(torch.cat(parts), np.concatenate(folds)) for parts in held]
 
     def _chunks(self) -> Iterator[tuple[int, list[np.ndarray]]]:
-        """The corpus draw by draw, sentences by hash, in batches of similar length."""
+        """Batches of sentences of similar length, one draw of the corpus after the other, in the order of a hash."""
         batches = self.reader.batches(self.options.tokens_per_batch)
         rows = np.concatenate(batches)
         ids = self.reader.corpus.content_ids[rows]

@@ -1,4 +1,4 @@
-"""A classifier of labels whose states are Gaussian with one covariance: a linear reader fitted in closed form."""
+"""A linear classifier, fitted in closed form: the states of each label are Gaussian with a shared covariance."""
 
 # K label
 
@@ -15,7 +15,7 @@ _LEAST_LOGIT = -80.0  # below the largest; exponentials of lower ones are denorm
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GaussianClassifier:
-    r"""Labels whose states are Gaussian with one covariance, and whose means are Gaussian too.
+    r"""A classifier with Gaussian states for each label, one covariance for all, and Gaussian means of labels.
 
     With z the state, whitened by the covariance within labels and turned to the principal axes between them, and
     $\psi_d$ the variance of the labels' means on axis d, a label with n fitted states of mean $\bar z$ predicts
@@ -23,9 +23,9 @@ class GaussianClassifier:
     $$ \ln p(z \mid k) = -\tfrac12 \sum_d \frac{(z_d - m_d)^2}{1 + v_d} + \ln(1 + v_d) + \text{const},\quad
     v_d = \frac{\psi_d}{1 + n \psi_d},\quad m_d = n v_d \bar z_d $$
 
-    so that a label seen once is not certain of its mean [@ioffe2006]. The log-densities are multiplied by a temperature
-    and their probabilities mixed with the labels' frequencies, since real states have heavier tails. With many states
-    the classifier is linear in z.
+    This takes account of the fact that the mean of a rarely seen label is uncertain [@ioffe2006]. Since real states
+    have heavier tails than Gaussians, the log-densities are multiplied by a temperature, and their probabilities mixed
+    with the labels' frequencies. With many states per label the classifier is linear in z.
     """
 
     mean: Float32[Tensor, " width"]
@@ -40,7 +40,7 @@ class GaussianClassifier:
         labels: Int64[Tensor, " token"],
         temperatures: tuple[float, ...],
     ) -> Float32[Tensor, "temperature token"]:
-        """The log-probability of each state's own label, before the labels' frequencies are mixed in."""
+        """The log-probability of each state's own label, before mixing with the labels' frequencies."""
         found = []
         for start in range(0, len(states), _CHUNK):
             z = (states[start : start + _CHUNK] - self.mean) @ self.whitening
@@ -56,14 +56,14 @@ class GaussianClassifier:
     def mixed(
         self, log_probability: Float32[Tensor, "*part token"], labels: Int64[Tensor, " token"], floor: float
     ) -> Float64[Tensor, "*part token"]:
-        """With the labels' frequencies mixed in."""
+        """The log-probabilities after mixing with the labels' frequencies."""
         prior = self.log_prior[labels].double()
         return torch.logaddexp(log_probability.double() + np.log1p(-floor), prior + np.log(floor))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledMoments:
-    """What a classifier needs to know of the states that it is fitted to, whatever the ridge."""
+    """The statistics of the fitted states that a classifier needs, for any ridge."""
 
     mean: Float64[Tensor, " width"]
     means: Float64[Tensor, "label width"]  # of each label's states, less the mean; 0 for labels without states
@@ -89,10 +89,10 @@ class LabelledMoments:
 
     @property
     def scale(self) -> float:
-        """The median variance of a principal axis, of those that have any: the unit of the ridge.
+        """The median variance of the principal axes whose variance is not 0: the unit of the ridge.
 
-        A large component in a few directions, such as the position, would raise the mean and drown the rest in the
-        ridge.
+        Not the mean, since a large component in a few directions, such as the position, would raise it, and the ridge
+        would hide all other directions.
         """
         total = self.count.sum()
         within = self.within * max(float(total) - self.seen, 1) / total

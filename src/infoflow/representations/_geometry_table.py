@@ -30,14 +30,14 @@ def check_spaces(spaces: tuple[str, ...]) -> None:
 def in_space(states: Float[Tensor, "occurrence width"], space: str) -> Float[Tensor, "occurrence width"]:
     """The states in the given space, in float64.
 
-    | space          | states                                         | so that the cosine is             |
-    |----------------|------------------------------------------------|-----------------------------------|
-    | `raw`          | as they are                                    | the published one                 |
-    | `centred`      | less their mean                                | free of a common offset           |
-    | `standardised` | less their mean, each dimension of variance 1  | not ruled by a few dimensions     |
-    | `rank`         | ranks of the coordinates within each state     | Spearman's correlation            |
+    | space          | states                                        | so that the cosine is             |
+    |----------------|-----------------------------------------------|-----------------------------------|
+    | `raw`          | as they are                                   | the published one                 |
+    | `centred`      | less their mean                               | free of a common offset           |
+    | `standardised` | less their mean, each dimension of variance 1 | not dominated by a few dimensions |
+    | `rank`         | ranks of the coordinates within each state    | Spearman's correlation            |
 
-    A constant dimension becomes 0 under `centred` and `standardised`; a constant state under `rank`.
+    `centred` and `standardised` turn a constant dimension into 0, `rank` a constant state.
 
     Source: [@timkey2021].
     """
@@ -98,7 +98,7 @@ class WordRows:
 
 
 def _places(sample: TokenSample) -> Int[np.ndarray, " occurrence"]:
-    """A number for each word of each sentence, shared by its tokens."""
+    """For each token, a number that all tokens of the same word in the same sentence share."""
     at = sample.occurrences
     return hash64_array(("word-place",), at.sentence, at.word, at.draw).view(np.int64)
 
@@ -191,7 +191,7 @@ def geometry_row(
     least: int = 0,
     left_out: int = 0,
 ) -> dict[str, Any]:
-    """The columns of one row without the keys; a baseline without replicates counts as exact."""
+    """The columns of one row without the keys; a baseline without replicates is taken to be exact."""
     differences = replicates - (baseline if baseline_replicates is None else baseline_replicates)
     scale = scale_of(quantity)
     lowest, highest = bounds_of(scale)

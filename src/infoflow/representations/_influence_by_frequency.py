@@ -35,7 +35,7 @@ _CHUNK = 4096  # sentences read at a time, in drawing order, until every bin is 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class InfluenceTargets:
-    """Sentences in drawing order with the token of one bin to remove, the target, and a control.
+    """Sentences in drawing order, each with a token of one bin to remove (the target) and a control.
 
     The control is a token of the same sentence with any rank, so both are removed from sentences of equal length.
     """
@@ -56,16 +56,16 @@ class InfluenceTargets:
         return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     def counts(self, role: Role, pool: Pool) -> np.ndarray:
-        """(sentences,) occurrences that the removed token may influence."""
+        """(sentences,) number of occurrences that the removed token may influence."""
         return self.others if pool == "others" else getattr(self, f"after_{role}")
 
     def starts(self, role: Role, pool: Pool) -> np.ndarray:
-        """(sentences,) such occurrences before those of each sentence."""
+        """(sentences,) number of such occurrences in the preceding sentences."""
         counts = self.counts(role, pool)
         return counts.cumsum() - counts
 
     def size(self, pools: Sequence[Pool]) -> int:
-        """Number of occurrences that targets and controls have in every pool."""
+        """Number of occurrences that every pool has, for targets and controls."""
         return min(int(self.counts(role, pool).sum()) for role in ROLES for pool in pools)
 
     def enough_for(self, size: int, pools: Sequence[Pool]) -> "InfluenceTargets":
@@ -77,9 +77,9 @@ class InfluenceTargets:
 def draw_targets(reader: Reader, stack: str, strata: RankStrata, pools: Sequence[Pool]) -> dict[int, InfluenceTargets]:
     """Targets of every bin until they influence `strata.per_bin` occurrences, or sentences run out.
 
-    Sentences come in the order of a hash of (seed, sentence id), the same for every bin and model. In each, the
-    token with the lowest hash of (seed, sentence id, position) is the control, and the one with the lowest among
-    those of the bin is its target. A sentence of a single token influences nothing and is skipped.
+    Sentences are ordered by a hash of (seed, sentence id), the same for every bin and model. In each sentence the
+    control is the token with the lowest hash of (seed, sentence id, position), and the target is the token of the bin
+    with the lowest hash. A sentence of a single token influences nothing and is skipped.
     """
     ranks = reader.ranks[stack]
     occupied = np.unique(strata.of(ranks))
@@ -98,7 +98,7 @@ def draw_targets(reader: Reader, stack: str, strata: RankStrata, pools: Sequence
 
 
 def _chunks(reader: Reader, stack: str) -> Iterator[tuple[InfluenceTargets, np.ndarray]]:
-    """Every token as a target, and its id, some thousand sentences at a time in drawing order."""
+    """Every token as a possible target, with its id; some thousand sentences at a time, in drawing order."""
     rows = reader.rows
     sentences = reader.corpus.content_ids[rows]
     rows = rows[np.lexsort((sentences, hash64_array(("influence-sentence", reader.seed), sentences)))]
@@ -137,7 +137,7 @@ def _one_per_sentence(tokens: InfluenceTargets, seed: int) -> np.ndarray:
 
 
 def _beside(targets: InfluenceTargets, controls: InfluenceTargets) -> InfluenceTargets:
-    """The targets with the controls of their sentences; both are in drawing order."""
+    """The targets joined with the controls of their sentences; both are in drawing order."""
     own = controls.take(np.isin(controls.row, targets.row))
     return replace(targets, control=own.target, after_control=own.after_target)
 
@@ -229,7 +229,7 @@ class InfluencedStates:
 def _influenced(
     valid_BT: Bool[Tensor, "sentence token"], removed: Int[Tensor, " sentence"], pool: Pool
 ) -> Bool[Tensor, "sentence token"]:
-    """The tokens whose states are compared; rows are right-padded, so that columns are positions."""
+    """The tokens whose states are compared. Rows are padded on the right, so columns are positions."""
     column = torch.arange(valid_BT.shape[1])
     return valid_BT & (column > removed.unsqueeze(1) if pool == "after" else column != removed.unsqueeze(1))
 
@@ -269,7 +269,7 @@ INFLUENCE_BY_FREQUENCY = TableSchema(
 
 
 class InfluenceByFrequency(Intervention):
-    r"""1 − PWCCA between a block's output with and without one token in its self-attention, at the other tokens.
+    r"""How much one token influences the others in a block: 1 − PWCCA of their outputs with and without it.
 
     $$ \mathrm{influence}(B, b) = 1 - \mathrm{PWCCA}\big(f_b(H_b),\, f_b^{-t}(H_b)\big) $$
 
@@ -280,16 +280,16 @@ class InfluenceByFrequency(Intervention):
     | $f_b$      | the block                                                            |                        |
     | $f_b^{-t}$ | the block with $t$ removed as key and value (`without_token`)        |                        |
 
-    Rows are the other tokens of all drawn sentences ("others"); in a causal stack also only the later ones ("after"),
-    since tokens before t cannot change and dilute the value. Special tokens are never removed or compared, and
-    sentences of one token are skipped. Each sentence provides at most one target per bin, chosen by hash
+    The rows are the other tokens of all drawn sentences ("others"). In a causal stack tokens before t cannot change and
+    lower the value, so there are also values for the later tokens only ("after"). Special tokens are never removed or
+    compared, and sentences of one token are skipped. Each sentence provides at most one target per bin, chosen by hash
     (`draw_targets`), and all bins give PWCCA the same number of rows (`equal_bins`).
 
     Every sentence runs once, and each block again on its own input without the token (`rerun_blocks`). Error bars
     resample sentences to first order as in `LayerDistance`, with 16 groups of bootstrap blocks. The baseline removes,
     from the same sentences, a token of any rank: if influence did not depend on frequency, every bin would equal its
-    baseline. Tokens of short sentences influence more, and rare tokens occur in longer ones, so another sample of
-    sentences would not be a fair control.
+    baseline. Other sentences would not be a fair control, since tokens in short sentences influence more, and rare
+    tokens occur in longer ones.
 
     Args:
         per_bin: Maximum influenced occurrences for each bin; at least 10, better 20, per dimension.
@@ -310,7 +310,7 @@ class InfluenceByFrequency(Intervention):
         self.per_bin, self.edges, self.side, self.decoder = per_bin, tuple(edges), side, decoder
 
     def refusal(self, model: Model) -> str | None:
-        """Refuses models in which a token removed from attention would still reach the others."""
+        """Refuses models in which a token influences others by another path than attention."""
         return model.anatomy.beside_attention()
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:

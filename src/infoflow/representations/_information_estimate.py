@@ -1,4 +1,4 @@
-"""Mutual information corrected for small samples: for unseen cells, then extrapolated to infinitely many tokens."""
+"""Mutual information corrected for small samples: for unseen pairs, then extrapolated to infinitely many tokens."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,12 +16,11 @@ from ._entropy import BlockCounts, CountSums
 
 
 def standard_noise(num: int, *key: str | int) -> Float[np.ndarray, " replicate"]:
-    """Replicates of mean 0 and standard deviation 1, exactly, of an error that is independent of the choice of
-    sentences; the same for the same key.
+    """Replicates of an error that does not depend on the choice of sentences; the same for the same key.
 
-    They are linear in the weights of `replicate_weights`, as if each block of sentences moved the estimate: intervals
-    of differences and means derive the effects of blocks from replicates (`block_effects`), and would otherwise lose
-    most of an error without block effects.
+    Their mean is exactly 0 and their standard deviation exactly 1. They are linear in the weights of
+    `replicate_weights`, as if the error came from blocks of sentences. Intervals of differences and means compute the
+    effects of blocks from replicates (`block_effects`), and would lose most of an error that has no such effects.
     """
     shares = replicate_weights(num) - 1
     effects = stream(*key).standard_normal(NUM_BLOCKS)
@@ -31,7 +30,7 @@ def standard_noise(num: int, *key: str | int) -> Float[np.ndarray, " replicate"]
 
 
 def wider(ends: Interval, value: float, further: float, scale: Scale = "any") -> Interval:
-    """The interval widened by an independent source of error with a 95 % interval of half width `further`."""
+    """The interval widened by an independent error whose 95 % interval has the half width `further`."""
     low, high = value - np.hypot(value - ends.low, further), value + np.hypot(ends.high - value, further)
     least, most = bounds_of(scale)
     return Interval(float(max(low, min(value, least))), float(min(high, max(value, most))))
@@ -70,8 +69,8 @@ class InformationEstimate:
     def drift(self) -> float:
         """Possible remaining bias, as a standard error.
 
-        The difference to half of the sentences or, if that is larger, the bias of the tail. Negative if more tokens
-        would give less.
+        This is the difference to the value on half of the sentences or, if larger, the bias of the tail. It is negative
+        if more tokens would give a lower value.
         """
         last_step = float(np.nan_to_num(self.value - self.by_size[-2]))
         return max(last_step, -self.tail, key=abs)
@@ -91,7 +90,7 @@ class InformationEstimate:
 def bias_draws(drift: float, num: int) -> Float[np.ndarray, " replicate"]:
     """The bias in each replicate: one draw for all estimates.
 
-    Neighbouring layers, and models of the same tokens, have similar biases.
+    All estimates share it, because neighbouring layers, and models of the same tokens, have similar biases.
     """
     return drift * standard_noise(num, "information-bias")
 
@@ -99,7 +98,7 @@ def bias_draws(drift: float, num: int) -> Float[np.ndarray, " replicate"]:
 def corrected_information(
     a: Int[np.ndarray, " token"], b: Int[np.ndarray, " token"], blocks: Int[np.ndarray, " token"]
 ) -> float:
-    """Only the value of `estimate_information`, in a fifth of its time."""
+    """The value of `estimate_information` without its interval, in a fifth of the time."""
     counts = _Joint.of(a, b, blocks)
     halves = np.array([counts.within(part).information() for part in _parts(1)])
     return float(_extrapolated(np.array([counts.information()]), halves)[0])
@@ -112,14 +111,14 @@ def estimate_information(
 
     $$ \hat I = 2\,\hat I_N - \tfrac12(\hat I_{N/2} + \hat I'_{N/2}) $$
 
-    where $\hat I_N$ has the entropies of Chao, Wang and Jost [@chao2013] and the halves hold half of the bootstrap
-    blocks each (whole sentences): what is left of the bias, about proportional to 1/N, is extrapolated to no bias
-    [@strong1998]. Where a half is empty, $\hat I_N$ stands alone. On the joint counts of states' clusters and tokens of
-    trained models it needs a tenth of the tokens of the plug-in estimate or of Miller and Madow's, and less than the
-    quadratic extrapolation of the plug-in estimate (`experiments/validation/information`).
+    Here $\hat I_N$ uses the entropies of Chao, Wang and Jost [@chao2013], and each half has half of the bootstrap
+    blocks (whole sentences). The remaining bias is about proportional to 1/N, and is extrapolated to 0 [@strong1998].
+    If a half is empty, the estimate is $\hat I_N$. On joint counts of clusters and tokens of trained models it needs a
+    tenth of the tokens of the plug-in estimate or of Miller and Madow's, and fewer than the quadratic extrapolation of
+    the plug-in estimate (`experiments/validation/information`).
 
-    Under Zipf's law the bias falls more slowly than 1/N, so that halves underestimate it. `CountSums.tail` bounds the
-    rest from the share of unseen cells; `drift` adds it to intervals.
+    With Zipf's law the bias falls more slowly than 1/N, so halves underestimate it. `CountSums.tail` bounds the rest
+    from the share of unseen pairs, and `drift` adds it to intervals.
 
     Args:
         a: (token,) integers from 0.
@@ -156,7 +155,7 @@ def _look(counts: "_Joint") -> _Look:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Joint:
-    """Counts of both labellings and of their cells."""
+    """Counts of both labellings and of their pairs."""
 
     a: BlockCounts
     b: BlockCounts
@@ -183,7 +182,7 @@ class _Joint:
         return float(a + b - cells)
 
     def tail(self) -> float:
-        """Too few cells raise the information, too few labels of either kind lower it: the larger of the two biases."""
+        """The larger of two biases: unseen pairs raise the information, unseen labels of either kind lower it."""
         a, b, cells = (float(each.sums().tail) for each in (self.a, self.b, self.cells))
         # Information is not negative, so it cannot be too high by more than itself.
         too_high, too_low = min(cells, max(self.information(), 0.0)), a + b

@@ -40,12 +40,12 @@ class MutualInformation(Measure):
 
     | regime     | side   | occurrences                                                                          |
     |------------|--------|--------------------------------------------------------------------------------------|
-    | `clean`    | input  | whose token is frequent; the same for models of all tasks, which compare on this side |
+    | `clean`    | input  | whose token is frequent; the same for all models, so compare models on this side     |
     | `clean`    | output | of these, those whose token to predict is frequent too                               |
     | `training` | both   | whose input was replaced: both tokens are frequent, and they differ                  |
 
-    So in the clean regime of a causal LM the two sides differ in `count`; for [@voita2019evolution] the input side
-    of a curve against the output side has the occurrences of the output side.
+    So on clean text the two sides of a causal LM differ in `count`. Where [@voita2019evolution] plot the input side
+    against the output side, both have the occurrences of the output side.
 
     Before the pass, the centres of a clustering are fitted to states of one half of the sentences, those of the next
     clustering to the other half. In the pass, every token is assigned to its nearest centre and counted, so there may
@@ -55,11 +55,11 @@ class MutualInformation(Measure):
     tokens. The estimate is for this number of clusters: a finer clustering has more information (at most H(T)), so do
     not compare values of different `clusters`.
 
-    Intervals carry the choice of sentences (jackknife over 64 blocks), the clustering (its spread over `clusterings`,
-    which have rows and starts of their own), the few states that centres were fitted to (`optimism`), and the bias that
-    may be left (`InformationEstimate.drift`): the difference to half of the sentences or, if that is more, what unseen
-    cells may leave. Under Zipf's law bias falls more slowly than 1/N, so a hundred tokens per cluster seldom suffice
-    for `converged` in layers that forget much.
+    Intervals cover the choice of sentences (jackknife over 64 blocks), the clustering (the spread over `clusterings`
+    with different rows and starts), the few states that centres were fitted to (`optimism`), and the bias that may
+    remain (`InformationEstimate.drift`). This is the difference to half of the sentences or, if larger, the possible
+    bias from unseen pairs of cluster and token. With Zipf's law the bias falls more slowly than 1/N, so a hundred
+    tokens per cluster rarely suffice for `converged` in layers that forget much.
 
     Args:
         clusters: Number of clusters; 0: by tokens, the largest of 2, 5, 10, ... 500 with 100 tokens per cluster. At
@@ -177,7 +177,7 @@ class MutualInformation(Measure):
             self._seen.setdefault(stack, []).append(counted)
 
     def _thinned(self, sentence: np.ndarray, stream: Stream, stack: str) -> Bool[np.ndarray, "sentence token"]:
-        """Which occurrences count if there are more than requested: those of low hash."""
+        """Which occurrences count if there are more than requested: those with the lowest hashes."""
         hashes = hash64_array(("information", self._seed), sentence.ravel(), stream.position.cpu().numpy().ravel())
         return (hashes < np.uint64(self._share[stack] * (2.0**64 - 2.0**12))).reshape(sentence.shape)
 
@@ -229,7 +229,7 @@ class MutualInformation(Measure):
 
 
 def regime_refusal(regime: Regime, model: Model) -> str | None:
-    """Why a model has no information in this regime of its own."""
+    """Why a model cannot be measured in this regime, or None."""
     if regime == "clean":
         return None
     if model.task != "masked-lm":

@@ -25,7 +25,7 @@ from ._information_estimate import (
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CountedTokens:
-    """Occurrences of one stack, in any order; a few bytes each."""
+    """Occurrences of one stack in any order, at a few bytes each."""
 
     sentence: Int[np.ndarray, " token"]
     position: Int[np.ndarray, " token"]
@@ -41,7 +41,7 @@ class CountedTokens:
         return replace(self, **{field.name: getattr(self, field.name)[..., rows] for field in fields(self)})
 
     def ordered(self) -> "CountedTokens":
-        """Sorted in an order that does not depend on batches and shards."""
+        """The occurrences in an order that does not depend on batches and shards."""
         return self.take(np.lexsort((self.label, self.token, self.position, self.sentence)))
 
     def state_dict(self) -> dict[str, np.ndarray]:
@@ -238,7 +238,7 @@ def _optimism(side: _Side, clustering: int, clusters: Int[np.ndarray, " token"],
 
 
 def _pooled_spread(values: list[list[float]]) -> float:
-    """Standard deviation over clusterings, from all layers: two clusterings of one layer alone say little."""
+    """Standard deviation over clusterings, pooled over layers, since two clusterings of one layer say little."""
     if len(values[0]) < 2:
         return float("nan")
     return float(np.sqrt(np.mean(np.var(values, axis=1, ddof=1))))

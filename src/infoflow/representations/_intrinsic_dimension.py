@@ -28,13 +28,13 @@ ROUNDING = 1e-6
 class IntrinsicDimension(SampleMeasure):
     """The intrinsic dimension of each layer's word states: `two_nn_dimension`, by maximum likelihood.
 
-    The baseline is the same statistic for as many draws from a Gaussian with the layer's mean and covariance. A space
-    below it is curved or clustered, so that covariance alone overstates its dimension. The estimate depends on the
-    number of points, since more points resolve a finer scale: compare rows of equal count.
+    The baseline is the same statistic for as many points from a Gaussian with the layer's mean and covariance. If the
+    value is below it, the space is curved or clustered, and its covariance overstates the dimension. More points
+    resolve a finer scale and change the estimate, so compare only rows of equal count.
 
-    Repeated states (equal words at the embeddings of a model without positions there, equal beginnings of a sentence in
-    a causal LM) are dropped, up to rounding, and counted in `left_out`. Error bars resample the sentences of the points
-    to first order, and allow for correlated ratios of near points (`spread_of_neighbours`).
+    States that repeat another one up to rounding are dropped, and counted in `left_out`: the same word at embeddings
+    without positions, or the same beginning of a sentence in a causal LM. Error bars come from a first-order jackknife
+    over sentences, and allow for correlated ratios of near points (`spread_of_neighbours`).
 
     Args:
         occurrences: At most this many sampled tokens; time grows with the square.
@@ -103,8 +103,9 @@ def spread_of_neighbours(
     $$ \sqrt{1 + \frac{\sum_{i \sim j,\, b_i \ne b_j} u_i u_j}{\sum_b (\sum_{i \in b} u_i)^2}}, \qquad
        u_i = \ln \mu_i - \overline{\ln \mu} $$
 
-    i ~ j if one is among the two neighbours of the other; at least 1. Over samples of Gaussian and of clustered points
-    the standard error was 0.7 to 0.8 times their spread without this factor, 0.85 to 1.0 times with it.
+    i ~ j means that one is among the two nearest neighbours of the other. The factor is at least 1. For samples of
+    Gaussian and of clustered points the standard error was 0.7 to 0.8 times the true spread without this factor, and
+    0.85 to 1.0 times with it.
 
     Source: [@conley1999], a variance under dependence between near observations.
     """
@@ -118,7 +119,7 @@ def spread_of_neighbours(
 
 
 def _gaussian_like(points: Float[Tensor, "point width"]) -> Float[Tensor, "point width"]:
-    """As many draws from a Gaussian of the same covariance."""
+    """As many points from a Gaussian with the same covariance."""
     shifted = centred(points)
     values, vectors = torch.linalg.eigh(shifted.mT @ shifted / len(points))
     normal = torch.from_numpy(stream("gaussian-of-covariance").standard_normal(tuple(points.shape)))
@@ -139,7 +140,7 @@ def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> fl
         discard: Share of the largest ratios that the linear fit leaves out.
 
     Returns:
-        Dimension, a positive number; NaN with a warning where the two distances are equal (points of a lattice).
+        Dimension, a positive number; NaN with a warning if the two distances are always equal (points of a lattice).
 
     Raises:
         UserError: Fewer than 3 distinct points, or an unknown method.
@@ -209,7 +210,7 @@ def _first_of_equals(x: Float[Tensor, "point width"]) -> Int[Tensor, " distinct"
 
 
 def _close_in_one_direction(x: Float[Tensor, "point width"], reach: float) -> list[Int[Tensor, " close"]]:
-    """Groups of more than one row that contain all pairs within reach: these are close in any direction."""
+    """Groups of rows that contain all pairs within reach: such pairs are also close along any single direction."""
     direction = torch.from_numpy(stream("distinct-points").standard_normal(x.shape[1])).to(x.dtype)
     places, order = (x @ (direction / direction.norm())).sort()
     ends = (places.diff() > reach).nonzero()[:, 0] + 1

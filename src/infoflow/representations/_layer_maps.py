@@ -20,7 +20,7 @@ _START = 1e-4  # spread of the first map's starting positions, as both libraries
 
 
 class _Course(NamedTuple):
-    """The length of a map's optimisation, first with stronger attraction so that clusters form."""
+    """Numbers of steps for optimising a map; the first ones have stronger attraction, so that clusters form."""
 
     exaggerated: int
     exaggeration: float
@@ -40,10 +40,10 @@ Map = Float[np.ndarray, "point 2"]
 def layer_maps(states: Sequence[Matrix], perplexity: float = 30.0, seed: int = 0) -> Float[np.ndarray, "layer point 2"]:
     """A plane map of the same points in every layer, in which neighbours in a layer are neighbours.
 
-    t-SNE of each layer with Euclidean distances. The first layer starts from its two principal components, every other
-    from the map below, is optimised further, then shifted, rotated or mirrored, and scaled to match it: movement
-    between maps reflects movement in the space, as far as a plane can show it. Distances between clusters, their sizes
-    and the axes have no meaning in a t-SNE map.
+    t-SNE of each layer with Euclidean distances. The first layer starts from its two principal components. Every other
+    layer starts from the map below and is optimised further; then the result is shifted, rotated or mirrored, and
+    scaled to match that map. So movement between maps reflects movement in the space, as far as a plane can show it.
+    Distances between clusters, their sizes and the axes have no meaning in a t-SNE map.
 
     Args:
         states: One (point, width) matrix per layer, the same points in the same order.
@@ -52,7 +52,7 @@ def layer_maps(states: Sequence[Matrix], perplexity: float = 30.0, seed: int = 0
 
     Returns:
         (layer, point, 2), each map centred with a root mean square distance of 1 from its centre. The same input gives
-        the same maps; openTSNE is used if it is installed (extra `maps`), else scikit-learn, with different maps.
+        the same maps. openTSNE is used if it is installed (extra `maps`), otherwise scikit-learn, whose maps differ.
 
     Raises:
         UserError: No layers, fewer than 4 points, layers of different length, or a perplexity below 1.

@@ -1,4 +1,4 @@
-"""One layer's states as orthonormal directions, and two layers' product over the same tokens."""
+"""One layer's states as orthonormal directions, and products of two layers over the same tokens."""
 
 # leave_out: all rows, then all rows but those of each group of bootstrap blocks
 
@@ -21,9 +21,9 @@ _SHARE = 0.99  # of the variance, explained by the components that SVCCA keeps
 class LayerSpace:
     """Centred states X = Q L: `directions` Q has orthonormal columns, `loadings` L places them in the layer.
 
-    Everything invariant to rotations of the states is a function of Qx'Qy and both L, so a pair of layers costs one
-    matrix product over the tokens. Q is kept in float32: its entries are below 1, so that product errs by about 1e-7,
-    while L, which holds all scales, and all later computations are in float64.
+    Every similarity that is invariant to rotations of the states is a function of Qx'Qy and both L, so a pair of layers
+    needs only one matrix product over the tokens. Q is kept in float32: its entries are below 1, so the product has an
+    error of about 1e-7. L, which holds all scales, and all later computations are in float64.
     """
 
     def __init__(self, states: Float[np.ndarray, "token width"], groups: BlockGroups) -> None:
@@ -45,7 +45,7 @@ class LayerSpace:
 
     @cached_property
     def grams(self) -> Float[Tensor, "leave_out direction direction"]:
-        """Q'Q of all rows (the identity, up to rounding), then without each group, around the mean of the rest."""
+        """Q'Q of all rows (the identity, up to rounding), then without each group, centred on the other rows."""
         return self.groups.covariances(self.directions, self.directions)
 
     @cached_property
@@ -79,15 +79,15 @@ class LayerSpace:
         fourths: Float[Tensor, " leave_out"],
         debiased: bool,
     ) -> Float[Tensor, " leave_out"]:
-        """HSIC up to the factor that cancels in CKA, of all rows, then without each group to first order.
+        """HSIC of all rows, then without each group to first order; without the factor that cancels in CKA.
 
-        It is quadratic in the tokens, so without a group it is twice its linear part minus the whole. Squared norms
-        stay about the mean of all rows, which a group moves by order 1/n.
+        It is quadratic in the tokens, so its value without a group is twice the linear part minus the whole. Squared
+        norms stay relative to the mean of all rows, which a group moves by order 1/n.
 
         Args:
             other: The other layer.
             overlaps: Q'Q_other of all rows, then without each group (for shuffled rows only the former).
-            fourths: Sums over tokens of the product of both squared norms, likewise.
+            fourths: Sums over tokens of the product of both squared norms, for the same rows.
             debiased: Song et al.'s estimate instead of the plain one; see `linear_cka`.
         """
         num, n = len(overlaps), len(self.squares)
@@ -148,12 +148,12 @@ class LayerPair:
 
     @classmethod
     def of(cls, x: LayerSpace, y: LayerSpace) -> "LayerPair":
-        """The same tokens in both layers."""
+        """The pair of both layers on the same tokens."""
         return cls(x, y, x.groups.covariances(x.directions, y.directions), x.sums(x.squares * y.squares))
 
     @classmethod
     def shuffled(cls, x: LayerSpace, y: LayerSpace, order: Int[Tensor, " token"]) -> "LayerPair":
-        """Unrelated tokens: the baseline."""
+        """The pair with the tokens of one layer shuffled: the baseline."""
         return cls(x, y, x.overlap(y, order).unsqueeze(0), (x.squares @ y.squares[order]).unsqueeze(0), order)
 
     @property

@@ -1,4 +1,4 @@
-"""The logit lens and the tuned lens, with its training: a model's prediction if it stopped at a layer."""
+"""The logit lens, and the tuned lens with its training: the prediction of a model that stops at a layer."""
 
 # R row (a token occurrence), D model width, V vocabulary
 
@@ -31,7 +31,7 @@ class TunedLens(nn.Module):
     | $h$        | `states`                           | a row per token, of any layer  |
     | $A_l, b_l$ | `translators[l].weight`, `.bias`   | width × width, width; 0 ≤ l < L |
 
-    A and b start at zero: an untrained tuned lens is the logit lens, and weight decay pulls it back there.
+    A and b start at zero, so an untrained tuned lens is the logit lens, and weight decay pulls it towards that.
     `fit_tuned_lens` trains it.
 
     Source: [@belrose2023], following their code; the paper writes A + I for our A.
@@ -131,9 +131,9 @@ def logit_lens(
 
     $$ \mathrm{logits}_l = r(h_l), \qquad \mathrm{logits}_L = \text{the model's logits} $$
 
-    r is everything after the last block (see `models.readout`): the final norm and unembedding of a causal LM, the
-    whole prediction head of a masked LM. For an encoder–decoder the states are the decoder's. Only one layer's logits
-    exist at a time; choose `positions` if even these are too large (positions × vocabulary).
+    r is everything after the last block (see `models.readout`): the final norm and unembedding of a causal LM, or the
+    whole prediction head of a masked LM. For an encoder–decoder the states are the decoder's. Only the logits of one
+    layer are in memory at a time; choose `positions` if even these are too large (positions × vocabulary).
 
     Args:
         model: A model with an output head.
@@ -195,9 +195,9 @@ _LOGITS = 1 << 22  # held at a time
 class LensTraining:
     """How a tuned lens is trained.
 
-    The optimiser is that of the authors' code: SGD with Nesterov momentum, a learning rate of 1 before the factor (1 −
-    momentum), weight decay, clipping over all layers together, and a linear decline of the rate to zero. They run 250
-    steps of 2^18 = 262,144 tokens; the default here is affordable on a laptop for every model of a study.
+    The optimiser is that of the authors' code: SGD with Nesterov momentum, a learning rate of 1 times (1 − momentum),
+    weight decay, gradient clipping over all layers together, and a linear decay of the rate to zero. They run 250 steps
+    of 2^18 = 262,144 tokens; the default here is affordable on a laptop for every model of a study.
     """
 
     steps: int = 200
@@ -275,5 +275,5 @@ def accumulate_gradients(lens: TunedLens, read: Readout, states: Float[Tensor, "
 
 
 def row_chunks(states: Float[Tensor, "layer row width"], read: Readout) -> Iterator[Float[Tensor, "layer chunk width"]]:
-    """Rows in chunks with small logits: a vocabulary may be a thousand times as wide as a state."""
+    """Rows in chunks whose logits fit into memory: a vocabulary may be a thousand times as wide as a state."""
     yield from states.split(max(1, _LOGITS // read.vocabulary_size), dim=1)

@@ -83,7 +83,7 @@ class Unigram:
 
     @property
     def favourite(self) -> int:
-        """The token that is most often the most likely; the lower id wins ties."""
+        """The token that is the top prediction most often; the lower id wins ties."""
         return int(self._wins.argmax())
 
 
@@ -134,22 +134,22 @@ class LensScores:
 
 
 class Lens(Intervention):
-    r"""When does the prediction form? The logit lens and the tuned lens at every layer, against the final prediction.
+    r"""The layer at which the prediction forms: logit lens and tuned lens of each layer against the final prediction.
 
     $$ \mathrm{KL}(p_L \,\|\, p_l) = \sum_v p_L(v) \ln \frac{p_L(v)}{p_l(v)}, \qquad p_l = \mathrm{softmax}\,r(h_l) $$
 
-    The tuned lens is trained here, on sentences other than the measured ones (by the hash of the sentence); both lenses
-    are measured on the same sentences. The baseline is the mean prediction of the model, independent of context. Error
-    bars resample the measured sentences, with a fixed tuned lens.
+    This measure trains the tuned lens, on other sentences than those it measures (chosen by hash); both lenses are
+    measured on the same sentences. The baseline is the mean prediction of the model, independent of context. Error bars
+    resample the measured sentences, with a fixed tuned lens.
 
-    For an encoder–decoder the decoder is read. At `positions="predicted"`, a masked LM reads text corrupted as in its
-    training and is read at the selected tokens, any other model at every token with a next one. `"all"` uses
-    uncorrupted text and every token that is not special; a masked LM there mostly repeats its input.
+    For an encoder–decoder the lens reads the decoder. With `positions="predicted"`, a masked LM reads text corrupted as
+    in its training, and the lens reads the selected tokens; for other models it reads every token that has a next one.
+    `"all"` uses uncorrupted text and every token that is not special; there a masked LM mostly repeats its input.
 
     Args:
         tuned: Also train and measure a tuned lens.
         positions: `"predicted"` or `"all"`.
-        steps: Training steps of the tuned lens; fewer on a small corpus, which is read at most ten times.
+        steps: Training steps of the tuned lens; fewer for a small corpus, which is read at most ten times.
         tokens: Positions per training step.
         evaluated: Approximate number of positions to measure on.
         held_out: Share of the sentences for measuring.
@@ -237,7 +237,7 @@ class Lens(Intervention):
 
 
 def _watched(batches: Iterator[LensStates], unigram: Unigram, progress: Progress) -> Iterator[LensStates]:
-    """Passes batches through, and adds the first ones to the control."""
+    """Yields the batches unchanged, and adds the first ones to the control."""
     for batch in batches:
         if unigram.positions < _CONTROL_POSITIONS:
             unigram.update(batch)

@@ -1,4 +1,4 @@
-"""The states that a lens reads: every layer's, at positions with a prediction."""
+"""The states that a lens reads: those of every layer, at positions with a prediction."""
 
 # L+1 states (layers with the embeddings), R row (a token occurrence), D model width
 
@@ -52,7 +52,7 @@ class LensReader:
 
     @property
     def _share(self) -> float:
-        """Share of tokens that are positions."""
+        """The expected share of tokens at which there is a prediction."""
         return self._reader.predicted_share if self._corrupts else 1.0
 
     def halves(self, share: float) -> tuple[np.ndarray, np.ndarray]:
@@ -83,8 +83,9 @@ class LensReader:
         return next(self._groups(rows, positions))
 
     def shuffled(self, rows: np.ndarray, size: int, total: int) -> Iterator[LensStates]:
-        """Random positions of these sentences, `size` at a time, about `total`; after the last sentence again the
-        first, with new noise.
+        """About `total` random positions of these sentences, `size` at a time.
+
+        After the last sentence the first ones are read again, with new noise.
 
         Raises:
             UserError: The sentences have no position.

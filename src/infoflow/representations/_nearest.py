@@ -36,7 +36,7 @@ class Neighbours(NamedTuple):
 
 
 class _Best(NamedTuple):
-    """The nearest rows found so far; scores fall, and are comparable within one query."""
+    """The nearest rows found so far, in the order of falling scores; scores are comparable only within one query."""
 
     scores: Float[Tensor, "query neighbour"]
     indices: Int[Tensor, "query neighbour"]
@@ -70,7 +70,7 @@ def check_metric(metric: str) -> None:
 def scored(
     x: Float[Tensor, "token width"], metric: str, centre: Float[Tensor, " width"] | None = None
 ) -> tuple[Float[Tensor, "token width"], Float[Tensor, " token"] | None]:
-    """Rows (and an offset) whose inner products rank neighbours as the metric does.
+    """Rows, and an offset, such that inner products rank neighbours as the metric does.
 
     A zero vector has cosine 0 with every row.
     """
@@ -82,7 +82,7 @@ def scored(
 
 
 class _BlockSearch:
-    """Search by products of blocks. Scores reuse one buffer: fresh memory costs a third of the time."""
+    """Search by products of blocks. Scores reuse one buffer, since new memory would take a third of the time."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self._scores = torch.empty(_QUERIES * _ROWS, dtype=dtype)
@@ -97,7 +97,7 @@ class _BlockSearch:
         start: int,
         k: int,
     ) -> _Best:
-        """Better rows in this block, which begins at row `start`; `own` is each query's own row, counted from there."""
+        """Add better rows of this block, which begins at row `start`; `own` is each query's row within the block."""
         scores = self._scores[: len(queries) * len(base)].view(len(queries), len(base))
         if offset is None:
             torch.mm(queries, base.mT, out=scores)
@@ -113,7 +113,7 @@ class _BlockSearch:
 
 
 def _above(scores: Float[Tensor, "query row"], threshold: Float[Tensor, "query 1"]) -> _Best:
-    """The scores above each query's threshold, padded with −∞: few, and found in half the time of a `topk`."""
+    """The few scores above each query's threshold, padded with −∞; finds them in half the time of a `topk`."""
     queries, rows = np.nonzero((scores > threshold).numpy())
     counts = np.bincount(queries, minlength=len(scores))
     column = np.arange(len(queries)) - np.repeat(counts.cumsum() - counts, counts)
@@ -179,7 +179,7 @@ def neighbour_agreement(
 
     $$ \frac{1}{|Q|} \sum_{i \in Q} \frac{1}{k} \sum_{j \in N_k(i)} [y_i = y_j] $$
 
-    A label with n rows cannot reach more than (n − 1)/k, hence `few`:
+    A label with n rows cannot reach more than (n − 1)/k. `few` says how such labels are treated:
 
     | `few`         | rows Q                          | score                                   |
     |---------------|---------------------------------|-----------------------------------------|
@@ -256,7 +256,7 @@ def _hits(
     wanted: Int[np.ndarray, " query"],
     share: Float[np.ndarray, " query"],
 ) -> tuple[Float[np.ndarray, " query"], Float[np.ndarray, " token"]]:
-    """How many of each query's first `wanted` neighbours have its label, and every row's pull on the sum of scores."""
+    """How many of each query's first `wanted` neighbours have its label, and each row's effect on the sum of scores."""
     hits, pulls, start = [], np.zeros(len(x)), 0
     for found in nearest(x, k + 1, metric, queries):  # one more, to replace an omitted neighbour
         part = slice(start, start + len(found.queries))

@@ -37,11 +37,11 @@ _FOUND: WeakKeyDictionary[TokenSample, dict[tuple, Scores]] = WeakKeyDictionary(
 class AbstractTokenPools(SampleMeasure):
     """Neighbours among the occurrences of one token, averaged over occurrences, then tokens.
 
-    The sample holds the most frequent tokens, with the same number of occurrences of each if possible: the share of a
-    pool that k neighbours make up, and with it the statistic, depends on the pool's size. Compare only values of equal
+    The sample holds the most frequent tokens, with the same number of occurrences of each if possible. The statistic
+    depends on this number, since k neighbours are a larger share of a small pool: compare only values of equal
     settings. A token whose occurrences all have the same tag (position, neighbouring token) is at chance whatever its
-    vectors, and is left out. Error bars resample sentences, of queries and of neighbours alike, and allow for the fact
-    that other sentences would give other tokens enough occurrences (`averaged`).
+    vectors, and is left out. Error bars resample the sentences of both queries and neighbours, and allow for the fact
+    that in other sentences other tokens would have enough occurrences (`averaged`).
 
     Args:
         k: Number of neighbours.
@@ -77,7 +77,7 @@ class AbstractTokenPools(SampleMeasure):
         self.request = SampleRequest(strata=TypeStrata(num_types=types, per_type=per_type))
 
     def scores(self, sample: TokenSample) -> Scores:
-        """Every aspect's statistic in every layer; from the last search if it had the same settings."""
+        """Every aspect's statistic in every layer; the last search is reused if it had the same settings."""
         found = _FOUND.setdefault(sample, {})
         key = (self._rules, self.subword)
         if key not in found:
@@ -144,7 +144,7 @@ def _aspects(sample: TokenSample, subword: str) -> dict[str, TokenAspect]:
 
 
 def _varied(values: np.ndarray) -> np.ndarray:
-    """Marks all as unknown if the token's occurrences do not differ: then it is at chance whatever its vectors."""
+    """Marks all values as unknown if they are equal: such a token is at chance whatever its vectors."""
     return values if len(np.unique(values[values != UNKNOWN])) > 1 else np.full_like(values, UNKNOWN)
 
 
@@ -177,9 +177,9 @@ IDENTITY_NEIGHBOURS = TableSchema(
 class IdentityNeighbours(SampleMeasure):
     """How well a layer separates tokens: `neighbour_agreement` with the token id as label.
 
-    Error bars resample sentences, of queries and of neighbours alike, to first order: a sentence left out is replaced
-    among others' neighbours by the next nearest. The baseline is the fraction for random other occurrences, averaged
-    over the same queries: Σp² if every token type is queried.
+    Error bars come from a first-order jackknife over the sentences of both queries and neighbours: if a sentence is
+    left out, the next nearest occurrences take its place among the neighbours of others. The baseline is the fraction
+    for random other occurrences, averaged over the same queries: Σp² if every token type is queried.
 
     Args:
         k: Number of neighbours.
@@ -250,7 +250,7 @@ CONTEXT_NEIGHBOURS = TableSchema(
 class ContextNeighbours(AbstractTokenPools):
     """How much a layer keeps of the tokens next to a token: `within_token_agreement` with these as labels.
 
-    Occurrences at the edge of their sentence have no token on that side and are left out there.
+    Occurrences at the beginning or end of their sentence are left out on the side where they have no neighbour.
     Arguments are those of `AbstractTokenPools`.
 
     Source: [@voita2019evolution], k = 50.

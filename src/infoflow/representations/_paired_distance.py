@@ -51,7 +51,7 @@ class BlockGroups:
 
     @classmethod
     def of(cls, blocks: Int[np.ndarray, " token"], width: int, num_groups: int | None = None) -> "BlockGroups":
-        """By default as many groups as blocks, or fewer for wide states."""
+        """The groups: by default one for each block, or fewer for wide states."""
         if num_groups is None:
             num_groups = NUM_BLOCKS if width <= _WIDE else _GROUPS_OF_WIDE
         groups = torch.from_numpy(blocks % num_groups)
@@ -75,22 +75,23 @@ class BlockGroups:
     def replicates(self, values: Float[np.ndarray, " leave_out"]) -> Float[np.ndarray, " replicate"]:
         """Bootstrap replicates (`linear_replicates`) from the values of all rows, then without each group.
 
-        A group's effect is spread over its blocks; the root keeps its variance.
+        A group's effect is divided among its blocks; the square root preserves its variance.
         """
         effects = self._effects(values) / np.sqrt(NUM_BLOCKS / self.num_groups)
         return linear_replicates(values[0], values[0] - effects[np.arange(NUM_BLOCKS) % self.num_groups])
 
     def interval(self, value: float, values: Float[np.ndarray, " leave_out"], scale: Scale = "any") -> Interval:
-        """The interval around `value`, from the values of all rows, then without each group."""
+        """The interval around `value`, given the values of all rows, then without each group."""
         return block_interval(value, self._effects(values), units=int((self.counts > 0).sum()), scale=scale)
 
     def _effects(self, values: Float[np.ndarray, " leave_out"]) -> Float[np.ndarray, " group"]:
-        r"""Each group's contribution beyond its share of what any rows contribute.
+        r"""Each group's contribution, beyond the effect of merely leaving out as many rows.
 
         $$ e_g = (1 - s_g)(v - v_{(g)}) - s_g \sum_h (1 - s_h)(v - v_{(h)}) $$
 
-        s are the groups' shares of the rows. A PWCCA of fewer rows is nearer to 1, so that leaving out any rows lowers
-        the distance, and a large group more; but every sample has as many rows.
+        s are the groups' shares of the rows. PWCCA is closer to 1 with fewer rows, so leaving out any rows lowers the
+        distance, and a large group lowers it more. The second term removes this effect, because a new sample would have
+        as many rows as this one.
 
         Source: [@busing1999], the pseudo-values of unequal groups.
         """
@@ -109,7 +110,7 @@ class LayerView:
 
     @cached_property
     def whitenings(self) -> list[Whitening]:
-        """Whitenings of all rows, then without each group; shared by all the layer's pairs."""
+        """Whitenings of all rows, then without each group; all pairs of the layer share them."""
         covariances = self.groups.covariances(self.centred, self.centred)
         floor = _CANCELLED * covariances[0].diagonal().sqrt()
         return [whiten(covariance, floor) for covariance in covariances]
@@ -129,7 +130,7 @@ class Distance:
 
 
 def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
-    """Estimate columns of 1 − PWCCA between two layers of the same occurrences; the baseline shuffles the rows of y.
+    """Estimate columns of 1 − PWCCA between two layers on the same occurrences; the baseline shuffles the rows of y.
 
     NaN with too few rows for the width (`too_few_rows`).
     """
@@ -188,12 +189,13 @@ LAYER_DISTANCE = TableSchema(
 class LayerDistance(SampleMeasure):
     """1 − PWCCA between the states of consecutive layers (`pwcca`), of the same occurrences.
 
-    Error bars resample sentences to first order (`linear_replicates`): repeated rows would bias PWCCA towards
-    similarity. States up to 256 wide leave out each of 64 blocks in turn, wider ones 16 groups of four.
+    Error bars are a first-order approximation to resampling sentences (`linear_replicates`), since the repeated rows of
+    a bootstrap would bias PWCCA towards similarity. For states of width up to 256 each of 64 blocks is left out in
+    turn, for wider ones each of 16 groups of four blocks.
 
     Args:
         occurrences: At most this many sampled tokens; at least 10, better 20, per dimension.
-        side: The view that weights; see `pwcca`.
+        side: The weighting view; see `pwcca`.
 
     Source: [@voita2019evolution], [@morcos2018].
     """

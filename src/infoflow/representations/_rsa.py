@@ -1,4 +1,4 @@
-"""Representational similarity analysis: of two views, and over a grid of layers that are ranked once."""
+"""Representational similarity analysis of two views, and of all pairs of layers, each ranked once."""
 
 import math
 
@@ -34,7 +34,7 @@ def rsa(x: Matrix, y: Matrix, metric: str = "cosine") -> float:
         metric: `"cosine"`, `"euclidean"` or `"correlation"`.
 
     Returns:
-        Correlation in [−1, 1]; NaN where all distances of a view are equal.
+        Correlation in [−1, 1]; NaN if all distances of a view are equal.
 
     Raises:
         UserError: Unknown metric, fewer than 3 tokens, or a zero vector (constant for `"correlation"`), which has
@@ -171,9 +171,9 @@ class RankedSpace:
     def values(self, other: "RankedSpace") -> Float[np.ndarray, " leave_out"]:
         """The correlation, then without each group of items to first order.
 
-        When pairs are left out, all other ranks move too. So the change of the covariance of ranks is the omitted
-        pairs' own products and their effect on the ranks of either side: for a pair at distance d in one layer, the sum
-        of the other layer's ranks over pairs at larger distances.
+        When pairs are left out, all other ranks change too. So the change of the covariance of ranks has two parts: the
+        products of the omitted pairs, and their effect on the ranks in either layer. For a pair at distance d in one
+        layer, this effect is the sum of the other layer's ranks over pairs at larger distances.
         """
         correlation = self.correlation(other)
         own = (self.own_changes + other.own_changes) / 2  # of the variances: not 0 with ties
@@ -193,6 +193,6 @@ class RankedSpace:
 
 
 def _farther(at: RankedSpace, of: RankedSpace) -> Float[np.ndarray, " pair"]:
-    """For each pair the sum of `of`'s ranks over the pairs that are farther apart in `at`; ties count half."""
+    """For each pair, the sum of the ranks in `of` over all pairs that are farther apart in `at`; ties count half."""
     sums = np.bincount(at.bins, of.ranks, minlength=_BINS)
     return ((sums[::-1].cumsum()[::-1] - sums / 2) / at.norm)[at.bins]

@@ -1,4 +1,4 @@
-"""Similarities of two layers: of all rows, without each group for the error bars, and against one reference."""
+"""Similarities of two layers, with error bars from leaving out groups of rows; similarity to one reference layer."""
 
 # p, q: directions of x and y; r = min(p, q) canonical variates
 
@@ -65,7 +65,7 @@ def _cca(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
 
 
 def _svcca(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
-    """The kept components are fixed: they hardly depend on a group."""
+    """The components are those of all rows, since they hardly depend on a single group."""
     x, y = meeting.x.leading, meeting.y.leading
     inner = mean_correlation(x.mT @ meeting.overlap @ y)
     return Gradient(
@@ -99,7 +99,7 @@ def _cka_debiased(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
 
 
 def _cka_minibatch(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
-    """Batches are the groups of bootstrap blocks, so leaving one out is exact: its terms are dropped from the sums."""
+    """Batches are the groups of bootstrap blocks, so dropping a group's terms from the sums leaves it out exactly."""
     x, y = meeting.x, meeting.y
     y_batches = y.batches if meeting.order is None else y.batches_in(meeting.order)
     terms = torch.stack([batch_hsic(x.batches, y_batches), x.own_batch_hsic, y.own_batch_hsic])

@@ -66,15 +66,16 @@ class SpaceSimilarity(PairMeasure):
     | `procrustes`                   | `procrustes_distance`, the angle      | π/2 less what chance aligns     |
 
     Every layer is whitened, ranked and normalised once for all its pairs. Values agree with the functions to about
-    1e-6. Error bars resample sentences to first order (`linear_replicates`): a plain bootstrap would repeat rows, and a
-    word and its copy are at distance 0. The effect of leaving out a group of sentences is followed through all terms:
-    for RSA also the ranks of the remaining distances, for PWCCA also the weights, except between correlations whose
-    difference is within sampling error. SVCCA's components are fixed, so its bars miss a change of their number. Layers
-    up to 256 wide leave out each of 64 blocks, wider ones 16 groups of four.
+    1e-6. Error bars are a first-order approximation to resampling sentences (`linear_replicates`), since a plain
+    bootstrap would repeat rows, and a word and its copy are at distance 0. The effect of leaving out a group of
+    sentences is followed through all terms: for RSA also through the ranks of the remaining distances, for PWCCA also
+    through the weights, except between correlations whose difference is within sampling error. SVCCA's components are
+    fixed, so its error bars miss a change of their number. For layers of width up to 256 each of 64 blocks is left out,
+    for wider ones each of 16 groups of four blocks.
 
     Args:
         metrics: Metrics to compute; rows come in this order.
-        occurrences: At most this many words for all but RSA; at least 10, better 20, per dimension.
+        occurrences: At most this many words, for all metrics but RSA; at least 10, better 20, per dimension.
         items: RSA compares the first `items` words; its memory is 14 `items`² bytes per layer.
         dissimilarity: RSA's distance: `"cosine"`, `"euclidean"` or `"correlation"`.
         words: Unit of comparison: `"token"`, or whole words with the `"mean"`, `"first"` or `"last"` of their tokens'
@@ -117,7 +118,7 @@ class SpaceSimilarity(PairMeasure):
 
 
 def warn_few_words(frame: pd.DataFrame, width: int) -> None:
-    """Warn of a bias towards similarity, with the baseline of unrelated layers, and of what is left out."""
+    """Warn of a bias towards similarity, with the baseline of unrelated layers, and of metrics that are left out."""
     if bool((frame["metric"].isin(CANONICAL) & frame["value"].isna()).any()):
         warn_few_rows(int(frame["count"].max()), width)
         frame = frame.dropna(subset="value")

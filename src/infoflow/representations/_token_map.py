@@ -29,7 +29,7 @@ _LOOKED_AT = 50  # occurrences of a token for measuring how its tags vary
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class MapPoints:
-    """Occurrences, as columns of equal length, one of each sentence."""
+    """Occurrences as columns of equal length, at most one per sentence."""
 
     row: np.ndarray  # of the corpus
     position: np.ndarray
@@ -45,7 +45,7 @@ class MapPoints:
 
 
 def count_words(reader: Reader) -> Counter[int]:
-    """How often each token is a whole word, in the first sentences by hash."""
+    """How often each token is a whole word, in the sentences with the lowest hashes."""
     counts: Counter[int] = Counter()
     for row in _in_hash_order(reader)[:_COUNTED].tolist():
         sentence = reader.sentence_rows(row, "clean", 0)[reader.source_stack]
@@ -54,9 +54,9 @@ def count_words(reader: Reader) -> Counter[int]:
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, words: Iterable[str], counts: Mapping[int, int]) -> dict[str, int]:
-    """The token that is each whole word, at a sentence's start or inside; absent if none is counted.
+    """The token of each word that is a single token, at the start of a sentence or inside; absent if none was counted.
 
-    Among several, the most frequent.
+    If there are several such tokens, the most frequent one.
     """
     found = {}
     for word in words:
@@ -68,7 +68,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, words: Iterable[str], counts: 
 
 
 def frequent_words(tokenizer: PreTrainedTokenizerBase, counts: Counter[int], num: int) -> dict[str, int]:
-    """The most frequent counted tokens with letters (in a corpus without letters, any), by their text."""
+    """The texts of the most frequent counted tokens with letters (or of any tokens, in a corpus without letters)."""
     texts = {token: str(tokenizer.decode([token])).strip() for token, _ in counts.most_common(10 * num)}
     lettered = {token: text for token, text in texts.items() if any(map(str.isalpha, text))} or texts
     found: dict[str, int] = {}
@@ -185,15 +185,15 @@ class MapStates(NamedTuple):
 
 
 class TokenMap(Intervention):
-    """A view of a layer's space: t-SNE of occurrences of a few tokens, followed through the layers.
+    """t-SNE maps of occurrences of a few tokens, followed through the layers.
 
-    Three maps of one model: several tokens, distinguished by token (a masked LM has some of them hidden, as in its
-    training: 15 % of all tokens selected, 80 % of these masked); one token by position; one by its word's tag, if the
-    corpus has tags. If a corpus lacks the named tokens, its most frequent tokens replace them, and in the third map the
-    one of these whose tags vary most.
+    There are three maps of a model. The first shows several tokens, distinguished by token; for a masked LM some of
+    them are hidden as in its training (15 % of all tokens selected, 80 % of these masked). The second shows one token
+    by position, the third one token by its word's tag, if the corpus has tags. If a corpus lacks the named tokens, its
+    most frequent tokens replace them; the third map then takes the one whose tags vary most.
 
     The same call gives the same map, but t-SNE is chaotic: the rounding of vectors depends on the batch size (and on
-    the machine), and is enough to move points and clusters. Only nearness of vectors is stable between maps.
+    the machine), and is enough to move points and clusters. Only which vectors are close is stable between maps.
 
     Args:
         tokens: Tokens of the first map; each must be a single token of the model.
@@ -287,7 +287,7 @@ def hides_tokens(model: Model) -> bool:
 
 
 def map_states(reader: Reader, points: MapPoints, tokens_per_batch: int, hide: bool) -> MapStates:
-    """Run the sentences of the points once; points replaced by another token through noise are left out."""
+    """Run the sentences of the points once; points that noise replaced by another token are left out."""
     order, parts, inputs = [], [], []
     with tap(reader.model, hidden=True) as tapped, torch.inference_mode():
         batches = length_batches(points.length.astype(np.int32), tokens_per_batch)
@@ -309,7 +309,7 @@ def map_states(reader: Reader, points: MapPoints, tokens_per_batch: int, hide: b
 
 
 def _source_batch(reader: Reader, rows: np.ndarray, hide: bool) -> PaddedBatch:
-    """The stack that reads the text, alone."""
+    """A batch for only the stack that reads the text."""
     batch = reader.padded(rows)
     if hide:
         return reader.corrupted_batch(batch, "token-map", reader.seed)

@@ -1,4 +1,4 @@
-"""Usable information: what a simple classifier can read of a token from a layer's states."""
+"""Usable information: how much a simple classifier can read about a token from a layer's states."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -81,7 +81,8 @@ class UsableEstimate:
     def drift(self) -> float:
         """What more tokens would add, as a standard error.
 
-        As much as the last doubling of the fitted sentences, but no more than the value misses of the entropy.
+        It is the gain from the last doubling of the fitted sentences, or the gap between value and entropy if that is
+        smaller.
         """
         return min(self.value - self.at_half, max(self.entropy - self.value, 0.0))
 
@@ -103,17 +104,18 @@ class UsableEstimate:
 def usable_information(
     states: Tensor | np.ndarray, labels: Tensor | np.ndarray | list, sentences: np.ndarray | None = None
 ) -> float:
-    r"""What a Gaussian classifier can read of labels from states it was not fitted on, in nats.
+    r"""How much information about labels a Gaussian classifier reads from new states, in nats.
 
     $$ I_V = H(T) - \frac1N \sum_i -\ln f_{\text{other half}}(t_i \mid h_i) $$
 
-    A lower bound of the mutual information, for the family V of classifiers with Gaussian labels that share a
-    covariance; it depends on no clustering, and not on components of the states that say nothing about labels.
+    This is a lower bound of the mutual information. V is the family of classifiers in which the states of each label
+    are Gaussian with a shared covariance. The value depends neither on a clustering nor on components of the states
+    that are independent of the labels.
 
     Args:
         states: (token, width).
         labels: (token,) labels of any kind.
-        sentences: (token,) ids of sentences, which are fitted or scored as a whole; default: each token for itself.
+        sentences: (token,) ids of sentences, which are fitted or scored as a whole; default: each token separately.
 
     Source: [@xu2020usable], [@pimentel2020information].
 
@@ -147,9 +149,10 @@ def _lack(blocks: Int[np.ndarray, " token"]) -> str:
 def estimate_usable(
     states: Float32[Tensor, "token width"], labels: Int[np.ndarray, " token"], blocks: Int[np.ndarray, " token"]
 ) -> UsableEstimate:
-    """Two classifiers, each fitted on half of the bootstrap blocks and scored on the other half.
+    """Usable information by two classifiers, each fitted on half of the bootstrap blocks and scored on the other.
 
-    Ridge, temperature and floor are chosen on an eighth of the fitted blocks. Needs tokens of `_LEAST_BLOCKS` blocks.
+    Ridge, temperature and floor are chosen on an eighth of the fitted blocks. At least `_LEAST_BLOCKS` blocks are
+    needed.
     """
     targets = torch.from_numpy(labels)
     place = np.unique(blocks, return_inverse=True)[1]
@@ -195,7 +198,7 @@ class _Fold:
         return tuple(self._score(index, scored, chosen) for index in (self.whole, self.half))  # type: ignore[return-value]
 
     def shuffled(self) -> float:
-        """Mean log-probability of shuffled labels, on the tokens of the choice."""
+        """Mean log-probability of shuffled labels, on the tokens that choose the settings."""
         order = torch.from_numpy(np.random.default_rng(0).permutation(len(self.labels)))
         return self._best(self.labels[order], _RIDGES[-1:])[0]
 
@@ -223,11 +226,11 @@ class _Fold:
 
 
 class UsableInformation(SampleMeasure):
-    """The information in a layer's states that a simple classifier can use, about the same tokens as
-    `MutualInformation`.
+    """The information about the token that a simple classifier can use from a layer's states.
 
-    No clustering limits it, so that layer 0, which determines the token, has all of H(T) as soon as there are enough
-    tokens. The value is a lower bound that rises with the number of tokens: `at_half` and `converged` say how far.
+    The tokens are those of `MutualInformation`. No clustering limits it: layer 0, which determines the token, reaches
+    H(T) once there are enough tokens. The value is a lower bound that rises with the number of tokens; `at_half` and
+    `converged` show whether it still does.
 
     Args:
         types: Number of most frequent token types.

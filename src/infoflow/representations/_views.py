@@ -62,7 +62,7 @@ def as_views(
 
 
 def centred(x: Float[Tensor, "token width"]) -> Float[Tensor, "token width"]:
-    """`x` minus its column means; constant columns, whose mean may round, become exactly 0."""
+    """`x` minus its column means; constant columns become exactly 0, even if their mean is rounded."""
     mean = x.mean(dim=0)
     shifted = x - mean
     # The raw norm combines the centred norm and the mean's; hypot, since squares of huge states overflow.

@@ -1,4 +1,4 @@
-"""What the nearest occurrences of the same token share: one search per token for any number of aspects."""
+"""What the nearest occurrences of the same token have in common; one search per token serves all aspects."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -92,8 +92,8 @@ def within_token_agreement(
     | `"require"`            | `minimum` occurrences or more   | k                   |
     | `"cap"`, `"normalise"` | 2 occurrences or more           | min(k, n_t − 1)     |
 
-    The last two are equal: among n_t occurrences, k neighbours include all n_t − 1 others, and dividing by their share
-    gives the mean over those. Such a token is at chance whatever its vectors, which is why `minimum` is 2k + 1.
+    The last two give the same value: if k ≥ n_t − 1, all other occurrences are neighbours, and dividing by their share
+    gives the mean over them. Such a token is at chance whatever its vectors, which is why `minimum` is 2k + 1.
 
     Args:
         x: (token, width), float32 or float64.
@@ -137,8 +137,7 @@ def position_distance(
         positions: (token,) index of each occurrence in its sentence, from 0.
 
     Returns:
-        Distance in tokens; the lower, the better position is kept. Random neighbours give the mean over all pairs of a
-        token.
+        Distance in tokens; low if positions are kept. Random neighbours give the mean over all pairs of a token.
 
     Raises:
         UserError: Impossible settings, a negative position, or no token with enough occurrences.
@@ -181,14 +180,14 @@ def pool_scores(
 
 
 def averaged(scores: Sequence[PoolScore], least: int) -> PoolScore:
-    r"""The mean over tokens, with equal weight for every token; occurrences are summed.
+    r"""The mean over tokens, each with the same weight; numbers of occurrences are summed.
 
-    Another text would have other tokens with `least` occurrences. With m_t the statistic of a token with c_t of them,
-    and p_t the probability that a Poisson number of that mean reaches `least`,
+    In another text, other tokens would have `least` occurrences. With m_t the statistic of a token with c_t
+    occurrences, and p_t the probability that a Poisson variable of mean c_t reaches `least`, this adds the variance
 
     $$ s^2 = \frac{2}{T^2} \sum_t p_t (1 - p_t)\,(m_t - \bar m)^2 $$
 
-    where the 2 accounts for the tokens that just missed it, which are at least as many. Tokens with many more
+    The factor 2 accounts for tokens that just missed `least`, which are at least as many. Tokens with many more
     occurrences than `least` add nothing.
     """
     values = np.array([score.value for score in scores])
@@ -239,10 +238,10 @@ def _neighbours(
 def _scores(
     aspect: TokenAspect, rows: Int[np.ndarray, " query"], neighbours: Int[np.ndarray, "query neighbour"], k: int
 ) -> tuple[Float[np.ndarray, " query"], Float[np.ndarray, " query"]]:
-    """Each row's score, and the row's pull on the sum of all scores.
+    """Each row's score, and the row's effect on the sum of all scores.
 
-    An occurrence pulls twice: as a query, and as a neighbour of others, which without it would have their next nearest
-    instead. Ignoring the latter makes intervals up to half as wide as they should be.
+    An occurrence affects the sum as a query, and as a neighbour of others, which without it would have their next
+    nearest instead. Without the second effect, intervals would be too narrow, some by half.
     """
     k = min(k, neighbours.shape[1])
     shared = _compared(aspect, aspect.values[rows, None], aspect.values[neighbours])
@@ -314,7 +313,7 @@ def _in_subset(
     subset: Bool[Tensor, " token"],
     num: int,
 ) -> Int[Tensor, "query chosen"]:
-    """The first `num` of each row's neighbours that lie in the subset; looked up anew where too few were found."""
+    """The first `num` of each row's neighbours that are in the subset; searched again for rows with too few."""
     inside = subset[order]
     if bool(inside[:, :num].all()):
         return order[:, :num]

@@ -46,24 +46,26 @@ class _Words:
 class WordGeometry(SampleMeasure):
     r"""Average similarity, self-similarity and maximum explainable variance of each layer, with their controls.
 
-    | measure              | value                                                 | baseline                |
-    |----------------------|-------------------------------------------------------|-------------------------|
-    | average_similarity   | mean cosine of all pairs of occurrences               | isotropic Gaussian: ≈ 0 |
-    | rogue_dimensions     | share of it that the three strongest dimensions carry | 3 / width               |
-    | self_similarity      | mean over words of `self_similarity`                  | average_similarity      |
-    | explainable_variance | mean over words of `maximum_explainable_variance`     | that of all occurrences |
+    | measure              | value                                             | baseline                |
+    |----------------------|---------------------------------------------------|-------------------------|
+    | average_similarity   | mean cosine of all pairs of occurrences           | isotropic Gaussian: ≈ 0 |
+    | rogue_dimensions     | its share from the three strongest dimensions     | 3 / width               |
+    | self_similarity      | mean over words of `self_similarity`              | average_similarity      |
+    | explainable_variance | mean over words of `maximum_explainable_variance` | that of all occurrences |
 
-    The controls `shuffled_self_similarity` and `shuffled_explainable_variance` are the same after words have exchanged
-    their occurrences, so that only how often each occurs stays. Corrected self-similarity falls to 0 there; explainable
-    variance to what so few random occurrences have, which for rare words is much more than the published baseline.
+    The controls `shuffled_self_similarity` and `shuffled_explainable_variance` are computed after shuffling occurrences
+    between words, so that each word keeps only its frequency. Corrected self-similarity then falls to 0. Explainable
+    variance falls to that of as few random occurrences, which for rare words is much higher than the published
+    baseline.
 
-    Words without letter or digit (punctuation) are left out. `spaces` (`raw`, `centred`, `standardised`, `rank`) say
-    whether a result rests on a common offset or on a few dimensions. Explainable variance, which no offset changes, is
-    given raw and standardised; rogue dimensions and shuffled self-similarity raw. A high average similarity alone is no
-    defect: spaces can be isotropic around the centre of each of their clusters [@cai2021], and clusters cannot be
-    isotropic together [@mickus2024].
+    Words without letter or digit (punctuation) are left out. `spaces` (`raw`, `centred`, `standardised`, `rank`) show
+    whether a result comes from a common offset or from a few dimensions. Explainable variance, which no offset changes,
+    is only given raw and standardised; rogue dimensions and shuffled self-similarity only raw. A high average
+    similarity need not be a defect: spaces can be isotropic around the centre of each of their clusters [@cai2021], and
+    clusters cannot be isotropic together [@mickus2024].
 
-    Error bars resample sentences to first order (`linear_replicates`), with the space's mean and scale fixed.
+    Error bars are a first-order approximation to resampling sentences (`linear_replicates`), with the mean and scale of
+    the space fixed.
 
     Args:
         occurrences: At most this many sampled tokens.
@@ -199,7 +201,7 @@ def rogue_share(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor, " 
        c_d = \frac{(\sum_i u_{id})^2 - \sum_i u_{id}^2}{n(n-1)}, \qquad
        \frac{c_{(1)} + c_{(2)} + c_{(3)}}{\sum_d c_d} $$
 
-    Above 1 if other dimensions lower the cosine.
+    The share is above 1 if other dimensions lower the cosine.
 
     Source: [@timkey2021].
     """
@@ -222,12 +224,13 @@ def _share(total: Float[Tensor, "*set width"], energy: Float[Tensor, "*set width
 def variance_within_words(states: Float[Tensor, "occurrence width"], cells: WordBlocks) -> Jackknifed:
     r"""Mean over words of the share of variance along each word's first principal direction.
 
-    Without a block b, the direction v is kept fixed: to first order in the block's share,
+    When a block b is left out, the direction v is kept fixed. To first order in the block's share,
 
     $$ \lambda_{(b)} = \lambda - \sum_{i \in b} t_i^2 - \frac{(\sum_{i \in b} t_i)^2}{n - n_b}, \qquad
        t_i = v \cdot (x_i - \bar x) $$
 
-    and the total variance likewise, exactly. A word with constant or fewer than three occurrences is left out.
+    The total variance without the block is computed exactly. Words with fewer than three occurrences, or equal ones,
+    are left out.
     """
     counts = cells.by_word(torch.ones(len(states), dtype=states.dtype))
     shifted = states - (cells.by_word(states) / counts.unsqueeze(1))[cells.words]

@@ -1,4 +1,4 @@
-"""Static and contextual neighbours: the words near a word's own vector, and near each of its occurrences."""
+"""Static and contextual neighbours: the words near a word's static vector, and near each of its occurrences."""
 
 # Q query, N occurrence, K neighbour, W word
 # W word, Q occurrence of a chosen word, K neighbour
@@ -31,10 +31,10 @@ def nearest_of_other_words(
     queries: Int[np.ndarray, " query"],
     k: int,
 ) -> tuple[Int[np.ndarray, "query neighbour"], Float[np.ndarray, "query neighbour"]]:
-    """For each query the `k` nearest words, each by its nearest occurrence, and their cosines; nearest first.
+    """For each query, the `k` nearest words (by their nearest occurrence) and their cosines; nearest first.
 
-    Occurrences of the query's own word and of its own sentence do not count: the former would fill most slots, the
-    latter are near whatever they mean. −1 and NaN for missing ones; the first wins ties.
+    Occurrences of the query's own word and of its sentence do not count: the former would take most places, and the
+    latter are near whatever they mean. Missing neighbours are −1 and NaN; the first row wins ties.
     """
     unit = unit_vectors(states)
     cosine = unit[queries] @ unit.T
@@ -54,7 +54,7 @@ def nearest_of_other_words(
 
 
 def overlap(words: Int[np.ndarray, "query neighbour"]) -> Float[np.ndarray, "query query"]:
-    r"""Jaccard overlap of the sets of words (−1: none) of every two queries; 0 for two empty ones.
+    r"""Jaccard overlap of the sets of words (−1: none) of any two queries; 0 for two empty sets.
 
     $$ |A \cap B| \, / \, |A \cup B| $$
     """
@@ -74,8 +74,9 @@ def disagreement(overlaps: Float[np.ndarray, "query query"], pairs: Bool[np.ndar
 
 
 def two_groups(states: Float[np.ndarray, "occurrence width"]) -> Int[np.ndarray, " occurrence"]:
-    """0 or 1 for each occurrence: whether it is nearer (cosine) to the one or the other of the two that are farthest
-    apart; the first occurrence's group is 0.
+    """Two groups of occurrences, as 0 or 1: those closer (cosine) to either of the two that are farthest apart.
+
+    The first occurrence is in group 0.
 
     >>> two_groups(np.array([[1.0, 0.0], [0.0, 1.0], [0.1, 0.9], [0.8, 0.1]])).tolist()
     [0, 1, 1, 0]
@@ -162,8 +163,8 @@ class WordNeighbours(Intervention):
 
     $$ 1 - \overline{|N_i \cap N_j| \, / \, |N_i \cup N_j|}. $$
 
-    Its ceiling is the value for two occurrences of different words (`baseline`); the control is an untrained model.
-    Words are the most frequent single-token ones; none is chosen by hand.
+    The upper limit (`baseline`) is the value for two occurrences of different words, and the control is an untrained
+    model. The words are the most frequent ones that are single tokens; none is chosen by hand.
 
     Args:
         words: Maximum number of words.
@@ -252,7 +253,7 @@ _NOWHERE: dict[str, Any] = {"sentence": STATIC, "text": "", "begin": 0, "end": 0
 
 
 class _Places:
-    """Sentence and position of each occurrence, in words; looked up once, since layers share neighbours."""
+    """Sentence and word position of each occurrence; looked up once, since layers share neighbours."""
 
     def __init__(self, reader: Reader, points: MapPoints) -> None:
         self._reader, self._points = reader, points
@@ -307,16 +308,16 @@ def _layer_rows(
 def word_points(
     reader: Reader, words: int, least: int, occurrences: int, pool: int, named: tuple[str, ...] = ()
 ) -> WordPoints:
-    """The most frequent single-token words with `occurrences` of each, and `pool` occurrences of any words.
+    """`occurrences` of each of the most frequent single-token words, and `pool` occurrences of any words.
 
-    Everything depends on the text and its hashes: models with one tokenizer use the same occurrences.
+    The choice depends only on hashes of the text, so models with the same tokenizer use the same occurrences.
 
     Args:
         reader: The corpus as the model reads it.
         words: Number of words.
         least: Minimum occurrences of a word to be chosen or to be a static neighbour.
-        occurrences: Number for each word, each from a different sentence.
-        pool: Number for any words, from sentences in the order of their hash.
+        occurrences: Number of occurrences of each word, from different sentences.
+        pool: Number of occurrences of any words, from sentences in the order of their hash.
         named: Words to use instead of the most frequent ones.
     """
     tokenizer, counts = reader.model.require_tokenizer(), count_words(reader)
@@ -340,7 +341,7 @@ def word_points(
 
 
 def _pool(reader: Reader, texts: dict[int, str], size: int) -> MapPoints:
-    """Occurrences of words in the first sentences by hash, until there are `size`."""
+    """`size` occurrences of words, from the sentences with the lowest hashes."""
     found: list[tuple[int, int, int, int, int]] = []
     order = np.argsort(hash64_array(("word-pool", reader.seed), reader.corpus.content_ids), kind="stable")
     for row in order.tolist():

@@ -1,4 +1,4 @@
-"""How similar words are in each layer: within a sentence, and at random."""
+"""How similar words are in each layer: words of a sentence, and random words."""
 
 # B sentence, T token, N bootstrap block (64), K layer 0..L, D width, M words of a sentence
 
@@ -257,7 +257,7 @@ DISTANCE_DISTRIBUTION = TableSchema(
 class DistanceDistribution(SampleMeasure):
     """Histograms of cosines and Euclidean distances between random pairs of words, layer by layer.
 
-    Words are as in `WordGeometry`. The two of a pair are different occurrences of any words.
+    Words are as in `WordGeometry`. A pair consists of two different occurrences of any words.
 
     Args:
         occurrences: At most this many sampled tokens.

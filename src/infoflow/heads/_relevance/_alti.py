@@ -1,4 +1,4 @@
-"""ALTI: decomposition of an attention's output through its values, output projection, residual and norm."""
+"""ALTI: decomposition of an attention's output into contributions through values, output projection and norm."""
 
 # H head, T query token, S key token, d head width, D model width
 
@@ -50,7 +50,7 @@ class Sublayer:
     def linearised(
         self, parts: Float[Tensor, "part_of_tokens *part width"], tokens: slice = slice(None)
     ) -> Float[Tensor, "part_of_tokens *part width"]:
-        """The norm as a linear map of parts of its input: centred, times gain, divided by each token's deviation."""
+        """The norm as a linear map of parts of its input: centre, times gain, divided by each token's deviation."""
         if self.norm is None:
             return parts
         states = self.summed[tokens]
@@ -67,7 +67,7 @@ class Sublayer:
         return output if self.norm is None or self.norm.bias is None else output + self.norm.bias
 
     def terms(self, queries: slice) -> Float[Tensor, "token key width"]:
-        """Contribution of each key to some queries' output; in cross-attention the residual is the last term."""
+        """Contribution of each key to the outputs of some queries; in cross-attention the residual is the last term."""
         core = self.attention.core
         parts_TSD = torch.einsum("hts,hsd->tsd", core.weights[:, queries], self.written)
         residual_TD = self.residual[queries]
@@ -114,7 +114,7 @@ def alti_relevance(request: Request) -> SentenceRelevance:
 
     with rows normalised. $\mathrm{LN_{lin}}$ centres, multiplies by the gain and divides by the deviation at token i;
     it is absent in pre-norm models. The terms of a token, $\mathrm{LN_{lin}}(b_O)$ and the norm's bias add up to its
-    output $y_i$. Feed-forward layers are skipped. In cross-attention the residual is one term and each source token
+    output $y_i$. Feed-forward layers are skipped. In cross-attention the residual is one term, and each source token is
     another. A head's relevance is its own $c$, weighted by how much of token i reaches the prediction.
 
     Source: [@ferrando2022] for encoders; [@ferrando2022plus] for encoder and decoder; the relevance of heads is ours.
@@ -165,7 +165,7 @@ def _sublayers(tape: Tape) -> Iterator[Sublayer]:
             readers.setdefault(value, []).append(node)
 
     def only_reader(value: Value) -> AbstractNode | None:
-        """The only node that reads a value, ignoring nodes that change nothing."""
+        """The only node that reads a value, ignoring nodes that do not change it."""
         found = readers.get(value, [])
         while len(found) == 1 and isinstance(found[0], PassNode):
             found = readers.get(found[0].output, [])

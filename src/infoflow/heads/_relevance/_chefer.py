@@ -46,7 +46,7 @@ def gradient_relevance(
 
     $$ R_h = \sum_{t, d} c^h_{td} \frac{\partial y}{\partial c^h_{td}} = \frac{\partial y}{\partial \xi_h} $$
 
-    and at state 0 for tokens. `rules` changes the backward pass.
+    For tokens it is the same at state 0. `rules` changes the backward pass.
     """
     parts = []
     for seeds in seed_chunks(request):
@@ -187,13 +187,14 @@ def chefer_relevance(request: Request, output: Output | None) -> SentenceRelevan
 
 
 def chefer_propagated(request: Request) -> SentenceRelevance:
-    r"""The older method: the positive part of gradient times the relevance of attention weights, then rollout.
+    r"""The authors' older method: the positive part of gradient times relevance of the weights, then rollout.
 
     $$ \bar A = \frac{1}{H} \sum_h (\nabla A_h \odot R(A_h))^+, \qquad R \leftarrow \mathrm{rownorm}(\bar A + I) \, R $$
 
-    R(A) is half of the relevance that a head's output passes to weights and values, by layer-wise propagation with
-    α = 1 and without biases; its rules for residuals and norms are those of `method="voita"`, which differ from the
-    released code's. That code also starts at the last layer by default and overwrites [CLS] → [CLS]; this does not.
+    R(A) is half of the relevance that a head's output passes to weights and values, by layer-wise propagation with α =
+    1 and without biases. The rules for residuals and norms are those of `method="voita"`, which differ from those of
+    the released code. The released code also starts at the last layer by default, and overwrites [CLS] → [CLS]; this
+    function does not.
 
     Source: [@chefer2021a], for single stacks.
 
@@ -233,7 +234,7 @@ Maps = dict[Place, tuple[Tensor, Tensor]]
 
 
 def _weighted(request: Request, output: Output | None) -> Iterator[tuple[Maps, Tensor]]:
-    """Attention and gradient for as many predictions as memory holds, and the positions of these."""
+    """Attention and gradient for as many predictions as fit into memory, and the positions of these predictions."""
     attentions = list(request.model.anatomy.attentions())
     lengths = [v.shape[1] for v in request.predictions.inputs.values() if isinstance(v, Tensor) and v.dim() > 1]
     numbers = 8 * sum(one.num_heads for one in attentions) * max(lengths) ** 2
@@ -252,7 +253,7 @@ def _weighted(request: Request, output: Output | None) -> Iterator[tuple[Maps, T
 
 
 def _of_weights(node: AttentionNode, relevance: Tensor) -> Float[Tensor, "seed head query key"]:
-    """Half of what heads' outputs pass down their sums Σ A v, in proportion to the summands."""
+    """Half of the relevance that heads' outputs pass to the summands of Σ A v, in proportion to the summands."""
     heads_NHTe = relevance.unflatten(2, (node.attention.num_heads, node.attention.head_dim)).transpose(1, 2)
     context_HTe = node.core.weights @ node.core.value
     quotient = torch.where(context_HTe == 0, 0.0, heads_NHTe / torch.where(context_HTe == 0, 1.0, context_HTe))
@@ -260,7 +261,7 @@ def _of_weights(node: AttentionNode, relevance: Tensor) -> Float[Tensor, "seed h
 
 
 def _over_heads(maps: Float[Tensor, "seed head query key"]) -> Float[Tensor, "seed query key"]:
-    """Their mean; 0 if every head was pruned."""
+    """The mean over heads; 0 if every head was pruned."""
     return maps.sum(1) / max(1, maps.shape[1])
 
 
@@ -278,7 +279,7 @@ def _rolled(maps: dict[Place, Tensor], positions: Tensor) -> dict[str, Tensor]:
 
 
 def _tokens(maps: dict[Place, Float[Tensor, "seed query key"]], positions: Tensor) -> dict[str, Tensor]:
-    """The row of each prediction, after all layers."""
+    """The relevance of tokens: the row of each prediction, after all layers."""
     stacks = list(dict.fromkeys(stack for stack, _, _ in maps))
     own = {stack: _identity(maps[stack, "self", 0]) for stack in stacks}
     copy = torch.arange(len(positions))
@@ -299,7 +300,7 @@ def _tokens(maps: dict[Place, Float[Tensor, "seed query key"]], positions: Tenso
 
 
 def _in_order(maps: dict[Place, Tensor]) -> list[tuple[Place, Tensor]]:
-    """In execution order: in each layer self-attention comes before cross-attention."""
+    """The attentions in execution order: in each layer self-attention comes before cross-attention."""
     return sorted(maps.items(), key=lambda item: (item[0][2], item[0][1] != "self"))
 
 

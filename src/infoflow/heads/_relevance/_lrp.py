@@ -1,4 +1,4 @@
-"""Layer-wise relevance propagation after Voita and others: one sentence, all its predictions together."""
+"""Layer-wise relevance propagation by Voita and others, for all predictions of one sentence together."""
 
 # N seed, T token, L layer, H head, D width
 
@@ -24,14 +24,14 @@ def voita_relevance(request: Request, rule: Rule) -> SentenceRelevance:
     | function | rule |
     |---|---|
     | linear map, LayerNorm, RMSNorm | transition of each token, rescaled for the token and then for the sentence |
-    | activation, added constant, scaling | passes |
+    | activation, added constant, scaling | passed on unchanged |
     | residual a + b, gated product | transition of two numbers in each dimension, rescaled for each token jointly |
     | softmax attention | transition of q, k and v jointly through the softmax, rescaled for each head, then the layer |
     | q, k, v from states | one fused linear map; in cross-attention q, and k with v, then both rescaled jointly |
     | state with several readers | sum, scaled to the sum of the readers' absolute relevance |
 
-    The encoder's output is such a state: all decoder layers read it. Rescaling keeps the absolute sum, so that with the
-    default rule the tokens of source and target sum to 1, up to a deficit of order ε.
+    The encoder's output is such a state, since all decoder layers read it. Rescaling preserves the absolute sum, so
+    with the default rule the relevance of all source and target tokens sums to 1, up to a deficit of order ε.
 
     Source: [@voita2021], which defines the relevance of heads of [@voita2019heads]. According to lxt's documentation,
     layer-wise relevance propagation is covered by a patent that allows personal and scientific use.
@@ -88,7 +88,7 @@ def propagate(
     rule: Rule,
     visit: Callable[[AttentionNode, Tensor], None] | None = None,
 ) -> SentenceRelevance:
-    """From the logits down to the embeddings; `visit` sees every attention and its heads' relevance (N, T, H · d)."""
+    """Propagate from the logits to the embeddings; `visit` gets each attention with its relevance (N, T, H · d)."""
     absorbed = Absorbed()
     start = unembedding.of_outputs(positions, targets, rule, absorbed)
     waiting: dict[Value, list[Tensor]] = {unembedding.inputs[0]: [start]}

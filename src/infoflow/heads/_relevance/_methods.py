@@ -84,13 +84,13 @@ def _plain(name: str, run: Method) -> Callable[[Model, dict[str, Any]], Method]:
 
 
 def logit_attribution(request: Request) -> SentenceRelevance:
-    r"""A head's output at the prediction's token, through the linearised final norm, on the target's unembedding.
+    r"""A head's direct part in the logit: its output, through the linearised final norm, times the unembedding.
 
     $$ R_h = \mathrm{LN_{lin}}(c^h_p W_O^h) \cdot u_y $$
 
-    where the norm's deviation is that of its actual input. The parts of all heads, feed-forward layers, embeddings and
-    biases add up to the logit. Heads write directly into the final norm's input only in pre-norm models, and only in
-    the predicting stack.
+    c is the head's output at the prediction's token p, and the norm's deviation is that of its actual input. The parts
+    of all heads, feed-forward layers, embeddings and biases add up to the logit. Heads write directly into the final
+    norm's input only in pre-norm models, and only in the predicting stack.
 
     Raises:
         UserError: The model is not pre-norm, or its head is more than a norm and a linear map.
@@ -135,7 +135,7 @@ def _past_passes(value: Value, producers: dict[Value, AbstractNode]) -> Value:
 
 
 def _writers(tape: Tape, stream: Value, producers: dict[Value, AbstractNode]) -> list[tuple[AttentionNode, LinearNode]]:
-    """Attentions whose projected output is a summand of the stream."""
+    """Attentions whose projected output is added to the residual stream."""
     waiting, found = [stream], []
     while waiting:
         node = producers.get(_past_passes(waiting.pop(), producers))
@@ -157,8 +157,8 @@ def backward_rules(model: Model, variant: Variant) -> Iterator[None]:
     | activation | $x \cdot f(x)/x$, the quotient a constant | the same |
     | gated product $f(g) \cdot u$ | $f(g)$ is a constant | both factors get half |
 
-    As in lxt, whose documentation says that layer-wise relevance propagation is covered by a patent that allows
-    personal and scientific use.
+    The rules are those of lxt, whose documentation says that layer-wise relevance propagation is covered by a patent
+    that allows personal and scientific use.
     """
     with ExitStack() as stack:
         mode = _Rules(variant)
@@ -199,7 +199,7 @@ _ATTENTION: dict[str, Callable[[AttentionCall], AttentionCall]] = {
 
 
 class _Rules(TorchFunctionMode):
-    """Activations and gated products, whether modules or functions."""
+    """The rules for activations and gated products, whether these are modules or functions."""
 
     def __init__(self, variant: Variant) -> None:
         super().__init__()

@@ -31,8 +31,9 @@ def attention_rollout(attention: Attention, valid: Array | None = None) -> Float
 
     $$ R_l = \hat A_l R_{l-1}, \qquad \hat A_l = \tfrac12 \bar A_l + \tfrac12 I, \qquad R_{-1} = I $$
 
-    $\bar A_l$ is the mean over heads; the identity stands for the residual connection. Rows sum to 1: where tokens are
-    excluded, $\bar A_l + I$ among the valid ones is normalised by row. In causal models rollout favours early tokens.
+    $\bar A_l$ is the mean over heads, and the identity stands for the residual connection. Rows sum to 1: if tokens are
+    excluded, the rows of $\bar A_l + I$ among the valid tokens are normalised. In causal models rollout favours early
+    tokens.
 
     Args:
         attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
@@ -82,7 +83,7 @@ def attention_flow(attention: Attention, valid: Array | None = None) -> Float[Te
 
 
 def _with_residual(attention: Attention, valid: Array | None) -> Float[Tensor, "layer sentence query key"]:
-    """Mean over heads plus the identity, among valid tokens, rows normalised."""
+    """Mean over heads plus the identity, for valid tokens, with normalised rows."""
     weights, mask = check_attention(attention, valid)
     pairs = (mask.unsqueeze(1) & mask.unsqueeze(2)).unsqueeze(0)
     # Filled before adding: rows of padding may hold NaN.
@@ -111,7 +112,7 @@ def _sentence_flow(mixed: Float[np.ndarray, "layer query key"]) -> Float[np.ndar
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Mixing:
-    """Composition of each token after an attention with its residual; rows of `own` and `across` together sum to 1."""
+    """The shares that form each token after an attention and its residual; `own` and `across` together sum to 1."""
 
     own: Float[Tensor, "token token"]
     """Shares of the stack's own tokens at the input of the attention."""
@@ -147,7 +148,7 @@ def follow(model: Model, mixings: Mapping[Place, Mixing], positions: Int[Tensor,
 
 
 def _downwards(mixings: Mapping[Place, Mixing], stacks: list[str]) -> list[tuple[Place, Mixing]]:
-    """From top to bottom: a decoder before the encoder; in a layer cross-attention before self-attention."""
+    """Attentions from top to bottom: a decoder before the encoder, in a layer cross-attention before self-attention."""
     return sorted(mixings.items(), key=lambda item: (-stacks.index(item[0][0]), -item[0][2], item[0][1] == "self"))
 
 
@@ -156,9 +157,9 @@ def rollout_relevance(request: Request) -> SentenceRelevance:
 
     $$ \hat A = \tfrac12 \bar A + \tfrac12 I $$
 
-    in self-attention; in cross-attention half comes from the memory. By construction all heads of a layer carry the
-    same amount, so a head's relevance is the part that it moves between tokens (j ≠ i) and that reaches the prediction;
-    heads of cross-attention all have the same relevance.
+    This is for self-attention; in cross-attention half of a token comes from the encoder. By construction all heads of
+    a layer carry the same amount. So a head's relevance is the part that it moves between tokens (j ≠ i) and that
+    reaches the prediction; all heads of a cross-attention have the same relevance.
 
     Source: [@abnar2020], for tokens; the relevance of heads is ours.
     """
@@ -181,7 +182,7 @@ def rollout_relevance(request: Request) -> SentenceRelevance:
 
 
 def flow_relevance(request: Request) -> SentenceRelevance:
-    """Tokens by `attention_flow`; heads get none.
+    """Relevance of tokens by `attention_flow`; there is none of heads.
 
     Raises:
         UserError: The model has an encoder and a decoder, between which the published graph has no edges.

@@ -95,7 +95,7 @@ class NormNode(AbstractNode):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SharedNode(AbstractNode):
-    """A residual sum a + b, or a product a · b: `terms` are what each input contributes to first order."""
+    """A residual sum a + b, or a product a · b; `terms` are the first-order contributions of the inputs."""
 
     terms: tuple[Float[Tensor, "token width"], Float[Tensor, "token width"]]
     is_sum: bool
@@ -135,7 +135,7 @@ class LostNode(AbstractNode):
 
 
 def no_rule(what: str) -> str:
-    """The message for a function that relevance cannot pass."""
+    """The error message for a function without a propagation rule."""
     return (
         f"Layer-wise relevance propagation has no rule for {what}. "
         'Use a gradient method instead: method="gradient-x-input", "attn-lrp" or "chefer".'
@@ -144,7 +144,7 @@ def no_rule(what: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ProjectedStates:
-    """States on their way into queries, keys or values: x Wᵀ + b of the stated parts, fused."""
+    """The projection of states to queries, keys or values: x Wᵀ + b of the named parts, fused."""
 
     states: Float[Tensor, "token input"]
     weight: Float[Tensor, "output input"]
@@ -158,7 +158,7 @@ class ProjectedStates:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AttentionNode(AbstractNode):
-    """From the states of queries and memory to the heads' outputs, where they enter the output projection.
+    """Attention, from the states of queries and memory to the heads' outputs before the output projection.
 
     `projections` is one map for queries, keys and values fused (self-attention), or two: queries; keys and values.
     """
@@ -215,7 +215,7 @@ class Rotation:
         return self.cos.shape[-1]
 
     def terms(self) -> tuple[Tensor, Tensor]:
-        """Contributions of the same dimension and its partner to each output."""
+        """Contributions of each dimension and of its partner in the rotation to each output."""
         turned, rest = self.states[..., : self.rotated], self.states[..., self.rotated :]
         half = self.rotated // 2
         partner = torch.cat([-turned[..., half:], turned[..., :half]], dim=-1) * self.sin
@@ -253,7 +253,7 @@ class Tape:
 
 
 def rows(states: Tensor) -> Tensor:
-    """One sentence's states as (token, width)."""
+    """The states of one sentence as a matrix (token, width)."""
     return states.detach().reshape(math.prod(states.shape[:-1]), states.shape[-1])
 
 
@@ -275,7 +275,7 @@ Record = Callable[[Tape, nn.Module, Tensor, Tensor, Value], None]
 
 
 def leaf(module: nn.Module) -> Record | None:
-    """How to record a module that is one function; None for any other."""
+    """How to record a module that is a single function; None for any other module."""
     if isinstance(module, nn.Linear | Conv1D):
         return _record_linear
     if is_norm(module):
@@ -326,7 +326,7 @@ class Norm:
         return None
 
     def __call__(self, states: Tensor, constant_scale: bool = False) -> Tensor:
-        """The norm; with `constant_scale` the deviation, but not the mean, is a constant in the gradient."""
+        """Apply the norm; with `constant_scale` the gradient treats the deviation, but not the mean, as a constant."""
         moved = states - states.mean(-1, keepdim=True) if self.centred else states
         scale = (moved.square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
         output = moved * (scale.detach() if constant_scale else scale) * self.gain

@@ -44,7 +44,7 @@ def recording(model: Model) -> Iterator[Tape]:
     """Record the forward pass that runs inside the block: one pass, of one sentence.
 
     Raises:
-        UserError: The model is in half precision, where shares of sums near zero are noise.
+        UserError: The model is in half precision, in which shares of sums near zero are only noise.
     """
     if (dtype := next(model.module.parameters()).dtype) not in (torch.float32, torch.float64):
         raise UserError(f"This method needs a model in float32. {model.name} is in {dtype}: load it with float32.")
@@ -194,7 +194,7 @@ class _Recorder(TorchFunctionMode):
 
     @staticmethod
     def _read_the_same(attention: Attention, sources: list[Tensor], values: Tensor) -> bool:
-        """MobileBERT's keys are of a bottleneck, its values of the state before it."""
+        """MobileBERT computes keys from a bottleneck, and values from the state before it."""
         query, key = sources
         same = key.shape == values.shape and torch.equal(key, values)
         return same and (attention.kind == "cross" or query is key or torch.equal(query, key))
@@ -202,7 +202,7 @@ class _Recorder(TorchFunctionMode):
     def _rotations(
         self, plain_query: Tensor, plain_key: Tensor, query: Tensor, key: Tensor
     ) -> "tuple[Rotation, Rotation] | bool | None":
-        """None: there are none; False: something unknown happens to queries or keys."""
+        """The rotations of queries and keys; None if there are none, False if something unknown happens to them."""
         factor = (plain_query * query).sum() / plain_query.square().sum()  # OPT scales its queries beforehand
         if close(factor * plain_query, query) and close(plain_key, key):
             return None
@@ -243,7 +243,7 @@ class _Recorder(TorchFunctionMode):
         return result
 
     def _parts(self, func: Any, states: Tensor, value: Value, parts: list[Tensor]) -> None:
-        """A state cut along its width, as fused gated MLPs do."""
+        """The parts of a state that is cut along its width, as in fused gated MLPs."""
         cut = all(part.shape[:-1] == states.shape[:-1] for part in parts)
         whole = cut and torch.equal(torch.cat(parts, dim=-1), states)
         start = 0
@@ -270,7 +270,7 @@ class _Recorder(TorchFunctionMode):
             self._lost(values, result, f"the operation {getattr(func, '__name__', func)}")
 
     def _one(self, func: Any, states: Tensor, value: Value, args: Any, result: Tensor) -> None:
-        """A function of one state: a view of it, a constant added or multiplied, or an activation."""
+        """The node for a function of one state: a view, a constant added or multiplied, or an activation."""
         same_size = states.shape[-1] == result.shape[-1] and states.numel() == result.numel()
         same = func in _SAME and same_size and close(rows(states), rows(result))
         if same or (func not in _SAME and same_size and (func not in _QUOTIENTS or args[0] is states)):

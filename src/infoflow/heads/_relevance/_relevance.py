@@ -42,33 +42,34 @@ def relevance(
 
     | `normalise` | value | |
     |---|---|---|
-    | `"signed"` | $R_h / \sum_{h'} R_{h'}$ | as published; leaves [0, 1] and is unstable where signs cancel |
+    | `"signed"` | $R_h / \sum_{h'} R_{h'}$ | as published; can be outside [0, 1], and is unstable if signs cancel |
     | `"abs"` | $|R_h| / \sum_{h'} |R_{h'}|$ | in [0, 1] |
     | `None` | $R_h$ | |
 
-    | `method` | what starts at the logit | options |
+    | `method` | relevance of a head | options |
     |---|---|---|
     | `"voita"` | layer-wise relevance propagation from 1, not from the logit | those of `Rule` |
     | `"gradient-x-input"` | head output times gradient, which is the derivative by the head's gate | |
-    | `"cp-lrp"` | the same with attention weights and norms' deviations constant [@ali2022] | |
+    | `"cp-lrp"` | the same with constant attention weights and norms' deviations [@ali2022] | |
     | `"attn-lrp"` | the same with the rules of AttnLRP [@achtibat2024] | |
     | `"chefer"` | positive part of attention times gradient [@chefer2021b] | `version="2021b"` or `"2021a"` |
-    | `"alti"` | each head's part in what an attention's output is made of, through the layers above [@ferrando2022] | |
-    | `"rollout"` | attention that a head moves between tokens, through the layers above [@abnar2020] | |
+    | `"alti"` | the head's contribution to its attention's output, followed through higher layers [@ferrando2022] | |
+    | `"rollout"` | the part that a head moves between tokens, followed through higher layers [@abnar2020] | |
     | `"logit-attribution"` | a head's direct part in the logit (pre-norm models) | |
     | `"flow"` | `attention_flow`: for `token_relevance` alone | |
 
     According to lxt's documentation, LRP methods are covered by a patent that allows personal and scientific use.
 
-    With `bias="share"` (default, as published) a bias is shared equally among all inputs, so a head whose output
-    projection is zero still receives relevance: never read small relevance as contribution; `"absorb"` gives it 0.
+    With `bias="share"` (default, as published) a bias is shared equally among all inputs, so even a head whose output
+    projection is zero receives relevance: do not read a small relevance as a contribution. With `"absorb"` such a head
+    has 0.
 
     Args:
         batch: Arguments of the Hugging Face model, or one sentence as text. An encoder-decoder model needs
             `decoder_input_ids` or `labels`; padding needs `attention_mask`.
-        position: Index along the logits (decoder step, or token); negative ones count from the end; sentences that have
-            only padding there are left out. Default: all predicted positions: decoder steps, real tokens of a causal
-            LM, labelled tokens of a masked LM (without `labels` all real ones).
+        position: Index along the logits (decoder step, or token); negative ones count from the end. Sentences that have
+            only padding there are left out. By default all predicted positions count: decoder steps, tokens of a causal
+            LM, labelled tokens of a masked LM (without `labels` all tokens).
         target: Token id whose logit is explained; default: the top one at each position.
         normalise: See above.
 
@@ -105,10 +106,10 @@ def token_relevance(
 ) -> pd.DataFrame:
     r"""How much each input token matters for each of the model's predictions.
 
-    Relevance at state 0 (the embeddings with their positions), summed over dimensions: absolute values for `"voita"`,
-    where source and target together come to 1 less a small deficit; signed values for the gradient methods, whose sum
-    is the logit where the method conserves it; shares of the rollout for `"alti"` and `"rollout"`. A decoder's tokens
-    are those it reads: target token t − 1 is read at step t.
+    This is the relevance at state 0 (the embeddings with their positions), summed over dimensions. For `"voita"` values
+    are absolute, and those of source and target together sum to 1 less a small deficit. For the gradient methods they
+    are signed, and sum to the logit if the method conserves it. For `"alti"` and `"rollout"` they are shares of the
+    rollout. A decoder's tokens are those that it reads: target token t − 1 is read at step t.
 
     Arguments and errors are those of `relevance`; `normalise` divides by the (absolute) sum over all tokens of both
     stacks.
@@ -151,9 +152,9 @@ def sentence_relevance(
     target: int | None = None,
     **options: Any,
 ) -> SentenceRelevance:
-    """Relevance of heads and of tokens together, from one run, for a batch of one sentence.
+    """Relevance of both heads and tokens from one run, for a batch of one sentence, not normalised.
 
-    Arguments and errors are those of `relevance`; nothing is normalised.
+    Arguments and errors are those of `relevance`.
     """
     ((_, found),) = each_sentence(model, batch, method, position, target, options)
     return found
@@ -186,7 +187,7 @@ def misses_paths(model: Model, method: str) -> str | None:
 
 
 def check_normalise(normalise: str | None) -> None:
-    """Refuse an unknown normalisation."""
+    """Raise a UserError for an unknown normalisation."""
     if normalise not in _NORMALISE:
         raise UserError(f'normalise must be "signed", "abs" or None. Got {normalise}.')
 
@@ -247,7 +248,7 @@ class Relevance(Intervention):
         method: See `relevance`.
         sentences: Number of sentences, chosen by hash; it determines the cost of the measure.
         normalise: `"signed"` or `"abs"`.
-        rule: For `method="voita"`, like `softmax` and `bias`.
+        rule: Only for `method="voita"`, as are `softmax` and `bias`.
 
     Source: [@voita2019heads].
     """
@@ -290,7 +291,7 @@ class Relevance(Intervention):
         return pd.DataFrame(rows, columns=self.table.column_names)
 
     def _sums(self, reader: Reader) -> dict[Place, np.ndarray]:
-        """Shares by place: (64, head + 1) sums per bootstrap block, the number of predictions last."""
+        """Shares by attention: (64, head + 1) sums per bootstrap block; the last is the number of predictions."""
         chosen = self._choose(reader)
         settings = {"rule": self.rule, "softmax": self.softmax, "bias": self.bias} if self.method == "voita" else {}
         sums: dict[Place, np.ndarray] = {}
@@ -314,7 +315,7 @@ class Relevance(Intervention):
         return list(islice((row for row in ordered if self._predicts(reader, row)), self.sentences))
 
     def _predicts(self, reader: Reader, row: int) -> bool:
-        """Whether a sentence has a prediction: a masked LM predicts no special tokens, and there may be no other."""
+        """Whether a sentence has a prediction; for a masked LM, not if it consists of special tokens."""
         if reader.model.task != "masked-lm":
             return True
         return not reader.sentence_rows(row, "clean", 0)[reader.source_stack].special.all()

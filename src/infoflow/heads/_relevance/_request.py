@@ -22,7 +22,7 @@ _OURS = ("labels", "use_cache", "return_dict", "output_attentions", "output_hidd
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SentencePredictions:
-    """One sentence and the predictions in it."""
+    """One sentence and its predictions."""
 
     sentence: int
     inputs: dict[str, Any]  # keywords of the model for this sentence alone
@@ -100,7 +100,7 @@ def _labelled(model: Model, labels: Any, real_BT: Tensor) -> Bool[Tensor, "sente
 
 
 def _not_padding(model: Model, inputs: dict[str, Any], two: bool, mask: Tensor | None) -> Bool[Tensor, "..."] | bool:
-    """Padding mask of a decoder without one: trailing padding tokens, except a first token."""
+    """Padding mask for a decoder input without one: trailing padding tokens, but never the first token."""
     if not two or mask is not None or "decoder_input_ids" not in inputs:
         return True
     is_padding = inputs["decoder_input_ids"] == model.pad_token_id
@@ -146,7 +146,7 @@ class Request:
         return output.logits if getattr(output, "logits", None) is not None else output.prediction_logits  # type: ignore[attr-defined]
 
     def targets(self, logits: Float[Tensor, "seed vocabulary"]) -> Int[Tensor, " seed"]:
-        """Token whose logit is explained, from the logits at each position: the top one, or the target.
+        """The token whose logit is explained at each position: the target, or else the top one.
 
         Raises:
             UserError: The vocabulary has no such token.
@@ -180,7 +180,7 @@ class SentenceRelevance:
 
 
 def joined(parts: Sequence[SentenceRelevance]) -> SentenceRelevance:
-    """The seeds of several results in one."""
+    """Several results joined along their seeds."""
     return SentenceRelevance(
         heads={key: torch.cat([part.heads[key] for part in parts]) for key in parts[0].heads},
         tokens={stack: torch.cat([part.tokens[stack] for part in parts]) for stack in parts[0].tokens},

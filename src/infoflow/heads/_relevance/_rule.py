@@ -28,14 +28,14 @@ class Rule:
     $$ T_{oi} = \alpha \frac{z^+_{oi}}{\sum_i z^+_{oi} + ε} + (1 - \alpha) \frac{z^-_{oi}}{\sum_i z^-_{oi} - ε},
     \qquad T_{oi} = \frac{z_{oi}}{\sum_i z_{oi} + ε s_o} $$
 
-    with $\alpha = ½$ (so both terms add up, and a positive seed stays positive) and $s_o = -1$ where the sum is
-    negative, else 1.
+    with $\alpha = ½$ (so both terms add up, and a positive seed stays positive) and $s_o = -1$ if the sum is negative,
+    else 1.
 
-    `bias="share"` is this; `"absorb"` leaves $f(0)$ out of the numerators and keeps it in the denominators (its
-    positive part with $z^+$, its negative part with $z^-$), so it removes relevance until the rescaling.
-    `softmax="const"` treats the attention weights as constants.
+    These formulas are for `bias="share"`. `bias="absorb"` leaves $f(0)$ out of the numerators and keeps it in the
+    denominators (its positive part with $z^+$, its negative part with $z^-$), so it removes relevance until the
+    rescaling. `softmax="const"` treats the attention weights as constants.
 
-    Source: [@voita2021]; the code of its 2021 release is followed where [@voita2019heads] are silent. Its ε in
+    Source: [@voita2021]. Where [@voita2019heads] do not say, this follows the code of the 2021 release. Its ε in
     LayerNorm is 1e-6; here it is the model's.
     """
 
@@ -56,7 +56,7 @@ class Rule:
 
 @dataclass(kw_only=True, slots=True)
 class Absorbed:
-    """Relevance absorbed by biases: a share of the input relevance, over all functions with a bias."""
+    """The relevance that biases absorb, as a share of the incoming relevance, over all functions with a bias."""
 
     lost: float = 0.0
     received: float = 0.0
@@ -120,7 +120,7 @@ def norm_relevance(
     rule: Rule,
     absorbed: Absorbed,
 ) -> Float[Tensor, "seed token width"]:
-    """Relevance of the inputs of LayerNorm (`centred`) or RMSNorm, through mean and variance, as `linear_relevance`."""
+    """Relevance of the inputs of LayerNorm (`centred`) or RMSNorm, through mean and variance."""
     width = inputs.shape[1]
     shared = None if bias is None or rule.bias == "absorb" else bias / width
     absorbed_bias = bias if rule.bias == "absorb" else None
@@ -149,7 +149,7 @@ def transition(
     bias: Float[Tensor, " output"] | None,
     absorbed: Absorbed,
 ) -> Float[Tensor, "seed token input"]:
-    """$T^\\top R$ for each token, from its explicit z; not rescaled."""
+    """$T^\\top R$ for each token, computed from z; not rescaled."""
     above_TOI = z.clamp(min=0)
     below_TOI = z.sub_(above_TOI)
     positive_TO, negative_TO = above_TOI.sum(2), below_TOI.sum(2)
@@ -168,9 +168,9 @@ def shared_between(
     second: Float[Tensor, "token width"],
     rule: Rule,
 ) -> tuple[Float[Tensor, "seed token width"], Float[Tensor, "seed token width"]]:
-    """Relevance of a function of two numbers in each dimension, given their $J x$; rescaled for each token jointly.
+    """Relevance of the two inputs of an elementwise function, given their $J x$; rescaled jointly for each token.
 
-    For a residual a + b these are a and b; for a product a · b both are a · b.
+    $J x$ is a and b for a residual a + b; for a product a · b both are a · b.
     """
     parts = torch.stack([first, second])
     above, below = parts.clamp(min=0), parts.clamp(max=0)
@@ -181,7 +181,7 @@ def shared_between(
 
 
 def merged(parts: list[Tensor]) -> Tensor:
-    """Sum of several readers' relevance for one state, scaled to the sum of their absolute sums, for each seed."""
+    """Sum of several readers' relevance of one state, scaled for each seed to the sum of their absolute sums."""
     if len(parts) == 1:
         return parts[0]
     wanted = torch.stack([part.abs().sum((1, 2), keepdim=True) for part in parts]).sum(0)
@@ -244,9 +244,10 @@ class CoreRelevance:
 def core_relevance(
     relevance: Float[Tensor, "seed head query value_width"], core: AttentionCore, rule: Rule
 ) -> CoreRelevance:
-    r"""Relevance of q, k and v given that of the heads' outputs.
+    r"""Relevance of queries q, keys k and values v, given the relevance of the heads' outputs.
 
-    With $c_{te}$ the output of a head, the terms $J x$ of its inputs are
+    With $c_{te}$ the output of a head, A the attention weights and s the scale of the scores, the terms $z = J x$ of
+    the inputs are
 
     | input | $z$ |
     |---|---|
@@ -254,9 +255,9 @@ def core_relevance(
     | $q_{tf}$ | $s \, (\sum_s A_{ts} v_{se} k_{sf} - c_{te} \sum_s A_{ts} k_{sf}) \, q_{tf}$ |
     | $k_{sf}$ | $s \, A_{ts} (v_{se} - c_{te}) \cdot q_{tf} k_{sf}$ |
 
-    and the function of zeros is zero. The last one is a product of a term without f and one without e, so its positive
-    and negative parts add up without a (query · width) × (key · width) matrix. Rescaled jointly for each head, then
-    jointly for the layer.
+    For inputs of zero the output is zero, so there is no constant term. The term of $k$ is the product of a factor
+    without f and one without e, so its positive and negative parts are summed without a (query · width) × (key · width)
+    matrix. The results for q, k and v are rescaled jointly for each head, then for the layer.
     """
     size = core.weights[0].numel() * (core.query.shape[2] + core.value.shape[2])
     step = max(1, _QUERY_CHUNK // size)
@@ -314,7 +315,7 @@ def _values(up_NHTe: Tensor, down_NHTe: Tensor, weights_HTS: Tensor, above_HSe: 
 
 
 def _query_terms(core: AttentionCore) -> Float[Tensor, "head query value_width width"]:
-    """z of the queries: only terms of the same token matter."""
+    """z of the queries, each of which affects only its own token."""
     weights_HTS, value_HSe, key_HSf = core.weights, core.value, core.key
     products_HSef = value_HSe.unsqueeze(3) * key_HSf.unsqueeze(2)
     mean_HTef = (weights_HTS @ products_HSef.flatten(2)).unflatten(2, products_HSef.shape[2:])
