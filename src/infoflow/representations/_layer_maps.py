@@ -38,7 +38,7 @@ Map = Float[np.ndarray, "point 2"]
 
 
 def layer_maps(states: Sequence[Matrix], perplexity: float = 30.0, seed: int = 0) -> Float[np.ndarray, "layer point 2"]:
-    """A plane map of the same points in every layer, in which neighbours in a layer are neighbours.
+    """A plane map of the same points for every layer; neighbours in the layer are neighbours in its map.
 
     t-SNE of each layer with Euclidean distances. The first layer starts from its two principal components. Every other
     layer starts from the map below and is optimised further; then the result is shifted, rotated or mirrored, and
