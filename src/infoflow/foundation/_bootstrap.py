@@ -33,7 +33,7 @@ def hash64(*key: Key) -> int:
 
 
 class _PhiloxKey(ISeedSequence):
-    """Hands Philox its key. `Philox(key=...)` also asks the operating system for a seed, which takes most of its time."""
+    """Hands Philox its key; `Philox(key=...)` also asks the operating system for a seed, and takes thrice the time."""
 
     def __init__(self, digest: bytes) -> None:
         self._words = np.frombuffer(digest, dtype="<u8")
