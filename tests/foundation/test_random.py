@@ -1,5 +1,7 @@
 """Random streams are functions of their key."""
 
+import hashlib
+import pickle
 import subprocess
 import sys
 from itertools import pairwise
@@ -20,6 +22,16 @@ def test_a_stream_does_not_depend_on_other_streams():
     for other in others:
         other.random(7)
     np.testing.assert_array_equal(stream("masking", 3, 17).random(5), alone)
+
+
+def test_a_stream_is_philox_with_the_hash_of_its_key():
+    from infoflow.foundation import stream
+
+    words = hashlib.blake2b(b"str:masking\x1fint:3", digest_size=16).digest()
+    philox = np.random.Generator(np.random.Philox(key=int.from_bytes(words, "little")))
+    own = stream("masking", 3)
+    np.testing.assert_array_equal(own.random(9), philox.random(9))
+    assert pickle.loads(pickle.dumps(own)).random() == philox.random()
 
 
 @given(first=keys, second=keys)

@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import orthogonal_procrustes
 from scipy.spatial.distance import pdist, squareform
-from sklearn.manifold import smacof
 
 from infoflow.foundation import stream
 
@@ -47,6 +46,8 @@ def scale(distances_OO: Float[np.ndarray, "object object"], start_OD: np.ndarray
 
 
 def _descend(points_OD: np.ndarray, distances_OO: np.ndarray) -> Scaled:
+    from sklearn.manifold import smacof  # slow to import
+
     if not distances_OO.any():
         return Scaled(points_OD=np.zeros_like(points_OD), stress=0.0)
     options = {"max_iter": _STEPS, "eps": _STILL, "normalized_stress": False, "n_init": 1}

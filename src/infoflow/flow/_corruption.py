@@ -1,14 +1,14 @@
 """The text on which a model is measured: with its training corruption, and with its punctuation known."""
 
 import unicodedata
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError, stream
-from infoflow.objectives import AbstractObjective, Corrupted, Example, MaskedLM
+from infoflow.objectives import UNSUPERVISED, AbstractObjective, Corrupted, Example, MaskedLM
 
 # Applies a model's training corruption to the text on which it is measured.
 
@@ -47,13 +47,21 @@ def corrupt_text(
 
 PROBED_SHARE = 0.25
 """Share of the positions that the objective selects."""
+_NOWHERE = np.empty(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class NoisySentence:
-    inputs: np.ndarray
-    labels: np.ndarray
+class NoisySentence(NamedTuple):
+    tokens: np.ndarray  # (2, token) int32, inputs and labels: one small array, since many sentences are held at once
     probes: np.ndarray  # positions whose input is a replacement and differs from the label
+    replaces: bool  # whether another token of text stands where one is predicted
+
+    @property
+    def inputs(self) -> np.ndarray:
+        return self.tokens[0]
+
+    @property
+    def labels(self) -> np.ndarray:
+        return self.tokens[1]
 
 
 class ProbingNoise:
@@ -67,14 +75,18 @@ class ProbingNoise:
 
     def __call__(self, tokens: np.ndarray, draw: int, sentence_id: int) -> NoisySentence:
         generator = stream("probing-noise", self._seed, draw, sentence_id)
-        tokens = tokens.astype(np.int64)
         corrupted = corrupt_text(self._objective, tokens, generator, self._vocabulary)
-        selected = np.flatnonzero(corrupted.selected)
-        probes = generator.permutation(selected)[: int(PROBED_SHARE * len(selected) + generator.random())]
-        inputs, labels = corrupted.input_ids.copy(), corrupted.labels.copy()
-        inputs[probes] = self._replacements[generator.integers(len(self._replacements), size=len(probes))]
-        labels[probes] = tokens[probes]
-        return NoisySentence(inputs=inputs, labels=labels, probes=np.sort(probes[inputs[probes] != tokens[probes]]))
+        noisy = np.array([corrupted.input_ids, corrupted.labels], dtype=np.int32)
+        inputs, labels = noisy
+        selected, probes = corrupted.selected.nonzero()[0], _NOWHERE
+        generator.shuffle(selected)
+        if num := int(PROBED_SHARE * len(selected) + generator.random()):
+            chosen = selected[:num]
+            inputs[chosen] = self._replacements[generator.integers(len(self._replacements), size=num)]
+            labels[chosen] = tokens[chosen]
+            probes = np.sort(chosen[inputs[chosen] != tokens[chosen]])
+        replaced = (labels != UNSUPERVISED) & (labels != inputs) & ~self._vocabulary.is_special[inputs]
+        return NoisySentence(tokens=noisy, probes=probes, replaces=np.count_nonzero(replaced) > 0)
 
 
 # Finds the tokens that are punctuation.

@@ -9,6 +9,7 @@ from operator import index
 from typing import Literal, NamedTuple, SupportsIndex
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 
 # Counter-based random streams: a number depends only on its key, never on the order of draws.
 
@@ -21,14 +22,24 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
-def _digest(key: Sequence[Key], size: int) -> int:
-    parts = "\x1f".join(f"str:{part}" if isinstance(part, str) else f"int:{index(part)}" for part in key)
-    return int.from_bytes(hashlib.blake2b(parts.encode(), digest_size=size).digest(), "little")
+def _digest(key: Sequence[Key], size: int) -> bytes:
+    parts = "\x1f".join([f"str:{part}" if isinstance(part, str) else f"int:{index(part)}" for part in key])
+    return hashlib.blake2b(parts.encode(), digest_size=size).digest()
 
 
 def hash64(*key: Key) -> int:
     """A 64-bit hash of the key, the same in every process and on every machine."""
-    return _digest(key, 8)
+    return int.from_bytes(_digest(key, 8), "little")
+
+
+class _PhiloxKey(ISeedSequence):
+    """Hands Philox its key; `Philox(key=...)` also asks the operating system for a seed, and takes thrice the time."""
+
+    def __init__(self, digest: bytes) -> None:
+        self._words = np.frombuffer(digest, dtype="<u8")
+
+    def generate_state(self, n_words: int, dtype: object = np.uint64) -> np.ndarray:
+        return self._words
 
 
 def stream(*key: Key) -> np.random.Generator:
@@ -37,7 +48,7 @@ def stream(*key: Key) -> np.random.Generator:
     Use one stream per purpose and index, for example ``stream("masking", seed, epoch, sentence_id)``: the draw is then
     independent of the batch, the process and the order of calls.
     """
-    return np.random.Generator(np.random.Philox(key=_digest(key, 16)))
+    return np.random.Generator(np.random.Philox(_PhiloxKey(_digest(key, 16))))
 
 
 def hash64_array(key: Sequence[Key], *columns: np.ndarray) -> np.ndarray:

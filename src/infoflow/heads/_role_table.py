@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-from scipy.stats import hypergeom
 
 from infoflow.foundation import UserError, block_interval, on_halves
 from infoflow.results import Column, TableSchema
@@ -162,6 +161,8 @@ def expected_jaccard(heads: int, a: int, b: int) -> float:
     >>> round(expected_jaccard(48, 6, 6), 4)
     0.072
     """
+    from scipy.stats import hypergeom  # slow to import
+
     if not (0 <= a <= heads and 0 <= b <= heads):
         raise UserError(f"Sets of heads have from 0 to {heads} members. Got {a} and {b}.")
     if a + b == 0:

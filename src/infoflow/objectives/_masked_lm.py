@@ -118,7 +118,7 @@ class MaskedLM(AbstractObjective):
             count = bert_budget(len(tokens), len(candidates), self.rate, self.max_predictions)
         else:
             count = int(self.rate * len(candidates) + draws[0])  # stochastic rounding: right on average
-        return candidates[np.argsort(draws[1:])[:count]]
+        return candidates[draws[1:].argsort()[:count]]
 
 
 # SpanBERT: spans are masked, and each of their tokens is also predicted from the span's two neighbours.

@@ -135,11 +135,11 @@ def hide(
     fate = generator.random(num_fates)
     fate = fate if together is None else fate[together]
     masked = fate < mask_share
-    swapped = ~masked & (fate < mask_share + random_share)
+    swapped = positions[~masked & (fate < mask_share + random_share)]
     noisy = tokens.copy()
     noisy[positions[masked]] = mask
-    if swapped.any():
-        noisy[positions[swapped]] = random_tokens(int(swapped.sum()), generator, vocabulary, random_ids)
+    if len(swapped):
+        noisy[swapped] = random_tokens(len(swapped), generator, vocabulary, random_ids)
     return noisy
 
 

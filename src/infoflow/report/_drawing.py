@@ -9,8 +9,9 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -29,11 +30,32 @@ from ._theme import FONT, on_paper
 
 
 _lock = threading.Lock()
+_begun: dict[str, Future[bytes]] = {}  # by request
 
 
 def svg_of(spec: dict[str, Any]) -> str:
     """A chart as SVG."""
     return _call("vegalite_to_svg", spec).decode()
+
+
+@contextmanager
+def drawing_ahead() -> Iterator[Callable[[Panel, int], None]]:
+    """In the block, the given function begins to draw a panel of that width, which `static_svg` is asked for later.
+
+    The engine then draws while this process makes the next figures. It begins with `javascript`.
+    """
+
+    def begin(name: str, *arguments: Any) -> None:
+        if (request := _request(name, *arguments)) not in _begun:
+            _begun[request] = pool.submit(_answer, request)
+
+    pool = ThreadPoolExecutor(1)
+    try:
+        begin("javascript_bundle")
+        yield lambda panel, width: begin("vegalite_to_svg", _fitted(panel.spec, width))
+    finally:
+        pool.shutdown(cancel_futures=True)
+        _begun.clear()
 
 
 def png_of(svg: str, scale: float) -> bytes:
@@ -52,7 +74,16 @@ def javascript() -> str:
 
 
 def _call(name: str, *arguments: Any, **options: Any) -> bytes:
-    request = json.dumps({"name": name, "arguments": arguments, "options": options}) + "\n"
+    request = _request(name, *arguments, **options)
+    begun = _begun.pop(request, None)
+    return _answer(request) if begun is None else begun.result()
+
+
+def _request(name: str, *arguments: Any, **options: Any) -> str:
+    return json.dumps({"name": name, "arguments": arguments, "options": options}) + "\n"
+
+
+def _answer(request: str) -> bytes:
     with _lock:
         process = _process(os.getpid())
         try:
@@ -145,8 +176,7 @@ def _drawn(spec: dict[str, Any], width: int, prefix: str) -> ElementTree.Element
 
     The converter numbers gradients and clips across a whole process; here they count from 0.
     """
-    fitted = {**spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}} if width else spec
-    root = ElementTree.fromstring(svg_of(fitted))
+    root = ElementTree.fromstring(svg_of(_fitted(spec, width)))
     names = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
     own = {name: f"{prefix}-{index}" for index, name in enumerate(dict.fromkeys(names))}
     for element in root.iter():
@@ -156,6 +186,10 @@ def _drawn(spec: dict[str, Any], width: int, prefix: str) -> ElementTree.Element
             elif value.startswith("url(#"):
                 element.set(key, f"url(#{own.get(value[5:-1], value[5:-1])})")
     return root
+
+
+def _fitted(spec: dict[str, Any], width: int) -> dict[str, Any]:
+    return {**spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}} if width else spec
 
 
 def _lighten(element: ElementTree.Element) -> None:

@@ -17,9 +17,9 @@ from markupsafe import Markup, escape
 from infoflow.foundation import UserError, atomic_write, check_writable, version
 from infoflow.results import RunFolder
 
-from ._drawing import javascript, static_svg
+from ._drawing import drawing_ahead, javascript, static_svg
 from ._embedding import asset, check_replaceable, closed, embedded, pack_figures, packed_json, policy, style
-from ._figure import PanelGroup, ReportFigure, Section
+from ._figure import Panel, PanelGroup, ReportFigure, Section
 from ._model_tables import unless_damaged
 from ._recipe import PUBLISHED, recipe
 from ._shown_run import ShownRun, claim_groups, parts_told, settings, stage_times
@@ -107,7 +107,8 @@ def write_report(run: RunFolder | PathLike[str] | str, anonymous: bool = False) 
     run = RunFolder.of(run)
     check_replaceable(run.report)
     shown = ShownRun(run.path, anonymous)
-    page = pack_figures(render_page(shown, tell(shown)))
+    with drawing_ahead() as begin:
+        page = pack_figures(render_page(shown, tell(shown, lambda section: _begin(section, begin))))
     with atomic_write(run.report) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return run.report
@@ -204,8 +205,19 @@ def _named(text: str, story: Story, dull: Collection[str] = ()) -> Markup:
 
 def _static_pictures(figure: ReportFigure | PanelGroup) -> list[Markup]:
     """Each panel as inline SVG, for print and browsers without scripts."""
-    width = _ONE_PANEL if len(figure.panels) == 1 else _SMALL_PANEL
+    width = _static_width(figure)
     return [Markup(static_svg(panel, width, f"{figure.id}-{index}")) for index, panel in enumerate(figure.panels)]
+
+
+def _static_width(figure: ReportFigure | PanelGroup) -> int:
+    return _ONE_PANEL if len(figure.panels) == 1 else _SMALL_PANEL
+
+
+def _begin(section: Section, begin: Callable[[Panel, int], None]) -> None:
+    """Begin to draw a section's static pictures; figures of several metrics are drawn when they are asked for."""
+    for figure in section.figures:
+        for panel in figure.panels if "metrics" not in figure.payload else ():
+            begin(panel, _static_width(figure))
 
 
 def _csv_address(figure: ReportFigure) -> str:

@@ -188,16 +188,20 @@ class Sources:
             return unless_damaged(told, None, _name(build), left_out)
 
 
-def tell(run: RunFolder) -> Story:
-    """The story of a run, from its available tables.
+def tell(run: RunFolder, on_section: Callable[[Section], None] | None = None) -> Story:
+    """The story of a run, from its available tables; `on_section` gets each section as soon as it is made.
 
     Raises:
         UserError: A table is damaged, or none names its models.
     """
     left_out: list[str] = []
     sources = Sources.of(run)
-    told = [sources.section(heading, build, left_out) for heading, build in sections()]
-    shown_sections = [section for section in told if section is not None]
+    shown_sections: list[Section] = []
+    for heading, build in sections():
+        if (section := sources.section(heading, build, left_out)) is not None:
+            shown_sections.append(section)
+            if on_section is not None:
+                on_section(section)
     shown = {name for section in shown_sections for figure in section.figures for name in figure.tables}
     further = partial(further_section, sources.tables, shown)
     if (rest := unless_damaged(further, None, "the further tables", left_out)) is not None:

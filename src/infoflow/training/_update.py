@@ -128,7 +128,7 @@ class Updater:
         work = [self._data.batch(self._objective, rows[:1], ("idle",), 0)] if idle else batches
         for index, batch in enumerate(work):
             # Dropout depends on the seed and this forward pass, so a resumed run repeats it.
-            torch.manual_seed(hash64("dropout", self._config.seed, update, index, self._place))
+            _seed(hash64("dropout", self._config.seed, update, index, self._place), self._accelerator.device)
             last = index == len(work) - 1
             with nullcontext() if last else self._accelerator.no_sync(self._loss):
                 terms = self._loss(batch.to(self._accelerator.device))
@@ -177,6 +177,14 @@ class Updater:
         if self._config.clip:
             nn.utils.clip_grads_with_norm_(self._parameters, self._config.clip, norm)
         return norm
+
+
+def _seed(seed: int, device: torch.device) -> None:
+    """`torch.manual_seed`, which on a machine without GPUs formats two stack traces at each call: .4 ms."""
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def mean_gradients(parameters: Sequence[nn.Parameter], processes: int) -> None:

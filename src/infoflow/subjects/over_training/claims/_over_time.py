@@ -7,7 +7,6 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy.stats import kendalltau
 
 from infoflow.findings._bounded_times import EXACT, finished, limit, of_difference, of_extremum, with_reach
 from infoflow.findings._model_group import TRANSLATION, Absent
@@ -249,6 +248,8 @@ def _by_update(rows: SeedRows) -> np.ndarray:
 
 
 def _tau(rows: SeedRows, first: int) -> np.ndarray:
+    from scipy.stats import kendalltau  # slow to import
+
     frame = rows.frame[rows.frame["layer"] >= first].dropna(subset=[rows.number])
     if len(frame) < 3:
         raise Absent("fewer than three layers have a time of settling")

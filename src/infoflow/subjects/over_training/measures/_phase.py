@@ -11,7 +11,6 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit
-from sklearn.isotonic import IsotonicRegression
 
 from infoflow.foundation import UserError
 from infoflow.heads import Crossing, checked_curve, is_finished, last_crossing
@@ -137,6 +136,8 @@ def _resolved(t: np.ndarray, t10: Crossing, t90: Crossing) -> bool:
 def _isotonic(
     x: Float[np.ndarray, " N"], values: Float[np.ndarray, " N"], sigma: Float[np.ndarray, " N"]
 ) -> Float[np.ndarray, " N"]:
+    from sklearn.isotonic import IsotonicRegression  # slow to import
+
     return IsotonicRegression().fit_transform(x, values, sample_weight=1 / sigma**2)
 
 

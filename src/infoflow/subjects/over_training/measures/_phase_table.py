@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-from sklearn.isotonic import IsotonicRegression
 
 from infoflow.foundation import Interval, interval_over_seeds
 from infoflow.heads import Crossing, last_crossing
@@ -197,6 +196,8 @@ def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: floa
 
 def _half(t: Float[np.ndarray, " step"], gone: Float[np.ndarray, " step"], whole: float) -> Crossing:
     """The time at half of the way; before the first of these checkpoints only a bound is known."""
+    from sklearn.isotonic import IsotonicRegression  # slow to import
+
     risen = IsotonicRegression().fit_transform(np.log2(t), gone) / whole
     if risen[0] >= 0.5:
         return Crossing(float(t[0]), 0.0, float(t[0]))

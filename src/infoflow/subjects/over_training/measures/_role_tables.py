@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy.stats import spearmanr
 
 from infoflow.heads import (
     HEAD_IMPORTANCE,
@@ -171,6 +170,8 @@ def _shared(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
 
 
 def _rank(one: np.ndarray, other: np.ndarray) -> float:
+    from scipy.stats import spearmanr  # slow to import
+
     known = np.isfinite(one) & np.isfinite(other)
     if known.sum() < 3 or np.ptp(one[known]) == 0 or np.ptp(other[known]) == 0:
         return np.nan

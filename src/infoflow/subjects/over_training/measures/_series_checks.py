@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.isotonic import IsotonicRegression
 
 from ._series import Missing
 from ._way_checks import (
@@ -79,6 +78,8 @@ def loss_checks(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 def _off(live: Sequence[WeighedCheckpoint], place: int) -> float:
     """How far the loss lies outside the fit of the others on its two sides; 0: between them."""
+    from sklearn.isotonic import IsotonicRegression  # slow to import
+
     others = [one.loss for at, one in enumerate(live) if at != place]
     fitted = IsotonicRegression(increasing=False).fit_transform(np.arange(len(others)), np.array(others))
     loss = live[place].loss
