@@ -64,7 +64,7 @@ def test_types_are_checked(sample):
         sample.half("3")
     with pytest.raises(TypeError, match="return"):
         sample.wrong(3)
-    with pytest.raises(TypeCheckError, match="size"):
+    with pytest.raises(TypeError, match="size"):
         sample.Point.of("2")
 
 

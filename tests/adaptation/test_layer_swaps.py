@@ -9,8 +9,6 @@ from adaptation.toy_task import ToyTask, toy_before, toy_corpus, toy_data, toy_t
 
 from infoflow.adaptation import layer_swaps
 from infoflow.models import load_model
-from infoflow.subjects.adaptation.measures._body import with_weights
-from infoflow.subjects.adaptation.measures._layer_swaps import Swap, _taken, rewound_names
 
 SWAPS = [
     ("none", 0, -1), ("lower", 0, -1), ("lower", 1, -1), ("lower", 2, -1), ("upper", 1, -1), ("upper", 2, -1),
@@ -68,9 +66,6 @@ def test_embeddings_alone_are_taken_back_as_lower_blocks_are(tuned, table):
     row = table.query("rewound == 'lower' and blocks == 0 and quantity == 'score'").iloc[0]
     each = [accuracy(assembled(one, 0, 0, embeddings=True))["value"] for one in tuned]
     assert row["value"] == pytest.approx(np.mean(each))
-    names = rewound_names(tuned[0], Swap(rewound="lower", blocks=0))
-    assert names
-    assert all(name.startswith("embeddings") for name in names)
 
 
 def test_pretraining_losses_are_those_of_the_bodies_put_together(tuned):
@@ -113,51 +108,3 @@ def masked_loss(model, corpus):
 
 def test_numbers_of_blocks(table):
     assert [*table[["rewound", "blocks", "layer"]].drop_duplicates().itertuples(index=False, name=None)] == SWAPS
-
-
-def test_single_blocks_part_what_lies_between_embeddings_and_head(tuned):
-    model = tuned[0]
-    single = [rewound_names(model, Swap(rewound="one", blocks=1, layer=layer)) for layer in range(3)]
-    outside = [rewound_names(model, Swap(rewound=side, blocks=0)) for side in ("lower", "upper")]
-    assert sum(map(len, [*single, *outside])) == len(set().union(*single, *outside))
-    assert set().union(*single, *outside) == rewound_names(model, Swap(rewound="all", blocks=3))
-
-
-@pytest.mark.parametrize(
-    ("rewound", "lower", "upper"), [("none", 0, 0), ("all", 3, 0), ("lower", 2, 0), ("upper", 0, 2)]
-)
-def test_logits_are_equal_to_the_bit(tuned, rewound, lower, upper):
-    ids = torch.tensor([toy_tokenizer().encode("the old cat runs")])
-    wanted = assembled(tuned[0], lower, upper)(ids).logits
-    before = {name: p.clone() for name, p in tuned[0].module.named_parameters()}
-    with (
-        with_weights(tuned[0], _taken(toy_before(), Swap(rewound=rewound, blocks=lower or upper), True)),
-        torch.no_grad(),
-    ):
-        assert torch.equal(tuned[0].module(ids).logits, wanted)
-    assert all(torch.equal(p, before[name]) for name, p in tuned[0].module.named_parameters())
-
-
-def test_names_of_both_sides_part_the_body(tuned):
-    model = tuned[0]
-    for blocks in (1, 2):
-        lower, upper = (
-            rewound_names(model, Swap(rewound=side, blocks=num))
-            for side, num in (("lower", blocks), ("upper", 3 - blocks))
-        )
-        assert not lower & upper
-        assert lower | upper == rewound_names(model, Swap(rewound="all", blocks=3))
-    assert any("embeddings" in name for name in rewound_names(model, Swap(rewound="lower", blocks=1)))
-    assert not any("embeddings" in name for name in rewound_names(model, Swap(rewound="upper", blocks=2)))
-
-
-@pytest.mark.parametrize("layer", [0, 1, 2])
-def test_a_single_block_is_taken_back_to_the_bit(tuned, layer):
-    names = rewound_names(tuned[0], Swap(rewound="one", blocks=1, layer=layer))
-    assert names
-    assert all(name.startswith(f"encoder.layer.{layer}.") for name in names)
-    ids = torch.tensor([toy_tokenizer().encode("the old cat runs")])
-    wanted = assembled(tuned[0], 0, 0, single=layer)(ids).logits
-    taken = _taken(toy_before(), Swap(rewound="one", blocks=1, layer=layer), True)
-    with with_weights(tuned[0], taken), torch.no_grad():
-        assert torch.equal(tuned[0].module(ids).logits, wanted)

@@ -62,21 +62,23 @@ class Recordings:
         """Translation's encoder is like the masked LM's, its decoder like the causal LM's."""
         return stack
 
-    def tables(self) -> dict[str, pd.DataFrame]:
+    def tables(self, *names: str) -> dict[str, pd.DataFrame]:
+        """All tables, or those named."""
         from infoflow.dynamics import compare_trainings
 
         groups = self._groups()
-        return {
-            "allocation_groups": groups,
-            "allocation_steps": self._steps(groups),
-            "allocation_windows": self._windows(),
-            "allocation_heads": self._heads(),
-            "allocation_hurting": self._hurting(),
-            "allocation_reliability": self._reliability(),
-            "allocation_histogram": self._histogram(),
-            "allocation_similarity": compare_trainings(groups),
-            "task_scores": _scores(),
+        made = {
+            "allocation_groups": lambda: groups,
+            "allocation_steps": lambda: self._steps(groups),
+            "allocation_windows": self._windows,
+            "allocation_heads": self._heads,
+            "allocation_hurting": self._hurting,
+            "allocation_reliability": self._reliability,
+            "allocation_histogram": self._histogram,
+            "allocation_similarity": lambda: compare_trainings(groups),
+            "task_scores": _scores,
         }
+        return {name: make() for name, make in made.items() if not names or name in names}
 
     def _groups(self) -> pd.DataFrame:
         rows = []

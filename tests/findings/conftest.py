@@ -136,6 +136,7 @@ ABLATION = {
     "curve decoder-cross random": "2.00 2.20 2.60 3.20 5.00",
     "transfer": ".56",
 }
+ABLATION_TABLES = ("head_ablation", "head_pruning_curve", "ablation_transfer")
 NEIGHBOURS = {"neighbours": 50, "metric": "cosine", "few": "require"}
 LOSS = {"causal-lm": (3.5, 5.5), "masked-lm": (3.0, 5.5), "translation": (2.0, 6.0)}  # loss, unigram loss
 LOSS["translation+token-dropout"] = LOSS["translation"]
@@ -189,29 +190,34 @@ class Study:
         self.ablation = {name: numbers(text) for name, text in ABLATION.items()}
         self.loss, self.bleu = dict(LOSS), (30.0, 1.5)
 
-    def tables(self):
-        return {
-            "mutual_information": self._information(),
-            "layer_distance": self._curves(self.change, self.untrained_change, 1, 0.8, side="mean"),
-            "identity_neighbours": self._curves(
+    def tables(self, *names):
+        """All tables, or those named."""
+        ablated = cache(lambda: ablation_tables(self))
+        made = {
+            "mutual_information": self._information,
+            "layer_distance": lambda: self._curves(self.change, self.untrained_change, 1, 0.8, side="mean"),
+            "identity_neighbours": lambda: self._curves(
                 self.identity, self.untrained_identity, 1, 0.05, neighbours=50, metric="cosine", few="require"
             ),
-            "position_neighbours": self._curves(self.position, self._flat(self.position, 1.0), 1, 8.0, **NEIGHBOURS),
-            "context_neighbours": self._by("side", self.context, 0.1),
-            "tag_neighbours": self._by("tag", self.tags, 0.3),
-            "change_by_frequency": self._by_rank(self.change_by_rank, "layer", 1, side="mean"),
-            "influence_by_frequency": self._by_rank(
+            "position_neighbours": lambda: self._curves(
+                self.position, self._flat(self.position, 1.0), 1, 8.0, **NEIGHBOURS
+            ),
+            "context_neighbours": lambda: self._by("side", self.context, 0.1),
+            "tag_neighbours": lambda: self._by("tag", self.tags, 0.3),
+            "change_by_frequency": lambda: self._by_rank(self.change_by_rank, "layer", 1, side="mean"),
+            "influence_by_frequency": lambda: self._by_rank(
                 self.influence_by_rank, "block", 0, noise=0.02, side="mean", pool="others"
             ),
-            "geometry": self._geometry(),
-            "alignment": self._alignment(),
-            "model_distance": self._distances(),
-            "head_positional": self._heads(self.heads, ("layer", "head", "offset"), 0.1),
-            "head_confidence": self._heads(self.confidence, ("layer", "head"), 0.1),
-            "head_relevance": self._heads(self.relevance, ("layer", "head"), 0.5),
-            **ablation_tables(self),
-            "task_scores": self._scores(),
+            "geometry": self._geometry,
+            "alignment": self._alignment,
+            "model_distance": self._distances,
+            "head_positional": lambda: self._heads(self.heads, ("layer", "head", "offset"), 0.1),
+            "head_confidence": lambda: self._heads(self.confidence, ("layer", "head"), 0.1),
+            "head_relevance": lambda: self._heads(self.relevance, ("layer", "head"), 0.5),
+            **{name: lambda name=name: ablated()[name] for name in ABLATION_TABLES},
+            "task_scores": self._scores,
         }
+        return {name: make() for name, make in made.items() if not names or name in names}
 
     def estimate(self, value, baseline, *key, scale=1.0):
         draws = drawn(tuple(sum(map(ord, str(part))) for part in key))
@@ -355,7 +361,7 @@ class Study:
 
 def ablation_tables(study):
     """Tables of ablated heads: two heads per layer, the second a third dearer; untrained models feel nothing."""
-    tables = {"head_ablation": [], "head_pruning_curve": [], "ablation_transfer": []}
+    tables = {name: [] for name in ABLATION_TABLES}
     for name, curve in study.ablation.items():
         table, *keys = name.split()
         for model in study._models("translation"):

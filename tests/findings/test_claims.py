@@ -23,6 +23,13 @@ def verdicts(tables, *names):
     return evaluate(tables, [FINDINGS[name] for name in names or IDS]).set_index("id")
 
 
+def verdict(study, name):
+    """Of one claim, on the tables that it reads."""
+    from infoflow.findings import FINDINGS
+
+    return verdicts(study.tables(*FINDINGS[name].tables, "task_scores"), name).loc[name]
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.0001])
 def test_published_curves_hold(make_study, noise):
     frame = verdicts(make_study(noise=noise, between=noise).tables())
@@ -182,7 +189,7 @@ def reverse(study, name):
 def test_reversed_claim_fails(make_study, name):
     study = make_study(noise=0.0005, between=0.0005)
     reverse(study, name)
-    row = verdicts(study.tables(), name).loc[name]
+    row = verdict(study, name)
     assert row["verdict"] == "fails", row["reason"]
     assert row["low"] - 1e-9 <= row["effect"] <= row["high"] + 1e-9
 
@@ -201,7 +208,7 @@ def test_noise_leaves_the_claim_undetermined(noisy, name):
 
 def test_seeds_that_disagree_leave_claims_undetermined(make_study):
     """No sentence noise at all: the interval comes from the seeds."""
-    row = verdicts(make_study(noise=0.0, between=0.3).tables(), "representations:V-13").loc["representations:V-13"]
+    row = verdict(make_study(noise=0.0, between=0.3), "representations:V-13")
     assert row["verdict"] == "undetermined"
     assert min(row["effects"]) < 0.015 < max(row["effects"])
 
@@ -272,7 +279,7 @@ def test_claim_that_its_control_shows_does_not_hold(published, number):
 def test_divergence_that_seeds_show_too_does_not_hold(make_study):
     study = make_study()
     study.seed_distance = dict(zip(study.seed_distance, study.task_distance.values(), strict=True))
-    row = verdicts(study.tables(), "representations:V-8").loc["representations:V-8"]
+    row = verdict(study, "representations:V-8")
     assert (row["verdict"], row["control_name"]) == ("undetermined", "seeds of one objective")
 
 
@@ -293,7 +300,7 @@ def test_syntax_profile_that_translation_shows_too_does_not_hold(make_study):
     study.tags["ccg", "masked-lm"] = study.tags["ccg", "translation"] = 0.5 + study.position["masked-lm"] * 0
     study.tags["ccg", "masked-lm"][2] = study.tags["ccg", "translation"][2] = 0.51
     study.tags["ccg", "masked-lm"][0] = study.tags["ccg", "translation"][0] = 0.44
-    row = verdicts(study.tables(), "representations:V-16").loc["representations:V-16"]
+    row = verdict(study, "representations:V-16")
     assert row["verdict"] == "undetermined"
     assert row["control_name"] == "translation encoder instead of the language models"
 
@@ -301,7 +308,7 @@ def test_syntax_profile_that_translation_shows_too_does_not_hold(make_study):
 def test_flat_untrained_network_says_nothing_where_the_trained_one_is_flat_too(make_study):
     study = make_study()
     study.identity["causal-lm"] = np.full(6, 0.9)
-    row = verdicts(study.tables(), "representations:V-18").loc["representations:V-18"]
+    row = verdict(study, "representations:V-18")
     assert row["verdict"] == "undetermined"
     assert row["control"] == 0
 
@@ -313,7 +320,7 @@ def test_agreement_over_three_layers_is_within_chance(make_study):
     study.untrained_information = {key: np.full(4, 4.0) for key in study.information}
     study.identity = {key: 0.9 - 0.1 * np.arange(3) for key in study.identity}
     study.untrained_identity = {key: np.full(3, 0.9) for key in study.identity}
-    row = verdicts(study.tables(), "representations:V-17").loc["representations:V-17"]
+    row = verdict(study, "representations:V-17")
     assert (row["verdict"], row["effect"]) == ("undetermined", 1)
     assert row["control"] == 1
 
@@ -392,5 +399,5 @@ def test_change_that_does_not_depend_on_frequency_fails_like_its_permutation(mak
     study = make_study(noise=0.0005, between=0.0005)
     for objective, grid in study.change_by_rank.items():
         study.change_by_rank[objective] = np.full_like(grid, 0.05)
-    row = verdicts(study.tables(), "representations:V-10").iloc[0]
+    row = verdict(study, "representations:V-10")
     assert row["verdict"] == "fails", row["reason"]

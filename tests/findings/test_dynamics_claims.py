@@ -27,13 +27,13 @@ CHANGES = {
 
 
 @cache
-def _recorded(changes: str) -> dict[str, pd.DataFrame]:
-    return Recordings(**literal_eval(changes)).tables()
+def _recorded(changes: str, *names: str) -> dict[str, pd.DataFrame]:
+    return Recordings(**literal_eval(changes)).tables(*names)
 
 
-def recorded(**changes) -> dict[str, pd.DataFrame]:
-    """Tables with these changes, made once."""
-    return _recorded(repr(changes))
+def recorded(name: str = "", **changes) -> dict[str, pd.DataFrame]:
+    """Tables with these changes, or those alone that a claim reads; made once."""
+    return _recorded(repr(changes), *([*FINDINGS[f"dynamics:{name}"].tables, "task_scores"] if name else []))
 
 
 def verdict(tables, name: str):
@@ -72,7 +72,7 @@ def test_claims_hold_where_they_are_true() -> None:
     ],
 )  # fmt: skip
 def test_claims_fail_where_they_are_false(name: str, change: dict, effect: float | None) -> None:
-    row = verdict(recorded(**change), name)
+    row = verdict(recorded(name, **change), name)
     assert row["verdict"] == "fails", row["note"]
     if effect is not None:
         assert row["effect"] == pytest.approx(effect, abs=0.01)
@@ -80,7 +80,8 @@ def test_claims_fail_where_they_are_false(name: str, change: dict, effect: float
 
 def corpora(*recordings: Recordings) -> dict[str, pd.DataFrame]:
     """The tables of a comparison of studies, each on a corpus of its own."""
-    tables = {f"corpus {number}": each.tables() for number, each in enumerate(recordings)}
+    names = ("allocation_groups", "task_scores")
+    tables = {f"corpus {number}": each.tables(*names) for number, each in enumerate(recordings)}
     scores = [own["task_scores"].assign(corpus=name) for name, own in tables.items()]
     groups = {name: own["allocation_groups"] for name, own in tables.items()}
     return {"allocation_corpora": compare_corpora(groups), "task_scores": pd.concat(scores, ignore_index=True)}

@@ -18,9 +18,11 @@ SEEDS = (1, 2, 3, 4, 5)  # of 5 functions and 16 gates each, enough for Wilson's
 def verdicts(sweeps: Sweeps, *names, **changes):
     from infoflow.findings import FINDINGS, evaluate
 
-    tables = sweeps.tables() | {"task_scores": task_scores(sweeps)} | changes
+    asked = [FINDINGS[name] for name in names or IDS]
+    own = sweeps.tables(*{table for one in asked for table in one.tables})
+    tables = own | {"task_scores": task_scores(sweeps)} | changes
     kept = {name: table for name, table in tables.items() if table is not None}
-    return evaluate(kept, [FINDINGS[name] for name in names or IDS]).set_index("id")
+    return evaluate(kept, asked).set_index("id")
 
 
 def verdict(name, sweeps=None, **changes):

@@ -5,9 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from infoflow.foundation import NUM_BLOCKS, UserError, replicate_weights, stream
+from infoflow.foundation import NUM_BLOCKS, replicate_weights, stream
 from infoflow.heads import VariantScores, ablation
-from infoflow.heads._ablation_scores import correct, paired_bootstrap_p
 
 PERMUTATIONS = 20_000
 
@@ -73,19 +72,3 @@ def test_paired_bootstrap_counts_the_other_side():
         expected.append(min(1, 2 * (1 + beyond) / 1001))
     np.testing.assert_allclose(scores("bleu", sums_VK).p_values(), expected)
     assert expected[-1] == 2 / 1001
-
-
-def test_corrections_of_known_p_values():
-    p = np.array([0.01, 0.04, 0.03, 0.005, np.nan, 0.9])
-    # Sorted .005 .01 .03 .04 .9: times 5 4 3 2 1, then never falling; times 5/1 5/2 5/3 5/4 1, then never rising.
-    np.testing.assert_allclose(correct(p, "holm"), [0.04, 0.09, 0.09, 0.025, np.nan, 0.9])
-    np.testing.assert_allclose(correct(p, "bh"), [0.025, 0.05, 0.05, 0.025, np.nan, 0.9])
-    np.testing.assert_array_equal(correct(p, "none"), p)
-    assert correct(np.array([0.4, 0.6]), "holm").max() <= 1
-    with pytest.raises(UserError, match="holm, bh or none"):
-        correct(p, "bonferroni")
-
-
-def test_paired_bootstrap_of_known_replicates():
-    replicates = np.array([[0.1] * 99 + [-0.1], [-1.0] * 50 + [1.0] * 50])
-    np.testing.assert_allclose(paired_bootstrap_p(replicates), [2 * 2 / 101, 1.0])

@@ -124,7 +124,8 @@ def test_a_text_with_nothing_in_it_is_allowed_beside_others(name, options, model
 @pytest.mark.parametrize("name", [n for n in OBJECTIVES if OBJECTIVES[n]().num_sentinels(9) == 0])
 def test_no_sentinels_are_asked_for_where_none_are_needed(name) -> None:
     objective = make_objective(name)
-    objective.corrupt(example_for(objective, mixed(9)), stream("none"), vocabulary(sentinels=()))
+    found = objective.corrupt(example_for(objective, mixed(9)), stream("none"), vocabulary(sentinels=()))
+    assert len(found.selected) == len(found.input_ids) > 0
 
 
 MASKLESS = vocabulary(mask=None)

@@ -70,13 +70,14 @@ class Sweeps:
     recovers: bool = False  # encoders are trained on, and the unpruned models have rows
     recovered: dict[str, float] = field(default_factory=lambda: dict(RECOVERED))
 
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables `pruning`, `pruned_heads` and `pruned_roles`."""
-        return {
-            "pruning": pd.DataFrame([*self._points(), *(self._recovered() if self.recovers else [])]),
-            "pruned_heads": pd.DataFrame(list(self._heads())),
-            "pruned_roles": pd.DataFrame(list(self._roles())),
+    def tables(self, *names: str) -> dict[str, pd.DataFrame]:
+        """The tables `pruning`, `pruned_heads` and `pruned_roles`, or those named."""
+        made = {
+            "pruning": lambda: [*self._points(), *(self._recovered() if self.recovers else [])],
+            "pruned_heads": lambda: list(self._heads()),
+            "pruned_roles": lambda: list(self._roles()),
         }
+        return {name: pd.DataFrame(rows()) for name, rows in made.items() if not names or name in names}
 
     @property
     def size(self) -> int:

@@ -12,8 +12,7 @@ from infoflow.flow import PassOptions, Reader, measure
 from infoflow.foundation import UserError, make_display, stream, use_display
 from infoflow.models import load_model, tap
 from infoflow.objectives import Example, MaskedLM, Vocabulary
-from infoflow.representations import TokenMap, layer_maps, map_states
-from infoflow.representations._token_map import choose_points, count_words, frequent_words, token_ids
+from infoflow.representations import TokenMap, layer_maps
 
 POINTS = 60
 
@@ -118,47 +117,63 @@ def states_by_hand(reader, tokens, at):
     return np.stack([layer[0, at].numpy() for layer in seen.hidden[reader.source_stack]])
 
 
+@pytest.fixture
+def states(monkeypatch):
+    """What is drawn, map by map: a matrix for each layer."""
+    drawn = []
+
+    def keep(layers, perplexity, seed):
+        drawn.append(layers)
+        return np.zeros((len(layers), len(layers[0]), 2))
+
+    monkeypatch.setattr("infoflow.representations._token_map.layer_maps", keep)
+    return drawn
+
+
+def points_of(frame, name):
+    return frame[(frame["map"] == name) & (frame["layer"] == 0)].sort_values("point")
+
+
+def as_read(reader, row, hidden):
+    """The tokens of a sentence, corrupted as in training where some are hidden."""
+    clean = reader.sentence_rows(row, "clean", 0)[reader.source_stack].tokens.astype(np.int64)
+    if not hidden:
+        return clean, clean
+    generator = stream("token-map", 0, int(reader.corpus.content_ids[row]))
+    vocabulary = Vocabulary.from_tokenizer(reader.model.tokenizer)
+    return clean, MaskedLM().corrupt(Example(texts=(clean,)), generator, vocabulary).input_ids
+
+
 @pytest.mark.parametrize("tokens_per_batch", [30, 1000])
-def test_states_are_those_of_each_sentence_alone(reader, tokens_per_batch):
-    tokens = list(token_ids(reader.model.tokenizer, ["cat", "house"], count_words(reader)).values())
-    found = map_states(reader, choose_points(reader, tokens, 8), tokens_per_batch, hide=False)
-    assert not found.masked.any()
-    for index, (row, at) in enumerate(zip(found.points.row, found.points.position, strict=True)):
-        sentence = reader.sentence_rows(int(row), "clean", 0)[reader.source_stack].tokens
-        assert sentence[at] == found.points.token[index]
-        expected = states_by_hand(reader, sentence, at)
-        np.testing.assert_allclose(np.stack([layer[index] for layer in found.states]), expected, atol=2e-5)
-
-
-def test_hidden_points_are_corrupted_as_in_training(matched_models, parallel_corpus):
-    reader = reader_of(matched_models["masked-lm"], parallel_corpus)
+def test_states_are_those_of_each_sentence_alone(reader, states, tokens_per_batch):
+    asked = TokenMap(tokens=("cat", "dog", "house"), by_position="the", points=120)
+    frame = asked.run(reader, PassOptions(tokens_per_batch=tokens_per_batch))
     tokenizer = reader.model.tokenizer
-    tokens = list(frequent_words(tokenizer, count_words(reader), 12).values())
-    points = choose_points(reader, tokens, 40)
-    found = map_states(reader, points, 100, hide=True)
-    assert 0 < found.masked.sum() < len(found.points) <= len(points)
-    for index, (row, at) in enumerate(zip(found.points.row.tolist(), found.points.position.tolist(), strict=True)):
-        clean = reader.sentence_rows(row, "clean", 0)["encoder"].tokens.astype(np.int64)
-        generator = stream("token-map", 0, int(parallel_corpus.content_ids[row]))
-        noisy = MaskedLM().corrupt(Example(texts=(clean,)), generator, Vocabulary.from_tokenizer(tokenizer)).input_ids
-        assert noisy[at] == (tokenizer.mask_token_id if found.masked[index] else clean[at])
-        expected = states_by_hand(reader, noisy, at)
-        np.testing.assert_allclose(np.stack([layer[index] for layer in found.states]), expected, atol=2e-5)
+    for name, layers in zip(("token", "position"), states, strict=True):
+        hidden, points = name == "token" and reader.model.task == "masked-lm", points_of(frame, name)
+        assert points["masked"].any() == hidden
+        assert not points["masked"].all()
+        assert len(points) == len(layers[0]) >= 12
+        for index, point in enumerate(points.itertuples()):
+            (row,) = np.flatnonzero(reader.corpus.ids == point.sentence)
+            clean, noisy = as_read(reader, int(row), hidden)
+            assert tokenizer.decode([int(clean[point.position])]).strip() == point.token
+            assert noisy[point.position] == (tokenizer.mask_token_id if point.masked else clean[point.position])
+            expected = states_by_hand(reader, noisy, point.position)
+            np.testing.assert_allclose(np.stack([layer[index] for layer in layers]), expected, atol=2e-5)
 
 
-def test_points_are_of_different_sentences_and_the_same_for_every_order(matched_models, parallel_corpus):
-    reader = reader_of(matched_models["masked-lm"], parallel_corpus)
-    tokens = list(frequent_words(reader.model.tokenizer, count_words(reader), 3).values())
-    points = choose_points(reader, tokens, 5)
-    assert len(set(points.row.tolist())) == len(points)
-    assert (np.bincount(points.token)[tokens] <= 5).all()
-    turned = reader_of(matched_models["masked-lm"], parallel_corpus.select(np.arange(len(parallel_corpus))[::-1]))
-    other = choose_points(turned, tokens, 5)
-    sentences = [
-        set(zip(r.corpus.ids[p.row].tolist(), p.position.tolist(), strict=True))
-        for r, p in ((reader, points), (turned, other))
-    ]
-    assert sentences[0] == sentences[1]
+def test_points_are_of_different_sentences_and_the_same_for_every_order(matched_models, parallel_corpus, states):
+    asked, found = TokenMap(tokens=("cat", "dog", "house"), points=15), []
+    turned = parallel_corpus.select(np.arange(len(parallel_corpus))[::-1])
+    for corpus in (parallel_corpus, turned):
+        frame = asked.run(reader_of(matched_models["causal-lm"], corpus), PassOptions())
+        points = points_of(frame, "token")
+        assert points["sentence"].is_unique
+        assert (points["token"].value_counts() <= 5).all()
+        texts = {sentence.id: sentence.text for sentence in corpus}  # two sentences of the corpus may have one text
+        found.append(set(zip(points["sentence"].map(texts), points["position"], strict=True)))
+    assert found[0] == found[1]
 
 
 def test_the_table_follows_points_through_the_layers(reader):
@@ -210,13 +225,15 @@ def test_a_corpus_without_the_named_tokens_shows_its_own(grammar_model):
 
 def test_a_piece_of_other_words_is_no_word(grammar_model):
     model, corpus = grammar_model
-    reader = reader_of(model, corpus)
-    counts = count_words(reader)
-    pieces = np.flatnonzero((reader.frequencies["encoder"] > 50) & [token not in counts for token in range(300)])
+    words = {word for sentence in corpus for word in sentence.words}
+    often = np.flatnonzero(reader_of(model, corpus).frequencies["encoder"] > 50)
+    texts = {
+        model.tokenizer.decode([int(token)]).strip() for token in often if token not in model.tokenizer.all_special_ids
+    }
+    pieces = sorted(texts - words)
     assert len(pieces) > 0
-    words = {model.tokenizer.decode([token]).strip() for token in counts}
-    texts = {model.tokenizer.decode([int(token)]).strip() for token in pieces} - words
-    assert token_ids(model.tokenizer, [*texts, "the", "xyz"], counts).keys() == {"the"}
+    frame = measure(model, corpus, [TokenMap(points=24, tokens=(*pieces, "the", "a", "xyz"))])["token_map"]
+    assert set(frame.loc[frame["map"] == "token", "token"]) == {"the", "a"}
 
 
 def test_rare_tokens_leave_no_map_and_a_note(matched_models, parallel_corpus):

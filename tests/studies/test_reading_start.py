@@ -10,20 +10,14 @@ import torch
 from studies.tiny_readers import plan_with
 from support.undrawn import undrawn
 
-from infoflow.corpus import FactConfig, fact_corpus
+from infoflow.corpus import fact_corpus, generate_facts
 from infoflow.foundation import UserError
 from infoflow.objectives import make_objective
-from infoflow.results import RunFolder
 from infoflow.retrieval import Library, Passages, RetrievalModel
-from infoflow.studies import StudyModels, StudyPlan, graph, study
+from infoflow.studies import graph, study
 from infoflow.subjects.retrieval.objectives import retrieval_model
 from infoflow.subjects.retrieval.settings import EXCHANGES
 from infoflow.subjects.retrieval.stages import MeasureArm, TrainArm, WarmReader, WarmRetriever
-from infoflow.subjects.retrieval.stages._arm_measures import probed_language
-from infoflow.subjects.retrieval.stages._arm_scores import unread_language
-from infoflow.subjects.retrieval.stages._first_readers import WarmedReader
-from infoflow.subjects.retrieval.stages._reading_matter import read_world
-from infoflow.subjects.retrieval.stages._retrieval_arms import arm_models
 from infoflow.subjects.retrieval.training import fact_query_rows
 from infoflow.training import TrainingData, TrainingInterrupted, build_models, train
 
@@ -33,17 +27,14 @@ ABLE = {"read_updates": 5}
 EVERY = ["null-share", "cold", "pairs", "same-wording", "rag-sequence", "exchange"]
 
 
-def models_of(plan: StudyPlan, folder) -> StudyModels:
-    return StudyModels(plan, RunFolder(folder))
-
-
 # -- the other world ---------------------------------------------------------------------------------------------------
 
 
 def test_the_other_world_has_the_same_words_and_other_facts(tmp_path) -> None:
     plan = plan_with(**ABLE, entities=800, objects=16, world_seed=3)
-    warmed = WarmedReader(models=models_of(plan, tmp_path), seed=0)
-    own, other = read_world(plan.retrieval.world(), 3, 64).world, warmed.matter.world
+    (stage,) = graph(plan, tmp_path).of(WarmReader)
+    warmed = stage.model
+    own, other = generate_facts(plan.retrieval.world(), 3), warmed.matter.world
     assert own.config == other.config
     assert own.tokenizer().get_vocab() == other.tokenizer().get_vocab()
     assert warmed.world_seed not in (3, 4), "sentences of the next one are kept from all models"
@@ -58,18 +49,6 @@ def test_the_other_world_has_the_same_words_and_other_facts(tmp_path) -> None:
     numbered = np.mean([one.object == two.object for one, two in zip(own.facts, other.facts, strict=True)
                         if one.relation < 2])  # fmt: skip
     assert numbered == pytest.approx(1 / 16, abs=4 * np.sqrt(15 / 256 / 1600))
-
-
-def test_no_sentence_of_the_language_that_is_asked_about_was_read_before() -> None:
-    own, unread, before = (read_world(FactConfig(entities=24), seed, 64) for seed in (3, 4, 5))
-    read = set(fact_corpus(before.world).column("text"))
-    texts = list(fact_corpus(unread.world).column("text"))
-    without = {texts[row] for row in unread_language(own, unread, before)}
-    assert without
-    assert not without & read
-    assert {texts[row] for row in unread_language(own, unread)} & read, "short sentences come again by chance"
-    assert not set(probed_language(own.world, before.world).column("text")) & read
-    assert set(probed_language(own.world).column("text")) & read
 
 
 # -- the weights -------------------------------------------------------------------------------------------------------
@@ -161,14 +140,13 @@ def test_plans_that_do_not_ask_for_it_stay_as_they_are(tmp_path) -> None:
     silent, off = graph(plan_with(variants=EVERY), tmp_path), graph(plan_with(variants=EVERY, read_updates=0), tmp_path)
     assert [stage.key for stage in silent] == [stage.key for stage in off]
     assert not silent.of(WarmReader)
-    assert all(arm.warmed is None for arm in arm_models(models_of(plan_with(), tmp_path)))
+    assert all(stage.model.warmed is None for stage in silent.of(TrainArm))
 
 
 def test_every_arm_depends_on_it_and_nothing_else_does(tmp_path) -> None:
-    plain = graph(plan_with(variants=EVERY, seeds=[1, 2]), tmp_path)
-    able, longer = (
-        graph(plan_with(variants=EVERY, seeds=[1, 2], read_updates=updates), tmp_path) for updates in (5, 6)
-    )
+    asked = {"variants": ["null-share", "rag-sequence", "exchange"], "seeds": [1, 2]}
+    plain = graph(plan_with(**asked), tmp_path)
+    able, longer = (graph(plan_with(**asked, read_updates=updates), tmp_path) for updates in (5, 6))
     stages = able.of(WarmReader)
     assert [stage.model.seed for stage in stages] == [1, 2]
     assert all(stage.estimate == pytest.approx(3.0 * 5 / 2) for stage in stages)  # in trainings of the study's models
@@ -201,7 +179,9 @@ def test_real_text_has_no_other_world() -> None:
 
 
 def test_a_study_tells_that_readers_came_able_to_read(tmp_path) -> None:
-    plan = plan_with(**ABLE, arms=["closed-book", "read-gold"], variants=[], measures=["scores", "knowledge"])
+    spoken = {"language": 0.4, "world_seed": 5}  # so that a sentence of the other world comes again
+    asked = {"arms": ["closed-book", "read-gold"], "variants": [], "measures": ["scores", "knowledge"]}
+    plan = plan_with(**ABLE, **spoken, **asked)
     with undrawn():
         run = study(plan, tmp_path, num_processes=1)
     scores, knowledge = run.tables["retrieval_scores"], run.tables["knowledge"]
@@ -214,6 +194,13 @@ def test_a_study_tells_that_readers_came_able_to_read(tmp_path) -> None:
     assert np.array_equal(each[0], each[1]), "before training all arms are one reader"
     assert [stage.kind for stage in graph(plan, tmp_path).missing()] == ["check"]
     (first, *_) = (one for one in graph(plan, tmp_path).of(MeasureArm) if not one.trained)
+    own, unread = (fact_corpus(generate_facts(plan.retrieval.world(), seed)) for seed in (5, 6))
+    before = fact_corpus(first.model.warmed.matter.world)
+    written = zip(unread.column("text"), unread.column("label"), strict=True)
+    language = [text for text, label in written if label is None and text not in {*own.column("text")}]
+    unseen = [text for text in language if text not in {*before.column("text")}]
+    assert 0 < len(unseen) < len(language) < 400, "a short sentence comes again by chance"
+    assert set(scores.loc[scores["queries"] == "language", "count"]) == {len(unseen)}, "what none has read before"
     assert torch.equal(
         first.model.load(trained=False).reader.state_dict()["cls.predictions.bias"],
         first.model.warmed.load().state_dict()["cls.predictions.bias"],

@@ -518,6 +518,10 @@ def test_probed_sentences_are_of_words_that_readers_know_and_of_no_training_text
     assert len(set(texts)) == len(texts) > 1000
     every = generate_grammar(1200, hash64("probed-language") % 2**31, FACT_LANGUAGE).column("words")
     assert trained & set(map(tuple, every)), "short sentences come again by chance"
+    before = generate_facts(FactConfig(entities=24), seed=5)  # that readers were warmed up on
+    read = set(fact_corpus(before).column("text"))
+    assert not set(probed_language(world, before).column("text")) & read
+    assert set(texts) & read
 
 
 def test_no_sentence_whose_loss_is_told_stands_in_the_training_text() -> None:
@@ -544,8 +548,17 @@ def test_the_loss_on_language_is_of_unread_sentences(read_run) -> None:
     assert set(scores.loc[scores["queries"] == "language", "count"]) == {len(chosen)}
 
 
-def test_every_measure_has_its_table(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("infoflow.subjects.retrieval.stages._arm_measures._PROBED", 150)
+@pytest.fixture
+def few_questions(monkeypatch) -> None:
+    """Fewer facts, dates and sentences for what asks or ablates many times."""
+    folder = "infoflow.subjects.retrieval.stages"
+    for name, value in {"_PROBED": 150, "_HEAVY": 12, "_LIGHT": 8}.items():
+        monkeypatch.setattr(f"{folder}._arm_measures.{name}", value)
+    for name, value in {"_PASSAGES": (2,), "_MOST_DECODED": 6}.items():
+        monkeypatch.setattr(f"{folder}._arm_scores.{name}", value)
+
+
+def test_every_measure_has_its_table(tmp_path, few_questions) -> None:
     stages = graph(plan_with(arms=["retrieve-learned"], variants=[], measures=list(MEASURES)), tmp_path)
     for stage in [*stages.of(WarmRetriever), *stages.of(TrainArm), *stages.of(SettleArm)]:
         stage.run()
@@ -575,7 +588,7 @@ def test_every_measure_has_its_table(tmp_path, monkeypatch) -> None:
     assert {"as-trained", "edited"} <= set(known["index"])
 
 
-def test_an_arms_passages_are_encoded_once_for_all_its_measures(tmp_path, monkeypatch) -> None:
+def test_an_arms_passages_are_encoded_once_for_all_its_measures(tmp_path, monkeypatch, few_questions) -> None:
     """Once as edited and once as it began beside that; every table is that of indexes built for each set of facts."""
     searching = ["scores", "knowledge", "lens", "flow", "heads", "ablation", "examples"]
     models = StudyModels(plan_with(measures=[*searching, "ranking"]), RunFolder(tmp_path))
@@ -688,26 +701,32 @@ def test_what_is_found_is_told_by_exposure_too(tmp_path) -> None:
         assert own.loc[("log_likelihood", 0), "value"] == pytest.approx(likely[rows].mean())
 
 
-def test_readers_that_write_are_trained_scored_and_published(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("infoflow.subjects.retrieval.stages._arm_scores._MOST_DECODED", 6)
+def test_readers_that_write_are_trained_scored_and_published(read_run, tmp_path, few_questions) -> None:
+    """Variants alone: their plain arm is in the whole study."""
     variants = ["rag-sequence", "rag-token"]
     plan = plan_with(arms=["retrieve-learned"], variants=variants, measures=["scores", "knowledge", "heads"])
-    with undrawn():
-        run = study(plan, tmp_path / "run", num_processes=1)
-    scores, knowledge = run.tables["retrieval_scores"], run.tables["knowledge"]
+    stages = graph(plan, tmp_path)
+    for stage in stages.of(WarmRetriever):
+        stage.run()
     for variant, fast in zip(variants, ({"exact_match", "exact_match_fast"}, {"exact_match"}), strict=True):
-        own = scores[(scores["variant"] == variant) & scores["trained"]]
-        assert {"hit", "p1", "loss", "posterior_entropy_2"} <= set(own["metric"])
-        assert {one for one in own["metric"] if one.startswith("exact_match")} == fast
-        asked = knowledge[knowledge["variant"] == variant]
+        kinds = (TrainArm, SettleArm, MeasureArm)
+        own = [stage for kind in kinds for stage in stages.of(kind) if stage.model.variant == variant]
+        for stage in own:
+            stage.run()
+        measured, untrained = own[2:]
+        assert [*measured.failures(), *untrained.failures()] == []
+        tables = measured.tables()
+        assert set(tables) == {"retrieval_scores", "knowledge"}  # of variants only what they find and know
+        scores, asked = tables["retrieval_scores"], tables["knowledge"]
+        assert {"hit", "p1", "loss", "posterior_entropy_2"} <= set(scores["metric"])
+        assert {one for one in scores["metric"] if one.startswith("exact_match")} == fast
         assert set(asked["reading"]) == {"raw"}
         assert {"none", "gold", "own"} <= set(asked["document"])
-    assert set(run.tables["evidence_heads"]["variant"]) == {""}
-    assert not {one for one in scores.loc[scores["variant"] == "", "metric"] if one.startswith("exact_match")}
-    folders = [run.folder.models / f"retrieve-learned+{variant}" / "seed-0" for variant in variants]
-    for folder in folders:
+        folder = RunFolder(tmp_path).models / f"retrieve-learned+{variant}" / "seed-0"
         assert AutoModelForSeq2SeqLM.from_pretrained(folder).config.is_encoder_decoder
         assert Retriever.from_pretrained(folder / "retriever")
+    plain = read_run.tables["retrieval_scores"]
+    assert not {one for one in plain["metric"] if one.startswith("exact_match")}
 
 
 def test_several_processes_make_the_same_tables(read_run, tmp_path) -> None:

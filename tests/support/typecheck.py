@@ -36,15 +36,39 @@ def checked(target: Any) -> Any:
         if is_dataclass(target):
             target.__init__ = checked(target.__init__)
         return target
+    hints = _hints(target)
+    return _checked_when_called(target) if hints is None else _checked(target, hints)
+
+
+def _hints(function: Callable) -> dict[str, Any] | None:
+    """Annotations; None: they name what is not defined, or not yet."""
     try:
-        hints = get_type_hints(target, include_extras=True)
-    except Exception:  # names for type checkers alone, or of what is defined below: jaxtyping leaves these out
-        return jaxtyping.jaxtyped(target, typechecker=_check)
+        return get_type_hints(function, include_extras=True)
+    except Exception:
+        return None
+
+
+def _checked(function: Callable, hints: dict[str, Any]) -> Callable:
     if not _have_shapes(hints.values()):
-        return _check(target)
-    if inspect.isgeneratorfunction(target):  # its body runs later, in the scope of others
-        return jaxtyping.jaxtyped(target, typechecker=_check)
-    return _with_own_axes(target)
+        return _check(function)
+    if inspect.isgeneratorfunction(function):  # its body runs later, in the scope of others
+        return jaxtyping.jaxtyped(function, typechecker=_check)
+    return _with_own_axes(function)
+
+
+def _checked_when_called(function: Callable) -> Callable:
+    """Annotations may name what is defined below. Names for type checkers alone are left out, by jaxtyping, slowly."""
+    found: list[Callable] = []
+
+    @wraps(function)
+    def checked_call(*args: Any, **kwargs: Any) -> Any:
+        if not found:
+            hints = _hints(function)
+            unnamed = hints is None
+            found.append(jaxtyping.jaxtyped(function, typechecker=_check) if unnamed else _checked(function, hints))
+        return found[0](*args, **kwargs)
+
+    return checked_call
 
 
 def _with_own_axes(function: Callable) -> Callable:
