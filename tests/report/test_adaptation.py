@@ -9,7 +9,7 @@ from findings.adapted_tables import GUESS, HOSTILE, SINGLE, TASKS, Adapted
 
 from infoflow.foundation import NUM_REPLICATES, interval_over_seeds, stream
 from infoflow.report import write_report
-from infoflow.results import KEYS, MATCH, RunFolder
+from infoflow.results import RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -208,26 +208,6 @@ def test_one_task_has_no_average(alone) -> None:
     figure = alone("tuned_scores", lambda frame: frame[frame["task"] == "tags"])["tuned-scores"]
     assert figure.payload["columns"] == ["tags (1,000)"]
     assert [panel.title for panel in figure.panels] == ["tags (1,000 labelled examples)"]
-
-
-def test_scores_over_the_operations_of_pretraining(tmp_path) -> None:
-    run = adapted.write_run(tmp_path, Adapted(seeds=(1, 2), objectives=SOME), only=("tuned_scores",))
-    assert "score-over-compute" not in drawn_figures(run, "adaptation")
-    scores = run.tables["tuned_scores"]
-    models = scores[scores["trained"]][[column.name for column in KEYS]].drop_duplicates()
-    zeros = dict.fromkeys(MATCH.column_names[len(KEYS) :], 0)
-    flops = models["objective"].map({"causal-lm": 2e12, "masked-lm": 1e12})
-    run.tables.write(models.assign(**{**zeros, "flops": flops, "initialisation": "matched"}), MATCH)
-    figures = drawn_figures(run, "adaptation")
-    figure, table = figures["score-over-compute"], figures["tuned-scores"].data
-    averages = table[table["task"] == "average"].set_index(["series", "group"])["value"]
-    own = figure.data.set_index(["series", "group"])
-    assert own["value"].to_dict() == pytest.approx(averages.drop("shuffled labels", level="group").to_dict())
-    assert own.loc[("causal-lm", "trained"), "flops"] == 2e12
-    assert figure.answer[0].startswith("From the fewest operations to the most: masked LM 0.")
-    assert "with 1.00 × 10¹²; causal LM 0." in figure.answer[0]
-    assert {"– – from scratch", "⋯ best guess"} <= strings(figure.panels[0])
-    assert_explained([figure])
 
 
 def test_frozen_and_full_general_and_domain_are_rows_of_one_table(figures) -> None:

@@ -98,7 +98,6 @@ def probes(tmp_path_factory):
 
 
 PROBES = {
-    "where-is-what": f"The best layer is highest {UPOS}, 1; lowest {CHUNKS}, 0.",
     # .802 − .5; .652 − .5
     "probe-accuracy": f"The gain in accuracy over an untrained model's best layer is highest {UPOS}, 0.30 (0.28 to "
     f"0.33); lowest {CHUNKS}, 0.15 (0.13 to 0.18); clearly above 0 in 2 of 2 cases.",
@@ -135,7 +134,6 @@ def test_probes_that_are_not_told_apart_share_one_number(tmp_path):
         *score_rows("chunks", {0: (0.5, 0.4), 1: (0.5, 0.6)}, {0: (0.4, 0.4), 1: (0.3, 0.3)}),
     ]
     figures = drawn_figures(small_run.write_run(tmp_path, probe_scores=scores), "probing")
-    assert figures["where-is-what"].words == f"The best layer is 1 {UPOS}, not clearly apart from that {CHUNKS}."
     assert figures["probe-accuracy"].words == (
         f"The gain in accuracy over an untrained model's best layer is 0.2 (−0.4 to 0.7) {UPOS}, with no clear "
         "difference elsewhere; clearly above 0 in 0 of 2 cases."

@@ -52,7 +52,6 @@ def strings(panel) -> set[str]:
 
 def test_figures_come_in_order(figures) -> None:
     assert list(figures) == [
-        "where-is-what",
         "probe-accuracy",
         "probe-selectivity",
         "probe-examples",
@@ -135,7 +134,7 @@ def test_a_run_without_probes_has_no_section(study) -> None:
 @pytest.mark.parametrize(
     ("table", "ids"),
     [
-        ("probe_scores", ["where-is-what", "probe-accuracy", "probe-selectivity", "probe-examples"]),
+        ("probe_scores", ["probe-accuracy", "probe-selectivity", "probe-examples"]),
         ("probe_codelength", ["probe-bits", "probe-size"]),
         ("probe_mixing", ["probe-depth"]),
         ("probe_depth", ["probe-depth"]),
@@ -179,43 +178,6 @@ def test_a_model_that_prefers_nothing_is_said_to(tmp_path) -> None:
     figure = drawn_figures(written(tmp_path, minimal_pairs=rows), "probing")["probe-pairs"]
     assert "not more than chance" in figure.answer[0]
     assert "not told apart from the untrained model" in figure.answer[0]
-
-
-def test_shares_are_of_the_best_layer_of_all_models(run, figures) -> None:
-    data, scores = figures["where-is-what"].data, run.tables["probe_scores"]
-    own = scores[(scores["metric"] == "accuracy") & (scores["labels"] == "task") & (scores["share"] == 1.0)]
-    means = own.groupby(["task", "objective", "trained", "layer"])["value"].mean()
-    for task, (floor, _) in probed.TASKS.items():
-        best = max(means[task, objective, True, layer] for objective in OBJECTIVES for layer in range(LAYERS + 1))
-        at = data[(data["task"] == task) & ~data["untrained"]]
-        assert at["share"].max() == pytest.approx(1)
-        for row in at.itertuples():
-            expected = (means[task, row.series, True, row.layer] - floor) / (best - floor)
-            assert row.share == pytest.approx(expected)
-        framed = at[at["best"]]
-        assert list(framed["series"]) == list(OBJECTIVES)
-        for row in framed.itertuples():
-            assert row.value == pytest.approx(max(means[task, row.series, True, at] for at in range(LAYERS + 1)))
-        grey = data[(data["task"] == task) & data["untrained"]]
-        assert len(grey) == len(OBJECTIVES)
-
-
-def test_the_map_has_a_panel_per_model_numbers_and_the_untrained_beside(figures) -> None:
-    figure = figures["where-is-what"]
-    assert [panel.title for panel in figure.panels] == ["causal LM", "masked LM", "translation"]
-    drawn = strings(figure.panels[0])
-    assert {"word identity", "part of speech", "100", "untr."} <= drawn
-    assert figure.answer[1].startswith("Best layers in masked LM: word identity 0, part of speech 3 (or 2")
-    assert "on word identity, embeddings already have 98% on average, of dependency arcs" in figure.answer[3]
-    assert "untr." in figure.caption
-
-
-def test_a_task_that_nobody_solves_is_named_and_not_drawn(tmp_path) -> None:
-    rows = probed.score_rows(**ONE, tasks=SOME, shares=(1.0,))
-    rows = [row | {"baseline": 0.99} if row["task"] == "upos" else row for row in rows]
-    figure = drawn_figures(written(tmp_path, probe_scores=rows), "probing")["where-is-what"]
-    assert set(figure.data["task"]) == {"word"}
-    assert "No model does better than the majority class on part of speech." in figure.caption
 
 
 def test_accuracy_is_told_beside_its_controls(run, figures) -> None:
@@ -440,10 +402,9 @@ def test_one_seed_and_no_untrained_model(tmp_path) -> None:
         assert "untrained" not in told
         assert "nan" not in told.lower()
         assert all("untrained" not in strings(panel) for panel in figure.panels)
-        if figure.id not in ("where-is-what", "probe-solved"):
+        if figure.id != "probe-solved":
             assert "hollow" in figure.caption or "One seed" in figure.caption
     assert "One seed" in section.figures[0].caption
-    assert "untr." not in strings(section.figures[0].panels[0])
 
 
 def test_names_of_tasks_are_escaped(tmp_path) -> None:
@@ -463,7 +424,6 @@ def test_models_that_were_given_are_lines_of_their_own(tmp_path) -> None:
     rows = probed.score_rows(tasks=SOME, seeds=(0,), objectives=("masked-lm",), trained=(True,))
     _write(run, "probe_scores", "share", [row | {"model": "bert-tiny"} for row in rows])
     figures = drawn_figures(run, "probing")
-    assert [panel.title for panel in figures["where-is-what"].panels] == ["bert-tiny"]
     assert "of bert-tiny" in " ".join(figures["probe-accuracy"].answer)
 
 
@@ -476,10 +436,8 @@ def test_two_architectures_stand_side_by_side(run, tmp_path) -> None:
     write_again(two, both, stored.schema)
     (section,) = [one for one in tell(two).sections if one.id == "probing"]
     figures = {figure.id: figure for figure in section.figures}
-    titles = [panel.title for panel in figures["where-is-what"].panels]
-    assert titles[:2] == ["causal LM, bert", "causal LM, albert"]
     assert "word identity, albert" in [panel.title for panel in figures["probe-accuracy"].panels]
-    domains = [_domain(panel.spec) for panel in figures["where-is-what"].panels[:2]]
+    domains = [_domain(panel.spec) for panel in figures["probe-accuracy"].panels[:2]]
     assert domains[0] == domains[1]
 
 

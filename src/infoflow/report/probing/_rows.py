@@ -14,11 +14,9 @@ from .._in_words import (
     chosen,
     clear_cases,
     estimate_text,
-    extreme,
     extremes_words,
     listed,
     number,
-    sentence,
     size_text,
 )
 from .._shown_models import ShownModels
@@ -295,34 +293,3 @@ def _over_baseline(case: Case) -> Estimate:
     return Estimate(
         value=best.value - floor, low=best.low - floor, high=best.high - floor, seeds=best.seeds, count=best.count
     )
-
-
-def place_words(cases: Sequence[Case]) -> str:
-    """The tasks read best highest and lowest in the network; layers that do not clearly differ form one span."""
-    spans = {case.name: case.best for case in cases}
-    found = [Candidate(name, _span(best)) for name, best in spans.items()]
-    top, bottom = extreme(found), extreme(found, least=True)
-    if top is None or bottom is None:
-        return ""
-
-    def told(one: Candidate) -> str:
-        best = spans[one.name]
-        return f"{best.layer}{alike_text(best)}"
-
-    if top.candidate is bottom.candidate:
-        return sentence(f"the best layer is {told(top.candidate)} {top.candidate.name}{top.note}")
-    if bottom.candidate.name in top.alike:
-        return sentence(
-            f"the best layer is {told(top.candidate)} {top.candidate.name}, and not clearly another elsewhere"
-        )
-    parts = [
-        f"{how} {end.candidate.name}, {told(end.candidate)}{end.note}"
-        for how, end in (("highest", top), ("lowest", bottom))
-    ]
-    return sentence(f"the best layer is {'; '.join(parts)}")
-
-
-def _span(best: Best) -> Estimate:
-    """The best layer, with the range of layers that do not clearly differ from it."""
-    layers = (best.layer, *best.alike)
-    return Estimate(value=best.layer, low=min(layers), high=max(layers), seeds=1, count=0)

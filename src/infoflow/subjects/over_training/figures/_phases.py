@@ -1,4 +1,4 @@
-"""Abrupt, gradual and reversed changes: curves with the times of their change."""
+"""Abrupt and gradual changes: curves with the times of their change."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel
-from infoflow.report._in_words import listed, number
+from infoflow.report._in_words import listed
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, tips, with_field
 from infoflow.report.forms._marks import Constant, Layer, calculated, channel, draw
@@ -38,12 +38,6 @@ BOUNDS = ("unfinished", "started before")
 """Verdicts whose times are bounds."""
 _ENDS = {"": "median", "_before": "min", "_after": "max"}  # over seeds
 TIMES = tuple(f"{at}{end}" for at in ("t10", "t50", "t90") for end in _ENDS)
-_Marks = tuple[str, str]
-_OF_CHANGE: _Marks = ("t10, t50, t90", "t50 lies in")
-RETURNS = "goes and returns"
-"""The verdict of curves that turn."""
-_AS_TIMES = {"out": "t10", "turn": "t50", "back": "t90"}  # times that a panel of phases marks for these curves
-_OF_RETURN: _Marks = ("half out, turn, half back", "the turn lies in")
 _AT = {name: name for name in ("t10", "t50", "t90", "t50_before", "t50_after")}
 CURVE = ["series", "table", "curve"]
 """Key columns of a curve."""
@@ -100,7 +94,7 @@ def _phases(course: CheckpointTables) -> Drawn | None:
     if curves.empty or frame.empty:
         return None
     chosen = _clearest(over_seeds(frame))
-    panels, seeds = _curve_panels(course, chosen, curves, _OF_CHANGE), int(chosen["seeds"].max())
+    panels, seeds = _curve_panels(course, chosen, curves), int(chosen["seeds"].max())
     if not panels:
         return None
     every = course[PHASES_TABLE.name]
@@ -123,18 +117,18 @@ def _clearest(table: pd.DataFrame) -> pd.DataFrame:
     return few.groupby("series", sort=False).head(_PANELS)
 
 
-def _curve_panels(course: CheckpointTables, chosen: pd.DataFrame, curves: pd.DataFrame, marks: _Marks) -> list[Panel]:
-    """Curves with the times of their rows (t10, t50, t90, their brackets, `told`, `bound`), labelled by `marks`."""
+def _curve_panels(course: CheckpointTables, chosen: pd.DataFrame, curves: pd.DataFrame) -> list[Panel]:
+    """Curves with the times of their rows (t10, t50, t90, their brackets, `told`, `bound`)."""
     panels = []
     for series, rows in course.each(chosen):
         for row in rows.itertuples():
             own = np.all([curves[name] == getattr(row, name) for name in CURVE], axis=0)
-            chart = _chart(course.axis, series, row, curves[own], marks)
+            chart = _chart(course.axis, series, row, curves[own])
             panels.append(Panel(spec=chart, title=f"{series.label}: {row.curve} — {row.told}"))
     return panels
 
 
-def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame, marks: _Marks) -> dict[str, Any]:
+def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame) -> dict[str, Any]:
     seeds = sorted({int(seed) for seed in curve["seed"]})
     bottom = _HEIGHT - _SEED * len(seeds) - 3
     values = curve.assign(low=curve["value"] - 1.96 * curve["error"], high=curve["value"] + 1.96 * curve["error"])
@@ -143,7 +137,7 @@ def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame, marks:
     at = {"x": axis.channel(), "y": amount("y", "value", None, ticks=4, range=[bottom, 4])}
     colored = {**at, "color": Constant(series.color)}
     band = {"y": with_field(at["y"], "low"), "y2": "high:Q", "opacity": 0.15}
-    field, *middle = _change(axis, row, marks, bottom)
+    field, *middle = _change(axis, row, bottom)
     layers = [
         field,
         axis.marker([series.key]),
@@ -156,7 +150,7 @@ def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame, marks:
     return axis.finished(layers, _HEIGHT, [series.key])
 
 
-def _change(axis: TimeAxis, row: Any, marks: _Marks, height: int) -> list[Layer]:
+def _change(axis: TimeAxis, row: Any, height: int) -> list[Layer]:
     """An area from a tenth to nine tenths of the change, its middle, and the adjacent checkpoints."""
     around = f"{short(row.t50_before)} to {short(row.t50_after)}"
     told = {"told": f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}", "around": around, "verdict": row.told}
@@ -166,7 +160,7 @@ def _change(axis: TimeAxis, row: Any, marks: _Marks, height: int) -> list[Layer]
     field = {"x": axis.channel("t10"), "x2": "t90:Q", "y": Constant(0), "y2": Constant(_HEIGHT)}
     foot = {"x": axis.channel("t50_before"), "x2": "t50_after:Q", "y": Constant(height), "strokeWidth": 1.6}
     dash = {"strokeDash": [3, 3]} if row.bound else {}
-    tooltip = tips("verdict:N", f"told:N|{marks[0]}", f"around:N|{marks[1]}")
+    tooltip = tips("verdict:N", "told:N|t10, t50, t90", "around:N|t50 lies in")
     return [
         draw("rect", base, field, color="var(--heat-2)", opacity=0.13 if row.bound else 0.2),
         draw("rule", base, half, ink, dash, strokeWidth=1.4, tooltip=tooltip),
@@ -196,43 +190,6 @@ def _strips(axis: TimeAxis, key: str, curve: pd.DataFrame, seeds: list[int]) -> 
     return draw("rect", base, y, color="var(--soft)", x=axis.channel("from"), x2="to:Q", opacity=shade, tooltip=tooltip)
 
 
-def _returns(course: CheckpointTables) -> Drawn | None:
-    """The curves that turn most, a few per table."""
-    curves, frame = course[PHASE_CURVES.name], course[PHASES_TABLE.name]
-    if curves.empty or frame.empty or "turn" not in frame:
-        return None
-    own = frame[frame["verdict"] == RETURNS]
-    if own.empty:
-        return None
-    as_times = {f"{name}{end}": f"{to}{end}" for name, to in _AS_TIMES.items() for end in _ENDS}
-    chosen = _clearest(_returns_over_seeds(own.drop(columns=list(as_times.values())).rename(columns=as_times)))
-    every = own.drop_duplicates(["table", "curve"])
-    told = [
-        f"{row.curve} ({number(float(row.extremum))} at update {short(row.turn)})" for row in every[:3].itertuples()
-    ]
-    others = ["others"] if len(every) > len(told) else []
-    counted = f"{len(own)} of {len(frame)} curves (one per model, seed and measure) go and return"
-    return Drawn(
-        data=own.drop(columns=["series"]),
-        panels=_curve_panels(course, chosen, curves, _OF_RETURN),
-        answer=[f"{counted}: {listed([*told, *others])}."],
-        caption=f"The {len(chosen)} of {len(own.drop_duplicates(CURVE))} curves that turn furthest beyond the levels "
-        "of both ends.",
-    )
-
-
-def _returns_over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per curve, over the seeds in which it returns."""
-    rows = []
-    for place, own in frame.groupby(CURVE, sort=False):
-        beyond = abs(own["extremum"].to_numpy(float)[:, None] - own[["first", "last"]].to_numpy(float))
-        seeds = f" in {len(own)} seeds" if len(own) > 1 else ""
-        facts = {"rank": 0, "delta_bic": float((beyond.min(axis=1) / beyond.max(axis=1)).mean())}
-        told = {"told": f"{RETURNS}{seeds}", "bound": False}
-        rows.append({**dict(zip(CURVE, place, strict=True)), **_joined(own), **facts, **told})
-    return pd.DataFrame(rows)
-
-
 PHASES_FIGURE = DeclaredFigure(
     name="over-training/phases",
     id="phases",
@@ -250,16 +207,4 @@ PHASES_FIGURE = DeclaredFigure(
     method=PHASES,
     tables=(PHASE_CURVES.name, PHASES_TABLE.name),
     draw=_phases,
-)
-RETURNS_FIGURE = DeclaredFigure(
-    name="over-training/returns",
-    id="returns-over-training",
-    question="What changed and came back?",
-    how_to_read=(
-        "The upright line is the extremum, and the bar at its foot spans the checkpoints around it. The shaded "
-        "area runs from halfway out to halfway back. Such a curve has no single time of change, so none is given.",
-    ),
-    method=PHASES,
-    tables=(PHASE_CURVES.name, PHASES_TABLE.name),
-    draw=_returns,
 )

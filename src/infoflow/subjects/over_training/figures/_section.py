@@ -21,10 +21,9 @@ from ..measures import PHASES_OVER_SEEDS
 from ._claims import COMPLAINTS, FINDINGS, suspects
 from ._course import CheckpointTables
 from ._heads import HEADS, PRUNABLE
-from ._information import INFORMATION
 from ._layers import LAYERS
 from ._loss import ALLOCATION, LOSS
-from ._phases import BOUNDS, PHASES, PHASES_FIGURE, RETURNS_FIGURE, curve_name, over_seeds, timed_phases
+from ._phases import BOUNDS, PHASES, PHASES_FIGURE, curve_name, over_seeds, timed_phases
 from ._prediction import AGREEMENT, POSITIONS, SOURCE, STAGES
 from ._settling import CURVES, TIMES
 
@@ -182,7 +181,6 @@ ORDER = DeclaredFigure(
 _FIGURES = (
     LOSS,
     PHASES_FIGURE,
-    RETURNS_FIGURE,
     ORDER,
     LAYERS,
     CURVES,
@@ -192,7 +190,6 @@ _FIGURES = (
     PRUNABLE,
     AGREEMENT,
     POSITIONS,
-    INFORMATION,
     STAGES,
     SOURCE,
     FINDINGS,
