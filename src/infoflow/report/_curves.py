@@ -12,7 +12,7 @@ import pandas as pd
 
 from infoflow.foundation import t_quantile
 
-from ._in_words import Estimate, Samples, chosen, estimate_text, listed, number, size_text
+from ._in_words import Estimate, Samples, chosen, estimate_text, inline_text, listed, number, size_text
 from ._theme import Series
 from .forms._marks import HOLLOW
 
@@ -229,7 +229,7 @@ def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording)
     for line in shown:
         move = _move(frame, line.key)
         if move.flat:
-            flat.append(f"{line.label} ({_signed(move.ends, wording.unit)}){depth[line.key]}")
+            flat.append(f"{line.label} ({inline_text(move.ends, wording.unit)}){depth[line.key]}")
         else:
             told.append(_clause(frame, line, move, wording, first=not told) + depth[line.key])
     if flat:
@@ -301,11 +301,6 @@ def _indistinct(a: Samples, b: Samples) -> bool:
     return (a - b).estimate().sign == 0
 
 
-def _signed(estimate: Estimate, unit: str) -> str:
-    """`−0.02 nats, −0.09 to 0.05`, for use inside brackets."""
-    return estimate_text(estimate, unit).replace(" (", ", ").removesuffix(")")
-
-
 def _clause(frame: pd.DataFrame, line: Series, move: _Move, wording: Wording, first: bool) -> str:
     unit, what = (wording.unit, f" {wording.what}" if wording.what else "") if first else ("", "")
     subject, (layers, ends, turn) = wording.subject(line), move
@@ -315,7 +310,7 @@ def _clause(frame: pd.DataFrame, line: Series, move: _Move, wording: Wording, fi
         verb = wording.rises if ends.value > 0 else wording.falls
         clause = f"{verb} {size_text(ends, unit)}{what}"
     else:
-        clause = f"ends about where it began ({_signed(ends, unit)})"
+        clause = f"ends about where it began ({inline_text(ends, unit)})"
     return f"{subject} {turn}; overall it {clause}" if turn else f"{subject} {clause}"
 
 

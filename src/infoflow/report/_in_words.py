@@ -99,6 +99,17 @@ def size_text(estimate: Estimate, unit: str = "") -> str:
     return estimate_text(estimate.negated(), unit)
 
 
+def inline_text(estimate: Estimate, unit: str = "") -> str:
+    """`−0.02 nats, −0.09 to 0.05`, for use inside brackets and lists."""
+    return estimate_text(estimate, unit).replace(" (", ", ").removesuffix(")")
+
+
+def difference_text(gap: Estimate, more: str, less: str, unit: str = "") -> str:
+    """`0.20 nats (0.19 to 0.21) more`, or `less`; says if the direction may be chance."""
+    unclear = " (may be chance)" if gap.has_interval and not gap.sign else ""
+    return f"{size_text(gap, unit)} {more if gap.value >= 0 else less}{unclear}"
+
+
 def count_text(count: float) -> str:
     """`92,397`, or `3.0 million` from a million up."""
     if count is None or not math.isfinite(count):
@@ -266,31 +277,6 @@ def plain(value: float) -> Estimate:
 
 def _ends(estimate: Estimate) -> tuple[float, float]:
     return (estimate.low, estimate.high) if estimate.has_interval else (estimate.value, estimate.value)
-
-
-def most_and_least(rows: pd.DataFrame, what: str, most: str = "most", least: str = "least") -> str:
-    """The lines with the largest and smallest values; "" with fewer than two lines.
-
-    A line joins an extreme if their intervals overlap; if the extremes' intervals overlap, no line is clearly
-    different.
-
-    Args:
-        rows: One per line: name, value, low, high; without an interval only the value counts.
-        what: Start of the sentence.
-        most: Word for the largest.
-        least: Word for the smallest.
-    """
-    rows = rows.dropna(subset="value")
-    if len(rows) < 2:
-        return ""
-    low, high = rows["low"].fillna(rows["value"]), rows["high"].fillna(rows["value"])
-    top, bottom = rows["value"].argmax(), rows["value"].argmin()
-    least_of_top, most_of_bottom = float(low.iloc[top]), float(high.iloc[bottom])
-    if least_of_top <= most_of_bottom:
-        return f"{what} in no line clearly more than in another"
-    tops = rows.loc[high >= least_of_top, "name"].tolist()
-    bottoms = rows.loc[(low <= most_of_bottom) & ~rows["name"].isin(tops), "name"].tolist()
-    return f"{what} {most} in {listed(tops)}, {least} in {listed(bottoms)}"
 
 
 def by_answer(answers: Mapping[str, str], start: str = "") -> str:

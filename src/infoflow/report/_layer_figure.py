@@ -263,7 +263,7 @@ def _joined(figures: Mapping[str, ReportFigure], caption: str, column: str) -> R
     further = [f"{name}: {' '.join(one.answer)}" for name, one in list(figures.items())[1:]]
     return replace(
         first,
-        answer=[*first.answer, *further],
+        answer=[*first.numbers, *further],
         panels=[
             *(
                 Panel.of(form.within(frames[title]), f"{title}, {name}" if title else name)

@@ -102,7 +102,9 @@ def _card(measure: CardMeasure, frame: pd.DataFrame, told: Effects, tables: Mode
     sentence = _sentence(measure, frame, told, series)
     if measure.contrast == "ends" and measure.x == "layer":
         named = [line for line in series if line.key in (told.pair or told.shown)]
-        inside = turn_sentence(frame[frame["trained"]], named, lambda size: _size(size, measure))
+        inside = turn_sentence(
+            frame[frame["trained"]], named, lambda size: _amount(abs(size.value), measure, size, change=True)
+        )
         sentence = f"{inside} {sentence}".strip()
     return Card(
         figure=measure.figure,
@@ -145,12 +147,11 @@ def _sentence(measure: CardMeasure, frame: pd.DataFrame, told: Effects, series: 
 
 def _nothing_seen(measure: CardMeasure, told: Effects, lines: list[Series], noun: str) -> str:
     values = [told.shown[line.key].value for line in lines]
-    unit = f" {measure.unit}" if measure.unit else ""
     least, most = (_amount(value, measure, told.deciding) for value in (min(values), max(values)))
     if len(lines) == 1:
-        return f"No difference seen from the control in {noun}: {most}{unit}."
-    span = most if least == most else f"{least} to {most}"
-    return f"No difference seen between the models in {noun}: {span}{unit}."
+        return f"No difference seen from the control in {noun}: {most}."
+    span = most if least == most else f"{_amount(min(values), measure, told.deciding, unit=False)} to {most}"
+    return f"No difference seen between the models in {noun}: {span}."
 
 
 def _places(measure: CardMeasure, frame: pd.DataFrame, series: list[Series]) -> dict[str, int]:
@@ -178,11 +179,9 @@ def _clause(measure: CardMeasure, told: Effects, line: Series, verb: str, first:
     if verb == _UNCLEAR:
         return subject
     estimate = told.shown[line.key]
-    amount = _amount(abs(estimate.value) if measure.rises != measure.falls else estimate.value, measure, told.deciding)
-    if measure.percent and verb.endswith(" by"):
-        amount = f"{amount.removesuffix(' %')} points"
-    unit, what = (f" {measure.unit}" if measure.unit else "", f" {measure.what}" if measure.what else "")
-    return f"{subject} {amount}{unit}{what}" if first else f"{subject} {amount}"
+    value = abs(estimate.value) if measure.rises != measure.falls else estimate.value
+    amount = _amount(value, measure, told.deciding, change=verb.endswith(" by"), unit=first)
+    return f"{subject} {amount}{f' {measure.what}' if first and measure.what else ''}"
 
 
 def _is_still(measure: CardMeasure, estimate: Estimate) -> bool:
@@ -190,21 +189,14 @@ def _is_still(measure: CardMeasure, estimate: Estimate) -> bool:
     return measure.rises.endswith(" by") and estimate.has_interval and estimate.sign == 0
 
 
-def _amount(value: float, measure: CardMeasure, estimate: Estimate | None = None) -> str:
+def _amount(value: float, measure: CardMeasure, estimate: Estimate, change: bool = False, unit: bool = True) -> str:
+    """`0.19 nats`, `12 %`, or `12 points` for a change of a share; without `unit`, only the number and the sign."""
     scale = 100 if measure.percent else 1
-    low, high = (estimate.low, estimate.high) if estimate else (float("nan"), float("nan"))
-    places = decimals(scale * low, scale * high, scale * value)
+    places = decimals(scale * estimate.low, scale * estimate.high, scale * value)
+    shown = number(scale * value, min(places, 1) if measure.percent else places)
     if measure.percent:
-        places = min(places, 1)
-    return f"{number(scale * value, places)}{' %' if measure.percent else ''}"
-
-
-def _size(estimate: Estimate, measure: CardMeasure) -> str:
-    """`0.19 nats`, `12 points`: the size of a change within a sentence."""
-    amount = _amount(abs(estimate.value), measure, estimate)
-    if measure.percent:
-        return f"{amount.removesuffix(' %')} points"
-    return f"{amount} {measure.unit}".strip()
+        return f"{shown} {'points' if change else '%'}"
+    return f"{shown} {measure.unit}".rstrip() if unit else shown
 
 
 def _difference(measure: CardMeasure, told: Effects, series: list[Series]) -> str:
@@ -212,17 +204,14 @@ def _difference(measure: CardMeasure, told: Effects, series: list[Series]) -> st
     estimate, scale = told.deciding, 100 if measure.percent else 1
     labels = {line.key: line.label for line in series}
     who = f"{labels[told.pair[0]]} − {labels[told.pair[1]]}: " if told.pair else ""
-    value, low, high = (scale * end for end in (estimate.value, estimate.low, estimate.high))
-    places = decimals(low, high, value)
-    points = measure.percent
-    unit = " points" if points else f" {measure.unit}" if measure.unit else ""
+    low, high = (scale * end for end in (estimate.low, estimate.high))
+    places = decimals(low, high, scale * estimate.value)
+    size, unit = number(scale * estimate.value, places), "points" if measure.percent else measure.unit
     span = f" ({number(low, places)} to {number(high, places)})" if estimate.has_interval else ", no interval known"
     control = ""
     if told.control == told.control:
-        reached = _amount(told.control, measure, told.deciding)
-        reached = f"{reached.removesuffix(' %')} points" if points else reached
-        control = f" beyond the control (at most {reached})"
-    return f"{who}{number(value, places)}{unit}{span}{control}"
+        control = f" beyond the control (at most {_amount(told.control, measure, estimate, change=True, unit=False)})"
+    return f"{who}{f'{size} {unit}'.rstrip()}{span}{control}"
 
 
 def effects(measure: CardMeasure, frame: pd.DataFrame, dull: Collection[str] = ()) -> Effects:

@@ -86,7 +86,7 @@ def matter_figure(
         id="heads-matter",
         question="Do importance, relevance and removal single out the same heads?",
         answer=[
-            *(_agreement(pair, series) for pair in pairs[:2]),
+            *(_agreement(pair, series) for pair in pairs[1:2]),
             *_significant(frames, models),
             *_elsewhere(transfer, models),
         ],

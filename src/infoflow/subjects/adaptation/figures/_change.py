@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.report._figure import Panel, ReportFigure
-from infoflow.report._in_words import Samples, chosen, listed, number, two_digits
+from infoflow.report._in_words import Samples, chosen, difference_text, listed, number, two_digits
 from infoflow.report._shown_models import ShownModels
 
 from ..measures import TUNING_ALLOCATION, TUNING_CHANGE, TUNING_WEIGHTS
@@ -20,7 +20,6 @@ from ._rows import (
     beside_shuffled,
     chosen_of,
     estimated,
-    gap_text,
     most_examples,
     of,
     plain,
@@ -142,9 +141,7 @@ def _sentence(rows: pd.DataFrame, measures: list[str], name: str) -> str:
     if not all(halves):
         return f"{most}."
     gap = (halves[0] - halves[1]).estimate()
-    more = "further than" if gap.value >= 0 else "less than"
-    size = gap if gap.value >= 0 else gap.negated()
-    return f"{most}; the upper half of the layers moved {more} the lower half by {gap_text(size)}."
+    return f"{most}; the upper half of the layers moved {difference_text(gap, 'further', 'less')} than the lower half."
 
 
 def weights_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from infoflow.foundation import Scale
 from infoflow.report._figure import Method, Panel
-from infoflow.report._in_words import Estimate, Samples, estimate_text
+from infoflow.report._in_words import Samples, estimate_text
 from infoflow.report._shown_models import ShownModels
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import color_if, one_at_a_time, opacity_if, tips
@@ -176,11 +176,6 @@ def bands(data: pd.DataFrame, counted: str = "test examples (of tags, words)") -
 def names_of(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """Add the name of each line."""
     return frame.assign(name=frame["series"].map({one.key: one.label for one in models.series}))
-
-
-def gap_text(found: Estimate) -> str:
-    """`0.05 (0.04 to 0.06)`, for use inside brackets and lists."""
-    return estimate_text(found).replace(" (", ", ").removesuffix(")")
 
 
 def left_out(every: Sequence[object], what: str = "tasks") -> str:

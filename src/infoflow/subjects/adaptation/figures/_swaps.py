@@ -7,7 +7,7 @@ import pandas as pd
 
 from infoflow.foundation import Scale
 from infoflow.report._figure import Panel, ReportFigure
-from infoflow.report._in_words import Samples, estimate_text, number
+from infoflow.report._in_words import Samples, difference_text, estimate_text, inline_text, number
 from infoflow.report._shown_models import ShownModels
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, finished, tips
@@ -21,14 +21,12 @@ from ._rows import (
     bands,
     chosen_of,
     estimated,
-    gap_text,
     most_examples,
     of,
     plain,
     square_panels,
     tasks_of,
 )
-from ._rows import SWAPS as METHOD
 
 _HEIGHT = 220
 SIDES = (
@@ -78,7 +76,7 @@ def swaps_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
             "score falls first lost what the task needs; the one whose loss falls first got back what was forgotten. "
             "It would be surprising if the order did not matter.",
         ],
-        method=METHOD,
+        method=SWAPS,
         data=data,
         tables=(LAYER_SWAPS.name,),
         findings=("adaptation:A-11",),
@@ -130,12 +128,11 @@ def _sentences(means: pd.DataFrame, name: str) -> list[str]:
         if none and all_of_them:
             change = (none - all_of_them).estimate()
             verb = "costs" if quantity == "pretraining-loss" else "is worth"
-            told.append(f"tuning {verb} {gap_text(change)} {words}")
+            told.append(f"tuning {verb} {inline_text(change)} {words}")
         gap = _gap(rows)
         if gap and quantity == "pretraining-loss":
-            more = "more" if gap.estimate().value >= 0 else "less"
-            size = gap.estimate() if gap.estimate().value >= 0 else gap.estimate().negated()
-            told.append(f"upper blocks taken back regain {gap_text(size)} nats {more} than as many lower ones")
+            regained = difference_text(gap.estimate(), "more", "less", "nats")
+            told.append(f"upper blocks taken back regain {regained} than as many lower ones")
     return [f"In {name}, {'; '.join(told)}."] if told else []
 
 

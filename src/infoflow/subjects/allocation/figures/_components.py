@@ -1,6 +1,6 @@
 """Rows of the allocation tables, and the loss change by component and layer, and over training."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -102,16 +102,6 @@ def shown_component(frame: pd.DataFrame) -> pd.Series:
     return frame["component"].astype(str).mask(cross, "cross")
 
 
-def most_in_layer(by_layer: pd.Series, held_out: pd.Series | None = None) -> str:
-    """`most in layer 3 (21% on held-out sentences)`: training sentences select the layer, held-out ones, if any, give
-    its share.
-    """
-    layer = by_layer.idxmax()
-    if held_out is None:
-        return f"most in layer {layer} ({by_layer[layer]:.0f}%)"
-    return f"most in layer {layer} ({held_out[layer]:.0f}% on held-out sentences)"
-
-
 def joined(tables: Mapping[ModelStack, pd.DataFrame]) -> pd.DataFrame:
     """Join the tables of all stacks, with the columns `series` and `stack`."""
     return pd.concat([t.assign(series=p.series, stack=p.stack) for p, t in tables.items()], ignore_index=True)
@@ -163,12 +153,13 @@ def _components(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: Sh
         for name, own in steps.items()
     }
     final = {name: {part: each.final for part, each in own.items()} for name, own in shares.items()}
+    present = set(in_blocks(groups)["component"])
     views = [_group(view, shares, models) for view in _VIEWS]
     tables = {name: joined({part: pd.concat(each) for part, each in own.items()}) for name, own in shares.items()}
     return Drawn(
         data=of_sets(tables).astype({"layer": "Int64"}),
         panels=views[0].panels,
-        answer=[_blocks_sentence(final), _outside_sentence(groups, models), *_held_out_sentence(final)],
+        answer=[_outside_sentence(groups, models), *_held_out_sentence(final)],
         words=_words({part: of_part(steps["train"], part) for part in parts}, groups),
         caption=f"{band_words(int(groups['seed'].nunique()), over='')}. 100% is the total by which the blocks of a "
         "stack lowered the loss by the end of training; parts below 0 raised it. Grey, dashed: if every parameter had "
@@ -177,13 +168,11 @@ def _components(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: Sh
             "metrics": views,
             "key": "allocation",
             "sets": [SETS[name] for name in steps],
-            "legend": component_legend(set(groups.pipe(in_blocks)["component"])),
+            "legend": [
+                {"label": label, "color": color} for name, (label, color) in COMPONENTS.items() if name in present
+            ],
         },
     )
-
-
-def component_legend(present: Container[str]) -> list[dict[str, str]]:
-    return [{"label": label, "color": color} for name, (label, color) in COMPONENTS.items() if name in present]
 
 
 def component_look() -> dict[str, Any]:
@@ -362,17 +351,6 @@ def _held_out_sentence(final: dict[str, dict[ModelStack, pd.DataFrame]]) -> list
 
 
 _CELL = ["layer", "component"]
-
-
-def _blocks_sentence(final: dict[str, dict[ModelStack, pd.DataFrame]]) -> str:
-    """The blocks' shares; training sentences select the layer, whose share is that on held-out ones."""
-    texts = []
-    for part, own in final["train"].items():
-        layers = [each[part].groupby("layer")["value"].sum() for each in final.values() if part in each]
-        feed = float(own.loc[own["component"].isin(_FEED_FORWARD), "value"].sum())
-        look = float(own.loc[own["component"].isin(["query", "key"]), "value"].sum())
-        texts.append(f"{part.label}: feed-forward {feed:.0f}%, query and key {look:.1f}%, {most_in_layer(*layers)}")
-    return f"Shares of the blocks' contribution: {'; '.join(texts)}."
 
 
 def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:

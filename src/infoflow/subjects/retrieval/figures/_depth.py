@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
-from infoflow.report._in_words import listed, number, sentence
+from infoflow.report._in_words import listed, number
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import amount, color_of, lit, shape_of, tips
 from infoflow.report.forms._lines import SHARE, control_lines, named_lines
@@ -32,7 +32,6 @@ _FURTHER = {
     ),
 }
 """The reading guide for the panels after the first, by whether readers search."""
-_APART = 0.25  # minimum distance between centres, in states, that a sentence reports
 
 
 def _depth(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
@@ -57,7 +56,6 @@ def _depth(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         data=data,
         panels=panels,
         answer=told or ["No line gains enough to determine a depth."],
-        words=_order(marks),
         caption=f"{seeds_note(data)} {lens.capitalize()} lens at the mask. Large marks: the centre of the gain, at the "
         f"height of the last state's half{_fewer_seeds(marks)}; dashed grey: untrained.",
         facts={"further": _FURTHER["retrieved" in set(data["document"].astype(str))]},
@@ -141,17 +139,6 @@ def _place_text(row: dict[str, Any]) -> str:
     defined, seeds = int(row["defined"]), int(row["seeds"])
     some = f", in {defined} of {seeds} seeds" if defined < seeds else ""
     return f"around state {number(row['centre'], 1)} (half at {number(row['half'], 1)}{some})"
-
-
-def _order(marks: pd.DataFrame) -> str:
-    """The lines where content enters lowest and highest, and where memory is read, by the centres."""
-    said = []
-    for document, facts, title in _PANELS:
-        rows = of(marks, document=document, facts=facts).dropna(subset="centre").sort_values("centre")
-        if len(rows) > 1 and rows["centre"].iloc[-1] - rows["centre"].iloc[0] >= _APART:
-            what, first, last = title.split(":")[0], rows["name"].iloc[0], rows["name"].iloc[-1]
-            said.append(f"{what} {_VERBS[what]} lowest in {first} and highest in {last}")
-    return sentence("; ".join(said))
 
 
 def _sentences(marks: pd.DataFrame, what: str) -> list[str]:
