@@ -225,19 +225,19 @@ def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording)
     last = {line.key: layers_of(frame, line.key)[-1] for line in shown}
     same = len(set(last.values())) == 1
     depth = {line.key: "" if same else f" (its last layer is {last[line.key]})" for line in shown}
-    told, flat = [], []
+    stated, flat = [], []
     for line in shown:
         move = _move(frame, line.key)
         if move.flat:
             flat.append(f"{line.label} ({inline_text(move.ends, wording.unit)}){depth[line.key]}")
         else:
-            told.append(_clause(frame, line, move, wording, first=not told) + depth[line.key])
+            stated.append(_clause(frame, line, move, wording, first=not stated) + depth[line.key])
     if flat:
-        told.append(f"there is no clear change for {listed(flat)}")
+        stated.append(f"there is no clear change for {listed(flat)}")
     end = f"layer {last[shown[0].key]}" if same else "the last layer"
     control = control_sentence([frame], shown, wording.unit)
     opening = f"From layer {layers_of(frame, shown[0].key)[0]} to {end}, "
-    return [f"{opening}{'; '.join(told)}."] + ([control] if control else [])
+    return [f"{opening}{'; '.join(stated)}."] + ([control] if control else [])
 
 
 def trend_words(frame: pd.DataFrame, series: list[Series], noun: str, of: str = "in") -> str:
@@ -246,8 +246,8 @@ def trend_words(frame: pd.DataFrame, series: list[Series], noun: str, of: str = 
     for line in series:
         if line.key in set(frame["series"]) and len(layers_of(frame, line.key)) > 1:
             groups.setdefault(_course(frame, line.key), []).append(line.label)
-    told = [f"{course} {of} {listed(labels)}" for course, labels in groups.items()]
-    return f"With depth, {noun} {'; '.join(told)}." if told else ""
+    stated = [f"{course} {of} {listed(labels)}" for course, labels in groups.items()]
+    return f"With depth, {noun} {'; '.join(stated)}." if stated else ""
 
 
 def _course(frame: pd.DataFrame, key: str) -> str:
@@ -319,14 +319,14 @@ def turn_sentence(frame: pd.DataFrame, series: list[Series], size: Callable[[Est
 
     For example "The curve of causal LM peaks at layer 4, 0.19 above its start; that of …".
     """
-    told = []
+    stated = []
     for line in series:
         turn = _turning_point(frame, line.key, layers_of(frame, line.key))
         if turn and turn.seen:
             extreme, side = ("has its lowest point", "below") if turn.dip else ("peaks", "above")
-            who = "that of" if told else "The curve of"
-            told.append(f"{who} {line.label} {extreme} at layer {turn.layer}, {size(turn.there)} {side} its start")
-    return f"{'; '.join(told)}." if told else ""
+            who = "that of" if stated else "The curve of"
+            stated.append(f"{who} {line.label} {extreme} at layer {turn.layer}, {size(turn.there)} {side} its start")
+    return f"{'; '.join(stated)}." if stated else ""
 
 
 def _turning_point(frame: pd.DataFrame, key: str, layers: list[int]) -> _Turn | None:

@@ -143,7 +143,7 @@ class Section:
         known = max(stated, key=len)
         return self.names[known] + figure_id[len(known) :]
 
-    def told_by(
+    def drawn_with(
         self, figures: Iterable[ReportFigure | None], models: ShownModels, frames: Iterable[pd.DataFrame]
     ) -> "Section | None":
         """The section with its figures, and the lines and controls of their rows; None without figures."""

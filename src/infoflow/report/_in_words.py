@@ -170,11 +170,11 @@ class Extreme(NamedTuple):
     of: int = 0  # number of candidates; 0 if few, or if another half of the sentences selected it
     least: bool = False
 
-    def told(self, unit: str = "") -> str:
+    def text(self, unit: str = "") -> str:
         """`0.54 nats (0.49 to 0.59) in causal LM, not clearly apart from masked LM`."""
         return f"{estimate_text(self.candidate.estimate, unit)} {self.candidate.name}{self.note}{self.choice}"
 
-    def told_after(self, unit: str = "") -> str:
+    def text_after(self, unit: str = "") -> str:
         """`in causal LM, 0.54 nats (0.49 to 0.59), not clearly apart from that in masked LM`."""
         return f"{self.candidate.name}, {estimate_text(self.candidate.estimate, unit)}{self.note}{self.choice}"
 
@@ -219,16 +219,16 @@ def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "
     if top is None or bottom is None:
         return ""
     if top.candidate is bottom.candidate:
-        return top.told(unit)
+        return top.text(unit)
     if bottom.candidate.name in top.alike:
         return (
             f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, with no clear difference elsewhere"
             f"{top.choice}"
         )
     if top.of:
-        ends = f"{most} {top._replace(of=0).told_after(unit)}; {least} {bottom._replace(of=0).told_after(unit)}"
+        ends = f"{most} {top._replace(of=0).text_after(unit)}; {least} {bottom._replace(of=0).text_after(unit)}"
         return f"{ends}, extremes of {top.of} and so partly by chance"
-    return f"{most} {top.told_after(unit)}; {least} {bottom.told_after(unit)}"
+    return f"{most} {top.text_after(unit)}; {least} {bottom.text_after(unit)}"
 
 
 def extremes_words(what: str, candidates: Sequence[Candidate], unit: str = "", end: str = "") -> str:
@@ -240,8 +240,8 @@ def extremes_words(what: str, candidates: Sequence[Candidate], unit: str = "", e
         unit: Unit of the number; a percent sign follows it without a space.
         end: The end of the sentence, such as a control.
     """
-    told = both_extremes(candidates, unit).replace(" %", "%")
-    return sentence(f"{what} is {told}{f'; {end}' if end else ''}") if told else ""
+    stated = both_extremes(candidates, unit).replace(" %", "%")
+    return sentence(f"{what} is {stated}{f'; {end}' if end else ''}") if stated else ""
 
 
 def clear_cases(candidates: Sequence[Candidate], above: float = 0.0) -> str:

@@ -145,8 +145,8 @@ def _words(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
     if not shares:
         return ""
     groups = {share: [name for each, name in shares if each == share] for share in sorted({s for s, _ in shares})[::-1]}
-    told = [f"{number(share, 0)}% in {listed(names)}" for share, names in groups.items()]
-    shown = told if len(told) <= 3 else [f"most, {told[0]}", f"fewest, {told[-1]}"]
+    stated = [f"{number(share, 0)}% in {listed(names)}" for share, names in groups.items()]
+    shown = stated if len(stated) <= 3 else [f"most, {stated[0]}", f"fewest, {stated[-1]}"]
     return sentence(f"of all heads, {'; '.join(shown)} can go before the {metric} is {_ALLOWED:.0%} worse")
 
 
@@ -223,4 +223,4 @@ def heads_section(tables: ModelTables) -> Section | None:
     figures += [removed_figure(frame, models) for frame in tables.some([HEAD_PRUNING_CURVE.name]).values()]
     context = tables.some([ENCODER_CONTEXT.name])
     figures += [context_figure(frame, models) for frame in context.values()]
-    return HEADS.told_by(figures, models, [*frames.values(), *context.values()])
+    return HEADS.drawn_with(figures, models, [*frames.values(), *context.values()])

@@ -44,8 +44,8 @@ def change_section(tables: ModelTables) -> Section | None:
     figures += frequency_figures(tables)
     between = [_known(frame) for frame in tables.some([MODEL_DISTANCE.name]).values()]
     figures += [_model_figure(frame, models) for frame in between if len(frame)]
-    told = CHANGES.told_by(figures, models, frames)
-    return told if frames or told is None else replace(told, keys=list(models.series))
+    stated = CHANGES.drawn_with(figures, models, frames)
+    return stated if frames or stated is None else replace(stated, keys=list(models.series))
 
 
 def _known(frame: pd.DataFrame) -> pd.DataFrame:

@@ -163,12 +163,12 @@ def _words(shapes: pd.DataFrame, models: ShownModels) -> str:
         Candidate(f"in {series.label}", plain(_median_on_top(trained[trained["series"] == series.key])))
         for series in models.present(trained)
     ]
-    told = both_extremes(tops)
-    if not told:
+    stated = both_extremes(tops)
+    if not stated:
         return ""
     control = [_median_on_top(own) for _, own in untrained.groupby("series", sort=False)]
     beside = f"; in an untrained model it is at most {number(max(control), 2)}" if control else ""
-    return sentence(f"at the top layer the median cosine of two random words is {told}{beside}")
+    return sentence(f"at the top layer the median cosine of two random words is {stated}{beside}")
 
 
 def _median_on_top(rows: pd.DataFrame) -> float:

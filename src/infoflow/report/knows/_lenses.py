@@ -65,7 +65,7 @@ def lenses_section(tables: ModelTables) -> Section | None:
     figures = [_divergence_figure(_by_lens(frame, "kl"), models)]
     if len(rows := _by_lens(frame, "agreement")):
         figures.append(_agreement_figure(rows, models))
-    return PREDICTS.told_by(figures, models, [frame])
+    return PREDICTS.drawn_with(figures, models, [frame])
 
 
 def one_choice(frame: pd.DataFrame) -> pd.DataFrame:

@@ -187,7 +187,7 @@ def space_section(tables: ModelTables) -> Section | None:
         figures[0] = _with_shapes(figures[0], shown)
     elif shown:
         figures.append(shown)
-    return SPACE.told_by(figures, models, frames.values())
+    return SPACE.drawn_with(figures, models, frames.values())
 
 
 def _with_shapes(average: ReportFigure, shapes: ReportFigure) -> ReportFigure:
@@ -243,11 +243,11 @@ def _spaces_sentence(average: pd.DataFrame) -> list[str]:
     """The largest absolute value of any model, trained or not, in each other space."""
     tables = {space: curves(rows) for space in _SPACES if len(rows := average[average["space"] == space])}
     most = {space: table.loc[table["group"] != "baseline", "value"].abs().max() for space, table in tables.items()}
-    told = [
+    stated = [
         f"{'less than 0.01' if size < 0.01 else f'at most {number(size, 2)}'} {_SPACES[space]}"
         for space, size in most.items()
     ]
-    return [f"In any layer it is {listed(told)}."] if told else []
+    return [f"In any layer it is {listed(stated)}."] if stated else []
 
 
 def _rogue_sentence(frame: pd.DataFrame, models: ShownModels) -> list[str]:

@@ -79,4 +79,4 @@ def probing_section(tables: ModelTables) -> Section | None:
         figures.append(facts_figure(facts, models))
     if (means := frames.get(BERT_SCORE_LAYERS.name)) is not None:
         figures.append(bert_score_figure(means, frames.get(BERT_SCORE.name), models))
-    return PROBING.told_by(figures, models, main.values())
+    return PROBING.drawn_with(figures, models, main.values())

@@ -148,12 +148,12 @@ def _curves(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
     """How readable the label of a task is at the top layer after tuning, its gain, and each line's best layer."""
-    told = [
+    stated = [
         f"{one.label} {estimate_text(top.within(SHARE))}, {difference_text(gain, 'more', 'less')} than before tuning "
         f"({_readable_from(of(means, series=one.key, state='after'))})"
         for one, top, gain in _tops(means, models)
     ]
-    return [f"The label of {task}, read from the top layer after tuning: {'; '.join(told)}."] if told else []
+    return [f"The label of {task}, read from the top layer after tuning: {'; '.join(stated)}."] if stated else []
 
 
 def _readable_from(after: pd.DataFrame) -> str:
@@ -183,7 +183,7 @@ def probes_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
     ).sort_values("layer", kind="stable")
     series, most = models.present(data), float(data["value"].abs().max())
     how = {"across": "layer", "labels": [task_label(name) for name in probes], "title": "layer (0 = embeddings)"}
-    how |= {"told": "change of accuracy", "strongest": most, "signed": True}
+    how |= {"quantity": "change of accuracy", "strongest": most, "signed": True}
     return ReportFigure(
         id="probes-after-tuning",
         question="What does the model forget about words, and what does it learn?",
@@ -228,5 +228,5 @@ def _extremes(data: pd.DataFrame, name: str) -> str:
             size = str(row["shown"]).replace(" (", ", ").removesuffix(")")
             place_text = f"of {task_label(str(row['probe']))} in layer {int(row['layer'])}"
             parts.append(f"{word} {place_text} ({row['task']}: {size})")
-    told = f"{name} {' and '.join(parts)}" if parts else f"{name} clearly changes nothing"
-    return f"{told[:1].upper()}{told[1:]}; {len(lost) + len(gained)} of {len(data)} differences are clear of 0."
+    stated = f"{name} {' and '.join(parts)}" if parts else f"{name} clearly changes nothing"
+    return f"{stated[:1].upper()}{stated[1:]}; {len(lost) + len(gained)} of {len(data)} differences are clear of 0."

@@ -38,7 +38,7 @@ from ._rows import (
     with_average,
 )
 
-_TOLD = 6
+_DESCRIBED = 6
 _CONTROLS = {"untrained": (FROM_SCRATCH, "cross", "✚"), SHUFFLED: (SHUFFLED, "triangle-down", "▼")}
 """Group of rows → the control's name, its mark, and its mark in the legend."""
 _GUESS = "best guess"
@@ -177,7 +177,7 @@ def _best(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]
     """Each task's highest score and the lines that do not clearly differ from it; with one line, its score."""
     clauses = []
     several = own.loc[own["trained"], "series"].nunique() > 1
-    for task in tasks[:_TOLD]:
+    for task in tasks[:_DESCRIBED]:
         (best, score), *alike = _leaders(own, task, models).items()
         others = f" (no clear difference: {listed([one.label for one, _ in alike])})" if alike else ""
         clauses.append(f"On {task} {best.label} {'does best,' if several else 'has'} {estimate_text(score)}{others}.")

@@ -112,11 +112,11 @@ def adaptation_section(tables: ModelTables) -> Section | None:
     if (losses := frames.get(DOMAIN_LOSS.name)) is not None:
         figures.append(domain_figure(losses, scores, models))
     figures += [make(frames[name], models) for name, make in _INSIDE if name in frames]
-    section = ADAPTATION.told_by(figures, models, [frame for frame in frames.values() if "series" in frame])
+    section = ADAPTATION.drawn_with(figures, models, [frame for frame in frames.values() if "series" in frame])
     leaked = tables.of_run(TASK_LEAKAGE.name)
-    if section is None or leaked is None or not (told := leaks(leaked)):
+    if section is None or leaked is None or not (stated := leaks(leaked)):
         return section
-    return replace(section, template="leakage.html.jinja", payload={"leaks": told})
+    return replace(section, template="leakage.html.jinja", payload={"leaks": stated})
 
 
 def _main(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:

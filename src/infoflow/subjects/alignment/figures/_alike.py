@@ -136,11 +136,11 @@ def _with_names(places: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
 def _stress(rows: pd.DataFrame) -> str:
     """Stress of each picture, with shuffled distances as the control."""
     mean = rows[rows["trained"] & (rows["seed"] == MEAN)].drop_duplicates("aspect")
-    told = [
+    stated = [
         f"{_LABELS.get(row['aspect'], row['aspect'])} {number(row['stress'], 2)} ({number(row['shuffled_stress'], 2)})"
         for row in mean.to_dict("records")
     ]
-    return f" Stress of the pictures, and of the same distances dealt out at random: {listed(told)}."
+    return f" Stress of the pictures, and of the same distances dealt out at random: {listed(stated)}."
 
 
 def _map_sentences(rows: pd.DataFrame, distances: pd.DataFrame, aspects: list[str], models: ShownModels) -> list[str]:
@@ -156,10 +156,10 @@ def _map_sentences(rows: pd.DataFrame, distances: pd.DataFrame, aspects: list[st
     for aspect in [each for each in aspects if each == aspects[0] or not each.startswith("spaces")]:
         own = rows[(rows["aspect"] == aspect) & rows["trained"] & (rows["seed"] == MEAN)]
         strays = own[own["family"] != own["nearest_family"]]
-        told = [f"{row['label']} (to {row['nearest_label']})" for row in strays.to_dict("records")]
+        stated = [f"{row['label']} (to {row['nearest_label']})" for row in strays.to_dict("records")]
         name = _LABELS.get(aspect, aspect)
-        if told:
-            found.append(f"By their {name}, nearest to an objective of another family: {listed(told)}.")
+        if stated:
+            found.append(f"By their {name}, nearest to an objective of another family: {listed(stated)}.")
         else:
             found.append(f"By their {name}, each is nearest to one of its own family.")
     return found

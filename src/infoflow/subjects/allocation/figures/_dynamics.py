@@ -121,9 +121,9 @@ def _words(maps: list[dict[tuple[ModelStack, str], pd.DataFrame]]) -> str:
     most = extreme(found)
     if most is None:
         return ""
-    told = most.told("%").replace(" %", "%")
+    stated = most.text("%").replace(" %", "%")
     return sentence(
-        f"the largest share of one layer's heads is {told}; with equal layers it would be {percent_span(equal)}"
+        f"the largest share of one layer's heads is {stated}; with equal layers it would be {percent_span(equal)}"
     )
 
 
@@ -218,15 +218,15 @@ def _loss_words(residuals: pd.DataFrame, series: list[Series]) -> str:
         own = residuals[residuals["series"] == one.key]
         for place, (rule, rows) in enumerate(own.groupby("rule", sort=False)):
             off = percent_over_models(rows.groupby("seed")["value"].mean().to_dict(), (0.0, math.inf))
-            told = Candidate(f"in {one.label}", off)
-            used += [told] if place == 0 else []
-            first += [told] if rule == "first-order" and place else []
+            stated = Candidate(f"in {one.label}", off)
+            used += [stated] if place == 0 else []
+            first += [stated] if rule == "first-order" and place else []
     worst, plain = extreme(used), extreme(first, least=True)
     if worst is None:
         return ""
-    beside = f"; to first order, the error is at least {plain.told('%')}" if plain else ""
+    beside = f"; to first order, the error is at least {plain.text('%')}" if plain else ""
     most = "at most " if len(used) > 1 else ""
-    said = f"the sum of all allocations misses the loss change by {most}{worst.told('%')}{beside}"
+    said = f"the sum of all allocations misses the loss change by {most}{worst.text('%')}{beside}"
     return sentence(said.replace(" %", "%"))
 
 

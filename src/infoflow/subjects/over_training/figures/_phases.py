@@ -66,8 +66,10 @@ def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
     for place, own in frame.groupby(CURVE, sort=False):
         known = own[~own["verdict"].isin(BOUNDS)]
         facts = {"rank": int(own["rank"].max()), "delta_bic": float(own["delta_bic"].mean()), "seeds": len(own)}
-        told = {"told": _told(own), "bound": not len(known)}
-        rows.append({**dict(zip(CURVE, place, strict=True)), **_joined(known if len(known) else own), **facts, **told})
+        stated = {"told": _text(own), "bound": not len(known)}
+        rows.append(
+            {**dict(zip(CURVE, place, strict=True)), **_joined(known if len(known) else own), **facts, **stated}
+        )
     return pd.DataFrame(rows, columns=[*CURVE, *TIMES, "rank", "delta_bic", "seeds", "told", "bound"])
 
 
@@ -76,7 +78,7 @@ def _joined(own: pd.DataFrame) -> dict[str, float]:
     return {name: float(getattr(own[name], _ENDS[name[3:]])()) for name in TIMES}
 
 
-def _told(own: pd.DataFrame) -> str:
+def _text(own: pd.DataFrame) -> str:
     """`abrupt`, or `2 abrupt, 1 gradual` if seeds differ; adds `at warm-up` if that holds for at least half of them."""
     counts = own["verdict"].value_counts()
     words = [str(one) if len(counts) == 1 else f"{counts[one]} {one}" for one in SHOWN if one in counts]
@@ -98,12 +100,12 @@ def _phases(course: CheckpointTables) -> Drawn | None:
     if not panels:
         return None
     every = course[PHASES_TABLE.name]
-    told = [f"{count} {verdict}" for verdict, count in every["verdict"].value_counts().items()]
+    stated = [f"{count} {verdict}" for verdict, count in every["verdict"].value_counts().items()]
     lines = f"One line per seed ({seeds} seeds)." if seeds > 1 else "One seed; the band is its 95% interval."
     return Drawn(
         data=curves.merge(chosen[CURVE]).drop(columns="same_as", errors="ignore"),
         panels=panels,
-        answer=[f"{len(every)} curves (one per model, seed and measure): {listed(told)}."],
+        answer=[f"{len(every)} curves (one per model, seed and measure): {listed(stated)}."],
         caption=f"The clearest curves of each model, at most {_OF_TABLE} per table: {len(chosen)} of the "
         f"{len(frame.drop_duplicates(CURVE))} that change. {lines}",
     )
@@ -153,8 +155,8 @@ def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame) -> dic
 def _change(axis: TimeAxis, row: Any, height: int) -> list[Layer]:
     """An area from a tenth to nine tenths of the change, its middle, and the adjacent checkpoints."""
     around = f"{short(row.t50_before)} to {short(row.t50_after)}"
-    told = {"told": f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}", "around": around, "verdict": row.told}
-    base = axis.placed(pd.DataFrame([{**{name: getattr(row, name) for name in _AT}, **told}]), row.series, **_AT)
+    stated = {"told": f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}", "around": around, "verdict": row.told}
+    base = axis.placed(pd.DataFrame([{**{name: getattr(row, name) for name in _AT}, **stated}]), row.series, **_AT)
     half, ink = {"x": axis.channel("t50"), "y": Constant(0), "y2": Constant(height)}, {"color": "var(--ink)"}
     upright = {"y": Constant(height - 4), "y2": Constant(height + 4), "strokeWidth": 1.6}
     field = {"x": axis.channel("t10"), "x2": "t90:Q", "y": Constant(0), "y2": Constant(_HEIGHT)}
@@ -180,9 +182,9 @@ def _strips(axis: TimeAxis, key: str, curve: pd.DataFrame, seeds: list[int]) -> 
             at = np.flatnonzero(own["segment"].to_numpy() == piece)
             ends = {"from_at": edges[at[0], :, 0].tolist(), "to_at": edges[at[-1], :, 1].tolist()}
             since, until = (int(own["update"].iloc[at[end]]) for end in (0, -1))
-            told = f"updates {since:,} to {until:,}"
+            stated = f"updates {since:,} to {until:,}"
             shade = 0.55 if piece % 2 else 0.22
-            rows.append({**ends, "top": top, "bottom": top + _SEED - 2, "shade": shade, "seed": seed, "told": told})
+            rows.append({**ends, "top": top, "bottom": top + _SEED - 2, "shade": shade, "seed": seed, "told": stated})
     base = calculated(pd.DataFrame(rows), **{name: f"datum.{name}_at[clock]" for name in ("from", "to")})
     y = {"y": channel("y", "top:Q", scale=None, axis=None), "y2": "bottom:Q"}
     shade = channel("opacity", "shade:Q", scale=None)

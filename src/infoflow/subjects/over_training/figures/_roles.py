@@ -208,10 +208,10 @@ def _overlaps(axis: TimeAxis, rows: pd.DataFrame, series: Series, roles: list[st
     at, layers = {"x": axis.channel(), "y": y}, [axis.marker([series.key])]
     if _CHANCE in rows:
         layers.append(draw("line", _overlap(rows, _CHANCE, series), CONTROL, at, detail="role:N", opacity=lit(0.8)))
-    for column, (told, dash) in _OVERLAPS.items():
+    for column, (stated, dash) in _OVERLAPS.items():
         base, look = _overlap(rows, column, series), {"color": series.color, "strokeWidth": 1.6, "strokeDash": dash}
         layers.append(draw("line", base, at, look, detail="role:N", opacity=lit()))
-        tooltip = tips("role:N", "update:Q||,", "size:Q|heads", f"value:Q|overlap with the {told} heads|.2f")
+        tooltip = tips("role:N", "update:Q||,", "size:Q|heads", f"value:Q|overlap with the {stated} heads|.2f")
         layers.append(draw("point", base, at, TOUCH, size=90, tooltip=tooltip))
     names = pd.DataFrame({"role": roles, "y": [place + 0.27 for place in range(len(roles))]})
     layers.append(draw("text", names, ROW_NAME, x=Constant(2), y=y, text="role:N"))

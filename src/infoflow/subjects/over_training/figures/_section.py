@@ -71,11 +71,11 @@ def _sentences(course: CheckpointTables, table: pd.DataFrame) -> Iterator[str]:
         if len(own) < 2:
             continue
         first, last = own.iloc[0], own.iloc[-1]
-        told = [
+        stated = [
             f"{row.curve} at update {short(row.t50)} ({short(row.t50_before)} to {short(row.t50_after)})"
             for row in (first, last)
         ]
-        yield f"{series.label}: first {told[0]}, last {told[1]}."
+        yield f"{series.label}: first {stated[0]}, last {stated[1]}."
 
 
 def _pairs_sentences(course: CheckpointTables, frame: pd.DataFrame) -> Iterator[str]:
@@ -233,12 +233,12 @@ def _timeline(course: CheckpointTables) -> dict[str, Any]:
     labels = {"update": "updates", "tokens": "tokens", "progress": "progress", "lr_share": "learning rate"}
     return {
         "moments": course.moments,
-        "told": [_told(course, update) for update in course.moments],
+        "told": [_text(course, update) for update in course.moments],
         "clocks": [{"id": name, "label": labels[name], "title": CLOCKS[name]} for name in course.axis.names],
     }
 
 
-def _told(course: CheckpointTables, update: int) -> str:
+def _text(course: CheckpointTables, update: int) -> str:
     """`update 1,032 · 1.4M tokens · 21% of training`; tokens only if all models read the same number."""
     own = course.clocks[course.clocks["update"] == update]
     parts = [f"update {update:,}"]

@@ -147,8 +147,8 @@ def _words(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> str:
         for name in (kinds if by == "name" else sorted(set(at["layer"])))
         for rows in [at.loc[at[by] == name]]
     ]
-    told = both_extremes(found, "%").replace(" %", "%")
-    return f"with {number(left, 0)} of {size} heads of {pool.series.label} left, the share alive is {told}"
+    stated = both_extremes(found, "%").replace(" %", "%")
+    return f"with {number(left, 0)} of {size} heads of {pool.series.label} left, the share alive is {stated}"
 
 
 def _share_alive(rows: pd.DataFrame) -> dict[object, float]:

@@ -198,7 +198,7 @@ def _chart(beside: WaysBeside, pool: PrunableHeads, levels: Sequence[Level]) -> 
     across += [level(value, style, y=at["y"]) for value, style, _ in levels]
     middle = len(layers) // 2
     layers[middle:middle] = across
-    names = [UNPRUNED_NAME, *(told for _, _, told in levels)]
+    names = [UNPRUNED_NAME, *(stated for _, _, stated in levels)]
     names += [_named(way, pool, single) for way in beside.ways]
     return finished([*layers, names_above(names)], _HEIGHT)
 

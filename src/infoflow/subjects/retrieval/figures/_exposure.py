@@ -117,8 +117,8 @@ def _chart(
     scale = {"domain": names, "type": "point", "padding": 0.25}
     x = channel("x", "exposure:N", title=None, sort=names, axis=axis, scale=scale)
     at = {"x": x, "y": amount("y", "value", title, ends)}
-    told = tips("name:N|trained as", "exposure:N|facts", "shown:N|value", "baseline:Q|guess|.3f")
-    how: dict[str, Any] = {"size": 40, "touch": 0, "tooltip": told}
+    stated = tips("name:N|trained as", "exposure:N|facts", "shown:N|value", "baseline:Q|guess|.3f")
+    how: dict[str, Any] = {"size": 40, "touch": 0, "tooltip": stated}
     if guess and bool(rows["baseline"].notna().any()):
         how["beneath"] = [level(float(rows["baseline"].mean()), BASELINE, y=at["y"])]
         how["names"] = [("⋯", "guess", "var(--control)")]

@@ -88,12 +88,17 @@ def _heads(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         set=0,
     ).sort_values("head", kind="stable")
     shown["shown"] = [
-        f"{told}; random document {number(base, 2)}"
-        for told, base in zip(shown["told"], shown["baseline"], strict=True)
+        f"{stated}; random document {number(base, 2)}"
+        for stated, base in zip(shown["told"], shown["baseline"], strict=True)
     ]
     series, most = models.present(data), float(data["value"].max())
     num = _num_copying(own)
-    how = {"across": "head", "labels": [f"layer {layer}" for layer in layers], "title": "head", "told": "copy score"}
+    how = {
+        "across": "head",
+        "labels": [f"layer {layer}" for layer in layers],
+        "title": "head",
+        "quantity": "copy score",
+    }
     return Drawn(
         data=data,
         panels=[

@@ -46,11 +46,13 @@ def _scores(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     chart = share_dots(trained, models, f"{title} (share of questions)", tooltip, rows[~rows["trained"]])
     words = hits[(hits["system"] == "bm25") & (hits["variant"] == "")]
     beside = f" BM25 on the same questions: {number(float(words['value'].mean()), 2)}." if len(words) else ""
-    told = [f"{row['name']} {row['shown']}" for row in trained.sort_values("value", ascending=False).to_dict("records")]
+    stated = [
+        f"{row['name']} {row['shown']}" for row in trained.sort_values("value", ascending=False).to_dict("records")
+    ]
     return Drawn(
         data=data,
         panels=[Panel(spec=chart)],
-        answer=[f"Questions whose first passage is right: {listed(told[:6])} (share).{beside}"],
+        answer=[f"Questions whose first passage is right: {listed(stated[:6])} (share).{beside}"],
         caption=f"{seeds_note(data)} Dashed tick: passages drawn at random. Grey cross: before training.",
     )
 
@@ -75,14 +77,14 @@ def _null(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
 
 
 def _gaps(own: pd.DataFrame, models: ShownModels) -> list[str]:
-    told = []
+    stated = []
     trained = averaged(own[own["trained"]], ["queries"])
     for one in models.present(trained):
         both = [Samples.of(of(trained, series=one.key, queries=name)) for name in ("language", "facts")]
         if all(both):
             gap = difference_text((both[0] - both[1]).estimate(), "higher", "lower")
-            told.append(f"In {one.label}, the prior of the empty passage is {gap} for language than for facts.")
-    return told or ["The prior was measured for only one kind of query."]
+            stated.append(f"In {one.label}, the prior of the empty passage is {gap} for language than for facts.")
+    return stated or ["The prior was measured for only one kind of query."]
 
 
 def _index(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
@@ -140,13 +142,13 @@ def _answers(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     return Drawn(
         data=data,
         panels=panels,
-        answer=[*_told(data, models), *_without_leaks(data, models)],
+        answer=[*_text(data, models), *_without_leaks(data, models)],
         caption=f"{seeds_note(data)} Dashed tick: the most frequent right answer, given to all questions. Grey cross: "
         "before training.",
     )
 
 
-def _told(data: pd.DataFrame, models: ShownModels) -> list[str]:
+def _text(data: pd.DataFrame, models: ShownModels) -> list[str]:
     """Each line's answers from memory and from the right passage."""
     said = []
     for one in models.present(data[data["trained"]]):
