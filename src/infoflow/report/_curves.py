@@ -63,6 +63,13 @@ def sampled_bands(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*by, "value", "low", "high", "seeds"])
 
 
+def first_seed(frame: pd.DataFrame) -> pd.DataFrame:
+    """The models of each line's first seed: numbers of heads and answers to examples have no mean over seeds."""
+    if frame.empty or "seed" not in frame:
+        return frame
+    return frame[frame["seed"] == frame.groupby("series")["seed"].transform("min")]
+
+
 def mean_of_draws(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per seed: the mean over its random draws, with means of their intervals and replicates."""
     if not rows["seed"].duplicated().any():

@@ -8,9 +8,9 @@ import pandas as pd
 
 from infoflow.heads import ENCODER_CONTEXT
 
-from .._curves import band_words
+from .._curves import band_words, sampled_bands
 from .._figure import Method, Panel, PanelGroup, ReportFigure
-from .._in_words import Samples, number
+from .._in_words import number
 from .._shown_models import ShownModels
 from .._theme import Series
 from ..forms._chart import BASELINE, LABEL_GAP, amount, color_of, finished, lit, tips
@@ -109,13 +109,7 @@ def context_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
 
 def _curves(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean and interval over seeds of each closing, with its x position: the number of closed upper blocks."""
-    rows = []
-    groups: Any = frame.loc[frame["kind"].isin(list(_KINDS))].groupby(_KEYS, sort=False)
-    for key, own in groups:
-        estimate = Samples.of(own).estimate()
-        found = {"value": estimate.value, "low": estimate.low, "high": estimate.high, "seeds": estimate.seeds}
-        rows.append(dict(zip(_KEYS, key, strict=True)) | found)
-    found = pd.DataFrame(rows, columns=[*_KEYS, "value", "low", "high", "seeds"])
+    found = sampled_bands(frame.loc[frame["kind"].isin(list(_KINDS))], _KEYS)
     whole = found.loc[found["which"] == "all"].groupby(["series", "kind"])["number"].max().rename("blocks")
     found = found.merge(whole, on=["series", "kind"])
     beside = found["number"].astype(float).where(found["retrained"] == 0, found["blocks"] + _BESIDE)

@@ -58,6 +58,7 @@ _AVERAGE = LayerFigure(
         f"{HOW_BANDS} The dotted line is an isotropic Gaussian.",
     ),
     method=GEOMETRY,
+    caption=_left_out,
     claims=("representations:Z-1", "representations:Z-5", "representations:Z-6"),
 )
 _DIMENSION = LayerFigure(
@@ -78,6 +79,7 @@ _DIMENSION = LayerFigure(
         "cloud, so they have fewer dimensions.",
     ),
     method=_DIMENSION_METHOD,
+    caption=lambda rows: f"{_left_out(rows)} Repeated points are left out.",
 )
 
 
@@ -232,11 +234,7 @@ def _average_figure(frame: pd.DataFrame, average: pd.DataFrame, models: ShownMod
     """The mean cosine as it is; its sentences say what is left of it in the other spaces."""
     raw = average[average["space"] == "raw"]
     figure = _AVERAGE.drawn(raw, models.present(raw))
-    return replace(
-        figure,
-        answer=[*figure.answer, *_spaces_sentence(average), *_rogue_sentence(frame, models)],
-        caption=f"{interval_note(figure.data)} {_left_out(average)}{sample_note(average)}",
-    )
+    return replace(figure, answer=[*figure.answer, *_spaces_sentence(average), *_rogue_sentence(frame, models)])
 
 
 def _spaces_sentence(average: pd.DataFrame) -> list[str]:
@@ -372,10 +370,8 @@ def _dimension_figure(rows: pd.DataFrame, models: ShownModels) -> ReportFigure:
     return replace(
         figure,
         answer=[*trend_sentences(trained, series, _DIMENSION.wording), *_gaussian_sentence(figure.data)],
-        words=trend_words(trained, series, _DIMENSION.noun),
         panels=[Panel.of(LayerChart(table=drawn, series=series, **_DIMENSION.axis))],
-        caption=f"{interval_note(figure.data)} {_left_out(rows)} Repeated points are left out.{hidden}"
-        + sample_note(rows),
+        caption=f"{figure.caption}{hidden}",
     )
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from infoflow.probing import PROBE_EXAMPLES, PROBE_SCORES
 
+from .._curves import first_seed
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, Samples, by_answer, clear_cases, estimate_text, extremes_words
 from .._shown_models import ShownModels
@@ -158,7 +159,7 @@ _UNTRAINED = "untrained"
 
 def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
     """A few examples per task, with a row of layers for each model; None without examples."""
-    own = _one_seed(frame)
+    own = first_seed(frame)
     lines = list(models.present(own[own["trained"]])) if len(own) else []
     if not lines:
         return None
@@ -190,13 +191,6 @@ def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: Show
         template="solved.html.jinja",
         payload={"cards": cards},
     )
-
-
-def _one_seed(frame: pd.DataFrame) -> pd.DataFrame:
-    """The models of each line's first seed."""
-    if frame.empty or "seed" not in frame:
-        return frame
-    return frame[frame["seed"] == frame.groupby("series")["seed"].transform("min")]
 
 
 def _card(own: pd.DataFrame, lines: list[Series]) -> dict[str, Any] | None:

@@ -23,7 +23,6 @@ from ..measures import ALLOCATION_GROUPS, ALLOCATION_STEPS
 
 # Rows of the allocation tables as the report shows them: by model and stack, with component names.
 
-
 LOSS_CHANGE = Method(
     id="loss-change",
     title="Loss change allocation",
@@ -96,10 +95,12 @@ def of_part(frame: pd.DataFrame, part: ModelStack) -> pd.DataFrame:
     return frame.loc[(frame["series"] == part.series) & (frame["stack"] == part.stack)]
 
 
-def shown_component(frame: pd.DataFrame) -> pd.Series:
-    """Cross-attention becomes one component; all others stay."""
-    cross = (frame["kind"] == "cross") & frame["component"].isin(["query", "key", "value", "output"])
-    return frame["component"].astype(str).mask(cross, "cross")
+def in_blocks(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the drawn components; cross-attention becomes one component."""
+    rows = rows.loc[rows["layer"] >= 0]
+    cross = (rows["kind"] == "cross") & rows["component"].isin(["query", "key", "value", "output"])
+    rows = rows.assign(component=rows["component"].astype(str).mask(cross, "cross"))
+    return rows.loc[rows["component"].isin(COMPONENTS)]
 
 
 def joined(tables: Mapping[ModelStack, pd.DataFrame]) -> pd.DataFrame:
@@ -113,7 +114,6 @@ def of_sets(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 # The loss change by component over layers, by layer over components, and by component over training.
-
 
 _MOMENTS = 24
 _BINS = 40
@@ -142,7 +142,7 @@ class _Shares(NamedTuple):
 
     @property
     def final(self) -> pd.DataFrame:
-        return self.cells.loc[self.cells["update"] == self.cells["update"].max()]
+        return self.cells.loc[self.cells["update"] == self.cells["update"].max()].drop(columns="update")
 
 
 def _components(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: ShownModels) -> Drawn:
@@ -201,7 +201,7 @@ def _raised(steps: pd.DataFrame) -> pd.DataFrame:
     sums: Any = steps.groupby(["seed", "end", "layer", "component"])["value"].sum()
     fall = sums.groupby("seed").sum().abs().replace(0.0, 1.0)
     ends = np.unique(steps["end"])
-    bins = ends[np.unique(np.linspace(0, len(ends) - 1, min(_BINS, len(ends))).round().astype(int))]
+    bins = _some(ends, _BINS)
     raised = (100 * sums.clip(lower=0) / fall).rename("value").reset_index()
     raised["update"] = bins[np.searchsorted(bins, raised["end"])]
     raised = raised.groupby(["seed", "component", "update"], as_index=False)["value"].sum()
@@ -221,11 +221,15 @@ def _bands(steps: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     total = grid.groupby("seed").last().sum(axis=1).abs().replace(0.0, 1.0)
     grid = grid.div(-total / 100, axis=0, level="seed")
     ends = np.unique(grid.index.get_level_values("end"))
-    wanted = ends[np.unique(np.linspace(0, len(ends) - 1, min(_MOMENTS, len(ends))).round().astype(int))]
-    grid = grid.loc[grid.index.get_level_values("end").isin(wanted)]
+    grid = grid.loc[grid.index.get_level_values("end").isin(_some(ends, _MOMENTS))]
     table = grid.stack(by, future_stack=True).rename("value").reset_index().dropna(subset="value")
     table = seed_bands(table, [*by, "end"]).rename(columns={"end": "update"})
     return table.assign(part="sum", name=[COMPONENTS[component][0] for component in table["component"]])
+
+
+def _some(ends: np.ndarray, most: int) -> np.ndarray:
+    """At most this many of the updates, from the first to the last."""
+    return ends[np.unique(np.linspace(0, len(ends) - 1, min(most, len(ends))).round().astype(int))]
 
 
 def _group(view: _View, shares: dict[str, dict[ModelStack, _Shares]], models: ShownModels) -> PanelGroup:
@@ -253,10 +257,8 @@ def _over_components(
     rows: pd.DataFrame, models: ShownModels, part: ModelStack, ends: tuple[float, float]
 ) -> dict[str, Any]:
     names = [label for label, _ in COMPONENTS.values() if label in set(rows["name"])]
-    at = {
-        "x": cells("x", "name", None, names, domain=True, labelAngle=-40),
-        "y": amount("y", "value", _PERCENT, ends, ticks=6),
-    }
+    x = cells("x", "name", None, names, domain=True, labelAngle=-40)
+    at = {"x": x, "y": amount("y", "value", _PERCENT, ends, ticks=6)}
     layers = sorted({int(layer) for layer in rows["layer"]})
     tooltip = tips("layer:O", "name:N|component", f"value:Q|{_PERCENT}|.1f", "control:Q|% of the weights|.1f")
     legend = names_above(
@@ -312,14 +314,14 @@ _VIEWS = (
         "over-layers",
         "components, over layers",
         "Each line is a component.",
-        lambda shares: shares.final.drop(columns="update"),
+        lambda shares: shares.final,
         _over_layers,
     ),
     _View(
         "over-components",
         "layers, over components",
         "Each line is a layer, from the lowest (pale) to the top (dark).",
-        lambda shares: shares.final.drop(columns="update"),
+        lambda shares: shares.final,
         _over_components,
     ),
     _View(
@@ -361,18 +363,10 @@ def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:
         sums = inside.groupby("seed")["value"].sum()
         feed = inside[inside["component"].isin(_FEED_FORWARD)].groupby("seed")["value"].sum()
         found.append(Candidate(f"in {part.label}", percent_over_models((feed / sums).to_dict(), ANY_PERCENT)))
-        weights = in_blocks(of_part(groups, part))
-        sizes.append(
-            weights.loc[weights["component"].isin(_FEED_FORWARD), "parameters"].sum() / weights["parameters"].sum()
-        )
+        weights: Any = in_blocks(of_part(groups, part)).groupby("component")["parameters"].sum()
+        sizes.append(weights.reindex(list(_FEED_FORWARD)).sum() / weights.sum())
     beside = f"its share of the blocks' weights is {percent_span(sizes)}"
     return extremes_words("the share of feed-forward in the blocks' contribution", found, "%", end=beside)
-
-
-def in_blocks(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the drawn components."""
-    rows = rows.loc[rows["layer"] >= 0].assign(component=shown_component(rows))
-    return rows.loc[rows["component"].isin(COMPONENTS)]
 
 
 def _outside_sentence(groups: pd.DataFrame, models: ShownModels) -> str:

@@ -33,10 +33,10 @@ from ._components import (
     COMPONENTS,
     LOSS_CHANGE,
     ModelStack,
+    in_blocks,
     joined,
     of_part,
     parts_of,
-    shown_component,
 )
 
 # Which components raise the loss: one table of all objectives.
@@ -131,9 +131,7 @@ def _histogram(histogram: pd.DataFrame, models: ShownModels) -> Drawn | None:
 
 def _shares(rows: pd.DataFrame) -> pd.DataFrame:
     """Share of each component's parameters and steps in each bin, and its mean with the mirrored bin."""
-    rows = rows.loc[rows["layer"] >= 0].assign(component=shown_component(rows))
-    rows = rows.loc[rows["component"].isin(COMPONENTS)]
-    counts: Any = rows.groupby(["component", "low", "high"], sort=False)["count"].sum()
+    counts: Any = in_blocks(rows).groupby(["component", "low", "high"], sort=False)["count"].sum()
     table = counts.reset_index()
     table["share"] = table["count"] / table.groupby("component")["count"].transform("sum")
     other = table[["component", "low", "high", "share"]].assign(low=-table["high"], high=-table["low"])
@@ -238,7 +236,7 @@ def _sizes_words(rows: dict[ModelStack, pd.DataFrame]) -> str:
     """Share of loss-changing parameters that helped; random signs would give one half."""
     found = []
     for part, own in rows.items():
-        own = own.loc[(own["layer"] >= 0) & shown_component(own).isin(COMPONENTS)]
+        own = in_blocks(own)
         moved = own.loc[(own["low"] != 0) | (own["high"] != 0)]
         all_moved = moved.groupby("seed")["count"].sum()
         helped = moved.loc[moved["high"] <= 0].groupby("seed")["count"].sum().reindex(all_moved.index, fill_value=0)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from infoflow.heads import HEAD_ROLES
+from infoflow.report._curves import first_seed
 from infoflow.report._figure import Panel
 from infoflow.report._in_words import listed
 from infoflow.report._theme import Series
@@ -50,13 +51,6 @@ def role_spans(course: CheckpointTables) -> list[RoleSpan]:
         return _of_events(with_places(events))
     roles = first_seed(course[HEAD_ROLES.name])
     return _of_roles(with_places(roles)) if len(roles) and "holds" in roles else []
-
-
-def first_seed(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each line's first seed: head numbers have no meaning across seeds."""
-    if frame.empty or "seed" not in frame:
-        return frame
-    return frame[frame["seed"] == frame.groupby("series")["seed"].transform("min")]
 
 
 def with_places(frame: pd.DataFrame) -> pd.DataFrame:
