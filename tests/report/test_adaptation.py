@@ -9,7 +9,7 @@ from findings.adapted_tables import GUESS, HOSTILE, SINGLE, TASKS, Adapted
 
 from infoflow.foundation import NUM_REPLICATES, interval_over_seeds, stream
 from infoflow.report import write_report
-from infoflow.results import KEYS, MATCH, RunFolder
+from infoflow.results import RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -210,26 +210,6 @@ def test_one_task_has_no_average(alone) -> None:
     assert [panel.title for panel in figure.panels] == ["tags (1,000 labelled examples)"]
 
 
-def test_scores_over_the_operations_of_pretraining(tmp_path) -> None:
-    run = adapted.write_run(tmp_path, Adapted(seeds=(1, 2), objectives=SOME), only=("tuned_scores",))
-    assert "score-over-compute" not in drawn_figures(run, "adaptation")
-    scores = run.tables["tuned_scores"]
-    models = scores[scores["trained"]][[column.name for column in KEYS]].drop_duplicates()
-    zeros = dict.fromkeys(MATCH.column_names[len(KEYS) :], 0)
-    flops = models["objective"].map({"causal-lm": 2e12, "masked-lm": 1e12})
-    run.tables.write(models.assign(**{**zeros, "flops": flops, "initialisation": "matched"}), MATCH)
-    figures = drawn_figures(run, "adaptation")
-    figure, table = figures["score-over-compute"], figures["tuned-scores"].data
-    averages = table[table["task"] == "average"].set_index(["series", "group"])["value"]
-    own = figure.data.set_index(["series", "group"])
-    assert own["value"].to_dict() == pytest.approx(averages.drop("shuffled labels", level="group").to_dict())
-    assert own.loc[("causal-lm", "trained"), "flops"] == 2e12
-    assert figure.answer[0].startswith("From the fewest operations to the most: masked LM 0.")
-    assert "with 1.00 × 10¹²; causal LM 0." in figure.answer[0]
-    assert {"– – from scratch", "⋯ best guess"} <= strings(figure.panels[0])
-    assert_explained([figure])
-
-
 def test_frozen_and_full_general_and_domain_are_rows_of_one_table(figures) -> None:
     figure = figures["tuned-ways"]
     ways = [(row["label"], row["more"]) for row in figure.payload["rows"]]
@@ -292,7 +272,7 @@ def test_layers_are_squares_with_a_set_for_each_measure(run, figures) -> None:
         assert cell["value"] == pytest.approx(mean)
         assert "between seeds 0.01" in cell["shown"]
     assert len(rows_of(figure.panels[1], label="from scratch", set=0)) == 5
-    assert "the upper half of the layers moved further than the lower half by 0.17" in figure.answer[1]
+    assert "the upper half of the layers moved 0.17" in figure.answer[1]
 
 
 def test_weights_are_told_in_percent_of_their_norm(run, figures) -> None:
@@ -307,7 +287,7 @@ def test_weights_are_told_in_percent_of_their_norm(run, figures) -> None:
 def test_labels_after_tuning_stand_beside_before_and_untrained(figures) -> None:
     figure = figures["label-by-layer"]
     assert {"untuned", "untrained", "majority class", "masked LM"} <= strings(figure.panels[0])
-    assert figure.answer[0].startswith("Of opinions, the top layer tells after tuning: causal LM 0.80")
+    assert figure.answer[0].startswith("The label of opinions, read from the top layer after tuning: causal LM 0.80")
 
 
 def test_differences_of_probes_are_paired(run, figures) -> None:
@@ -336,9 +316,9 @@ def test_information_stands_before_and_after(figures) -> None:
     for layer in range(5):
         assert by_state["trained", layer] == pytest.approx(0.9 - 0.2 * layer, abs=0.05)
         assert by_state["untuned", layer] == pytest.approx(0.9 - 0.1 * layer, abs=0.05)
-    (told,) = [text for text in figure.answer if "Of the token that is read in opinions" in text]
-    assert "masked LM 0.40" in told
-    assert "nats less than before tuning" in told
+    start = "After tuning for opinions, the top layer knows the token that is read: "
+    (said,) = [text for text in figure.answer if text.startswith(start)]
+    assert " less in masked LM" in said
 
 
 def test_single_blocks_taken_back_stand_beside_none(run, figures) -> None:
@@ -402,7 +382,7 @@ def test_layers_taken_back_go_from_none_to_all(figures) -> None:
         drawn = {row["blocks"]: row["value"] for row in rows_of(panel, side=side)}
         assert drawn == {place[1]: pytest.approx(values[place], abs=1e-4) for place in places}
     assert "upper blocks taken back regain 0.48" in figure.answer[1]
-    assert "nats more than as many lower ones" in figure.answer[1]
+    assert "more than as many lower ones" in figure.answer[1]
 
 
 def test_tasks_with_a_decoder_too_have_a_panel_of_their_own(alone) -> None:

@@ -8,8 +8,6 @@ import pandas as pd
 import pytest
 from drawn import drawn_figures, drawn_section, objective_label, svg_of, tell
 from findings.test_objective_map import PLACES, heads_tables, model_distance
-from scipy.cluster.hierarchy import cophenet, linkage
-from scipy.spatial.distance import squareform
 from synthetic_run import _write_plain, make_study
 
 from infoflow.objectives import OBJECTIVES
@@ -58,24 +56,20 @@ def figures(run):
 def test_the_map_leads_the_report(run) -> None:
     story = tell(run)
     assert story.sections[0].id == "objectives"
-    assert [figure.id for figure in story.sections[0].figures] == [
-        "objective-map", "objective-tree", "objective-families"
-    ]  # fmt: skip
+    assert [figure.id for figure in story.sections[0].figures] == ["objective-map"]
 
 
 def test_each_aspect_has_a_picture_beside_the_untrained_control(figures) -> None:
     titles = [panel.title for panel in figures["objective-map"].panels]
     assert titles == ["spaces", "spaces before training, same scale", "heads"]
-    assert [panel.title for panel in figures["objective-tree"].panels] == ["spaces", "heads"]
 
 
 def test_every_objective_is_named_in_every_picture(figures) -> None:
     labels = {objective_label(name) for name in PLACES}
-    for figure, panels in (("objective-map", (0, 2)), ("objective-tree", (0, 1))):
-        for index in panels:
-            spec = figures[figure].panels[index].spec
-            texts = set(re.findall(r">([^<>]+)</text>", svg_of({**spec, "width": 330})))
-            assert labels <= texts
+    for index in (0, 2):
+        spec = figures["objective-map"].panels[index].spec
+        texts = set(re.findall(r">([^<>]+)</text>", svg_of({**spec, "width": 330})))
+        assert labels <= texts
 
 
 def test_distances_are_equal_across_and_upwards_at_any_width(figures) -> None:
@@ -127,30 +121,6 @@ def test_names_stand_apart_from_each_other_and_beside_their_points(tmp_path) -> 
     assert float(y) - at[4][1] == pytest.approx(3, abs=1)
 
 
-def test_trees_join_by_average_distance(run, figures) -> None:
-    table = run.tables["objective_distances"]
-    table = table[table["trained"] & (table["aspect"] == "spaces") & (table["first"] != table["second"])]
-    names = sorted(PLACES)
-    matrix = np.zeros((len(names), len(names)))
-    for row in table.itertuples():
-        i, j = names.index(row.first), names.index(row.second)
-        matrix[i, j] = matrix[j, i] = row.value
-    clusters = {i: [i] for i in range(len(names))}
-    heights = []
-    while len(clusters) > 1:  # average linkage, by hand
-        pairs = combinations(clusters, 2)
-        a, b = min(pairs, key=lambda pair: np.mean(matrix[np.ix_(clusters[pair[0]], clusters[pair[1]])]))
-        heights.append(float(np.mean(matrix[np.ix_(clusters[a], clusters[b])])))
-        clusters[a] = clusters[a] + clusters.pop(b)
-    rows = [row for rows in figures["objective-tree"].panels[0].spec["datasets"].values() for row in rows]
-    drawn = sorted(row["to_x"] for row in rows if "to_x" in row and row["y"] != row["to_y"])
-    np.testing.assert_allclose(drawn, heights)
-    condensed = squareform(matrix, checks=False)
-    expected = np.corrcoef(condensed, cophenet(linkage(condensed, "average")))[0, 1]
-    told = f"; the tree follows the distances with a correlation of {expected:.2f}."
-    assert figures["objective-tree"].answer[0].endswith(told)
-
-
 def test_sentences_say_what_the_tables_hold(run, figures) -> None:
     first, *_ = figures["objective-map"].answer
     assert "nearest are causal LM and single-stack prefix LM" in first
@@ -160,17 +130,15 @@ def test_sentences_say_what_the_tables_hold(run, figures) -> None:
     strays = figures["objective-map"].answer[1]
     assert strays.startswith("By their spaces, nearest to an objective of another family: ")
     assert "denoising (to translation)" in strays
-    shares = figures["objective-families"].answer[0]
-    assert re.search(r"0\.83 \(0\.\d\d to \d\.\d\d\) of 6 objectives", shares)
+    shares = figures["objective-map"].answer[3]
+    assert re.search(r"a share of 0\.8 \(0\.\d to \d\.\d\) of 6 objectives", shares)
     assert "before training" in shares
     assert "means over 2 seeds" in figures["objective-map"].caption
-    assert "two seeds of one objective" in figures["objective-tree"].caption
 
 
 def test_one_seed_has_no_error_bar_and_says_so(tmp_path) -> None:
     figures = drawn_figures(make_run(tmp_path, seeds=(0,)), "objectives")
     assert "no error bar" in figures["objective-map"].caption
-    assert "One seed" in figures["objective-tree"].caption
 
 
 def test_few_objectives_have_no_map(study) -> None:

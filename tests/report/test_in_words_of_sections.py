@@ -98,7 +98,6 @@ def probes(tmp_path_factory):
 
 
 PROBES = {
-    "where-is-what": f"The best layer is highest {UPOS}, 1; lowest {CHUNKS}, 0.",
     # .802 − .5; .652 − .5
     "probe-accuracy": f"The gain in accuracy over an untrained model's best layer is highest {UPOS}, 0.30 (0.28 to "
     f"0.33); lowest {CHUNKS}, 0.15 (0.13 to 0.18); clearly above 0 in 2 of 2 cases.",
@@ -135,7 +134,6 @@ def test_probes_that_are_not_told_apart_share_one_number(tmp_path):
         *score_rows("chunks", {0: (0.5, 0.4), 1: (0.5, 0.6)}, {0: (0.4, 0.4), 1: (0.3, 0.3)}),
     ]
     figures = drawn_figures(small_run.write_run(tmp_path, probe_scores=scores), "probing")
-    assert figures["where-is-what"].words == f"The best layer is 1 {UPOS}, not clearly apart from that {CHUNKS}."
     assert figures["probe-accuracy"].words == (
         f"The gain in accuracy over an untrained model's best layer is 0.2 (−0.4 to 0.7) {UPOS}, with no clear "
         "difference elsewhere; clearly above 0 in 0 of 2 cases."
@@ -241,12 +239,12 @@ class Swept(Sweeps):
 
 PRUNED = {
     # .2 BLEU are lost with half of the heads, 10 with three quarters: ½ + ¼ · .3 / 9.8; at random ¼ + ¼ · .4 / 4.9
-    "pruning-quality": "51% of encoder heads can go before BLEU is 0.5 worse (learned gates, in random order 27%) in "
-    "translation.",
+    "pruning-quality": "In translation, 51% of encoder heads can go before BLEU is 0.5 worse (learned gates; in random "
+    "order 27%).",
     "pruning-kinds": "With 4 of 8 heads of translation left, the share alive is highest in layer 1, 75.0%; lowest in "
     "layer 0, 25.0%.",
     "pruning-functions": "With 1 of 4 heads left, translation holds 33.3% of its functions, beside 25% that as many "
-    "random heads would keep.",
+    "random heads would keep (lost: second and third).",
     # seed 1 by 1.0 at both points, seed 2 by 1.4: ± 12.706 × .2
     "pruning-scratch": "The pruned model's advantage is 1 BLEU (−1 to 4) for encoder heads of translation.",
     # 2 and 1 of 8: 18.75 ± 79.4, cut at 0

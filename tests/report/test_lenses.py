@@ -61,10 +61,10 @@ def test_a_run_without_lenses_has_no_section(run):
 def test_halfway_layers_are_told_from_intervals(run):
     """Half of 2.5 is 1.25, of 3 it is 1.5, of 4 it is 2, which is not below itself."""
     found = section(run)
-    tuned, logit, untrained = found.figures[0].answer
-    assert "in causal LM from layer 2 on, where 1.1" in tuned
-    assert "in masked LM from layer 1 on, where 1.4" in tuned
-    assert "in translation from layer 1 on, where 1.4" in tuned
+    logit, untrained = found.figures[0].answer
+    assert found.figures[0].words.endswith(
+        "from layer 2 on in causal LM; from layer 1 on in masked LM and translation."
+    )
     assert logit.endswith("from layer 3 in causal LM, 3 in masked LM and 3 in translation.")
     assert "within 0.00 nats" in untrained
 
@@ -84,14 +84,13 @@ def test_each_model_has_a_panel_with_both_lenses_in_its_colour(run):
     assert sorted(set(divergence.data["layer"])) == [0, 1, 2, 3, 4, 5]
     assert set(divergence.data["group"]) == {"trained", "baseline"}
     assert set(agreement.data["group"]) == {"trained", "untrained", "baseline"}
-    assert re.search(r"0\.6\d* \(0\.5\d+ to 0\.6\d+\) in causal LM \(layer 3 of 6\)", agreement.answer[0])
+    assert re.search(r"favourite is 0\.6\d* \(0\.5\d+ to 0\.6\d+\) in ", agreement.words)
     assert "3,000 occurrences" in divergence.caption
 
 
 def test_the_logit_lens_alone_of_one_model(run):
     found = section(run, lenses=("logit",), trained=(True,), objectives=("masked-lm",))
-    (sentence,) = found.figures[0].answer
-    assert sentence.startswith("Through the logit lens, more than half")
+    assert found.figures[0].words.startswith("Through the logit lens, more than half")
     assert not found.untrained
     assert [series.label for series in found.keys] == ["masked LM"]
 
@@ -102,14 +101,12 @@ def test_what_a_model_has_no_lens_for_is_not_told(run):
     _write(
         run, "lens", "nats", [row for row in both if row["objective"] == "causal-lm" or row["lens"] == "logit"] + tuned
     )
-    first, logit, _ = drawn_section(run, "predicts").figures[0].answer
-    assert "in causal LM from layer 2 on" in first
-    assert "in translation from layer 1 on" in first
-    assert "masked LM" not in first
+    logit, _ = drawn_section(run, "predicts").figures[0].answer
+    first = drawn_section(run, "predicts").figures[0].words
+    assert first.endswith("from layer 2 on in causal LM; from layer 1 on in translation.")
     assert logit.endswith("from layer 3 in causal LM and 3 in masked LM.")
     _write(run, "lens", "nats", tuned)
-    alone, _ = drawn_section(run, "predicts").figures[0].answer
-    assert "in translation from layer 1 on" in alone
+    assert "from layer 1 on in translation" in drawn_section(run, "predicts").figures[0].words
 
 
 def test_the_page_holds_the_section(run):

@@ -19,7 +19,7 @@ SPLIT = {
 }
 
 
-def parts_told(run):
+def parts_text(run):
     """What the page says under its heading; "" without one."""
     page = write_report(run).read_text(encoding="utf-8")
     found = re.search(r"<h3>Training and test</h3>\s*<p>(.*?)</p>", page, re.DOTALL)
@@ -33,7 +33,7 @@ def told(tmp_path):
         split = {**copy.deepcopy(SPLIT), **changes}
         parts = {"train": 124545, "validation": 2848, "test": 16967, "analysed": 9}
         run.update(kind="study", plan={"corpus": {"split": plan}}, corpus={"parts": parts, "split": split})
-        return parts_told(run)
+        return parts_text(run)
 
     return tell
 
@@ -63,5 +63,5 @@ def test_the_sentence_is_in_the_methods_where_parts_were_counted(study, told, tm
     scores = read_table(study.path / "tables" / "task_scores.parquet")
     run.tables.write(scores.frame, scores.schema)
     run.update(models=study.read()["models"])
-    assert parts_told(run) == alone != ""
+    assert parts_text(run) == alone != ""
     assert 'id="task-scores"' in run.report.read_text(encoding="utf-8")

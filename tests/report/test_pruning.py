@@ -15,12 +15,11 @@ from infoflow.results import RunFolder
 pytestmark = pytest.mark.slow
 
 ANSWERS = {
-    "pruning-quality": "Encoder heads of translation: with 6 of 16 left (learned gates) BLEU is 29.9",
-    "pruning-kinds": "All heads of translation: with 21 of 48 left, 4 of encoder self-attention (25%), 7 of decoder",
-    "pruning-functions": "4 positional, 3 syntactic, 1 rare token and 8 none before pruning, 3 positional, 2 syntactic "
-    "and 1 rare token with 6 left; 5 of 5 functions are still held (seed 1; 100% over 3 seeds); none is lost",
-    "pruning-scratch": "Encoder heads of translation: the pruned model is better by 0.8",
-    "pruning-gates": "encoder heads of translation 0% (without a penalty 100%)",
+    "pruning-quality": "In translation, 77% of encoder heads can go before BLEU is 0.5 worse (learned gates; in random",
+    "pruning-kinds": "With 21 of 48 heads of translation left, the share alive is highest in cross-attention, 62.5%",
+    "pruning-functions": "With 6 of 16 heads left, translation holds 100% of its functions, beside 51% that",
+    "pruning-scratch": "The pruned model's advantage is highest for encoder heads of translation, 0.8",
+    "pruning-gates": "the share of undecided gates is 0.00% for encoder heads of translation",
 }
 
 
@@ -52,7 +51,7 @@ def _run(path, **changes):
 def test_every_question_is_answered_from_the_data(figures) -> None:
     assert list(figures) == list(ANSWERS)
     for name, start in ANSWERS.items():
-        assert start in " ".join(figures[name].answer), figures[name].answer
+        assert start in figures[name].words, figures[name].words
         assert figures[name].question.endswith("?")
         assert re.search(r"\d", figures[name].caption)
 
@@ -83,8 +82,8 @@ def test_metrics_can_be_chosen_and_one_needs_no_choice(figures, tmp_path) -> Non
     assert [group.label for group in figures["pruning-quality"].payload["metrics"]] == ["BLEU", "loss"]
     only = _run(tmp_path, metrics=("loss",), seeds=(0,))
     assert [group.label for group in only["pruning-quality"].payload["metrics"]] == ["loss"]
-    assert "within 0.05 nats" in only["pruning-quality"].answer[0]
-    assert "nats per token" in only["pruning-scratch"].answer[0]
+    assert "loss is 0.05 nats worse" in only["pruning-quality"].words
+    assert "nats per token" in only["pruning-scratch"].words
 
 
 def test_shares_by_kind_agree_with_the_table(run, figures) -> None:
@@ -100,8 +99,8 @@ def test_shares_by_kind_agree_with_the_table(run, figures) -> None:
 
 def test_lost_functions_are_named(tmp_path) -> None:
     figure = _run(tmp_path, keeps_roles=False)["pruning-functions"]
-    lost = "lost: positional −1, nsubj dependent→head, positional +1 and rarest token."
-    assert f"with 6 left; 1 of 5 functions are still held (seed 1; 20% over 3 seeds); {lost}" in figure.answer[0]
+    assert "(lost: positional −1, nsubj dependent→head, positional +1 and rarest token)." in figure.words
+    assert "translation holds 20% of its functions" in figure.words
     data = figure.data
     held = data[(data["left"] == 6) & (data["function"] != "none of these")]
     assert set(held["roles"]) == {"obj dependent→head"}
@@ -143,7 +142,6 @@ def test_heads_without_a_function_have_the_shade_of_their_strongest_tendency(run
     figure = _figures(other)["pruning-functions"]
     assert [panel.title for panel in figure.panels] == ["translation, encoder self-attention"]
     assert figure.words == "No head of translation holds a function before pruning."
-    assert figure.answer == ["Encoder heads of translation: 16 none before pruning, 6 none with 6 left."]
     first = figure.data[figure.data["point"] == -1].set_index(["layer", "head"])
     assert first.loc[(1, 1), "strength"] == pytest.approx(0.3 / 0.7, abs=1e-4)
     assert first.loc[(1, 1), "tendency"] == "positional"
@@ -209,7 +207,7 @@ def test_difference_to_scratch_is_paired(run, figures) -> None:
     wide = table.pivot(index=["seed", "point"], columns="method", values="value").dropna()
     wide = wide[wide.index.get_level_values("point") > 0]
     gap = (wide["hard-concrete"] - wide["scratch"]).mean()
-    assert f"better by {gap:.2f}"[:-1] in figures["pruning-scratch"].answer[0]
+    assert f"for encoder heads of translation, {gap:.2f}"[:-1] in figures["pruning-scratch"].words
 
 
 def test_what_was_trained_on_stands_beside_random_and_all_heads(tmp_path) -> None:
@@ -245,7 +243,6 @@ def test_points_that_a_seed_lacks_are_in_no_mean(run, tmp_path) -> None:
     figure = _figures(other)["pruning-scratch"]
     assert set(figure.data["point"]) == {2, 3, 4, 5}
     assert set(figure.data["seeds"]) == {3}
-    assert "the mean over 4 points" in figure.answer[0]
 
 
 def test_a_single_point_that_was_trained_on_has_whiskers_side_by_side(tmp_path) -> None:
@@ -274,10 +271,10 @@ def test_models_of_one_stack_have_one_pool(tmp_path) -> None:
     assert [panel.title for panel in bleu.panels] == titles
     own = ["causal LM, decoder self-attention heads", "masked LM, encoder heads"]
     assert [panel.title for panel in loss.panels] == own + titles
-    first = figures["pruning-quality"].answer[0]
-    assert first.startswith("Decoder self-attention heads of causal LM: with 6 of 16 left (learned gates) loss is 2.0")
+    assert figures["pruning-quality"].words.startswith("In causal LM, ")
+    assert "of decoder self-attention heads can go before loss is 0.05 nats worse" in figures["pruning-quality"].words
     assert "pruning-scratch" not in figures
-    assert "Encoder heads of masked LM" in " ".join(figures["pruning-kinds"].answer)
+    assert "heads of masked LM left" in figures["pruning-kinds"].words
     assert "masked LM, encoder self-attention" in [panel.title for panel in figures["pruning-functions"].panels]
 
 

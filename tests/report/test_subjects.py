@@ -104,7 +104,7 @@ def test_two_architectures_have_a_panel_each_on_the_same_axes(two_architectures,
         before = figures[figure.id]
         assert len(figure.panels) == 2 * len(before.panels)
         assert [panel.title.split(", ")[-1] for panel in figure.panels[:2]] == ["bert", "albert"]
-        assert figure.answer[: len(before.answer)] == before.answer
+        assert figure.numbers[: len(before.numbers)] == before.numbers
         assert figure.answer[-1].startswith("albert: ")
         first = figure.data[figure.data["architecture"] == "bert"].drop(columns="architecture").reset_index(drop=True)
         pd.testing.assert_frame_equal(first, before.data.reset_index(drop=True))

@@ -12,7 +12,7 @@ import pandas as pd
 
 from infoflow.foundation import t_quantile
 
-from ._in_words import Estimate, Samples, chosen, estimate_text, listed, number, size_text
+from ._in_words import Estimate, Samples, chosen, estimate_text, inline_text, listed, number, size_text
 from ._theme import Series
 from .forms._marks import HOLLOW
 
@@ -61,6 +61,13 @@ def sampled_bands(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
         ends = {"value": found.value, "low": found.low, "high": found.high, "seeds": found.seeds}
         rows.append(dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True)) | ends)
     return pd.DataFrame(rows, columns=[*by, "value", "low", "high", "seeds"])
+
+
+def first_seed(frame: pd.DataFrame) -> pd.DataFrame:
+    """The models of each line's first seed: numbers of heads and answers to examples have no mean over seeds."""
+    if frame.empty or "seed" not in frame:
+        return frame
+    return frame[frame["seed"] == frame.groupby("series")["seed"].transform("min")]
 
 
 def mean_of_draws(rows: pd.DataFrame) -> pd.DataFrame:
@@ -225,19 +232,19 @@ def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording)
     last = {line.key: layers_of(frame, line.key)[-1] for line in shown}
     same = len(set(last.values())) == 1
     depth = {line.key: "" if same else f" (its last layer is {last[line.key]})" for line in shown}
-    told, flat = [], []
+    stated, flat = [], []
     for line in shown:
         move = _move(frame, line.key)
         if move.flat:
-            flat.append(f"{line.label} ({_signed(move.ends, wording.unit)}){depth[line.key]}")
+            flat.append(f"{line.label} ({inline_text(move.ends, wording.unit)}){depth[line.key]}")
         else:
-            told.append(_clause(frame, line, move, wording, first=not told) + depth[line.key])
+            stated.append(_clause(frame, line, move, wording, first=not stated) + depth[line.key])
     if flat:
-        told.append(f"there is no clear change for {listed(flat)}")
+        stated.append(f"there is no clear change for {listed(flat)}")
     end = f"layer {last[shown[0].key]}" if same else "the last layer"
     control = control_sentence([frame], shown, wording.unit)
     opening = f"From layer {layers_of(frame, shown[0].key)[0]} to {end}, "
-    return [f"{opening}{'; '.join(told)}."] + ([control] if control else [])
+    return [f"{opening}{'; '.join(stated)}."] + ([control] if control else [])
 
 
 def trend_words(frame: pd.DataFrame, series: list[Series], noun: str, of: str = "in") -> str:
@@ -246,8 +253,8 @@ def trend_words(frame: pd.DataFrame, series: list[Series], noun: str, of: str = 
     for line in series:
         if line.key in set(frame["series"]) and len(layers_of(frame, line.key)) > 1:
             groups.setdefault(_course(frame, line.key), []).append(line.label)
-    told = [f"{course} {of} {listed(labels)}" for course, labels in groups.items()]
-    return f"With depth, {noun} {'; '.join(told)}." if told else ""
+    stated = [f"{course} {of} {listed(labels)}" for course, labels in groups.items()]
+    return f"With depth, {noun} {'; '.join(stated)}." if stated else ""
 
 
 def _course(frame: pd.DataFrame, key: str) -> str:
@@ -301,11 +308,6 @@ def _indistinct(a: Samples, b: Samples) -> bool:
     return (a - b).estimate().sign == 0
 
 
-def _signed(estimate: Estimate, unit: str) -> str:
-    """`−0.02 nats, −0.09 to 0.05`, for use inside brackets."""
-    return estimate_text(estimate, unit).replace(" (", ", ").removesuffix(")")
-
-
 def _clause(frame: pd.DataFrame, line: Series, move: _Move, wording: Wording, first: bool) -> str:
     unit, what = (wording.unit, f" {wording.what}" if wording.what else "") if first else ("", "")
     subject, (layers, ends, turn) = wording.subject(line), move
@@ -315,7 +317,7 @@ def _clause(frame: pd.DataFrame, line: Series, move: _Move, wording: Wording, fi
         verb = wording.rises if ends.value > 0 else wording.falls
         clause = f"{verb} {size_text(ends, unit)}{what}"
     else:
-        clause = f"ends about where it began ({_signed(ends, unit)})"
+        clause = f"ends about where it began ({inline_text(ends, unit)})"
     return f"{subject} {turn}; overall it {clause}" if turn else f"{subject} {clause}"
 
 
@@ -324,14 +326,14 @@ def turn_sentence(frame: pd.DataFrame, series: list[Series], size: Callable[[Est
 
     For example "The curve of causal LM peaks at layer 4, 0.19 above its start; that of …".
     """
-    told = []
+    stated = []
     for line in series:
         turn = _turning_point(frame, line.key, layers_of(frame, line.key))
         if turn and turn.seen:
             extreme, side = ("has its lowest point", "below") if turn.dip else ("peaks", "above")
-            who = "that of" if told else "The curve of"
-            told.append(f"{who} {line.label} {extreme} at layer {turn.layer}, {size(turn.there)} {side} its start")
-    return f"{'; '.join(told)}." if told else ""
+            who = "that of" if stated else "The curve of"
+            stated.append(f"{who} {line.label} {extreme} at layer {turn.layer}, {size(turn.there)} {side} its start")
+    return f"{'; '.join(stated)}." if stated else ""
 
 
 def _turning_point(frame: pd.DataFrame, key: str, layers: list[int]) -> _Turn | None:

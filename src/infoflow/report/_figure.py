@@ -56,7 +56,6 @@ class ReportFigure:
 
     id: str  # also its address: report.html#id
     question: str
-    answer: list[str]  # sentences generated from the data
     panels: list[Panel]
     caption: str  # sample size, meaning of the bands
     how_to_read: list[str]
@@ -64,26 +63,36 @@ class ReportFigure:
     data: pd.DataFrame  # all data of the picture, offered for download
     tables: tuple[str, ...]
     findings: tuple[str, ...] = ()  # ids of the claims it illustrates
+    answer: list[str] = field(default_factory=list)  # sentences generated from the data; the words if it has no others
     words: str = ""  # the answer in one sentence, above its numbers; "" if there is none
     is_chosen: bool = False  # the answer follows a statistic that the reader chooses
     template: str = "charts.html.jinja"
     payload: dict[str, Any] = field(default_factory=dict)  # additional data for the template and report.js
 
+    def __post_init__(self) -> None:
+        if self.words and not self.answer:
+            object.__setattr__(self, "answer", [self.words])  # this one sentence is the answer
+
+    @property
+    def numbers(self) -> list[str]:
+        """The sentences of the answer besides its words."""
+        return [] if self.answer == [self.words] else self.answer
+
     @property
     def folds(self) -> bool:
         """Whether its numbers are folded because words precede them; numbers that follow a choice stay visible."""
-        return bool(self.words) and not self.is_chosen
+        return bool(self.words) and bool(self.first) and not self.is_chosen
 
     @property
     def first(self) -> list[str]:
         """The part of the answer visible at first: a long answer without words of its own shows one sentence."""
         plain = self.template == "charts.html.jinja" and "apart" not in self.payload
-        return self.answer[:1] if self._long and not self.words and plain else self.answer
+        return self.numbers[:1] if self._long and not self.words and plain else self.numbers
 
     @property
     def further(self) -> list[str]:
         """The rest of the answer, which is folded."""
-        return self.answer[len(self.first) :]
+        return self.numbers[len(self.first) :]
 
     @property
     def _long(self) -> bool:
@@ -134,7 +143,7 @@ class Section:
         known = max(stated, key=len)
         return self.names[known] + figure_id[len(known) :]
 
-    def told_by(
+    def drawn_with(
         self, figures: Iterable[ReportFigure | None], models: ShownModels, frames: Iterable[pd.DataFrame]
     ) -> "Section | None":
         """The section with its figures, and the lines and controls of their rows; None without figures."""
@@ -157,8 +166,8 @@ class Drawn(NamedTuple):
 
     data: pd.DataFrame
     panels: Sequence[Panel]
-    answer: Iterable[str]
     caption: str
+    answer: Iterable[str] = ()
     words: str = ""
     payload: Mapping[str, Any] = MappingProxyType({})
     facts: Mapping[str, str] = MappingProxyType({})  # values for `{name}` in the question and the reading guide

@@ -99,6 +99,17 @@ def size_text(estimate: Estimate, unit: str = "") -> str:
     return estimate_text(estimate.negated(), unit)
 
 
+def inline_text(estimate: Estimate, unit: str = "") -> str:
+    """`−0.02 nats, −0.09 to 0.05`, for use inside brackets and lists."""
+    return estimate_text(estimate, unit).replace(" (", ", ").removesuffix(")")
+
+
+def difference_text(gap: Estimate, more: str, less: str, unit: str = "") -> str:
+    """`0.20 nats (0.19 to 0.21) more`, or `less`; says if the direction may be chance."""
+    unclear = " (may be chance)" if gap.has_interval and not gap.sign else ""
+    return f"{size_text(gap, unit)} {more if gap.value >= 0 else less}{unclear}"
+
+
 def count_text(count: float) -> str:
     """`92,397`, or `3.0 million` from a million up."""
     if count is None or not math.isfinite(count):
@@ -159,11 +170,11 @@ class Extreme(NamedTuple):
     of: int = 0  # number of candidates; 0 if few, or if another half of the sentences selected it
     least: bool = False
 
-    def told(self, unit: str = "") -> str:
+    def text(self, unit: str = "") -> str:
         """`0.54 nats (0.49 to 0.59) in causal LM, not clearly apart from masked LM`."""
         return f"{estimate_text(self.candidate.estimate, unit)} {self.candidate.name}{self.note}{self.choice}"
 
-    def told_after(self, unit: str = "") -> str:
+    def text_after(self, unit: str = "") -> str:
         """`in causal LM, 0.54 nats (0.49 to 0.59), not clearly apart from that in masked LM`."""
         return f"{self.candidate.name}, {estimate_text(self.candidate.estimate, unit)}{self.note}{self.choice}"
 
@@ -208,16 +219,16 @@ def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "
     if top is None or bottom is None:
         return ""
     if top.candidate is bottom.candidate:
-        return top.told(unit)
+        return top.text(unit)
     if bottom.candidate.name in top.alike:
         return (
             f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, with no clear difference elsewhere"
             f"{top.choice}"
         )
     if top.of:
-        ends = f"{most} {top._replace(of=0).told_after(unit)}; {least} {bottom._replace(of=0).told_after(unit)}"
+        ends = f"{most} {top._replace(of=0).text_after(unit)}; {least} {bottom._replace(of=0).text_after(unit)}"
         return f"{ends}, extremes of {top.of} and so partly by chance"
-    return f"{most} {top.told_after(unit)}; {least} {bottom.told_after(unit)}"
+    return f"{most} {top.text_after(unit)}; {least} {bottom.text_after(unit)}"
 
 
 def extremes_words(what: str, candidates: Sequence[Candidate], unit: str = "", end: str = "") -> str:
@@ -229,8 +240,8 @@ def extremes_words(what: str, candidates: Sequence[Candidate], unit: str = "", e
         unit: Unit of the number; a percent sign follows it without a space.
         end: The end of the sentence, such as a control.
     """
-    told = both_extremes(candidates, unit).replace(" %", "%")
-    return sentence(f"{what} is {told}{f'; {end}' if end else ''}") if told else ""
+    stated = both_extremes(candidates, unit).replace(" %", "%")
+    return sentence(f"{what} is {stated}{f'; {end}' if end else ''}") if stated else ""
 
 
 def clear_cases(candidates: Sequence[Candidate], above: float = 0.0) -> str:
@@ -266,31 +277,6 @@ def plain(value: float) -> Estimate:
 
 def _ends(estimate: Estimate) -> tuple[float, float]:
     return (estimate.low, estimate.high) if estimate.has_interval else (estimate.value, estimate.value)
-
-
-def most_and_least(rows: pd.DataFrame, what: str, most: str = "most", least: str = "least") -> str:
-    """The lines with the largest and smallest values; "" with fewer than two lines.
-
-    A line joins an extreme if their intervals overlap; if the extremes' intervals overlap, no line is clearly
-    different.
-
-    Args:
-        rows: One per line: name, value, low, high; without an interval only the value counts.
-        what: Start of the sentence.
-        most: Word for the largest.
-        least: Word for the smallest.
-    """
-    rows = rows.dropna(subset="value")
-    if len(rows) < 2:
-        return ""
-    low, high = rows["low"].fillna(rows["value"]), rows["high"].fillna(rows["value"])
-    top, bottom = rows["value"].argmax(), rows["value"].argmin()
-    least_of_top, most_of_bottom = float(low.iloc[top]), float(high.iloc[bottom])
-    if least_of_top <= most_of_bottom:
-        return f"{what} in no line clearly more than in another"
-    tops = rows.loc[high >= least_of_top, "name"].tolist()
-    bottoms = rows.loc[(low <= most_of_bottom) & ~rows["name"].isin(tops), "name"].tolist()
-    return f"{what} {most} in {listed(tops)}, {least} in {listed(bottoms)}"
 
 
 def by_answer(answers: Mapping[str, str], start: str = "") -> str:

@@ -38,7 +38,7 @@ HOW_BANDS = (
     "grey line is an untrained model of the same shape."
 )
 
-_TOLD = 3  # panels that the text describes
+_DESCRIBED = 3  # panels that the text describes
 
 
 def moves(noun: str, unit: str = "") -> Wording:
@@ -120,22 +120,22 @@ class LayerFigure:
         if not self.panels:
             order = order_sentence(parts[""], series, self.top) if self.top else ""
             return [*([order] if order else []), *trend_sentences(parts[""], series, self.wording)]
-        told = []
-        for title, own in list(parts.items())[:_TOLD]:
+        stated = []
+        for title, own in list(parts.items())[:_DESCRIBED]:
             first = trend_sentences(own, series, self.wording)[0]
-            told.append(f"{title[:1].upper()}{title[1:]}: {first[:1].lower()}{first[1:]}")
+            stated.append(f"{title[:1].upper()}{title[1:]}: {first[:1].lower()}{first[1:]}")
         control = control_sentence(parts.values(), series, self.wording.unit)
-        return [*told, control] if control else told
+        return [*stated, control] if control else stated
 
 
 def _panel_words(parts: Mapping[str, pd.DataFrame], series: list[Series], noun: str) -> str:
     """The largest and smallest changes of lines from bottom to top, in the first panels."""
-    told = []
-    for title, own in list(parts.items())[:_TOLD]:
+    stated = []
+    for title, own in list(parts.items())[:_DESCRIBED]:
         lines = [line for line in series if len(own[(own["series"] == line.key) & own["trained"]])]
         gains = both_extremes([Candidate(f"in {line.label}", change(own, line.key)) for line in lines])
-        told += [f"{title}, {gains}"] if gains else []
-    return sentence(f"the change of {noun} from bottom to top is, for {'; for '.join(told)}") if told else ""
+        stated += [f"{title}, {gains}"] if gains else []
+    return sentence(f"the change of {noun} from bottom to top is, for {'; for '.join(stated)}") if stated else ""
 
 
 def filled(text: str, rows: pd.DataFrame) -> str:
@@ -199,9 +199,9 @@ def facets(
     """The section with panels of other architectures, and a note on what is still not drawn for each."""
     if not any(_has_facets(figure) for figure in section.figures):
         return section, {}
-    told = {other.models.architecture: _built(build, other) for other in others}
+    stated = {other.models.architecture: _built(build, other) for other in others}
     figures, missing = [], {}
-    by_id = {name: {figure.id: figure for figure in one.figures} for name, one in told.items() if one is not None}
+    by_id = {name: {figure.id: figure for figure in one.figures} for name, one in stated.items() if one is not None}
     for figure in section.figures:
         own = {name: found[figure.id] for name, found in by_id.items() if figure.id in found}
         figures.append(_beside({tables.models.architecture: figure, **own}) if _has_facets(figure) else figure)
@@ -209,7 +209,7 @@ def facets(
         left = [figure for figure in section.figures if figure.id not in found or not _has_facets(figure)]
         questions = listed([f"“{figure.question}”" for figure in left])
         missing[name] = f"the architecture {name} in {questions}" if left else ""
-    keys = {key.key: key for one in (section, *filter(None, told.values())) for key in one.keys}
+    keys = {key.key: key for one in (section, *filter(None, stated.values())) for key in one.keys}
     return replace(section, figures=figures, keys=list(keys.values())), missing
 
 
@@ -263,7 +263,7 @@ def _joined(figures: Mapping[str, ReportFigure], caption: str, column: str) -> R
     further = [f"{name}: {' '.join(one.answer)}" for name, one in list(figures.items())[1:]]
     return replace(
         first,
-        answer=[*first.answer, *further],
+        answer=[*first.numbers, *further],
         panels=[
             *(
                 Panel.of(form.within(frames[title]), f"{title}, {name}" if title else name)

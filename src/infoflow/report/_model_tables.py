@@ -17,11 +17,11 @@ from ._shown_models import ShownModels
 # Parts of the page whose data in a damaged table or run.json are unusable: they are omitted, and the page says so.
 
 
-_Told = TypeVar("_Told")
+_Stated = TypeVar("_Stated")
 DAMAGE = (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError, StopIteration)
 
 
-def unless_damaged(tell: Callable[[], _Told], otherwise: _Told, name: str, left_out: list[str]) -> _Told:
+def unless_damaged(tell: Callable[[], _Stated], otherwise: _Stated, name: str, left_out: list[str]) -> _Stated:
     """The result of `tell`; if the data do not allow it, `otherwise`, a warning, and a line in `left_out`."""
     try:
         return tell()
@@ -167,7 +167,7 @@ class ModelTables:
         """
         drawn = {f"the architecture {name}": words for name, words in (beside or {}).items()}
         found = [words for name in self._asked for words in self._not_drawn.get(name, [])]
-        left = dict.fromkeys(told for words in found if (told := drawn.get(words, words)))
+        left = dict.fromkeys(stated for words in found if (stated := drawn.get(words, words)))
         refused = {reason: None for name in self._asked if (reason := self._refused.get(name))}
         return [*([f"Not drawn: {listed(list(left))}."] if left else []), *refused]
 
@@ -189,11 +189,11 @@ class ModelTables:
 
 def _others(frame: pd.DataFrame, models: ShownModels) -> list[str]:
     """How these models differ from the shown ones."""
-    told = []
+    stated = []
     for side in [side for side in ("", "_a", "_b") if f"update{side}" in frame]:
         families = [family for family in frame[f"architecture{side}"].unique() if family != models.architecture]
-        told += [f"the architecture {family}" for family in families if models.by == "objective"]
-        told += [f"models that began from {start}" for start in frame[f"start{side}"].unique() if start]
+        stated += [f"the architecture {family}" for family in families if models.by == "objective"]
+        stated += [f"models that began from {start}" for start in frame[f"start{side}"].unique() if start]
         updates = sorted(int(update) for update in frame[f"update{side}"].unique() if update not in (END, UNTRAINED))
-        told += [f"the state after {update:,} updates" for update in updates]
-    return list(dict.fromkeys(told))
+        stated += [f"the state after {update:,} updates" for update in updates]
+    return list(dict.fromkeys(stated))

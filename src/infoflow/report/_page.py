@@ -22,7 +22,7 @@ from ._embedding import asset, check_replaceable, closed, embedded, pack_figures
 from ._figure import Panel, PanelGroup, ReportFigure, Section
 from ._model_tables import unless_damaged
 from ._recipe import PUBLISHED, recipe
-from ._shown_run import ShownRun, claim_groups, parts_told, settings, stage_times
+from ._shown_run import ShownRun, claim_groups, parts_text, settings, stage_times
 from ._story import Story, sections, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 from ._theme import vega_config
@@ -71,15 +71,17 @@ class ContentsLine:
 
 def contents(sections: list[Section], claims: bool) -> list[ContentsLine]:
     """The page's parts in order."""
-    told = [ContentsLine(id=s.id, short=_SHORT.get(s.id, s.title), title=s.title, figures=s.figures) for s in sections]
+    stated = [
+        ContentsLine(id=s.id, short=_SHORT.get(s.id, s.title), title=s.title, figures=s.figures) for s in sections
+    ]
     findings = [ContentsLine(id="findings", short="Claims", title="Do published claims hold here?")] if claims else []
-    return [*told, *findings, ContentsLine(id="methods", short="Methods", title="Methods and provenance")]
+    return [*stated, *findings, ContentsLine(id="methods", short="Methods", title="Methods and provenance")]
 
 
 # The story as one HTML file that needs only a browser.
 
 
-_Told = TypeVar("_Told")
+_Stated = TypeVar("_Stated")
 _OVER_TRAINING = "over_training.js"  # for pages with its slider
 _SCRIPTS = (
     "page.js",
@@ -128,7 +130,7 @@ def render_page(run: RunFolder, story: Story) -> str:
     """The page as text."""
     manifest, left_out = run.read(), list(story.left_out)
 
-    def told(name: str, tell: Callable[[], _Told], otherwise: _Told) -> _Told:
+    def stated(name: str, tell: Callable[[], _Stated], otherwise: _Stated) -> _Stated:
         return unless_damaged(tell, otherwise, name, left_out)
 
     wanted = [
@@ -139,8 +141,8 @@ def render_page(run: RunFolder, story: Story) -> str:
     return environment.get_template("report.html.jinja").render(
         title=manifest.get("title") or run.path.name,
         kind=manifest.get("kind", "analyze"),
-        study_line=told("what was studied", lambda: study_line(run, story.models), ""),
-        models=told("the table of models", lambda: model_rows(run, story.models), []),
+        study_line=stated("what was studied", lambda: study_line(run, story.models), ""),
+        models=stated("the table of models", lambda: model_rows(run, story.models), []),
         screen=story.screen,
         contents=contents(story.sections, bool(story.findings)),
         findings=story.findings,
@@ -150,11 +152,11 @@ def render_page(run: RunFolder, story: Story) -> str:
         verdict_line=verdict_line(story.findings),
         verdicts=VERDICTS,
         sections=story.sections,
-        parts=told("the parts of the corpus", lambda: parts_told(run), ""),
-        stages=told("the time per stage", lambda: stage_times(run), None),
-        recipe=told("the papers' settings", lambda: recipe(run), []),
+        parts=stated("the parts of the corpus", lambda: parts_text(run), ""),
+        stages=stated("the time per stage", lambda: stage_times(run), None),
+        recipe=stated("the papers' settings", lambda: recipe(run), []),
         recipe_columns=PUBLISHED,
-        settings=told("the settings", lambda: settings(run), {}),
+        settings=stated("the settings", lambda: settings(run), {}),
         tables={name: run.tables.stored(name) for name in run.tables},
         command=manifest.get("command", ""),
         version=version("infoflow"),

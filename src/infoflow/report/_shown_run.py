@@ -188,7 +188,7 @@ _RULES = {
 }
 
 
-def parts_told(run: RunFolder) -> str:
+def parts_text(run: RunFolder) -> str:
     """Sizes, rule, losses and leaks of the parts; "" if the run has no parts, or predates their counts."""
     manifest = run.read()
     corpus = manifest.get("corpus", {})

@@ -109,7 +109,7 @@ def _section(
     if not figures:
         return replace(heading, notes=notes) if notes else None
     read = [frame for figure in figures for name in figure.tables if (frame := frames[name]) is not None]
-    section = heading.told_by(figures, tables.models, [frame for frame in read if "series" in frame])
+    section = heading.drawn_with(figures, tables.models, [frame for frame in read if "series" in frame])
     return replace(section, notes=notes) if section else None
 
 
@@ -183,9 +183,9 @@ class Sources:
         self, heading: Section, build: Callable[[ModelTables], Section | None], left_out: list[str]
     ) -> Section | None:
         """One of `sections()`, or None if the run has no data for it; `left_out` collects notes on damaged data."""
-        told = partial(_shown_section, heading, build, self.tables, self.others)
+        stated = partial(_shown_section, heading, build, self.tables, self.others)
         with debug_mode(False):  # our own tested charts: schema validation would double their time
-            return unless_damaged(told, None, _name(build), left_out)
+            return unless_damaged(stated, None, _name(build), left_out)
 
 
 def tell(run: RunFolder, on_section: Callable[[Section], None] | None = None) -> Story:

@@ -47,7 +47,7 @@ def failure_kind(row: dict) -> str:
     return WEAKER if effect > 0 else OTHER
 
 
-def told_kind(row: dict) -> str:
+def kind_text(row: dict) -> str:
     """The kind as it follows the verdict; "" if it has no name."""
     kind = failure_kind(row)
     return "" if kind == OTHER else kind
@@ -156,11 +156,11 @@ def verdict_line(findings: list[ScorecardRow]) -> str:
         "undetermined": ("stays undetermined", "stay undetermined"),
         "not testable here": ("cannot be tested here", "cannot be tested here"),
     }
-    told = {
+    stated = {
         verdict: words[verdict][count > 1] if verdict in words else verdict_verb(verdict, count)
         for verdict, count in counts.items()
     }
-    parts = [f"{count} {told[verdict]}" for verdict, count in counts.items() if count]
+    parts = [f"{count} {stated[verdict]}" for verdict, count in counts.items() if count]
     claims = "claim was" if len(findings) == 1 else "claims were"
     return f"{len(findings)} {claims} checked on these models: {listed(parts)}."
 
@@ -184,12 +184,12 @@ def _short_corpus(name: str) -> str:
 def _models_phrase(entries: pd.DataFrame, models: ShownModels) -> str:
     if models.by == "objective" and models.series:
         seeds = seeds_of_lines(entries)
-        told = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+        stated = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
         names = listed([series.label for series in models.series])
         each = " each" if len(models.series) > 1 else ""
         families = len(set(entries["architecture"])) if "architecture" in entries else 1
         shapes = "one architecture" if families < 2 else f"{models.architecture}, the first of {families} architectures"
-        return f"{names[:1].upper()}{names[1:]}: {shapes}, {told} seed{'s' if seeds[-1] > 1 else ''}{each}"
+        return f"{names[:1].upper()}{names[1:]}: {shapes}, {stated} seed{'s' if seeds[-1] > 1 else ''}{each}"
     return listed([series.label for series in models.series]) or "No model"
 
 
@@ -222,8 +222,8 @@ def _elsewhere(row: dict[str, Any]) -> str:
     named = str(row.get("model") or row.get("architecture") or "")  # for external models, whose architectures may agree
     where = ", ".join(part for part in (named, moment) if part) or "again"
     verdict, effect = str(row["verdict"]), _float(row.get("effect"))
-    told = f" ({number(effect, decimals(_float(row.get('low')), _float(row.get('high')), effect))})"
-    return f"{where}: {VERDICTS.get(verdict, '?')} {verdict}{told if math.isfinite(effect) else ''}"
+    stated = f" ({number(effect, decimals(_float(row.get('low')), _float(row.get('high')), effect))})"
+    return f"{where}: {VERDICTS.get(verdict, '?')} {verdict}{stated if math.isfinite(effect) else ''}"
 
 
 def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[dict[str, Any]]) -> ScorecardRow:
@@ -239,7 +239,7 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
         claim=str(row["claim"]),
         symbol=VERDICTS.get(verdict, "?"),
         verdict=verdict,
-        kind=told_kind(row) if verdict == "fails" else "",
+        kind=kind_text(row) if verdict == "fails" else "",
         effect=number(effect, places) if known else "",
         interval=f"{number(low, places)} to {number(high, places)}" if known and math.isfinite(low) else "",
         unit=str(row.get("unit") or ""),

@@ -237,8 +237,8 @@ def own_style(slot: int) -> int:
 def objective_label(objective: str, variant: str = "") -> str:
     """The objective's name in running text, with its variant."""
     label = _LABELS.get(objective, objective)
-    told = _VARIANTS.get(variant) if objective in further_objectives() else None
-    return f"{label} {told or 'with ' + variant.replace('-', ' ')}" if variant else label
+    stated = _VARIANTS.get(variant) if objective in further_objectives() else None
+    return f"{label} {stated or 'with ' + variant.replace('-', ' ')}" if variant else label
 
 
 def order_of(objective: str) -> float:

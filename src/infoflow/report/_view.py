@@ -48,7 +48,7 @@ def flow_data(seen: SentenceAttention) -> list[dict[str, Any]]:
         own, across = kinds.get("self"), kinds.get("cross")
         if own is None or not _mixed(own) or (across is not None and not _mixed(across)):
             continue
-        told = seen.guesses if seen.guesses is not None and seen.guesses.stack == stack else None
+        stated = seen.guesses if seen.guesses is not None and seen.guesses.stack == stack else None
         found.append(
             {
                 "stack": stack,
@@ -57,7 +57,7 @@ def flow_data(seen: SentenceAttention) -> list[dict[str, Any]]:
                 "mixing": _blocks(own),
                 "across": None if across is None else _blocks(across),
                 "source": None if across is None else across.keys_stack,
-                "guesses": told and [[[g.text, round(g.share, 3)] for g in state] for state in told.states],
+                "guesses": stated and [[[g.text, round(g.share, 3)] for g in state] for state in stated.states],
             }
         )
     return found

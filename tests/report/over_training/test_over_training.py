@@ -20,7 +20,6 @@ pytestmark = pytest.mark.slow
 FIGURES = (
     "loss-over-training",
     "phases",
-    "returns-over-training",
     "order-over-training",
     "layers-over-training",
     "convergence",
@@ -30,7 +29,6 @@ FIGURES = (
     "prunable-over-training",
     "ngrams-over-training",
     "loss-by-position",
-    "information-picture",
     "translation-stages",
     "source-contribution",
     "findings-over-training",
@@ -40,7 +38,7 @@ NEEDS = {
     "learning_curves": (),  # alone it says nothing over training
     "phases": (),
     "phase_curves": (),
-    "mutual_information_over_training": ("layers-over-training", "information-picture"),
+    "mutual_information_over_training": ("layers-over-training",),
     "layer_distance_over_training": ("layers-over-training",),
     "convergence": ("convergence",),
     "head_confidence_over_training": ("heads-over-training",),
@@ -269,20 +267,6 @@ def test_lowest_points_of_ngrams_are_told(run, figures) -> None:
         assert f"{name} at update {own.idxmin():,}" in told
 
 
-def test_the_information_picture_has_its_caveat_and_both_regimes(run, figures) -> None:
-    figure = figures["information-picture"]
-    titles = [panel.title for panel in figure.panels]
-    assert titles == ["causal LM", "masked LM", "masked LM, corrupted as in training", "translation"]
-    assert "no evidence of “compression”" in figure.payload["caveat"]
-    table = run.tables["mutual_information_over_training"]
-    one = (table["objective"] == "causal-lm") & (table["layer"] == 6) & (table["update"] == 500)
-    expected = table[one].groupby("side")["value"].mean()
-    data = figure.data
-    found = data[(data["series"] == "causal-lm") & (data["layer"] == 6) & (data["update"] == 500)].iloc[0]
-    assert found["input"] == pytest.approx(expected["input"], abs=1e-4)
-    assert found["output"] == pytest.approx(expected["output"], abs=1e-4)
-
-
 VERDICTS = {
     "holds at every checkpoint": ["holds"] * 4,
     "holds since update 4": ["fails", "undetermined", "holds", "holds"],
@@ -484,17 +468,6 @@ def test_times_and_pieces_are_drawn_on_the_curves(run, figures) -> None:
     assert drawn == {(r.seed, r.update): pytest.approx(r.value, abs=1e-5) for r in own.itertuples()}
 
 
-def test_what_returns_is_drawn_with_its_turn(run, figures) -> None:
-    axis, figure = time_axis(run), figures["returns-over-training"]
-    assert "attention to the first token (0.7 at update 400)" in figure.answer[0]
-    panel = figure.panels[0]
-    assert panel.title.endswith("attention to the first token — goes and returns in 2 seeds")
-    (turn,) = [row for row in spec_rows(panel) if "t50_at" in row]
-    times = [turn[f"{name}_at"] for name in ("t10", "t90", "t50_before", "t50", "t50_after")]
-    np.testing.assert_allclose(times, axis.places("causal-lm", [90, 1300, 400 * 0.8, 400, 400 * 1.2]))
-    assert not [panel for panel in figures["phases"].panels if "first token" in panel.title]
-
-
 @pytest.fixture
 def in_order(run, drawn_beside):
     """The order of curves of one model, of each the middle and the verdict by seeds."""
@@ -557,11 +530,7 @@ def test_a_table_that_cannot_be_read_leaves_out_its_figure_alone(run, tmp_path) 
     with pytest.warns(UserWarning, match="leaves out the figure over-training/convergence"):
         section = drawn_section(damaged, "over-training")
     assert section is not None
-    assert [figure.id for figure in section.figures] == [
-        "layers-over-training",
-        "heads-over-training",
-        "information-picture",
-    ]
+    assert [figure.id for figure in section.figures] == ["layers-over-training", "heads-over-training"]
     assert any("leaves out the figure over-training/convergence" in note for note in section.notes)
 
 
@@ -586,6 +555,6 @@ def test_every_figure_is_written_for_papers(tmp_path) -> None:
     run = course.make_course(tmp_path / "run", ("causal-lm",), (1,))
     names = {path.stem for path in write_figures(run, tmp_path, ["svg"])}
     assert not any(" " in name for name in names)
-    assert {"loss-over-training", "order-over-training", "information-picture", "findings-over-training"} <= names
+    assert {"loss-over-training", "order-over-training", "findings-over-training"} <= names
     assert {"layers-over-training-information-input", "convergence-final-cka"} <= names
     assert "var(--" not in (tmp_path / "layers-over-training-information-input.svg").read_text()

@@ -116,7 +116,7 @@ def test_another_axis_has_its_own_labels(visit, followed, clock) -> None:
 def test_a_phone_shows_everything_without_scrolling_sideways(visit, followed, scheme) -> None:
     page = visit(followed, width=390, color_scheme=scheme)
     unfold(page)
-    for figure in ("layers-over-training", "convergence", "ngrams-over-training", "information-picture"):
+    for figure in ("layers-over-training", "convergence", "ngrams-over-training"):
         alive(page, figure)
     page.locator("#heads-over-training").scroll_into_view_if_needed()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -61,8 +61,8 @@ def cards(tables: ModelTables, figures: set[str], dull: set[str]) -> list[Card]:
     found = []
     for measure in card_measures():
         frame = measured(measure, tables) if measure.figure in figures else None
-        if frame is not None and (told := effects(measure, frame, dull)).shown:
-            found.append((measure, frame, told))
+        if frame is not None and (seen := effects(measure, frame, dull)).shown:
+            found.append((measure, frame, seen))
     found.sort(key=lambda one: -one[2].strength)  # stable: ties keep the report's order
     sections = [one[0].section for one in found]
     first = [one for place, one in enumerate(found) if one[0].section not in sections[:place]]
@@ -97,20 +97,22 @@ class Effects:
         return strength(self.deciding)
 
 
-def _card(measure: CardMeasure, frame: pd.DataFrame, told: Effects, tables: ModelTables, dull: set[str]) -> Card:
+def _card(measure: CardMeasure, frame: pd.DataFrame, seen: Effects, tables: ModelTables, dull: set[str]) -> Card:
     series = tables.models.present(frame)
-    sentence = _sentence(measure, frame, told, series)
+    sentence = _sentence(measure, frame, seen, series)
     if measure.contrast == "ends" and measure.x == "layer":
-        named = [line for line in series if line.key in (told.pair or told.shown)]
-        inside = turn_sentence(frame[frame["trained"]], named, lambda size: _size(size, measure))
+        named = [line for line in series if line.key in (seen.pair or seen.shown)]
+        inside = turn_sentence(
+            frame[frame["trained"]], named, lambda size: _amount(abs(size.value), measure, size, change=True)
+        )
         sentence = f"{inside} {sentence}".strip()
     return Card(
         figure=measure.figure,
         question=measure.question,
         sentence=sentence,
-        difference=_difference(measure, told, series),
-        clear=told.clear,
-        strength=told.strength,
+        difference=_difference(measure, seen, series),
+        clear=seen.clear,
+        strength=seen.strength,
         picture=spark(
             curves(frame),
             series,
@@ -124,33 +126,32 @@ def _card(measure: CardMeasure, frame: pd.DataFrame, told: Effects, tables: Mode
     )
 
 
-def _sentence(measure: CardMeasure, frame: pd.DataFrame, told: Effects, series: list[Series]) -> str:
+def _sentence(measure: CardMeasure, frame: pd.DataFrame, seen: Effects, series: list[Series]) -> str:
     places = _places(measure, frame, series)
-    lines = [line for line in series if line.key in told.shown]
-    if not told.clear:
-        return _nothing_seen(measure, told, lines, measure.noun.format(**places))
-    if len(lines) > _EACH and told.pair:
-        lines = [line for line in lines if line.key in told.pair]
-    lines.sort(key=lambda line: _is_still(measure, told.shown[line.key]))  # changes come first
-    verbs = [_verb(measure, told.shown[line.key], first=not place) for place, line in enumerate(lines)]
+    lines = [line for line in series if line.key in seen.shown]
+    if not seen.clear:
+        return _nothing_seen(measure, seen, lines, measure.noun.format(**places))
+    if len(lines) > _EACH and seen.pair:
+        lines = [line for line in lines if line.key in seen.pair]
+    lines.sort(key=lambda line: _is_still(measure, seen.shown[line.key]))  # changes come first
+    verbs = [_verb(measure, seen.shown[line.key], first=not place) for place, line in enumerate(lines)]
     clauses = [
-        _clause(measure, told, line, verb, first=not place, again=place > 0 and verb == verbs[place - 1])
+        _clause(measure, seen, line, verb, first=not place, again=place > 0 and verb == verbs[place - 1])
         for place, (line, verb) in enumerate(zip(lines, verbs, strict=True))
     ]
-    left = len(told.shown) - len(lines)
+    left = len(seen.shown) - len(lines)
     rest = f"; {left} more in the figure" if left else ""
     sentence = f"{measure.opening.format(**places)}{'; '.join(clauses)}{rest}."
     return sentence[:1].upper() + sentence[1:]
 
 
-def _nothing_seen(measure: CardMeasure, told: Effects, lines: list[Series], noun: str) -> str:
-    values = [told.shown[line.key].value for line in lines]
-    unit = f" {measure.unit}" if measure.unit else ""
-    least, most = (_amount(value, measure, told.deciding) for value in (min(values), max(values)))
+def _nothing_seen(measure: CardMeasure, seen: Effects, lines: list[Series], noun: str) -> str:
+    values = [seen.shown[line.key].value for line in lines]
+    least, most = (_amount(value, measure, seen.deciding) for value in (min(values), max(values)))
     if len(lines) == 1:
-        return f"No difference seen from the control in {noun}: {most}{unit}."
-    span = most if least == most else f"{least} to {most}"
-    return f"No difference seen between the models in {noun}: {span}{unit}."
+        return f"No difference seen from the control in {noun}: {most}."
+    span = most if least == most else f"{_amount(min(values), measure, seen.deciding, unit=False)} to {most}"
+    return f"No difference seen between the models in {noun}: {span}."
 
 
 def _places(measure: CardMeasure, frame: pd.DataFrame, series: list[Series]) -> dict[str, int]:
@@ -171,18 +172,16 @@ def _verb(measure: CardMeasure, estimate: Estimate, first: bool) -> str:
     return verb if "{line}" in verb else f"{{line}} {verb}"
 
 
-def _clause(measure: CardMeasure, told: Effects, line: Series, verb: str, first: bool, again: bool) -> str:
+def _clause(measure: CardMeasure, seen: Effects, line: Series, verb: str, first: bool, again: bool) -> str:
     """`rises in masked LM by 2`; `in masked LM by 2` after a clause with the same verb (`again`)."""
     _, inside, behind = verb.partition(" in {line}")
     subject = (f"in {{line}}{behind}" if again and inside else verb).format(line=line.label)
     if verb == _UNCLEAR:
         return subject
-    estimate = told.shown[line.key]
-    amount = _amount(abs(estimate.value) if measure.rises != measure.falls else estimate.value, measure, told.deciding)
-    if measure.percent and verb.endswith(" by"):
-        amount = f"{amount.removesuffix(' %')} points"
-    unit, what = (f" {measure.unit}" if measure.unit else "", f" {measure.what}" if measure.what else "")
-    return f"{subject} {amount}{unit}{what}" if first else f"{subject} {amount}"
+    estimate = seen.shown[line.key]
+    value = abs(estimate.value) if measure.rises != measure.falls else estimate.value
+    amount = _amount(value, measure, seen.deciding, change=verb.endswith(" by"), unit=first)
+    return f"{subject} {amount}{f' {measure.what}' if first and measure.what else ''}"
 
 
 def _is_still(measure: CardMeasure, estimate: Estimate) -> bool:
@@ -190,39 +189,29 @@ def _is_still(measure: CardMeasure, estimate: Estimate) -> bool:
     return measure.rises.endswith(" by") and estimate.has_interval and estimate.sign == 0
 
 
-def _amount(value: float, measure: CardMeasure, estimate: Estimate | None = None) -> str:
+def _amount(value: float, measure: CardMeasure, estimate: Estimate, change: bool = False, unit: bool = True) -> str:
+    """`0.19 nats`, `12 %`, or `12 points` for a change of a share; without `unit`, only the number and the sign."""
     scale = 100 if measure.percent else 1
-    low, high = (estimate.low, estimate.high) if estimate else (float("nan"), float("nan"))
-    places = decimals(scale * low, scale * high, scale * value)
+    places = decimals(scale * estimate.low, scale * estimate.high, scale * value)
+    shown = number(scale * value, min(places, 1) if measure.percent else places)
     if measure.percent:
-        places = min(places, 1)
-    return f"{number(scale * value, places)}{' %' if measure.percent else ''}"
+        return f"{shown} {'points' if change else '%'}"
+    return f"{shown} {measure.unit}".rstrip() if unit else shown
 
 
-def _size(estimate: Estimate, measure: CardMeasure) -> str:
-    """`0.19 nats`, `12 points`: the size of a change within a sentence."""
-    amount = _amount(abs(estimate.value), measure, estimate)
-    if measure.percent:
-        return f"{amount.removesuffix(' %')} points"
-    return f"{amount} {measure.unit}".strip()
-
-
-def _difference(measure: CardMeasure, told: Effects, series: list[Series]) -> str:
+def _difference(measure: CardMeasure, seen: Effects, series: list[Series]) -> str:
     """`causal LM − masked LM: −0.26 nats (−0.28 to −0.24) beyond the control (at most 0.01)`."""
-    estimate, scale = told.deciding, 100 if measure.percent else 1
+    estimate, scale = seen.deciding, 100 if measure.percent else 1
     labels = {line.key: line.label for line in series}
-    who = f"{labels[told.pair[0]]} − {labels[told.pair[1]]}: " if told.pair else ""
-    value, low, high = (scale * end for end in (estimate.value, estimate.low, estimate.high))
-    places = decimals(low, high, value)
-    points = measure.percent
-    unit = " points" if points else f" {measure.unit}" if measure.unit else ""
+    who = f"{labels[seen.pair[0]]} − {labels[seen.pair[1]]}: " if seen.pair else ""
+    low, high = (scale * end for end in (estimate.low, estimate.high))
+    places = decimals(low, high, scale * estimate.value)
+    size, unit = number(scale * estimate.value, places), "points" if measure.percent else measure.unit
     span = f" ({number(low, places)} to {number(high, places)})" if estimate.has_interval else ", no interval known"
     control = ""
-    if told.control == told.control:
-        reached = _amount(told.control, measure, told.deciding)
-        reached = f"{reached.removesuffix(' %')} points" if points else reached
-        control = f" beyond the control (at most {reached})"
-    return f"{who}{number(value, places)}{unit}{span}{control}"
+    if seen.control == seen.control:
+        control = f" beyond the control (at most {_amount(seen.control, measure, estimate, change=True, unit=False)})"
+    return f"{who}{f'{size} {unit}'.rstrip()}{span}{control}"
 
 
 def effects(measure: CardMeasure, frame: pd.DataFrame, dull: Collection[str] = ()) -> Effects:

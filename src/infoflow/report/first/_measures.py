@@ -37,10 +37,10 @@ class CardMeasure:
     question: str
     table: str
     rows: Callable[[pd.DataFrame, ShownModels], pd.DataFrame]
-    contrast: Contrast
     opening: str  # start of the sentence, with `{at}` where it depends on the models' depth
-    falls: str  # verbs; equal if the contrast is not a change
-    rises: str
+    contrast: Contrast = "ends"
+    falls: str = "falls in {line} by"  # verbs; equal if the contrast is not a change
+    rises: str = "rises in {line} by"
     unit: str = ""
     what: str = ""  # after the first number
     noun: str = ""  # the quantity that does not differ if no effect is seen: "in {noun}"
@@ -98,7 +98,6 @@ MEASURES: tuple[CardMeasure, ...] = (
         question="How much of the input do layers keep?",
         table=USABLE_INFORMATION.name,
         rows=_input,
-        contrast="ends",
         opening="From layer {first} to {last}, ",
         rises="gains",
         falls="loses",
@@ -114,7 +113,6 @@ MEASURES: tuple[CardMeasure, ...] = (
         question="How much of the input do layers keep?",
         table=MUTUAL_INFORMATION.name,
         rows=_input,
-        contrast="ends",
         opening="From layer {first} to {last}, ",
         rises="gains",
         falls="loses",
@@ -129,7 +127,6 @@ MEASURES: tuple[CardMeasure, ...] = (
         question="How much do layers know about the output?",
         table=MUTUAL_INFORMATION.name,
         rows=_output,
-        contrast="ends",
         opening="From layer {first} to {last}, ",
         rises="gains",
         falls="loses",
@@ -144,7 +141,6 @@ MEASURES: tuple[CardMeasure, ...] = (
         question="Do nearest neighbours stay the same token?",
         table=IDENTITY_NEIGHBOURS.name,
         rows=_main,
-        contrast="ends",
         opening="From layer {first} to {last}, neighbours that are the same token ",
         rises="rise in {line} by",
         falls="fall in {line} by",
@@ -158,10 +154,7 @@ MEASURES: tuple[CardMeasure, ...] = (
         question="Do upper layers change more than lower ones?",
         table=LAYER_DISTANCE.name,
         rows=_main,
-        contrast="ends",
         opening="From the first step to the last, the change per layer ",
-        rises="rises in {line} by",
-        falls="falls in {line} by",
     ),
     CardMeasure(
         figure="average-similarity",
@@ -171,10 +164,7 @@ MEASURES: tuple[CardMeasure, ...] = (
         question="Do all words become alike?",
         table=GEOMETRY.name,
         rows=_cosine,
-        contrast="ends",
         opening="From layer {first} to {last}, the mean cosine of random words ",
-        rises="rises in {line} by",
-        falls="falls in {line} by",
     ),
     CardMeasure(
         figure="lens-agreement",
@@ -200,10 +190,7 @@ MEASURES: tuple[CardMeasure, ...] = (
         question="Is a token's position kept?",
         table=POSITION_NEIGHBOURS.name,
         rows=_main,
-        contrast="ends",
         opening="From layer {first} to {last}, the distance in position of neighbours ",
-        rises="rises in {line} by",
-        falls="falls in {line} by",
         unit="tokens",
     ),
     CardMeasure(
@@ -214,7 +201,6 @@ MEASURES: tuple[CardMeasure, ...] = (
         question="Do neighbours share their context?",
         table=CONTEXT_NEIGHBOURS.name,
         rows=_left,
-        contrast="ends",
         opening="From layer {first} to {last}, neighbours after the same token ",
         rises="rise in {line} by",
         falls="fall in {line} by",
@@ -230,8 +216,6 @@ MEASURES: tuple[CardMeasure, ...] = (
         rows=_removed,
         contrast="reached",
         opening="With {reached} % of all heads removed, least important first, the loss ",
-        rises="rises in {line} by",
-        falls="falls in {line} by",
         unit="nats",
         x="% of heads removed",
     ),

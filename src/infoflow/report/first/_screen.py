@@ -15,7 +15,7 @@ from infoflow.results import RETRIEVAL_SCORES, TASK_SCORES, RunFolder
 from .._in_words import count_text, decimals, listed, number
 from .._model_tables import ModelTables
 from .._shown_models import entries_with_readers, seeds_of_lines
-from .._summary import KINDS, OTHER, failure_kind, told_kind
+from .._summary import KINDS, OTHER, failure_kind, kind_text
 from ._cards import HOW_CHOSEN, Card, cards
 
 _SMALL = 10_000_000  # models with fewer parameters are called small
@@ -105,15 +105,15 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
     study, over_scale = tables.models.by == "objective", tables.of_run(FINDINGS_OVER_SCALE.name)
     tested = pd.Series(dtype=int) if over_scale is None else over_scale.loc[over_scale["seeds"] > 0, "seeds"]
     if len(tested):
-        told = [_of_studies(tested)]
+        stated = [_of_studies(tested)]
     elif not study:
-        told = [
+        stated = [
             "Bands cover the choice of sentences; these external models were trained elsewhere, and no band covers that"
         ]
     elif seeds == 1:
-        told = ["One seed: bands cover sentences, not initial weights, and marks are hollow"]
+        stated = ["One seed: bands cover sentences, not initial weights, and marks are hollow"]
     else:
-        told = [f"{seeds} seeds: bands cover initial weights and sentences" + (" (wide: two)" if seeds == 2 else "")]
+        stated = [f"{seeds} seeds: bands cover initial weights and sentences" + (" (wide: two)" if seeds == 2 else "")]
     models = entries_with_readers(run)
     if "parameters" in models and len(models):
         sizes = [float(size) for size in models["parameters"] if pd.notna(size)]
@@ -121,16 +121,16 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
             texts = list(dict.fromkeys(count_text(float(size)) for size in sorted(sizes)))
             span = texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
             small = ": small models" if max(sizes) < _SMALL else ""
-            told.append(f"{span} parameters{small}")
+            stated.append(f"{span} parameters{small}")
     untrained = any(
         not bool(frame["trained"].all())
         for frame in tables.some([MUTUAL_INFORMATION.name, HEAD_CONFIDENCE.name]).values()
     )
-    told.append("untrained models as control" if untrained else "each measure compared with its own baseline")
+    stated.append("untrained models as control" if untrained else "each measure compared with its own baseline")
     count = len(run.read().get("warnings", []))
     if count:
-        told.append(f"{count} warning{'s' if count > 1 else ''} (see Methods)")
-    return "; ".join(told) + "."
+        stated.append(f"{count} warning{'s' if count > 1 else ''} (see Methods)")
+    return "; ".join(stated) + "."
 
 
 def _of_studies(seeds: pd.Series) -> str:
@@ -168,7 +168,7 @@ def claims_line(findings: pd.DataFrame) -> ClaimsLine | None:
         every=len(rows),
         counts=dict(Counter(str(row["verdict"]) for row in tested)),
         kinds=[(kind, kinds[kind]) for kind in KINDS if kinds[kind]],
-        surprising=_told(worst) if worst else "",
+        surprising=_text(worst) if worst else "",
         surprising_id=str(worst["id"]) if worst else "",
         reasons=_reasons([str(row.get("reason") or "") for row in rows if row["verdict"] == "not testable here"]),
     )
@@ -182,12 +182,12 @@ def _surprise(row: dict) -> tuple[int, float]:
     return -KINDS.index(failure_kind(row)), far if far == far else 0.0
 
 
-def _told(row: dict) -> str:
+def _text(row: dict) -> str:
     claim = str(row["claim"]).rstrip(".")
     low, high, value = (float(row[name]) for name in ("low", "high", "effect"))
     places = decimals(low, high, value)
     unit = _unit(str(row.get("unit") or ""))
-    words = f" ({kind})" if (kind := told_kind(row)) else ""
+    words = f" ({kind})" if (kind := kind_text(row)) else ""
     return f"“{claim}” fails here{words}: {number(value, places)}{unit}, threshold {number(float(row['threshold']))}"
 
 
@@ -226,12 +226,12 @@ def _readers(tables: ModelTables) -> Learned | None:
         right = own[own["metric"] == "training_p1"]
         if right.empty:
             continue
-        told = f"{right['value'].mean():.0%} of its training queries (a guess: {right['baseline'].mean():.0%})"
+        stated = f"{right['value'].mean():.0%} of its training queries (a guess: {right['baseline'].mean():.0%})"
         if (own.loc[own["metric"] == "learned", "value"] > 0.5).all():  # 1 or 0
-            passed.append(f"{line.label} {told}")
+            passed.append(f"{line.label} {stated}")
         else:
             dull.add(line.key)
-            failed.append(f"{line.label} has not learned to answer: {told}")
+            failed.append(f"{line.label} has not learned to answer: {stated}")
     return Learned(passed=passed, failed=failed, dull=frozenset(dull)) if passed or failed else None
 
 

@@ -113,7 +113,7 @@ def _lines(table: pd.DataFrame, series: list[Series], dull: set[str]) -> Iterabl
 
 
 def _axes(frame: _Frame, axes: tuple[str, str], percent: bool, places: tuple[str, str] | None) -> Markup:
-    def told(value: float) -> str:
+    def stated(value: float) -> str:
         return f"{round(100 * value)} %" if percent else two_digits(value)
 
     x, unit = axes
@@ -122,10 +122,10 @@ def _axes(frame: _Frame, axes: tuple[str, str], percent: bool, places: tuple[str
     text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
     rule = Markup('<line x1="{}" x2="{}" y1="{}" y2="{}" class="axis"/>').format(_LEFT, _WIDTH - _RIGHT, base, base)
     across = (frame.left, frame.right)
-    told_ends = places or tuple(f"{at:g}" for at in across)
-    ends = [text.format(frame.x(at), base + 15, "middle", end) for at, end in zip(across, told_ends, strict=True)]
+    end_texts = places or tuple(f"{at:g}" for at in across)
+    ends = [text.format(frame.x(at), base + 15, "middle", end) for at, end in zip(across, end_texts, strict=True)]
     middle = text.format((_LEFT + _WIDTH - _RIGHT) / 2, base + 15, "middle", x)
-    values = [text.format(_LEFT - 5, frame.y(at) + 4, "end", told(at)) for at in (frame.low, frame.high)]
+    values = [text.format(_LEFT - 5, frame.y(at) + 4, "end", stated(at)) for at in (frame.low, frame.high)]
     up = text.format(2, 10, "start", unit)
     return Markup("").join([rule, *ends, middle, *values, up])
 

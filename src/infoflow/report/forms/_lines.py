@@ -98,12 +98,12 @@ def lines(
     known = bool(band) and bool(rows[["low", "high"]].notna().all(axis=1).any())
     found = [*([area(rows, at, light(band), {**color, **dash}, on)] if known else []), *beneath]
     found += [draw("line", on(rows), at, color, dash, strokeWidth=width, opacity=light()), *over]
-    told = {"tooltip": tooltip} if tooltip else {}
+    stated = {"tooltip": tooltip} if tooltip else {}
     if size:
-        shown = {} if touch else told
+        shown = {} if touch else stated
         found.append(draw("point", on(rows), point_style(rows), at, color, shape, shown, size=size, opacity=light()))
-    if touch and told:
-        found.append(draw("point", on(rows), at, told, size=touch, filled=True, opacity=0))
+    if touch and stated:
+        found.append(draw("point", on(rows), at, stated, size=touch, filled=True, opacity=0))
     return found
 
 
@@ -206,8 +206,8 @@ def named_lines(
         how: As in `lines`.
     """
     drawn = lines(rows, at, looks_of(found, field), **how)
-    told = [*((mark, one.label, one.color) for one in found), *names]
-    return finished([*beneath, *drawn, *above, names_above(told)], height)
+    stated = [*((mark, one.label, one.color) for one in found), *names]
+    return finished([*beneath, *drawn, *above, names_above(stated)], height)
 
 
 def points(

@@ -172,8 +172,8 @@ class TimeAxis:
 
     def title(self, height: int) -> list[Layer]:
         """The clock's name below the axis, and the break before the first update."""
-        told = [{"clock": number, "text": CLOCKS[name]} for number, name in enumerate(self.names)]
-        base = filtered(pd.DataFrame(told), "datum.clock === clock")
+        stated = [{"clock": number, "text": CLOCKS[name]} for number, name in enumerate(self.names)]
+        base = filtered(pd.DataFrame(stated), "datum.clock === clock")
         look = {"align": "left", "baseline": "top", "fontSize": 12, "color": "var(--ink)", "text": "text:N"}
         layers = [draw("text", base, look, x=Constant(0), y=Constant(height + 22))]
         if self.has_start:

@@ -63,8 +63,8 @@ def interval_dots(
     layers.append(draw("rule", rows, color, light, strokeWidth=2.2, x=with_field(x, "low"), x2="high:Q", y=y))
     layers += [also(chart, x=x, y=y, **color) for chart in more or []]
     if grey is not None and len(grey):
-        told = grey.assign(**{name: value for name, value in _ONE_CONTROL.items() if name not in grey})
-        for (name, shape), own in told.groupby(list(_ONE_CONTROL), sort=False):  # type: ignore[misc]
+        stated = grey.assign(**{name: value for name, value in _ONE_CONTROL.items() if name not in grey})
+        for (name, shape), own in stated.groupby(list(_ONE_CONTROL), sort=False):  # type: ignore[misc]
             other, tip = own[[row, "value", "shown"]], tips(f"shown:N|{name}")
             layers.append(draw("point", other, _GREY, shape=shape, x=x, y=y, tooltip=tip))
     layers.append(draw("point", rows, point_style(rows), look, light, size=size, x=x, y=y, tooltip=tooltip))

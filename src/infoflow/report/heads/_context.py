@@ -8,9 +8,9 @@ import pandas as pd
 
 from infoflow.heads import ENCODER_CONTEXT
 
-from .._curves import band_words
+from .._curves import band_words, sampled_bands
 from .._figure import Method, Panel, PanelGroup, ReportFigure
-from .._in_words import Samples, number
+from .._in_words import number
 from .._shown_models import ShownModels
 from .._theme import Series
 from ..forms._chart import BASELINE, LABEL_GAP, amount, color_of, finished, lit, tips
@@ -42,7 +42,7 @@ class _Metric:
 
     label: str
     axis: str
-    told: str  # in the answer sentence
+    stated: str  # in the answer sentence
     note: str
 
 
@@ -50,19 +50,19 @@ _METRICS = {
     "share": _Metric(
         label="share of what is learned",
         axis="share lost",
-        told="lost of what is learned beyond frequencies",
+        stated="lost of what is learned beyond frequencies",
         note="Loss that closing adds, as a share of what the model has learned beyond frequencies.",
     ),
     "loss": _Metric(
         label="loss",
         axis="loss added (nats per token)",
-        told="nats per token added to the loss",
+        stated="nats per token added to the loss",
         note="What closing adds to the loss.",
     ),
     "bleu": _Metric(
         label="BLEU",
         axis="change of BLEU",
-        told="change of BLEU",
+        stated="change of BLEU",
         note="Change of BLEU of greedy translations: below 0 is worse.",
     ),
 }
@@ -109,13 +109,7 @@ def context_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
 
 def _curves(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean and interval over seeds of each closing, with its x position: the number of closed upper blocks."""
-    rows = []
-    groups: Any = frame.loc[frame["kind"].isin(list(_KINDS))].groupby(_KEYS, sort=False)
-    for key, own in groups:
-        estimate = Samples.of(own).estimate()
-        found = {"value": estimate.value, "low": estimate.low, "high": estimate.high, "seeds": estimate.seeds}
-        rows.append(dict(zip(_KEYS, key, strict=True)) | found)
-    found = pd.DataFrame(rows, columns=[*_KEYS, "value", "low", "high", "seeds"])
+    found = sampled_bands(frame.loc[frame["kind"].isin(list(_KINDS))], _KEYS)
     whole = found.loc[found["which"] == "all"].groupby(["series", "kind"])["number"].max().rename("blocks")
     found = found.merge(whole, on=["series", "kind"])
     beside = found["number"].astype(float).where(found["retrained"] == 0, found["blocks"] + _BESIDE)
@@ -123,39 +117,39 @@ def _curves(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _group(metric: str, curves: pd.DataFrame, control: pd.DataFrame, models: ShownModels) -> PanelGroup:
-    told = _METRICS[metric]
+    shown = _METRICS[metric]
     kinds = [kind for kind in _KINDS if bool((curves["kind"] == kind).any())]
     ends = span(curves[["low", "high", "value"]], 0.0)
     panels = [
         Panel(
-            spec=_chart(curves.loc[curves["kind"] == kind], control.loc[control["kind"] == kind], models, told, ends),
+            spec=_chart(curves.loc[curves["kind"] == kind], control.loc[control["kind"] == kind], models, shown, ends),
             title=_KINDS[kind],
         )
         for kind in kinds
     ]
-    return PanelGroup(id=metric, label=told.label, note=told.note, scale=("", ""), panels=panels)
+    return PanelGroup(id=metric, label=shown.label, note=shown.note, scale=("", ""), panels=panels)
 
 
 def _chart(
-    own: pd.DataFrame, control: pd.DataFrame, models: ShownModels, told: _Metric, ends: tuple[float, float]
+    own: pd.DataFrame, control: pd.DataFrame, models: ShownModels, shown: _Metric, ends: tuple[float, float]
 ) -> dict[str, Any]:
     series, most = models.present(own), int(own["blocks"].max())
     at = {
         "x": amount(
             "x", "closed", "upper blocks closed", [0, most + 2 * _BESIDE], values=list(range(most + 1)), format="d"
         ),
-        "y": amount("y", "value", told.axis, ends),
+        "y": amount("y", "value", shown.axis, ends),
     }
     upper = _from_nothing(own.loc[own["which"].eq("upper") | (own["which"].eq("all") & own["retrained"].eq(0))])
     alone, retrained = own.loc[own["which"] == "block"], own.loc[own["retrained"] > 0]
     grey = _from_nothing(control.loc[control["which"] == "upper"])
-    tooltip = tips("series:N|model", "closed:Q|upper blocks closed", f"value:Q|{told.label}|.3f")
+    tooltip = tips("series:N|model", "closed:Q|upper blocks closed", f"value:Q|{shown.label}|.3f")
     layers = [
         level(0.0, BASELINE, y=at["y"]),
         *control_lines(_lean(grey), at, band=0),
         *lines(_lean(upper), at, looks_of(series), width=2, size=34, touch=0, tooltip=tooltip),
-        *_alone(_lean(alone.assign(block=alone["number"])), at, series, told),
-        *_retrained(_lean(retrained), at, series, told),
+        *_alone(_lean(alone.assign(block=alone["number"])), at, series, shown),
+        *_retrained(_lean(retrained), at, series, shown),
     ]
     layers += _named(grey, at, series, ends)
     names = [("●–", "upper blocks", "var(--soft)")]
@@ -171,9 +165,9 @@ def _named(grey: pd.DataFrame, at: dict[str, Any], series: list[Series], ends: t
     if len(last) < 2:  # the legend above the picture is enough
         return []
     gap = LABEL_GAP / _HEIGHT * (ends[1] - ends[0])
-    told = control_names(last, "untrained", {one.key: one.label for one in series}, 2 * gap)
-    frame = pd.DataFrame(told, columns=["text", "at"]).assign(closed=float(last["closed"].max()), series="")
-    return [end_labels(frame, gap, ends[1], at, Constant("var(--soft)"))] if len(told) > 1 else []
+    stated = control_names(last, "untrained", {one.key: one.label for one in series}, 2 * gap)
+    frame = pd.DataFrame(stated, columns=["text", "at"]).assign(closed=float(last["closed"].max()), series="")
+    return [end_labels(frame, gap, ends[1], at, Constant("var(--soft)"))] if len(stated) > 1 else []
 
 
 def _lean(rows: pd.DataFrame) -> pd.DataFrame:
@@ -188,17 +182,17 @@ def _from_nothing(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([starts, rows]).sort_values(["series", "closed"])
 
 
-def _alone(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], told: _Metric) -> list[Layer]:
-    tooltip = tips("series:N|model", "block:Q|block alone", f"value:Q|{told.label}|.3f")
+def _alone(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], shown: _Metric) -> list[Layer]:
+    tooltip = tips("series:N|model", "block:Q|block alone", f"value:Q|{shown.label}|.3f")
     look = {"shape": "cross", "size": 46, "filled": True, "color": color_of(series), "opacity": lit(0.75)}
     return [draw("point", rows, at, look, tooltip=tooltip)] if len(rows) else []
 
 
-def _retrained(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], told: _Metric) -> list[Layer]:
+def _retrained(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], shown: _Metric) -> list[Layer]:
     if rows.empty:
         return []
     look = {"color": color_of(series), "opacity": lit()}
-    tooltip = tips("series:N|model", "retrained:Q|updates retrained", f"value:Q|{told.label}|.3f")
+    tooltip = tips("series:N|model", "retrained:Q|updates retrained", f"value:Q|{shown.label}|.3f")
     ends = draw("rule", rows, look, strokeWidth=2, x=at["x"], y="low:Q", y2="high:Q")
     return [ends, draw("point", rows, at, look, shape="diamond", size=95, filled=True, tooltip=tooltip)]
 
@@ -211,7 +205,7 @@ def _sentences(curves: pd.DataFrame, models: ShownModels) -> Iterator[str]:
         own = all_closed.loc[all_closed["kind"] == kind]
         parts = [_lost(own.loc[own["series"] == one.key], one) for one in models.present(own)]
         if parts:
-            yield f"With {name} closed at all blocks, {_METRICS[metric].told}: {'; '.join(parts)}."
+            yield f"With {name} closed at all blocks, {_METRICS[metric].stated}: {'; '.join(parts)}."
 
 
 def _lost(own: pd.DataFrame, series: Series) -> str:

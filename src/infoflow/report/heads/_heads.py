@@ -69,7 +69,6 @@ def removed_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     return ReportFigure(
         id="heads-removed",
         question="How many heads can go before quality falls?",
-        answer=[_sentence(curves, models, metric)],
         words=_words(curves, models, metric),
         panels=panels,
         caption=f"{band_words(seeds)}; {int(frame['count'].median()):,} sentences behind each point.{grey} "
@@ -130,25 +129,6 @@ def _title(series: Series, kind: str) -> str:
     return series.label if kind == "all" else f"{series.label}, {_KINDS.get(kind, kind)}"
 
 
-def _sentence(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
-    parts, how = [], []
-    for one in models.present(curves):
-        own = curves[(curves["series"] == one.key) & (curves["kind"] == "all")]
-        best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)
-        if best is None:
-            continue
-        how.append(_ORDERS[best].label)
-        text = f"{_share(own, best, metric)} in {one.label}"
-        if bool((own["order"] == "random").any()):
-            text += f" ({_share(own, 'random', metric)} in random order)"
-        parts.append(text)
-    ways = listed(list(dict.fromkeys(how)))
-    return (
-        f"With nothing trained again, this share of all heads can go, {ways}, before the {metric} is {_ALLOWED:.0%} "
-        f"worse: {listed(parts)}."
-    )
-
-
 def _words(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
     """The models in which most and fewest heads can be removed, with their random orders as the control."""
     shares = []
@@ -157,19 +137,17 @@ def _words(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
         best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)
         if best is not None:
             random = (
-                f" (in random order {_share(own, 'random', metric)})" if bool((own["order"] == "random").any()) else ""
+                f" (in random order {number(_percent(own, 'random', metric), 0)}%)"
+                if bool((own["order"] == "random").any())
+                else ""
             )
             shares.append((_percent(own, best, metric), f"{one.label}{random}"))
     if not shares:
         return ""
     groups = {share: [name for each, name in shares if each == share] for share in sorted({s for s, _ in shares})[::-1]}
-    told = [f"{number(share, 0)}% in {listed(names)}" for share, names in groups.items()]
-    shown = told if len(told) <= 3 else [f"most, {told[0]}", f"fewest, {told[-1]}"]
+    stated = [f"{number(share, 0)}% in {listed(names)}" for share, names in groups.items()]
+    shown = stated if len(stated) <= 3 else [f"most, {stated[0]}", f"fewest, {stated[-1]}"]
     return sentence(f"of all heads, {'; '.join(shown)} can go before the {metric} is {_ALLOWED:.0%} worse")
-
-
-def _share(own: pd.DataFrame, order: str, metric: str) -> str:
-    return f"{number(_percent(own, order, metric), 0)}%"
 
 
 def _percent(own: pd.DataFrame, order: str, metric: str) -> float:
@@ -245,4 +223,4 @@ def heads_section(tables: ModelTables) -> Section | None:
     figures += [removed_figure(frame, models) for frame in tables.some([HEAD_PRUNING_CURVE.name]).values()]
     context = tables.some([ENCODER_CONTEXT.name])
     figures += [context_figure(frame, models) for frame in context.values()]
-    return HEADS.told_by(figures, models, [*frames.values(), *context.values()])
+    return HEADS.drawn_with(figures, models, [*frames.values(), *context.values()])

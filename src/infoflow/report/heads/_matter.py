@@ -86,7 +86,7 @@ def matter_figure(
         id="heads-matter",
         question="Do importance, relevance and removal single out the same heads?",
         answer=[
-            *(_agreement(pair, series) for pair in pairs[:2]),
+            *(_agreement(pair, series) for pair in pairs[1:2]),
             *_significant(frames, models),
             *_elsewhere(transfer, models),
         ],
@@ -130,8 +130,8 @@ def named_by(rows: pd.DataFrame, statistic: Statistic, name: str) -> pd.DataFram
 
 def _words(pair: _Pair, series: list[Series], second: pd.DataFrame) -> str:
     """How well the first measure predicts the second, and which head has the largest second one."""
-    told = both_extremes([Candidate(f"in {one.label}", pair.correlation(one.key).estimate()) for one in series])
-    if not told:
+    stated = both_extremes([Candidate(f"in {one.label}", pair.correlation(one.key).estimate()) for one in series])
+    if not stated:
         return ""
     labels = {one.key: one.label for one in series}
     heads = [
@@ -145,7 +145,7 @@ def _words(pair: _Pair, series: list[Series], second: pd.DataFrame) -> str:
         others = f" ({len(top.alike):,} not clearly less)" if top.alike else ""
         size = f"{estimate_text(top.candidate.estimate, pair.y.unit)}{others}"
         most = f"; the largest {pair.y.label} is that of {top.candidate.name}, {size}"
-    return sentence(f"the rank correlation of {pair.x.label} and {pair.y.label} is {told}{most}")
+    return sentence(f"the rank correlation of {pair.x.label} and {pair.y.label} is {stated}{most}")
 
 
 def _agreement(pair: _Pair, series: list[Series]) -> str:
@@ -156,7 +156,7 @@ def _agreement(pair: _Pair, series: list[Series]) -> str:
             parts.append(
                 f"{estimate_text(estimate) if estimate.has_interval else number(estimate.value, 2)} in {one.label}"
             )
-    return f"Rank correlation of {pair.x.label} and {pair.y.label}: {listed(parts) or 'none can be told'}."
+    return f"Rank correlation of {pair.x.label} and {pair.y.label}: {listed(parts) or 'none can be stated'}."
 
 
 def _significant(frames: dict[str, pd.DataFrame], models: ShownModels) -> list[str]:

@@ -1,6 +1,5 @@
 """How representations change: from layer to layer, between objectives, and between seeds."""
 
-import operator
 from dataclasses import replace
 
 import pandas as pd
@@ -9,7 +8,7 @@ from infoflow.representations import LAYER_DISTANCE, MODEL_DISTANCE
 
 from .._curves import curves, interval_note, sample_note
 from .._figure import Panel, ReportFigure, Section
-from .._in_words import Candidate, Samples, chosen, estimate_text, extreme, extremes_words, listed, number, sentence
+from .._in_words import Candidate, Samples, estimate_text, extreme, extremes_words, number, sentence
 from .._model_tables import ModelTables
 from .._shown_models import JOIN, ShownModels
 from .._theme import Series
@@ -45,8 +44,8 @@ def change_section(tables: ModelTables) -> Section | None:
     figures += frequency_figures(tables)
     between = [_known(frame) for frame in tables.some([MODEL_DISTANCE.name]).values()]
     figures += [_model_figure(frame, models) for frame in between if len(frame)]
-    told = CHANGES.told_by(figures, models, frames)
-    return told if frames or told is None else replace(told, keys=list(models.series))
+    stated = CHANGES.drawn_with(figures, models, frames)
+    return stated if frames or stated is None else replace(stated, keys=list(models.series))
 
 
 def _known(frame: pd.DataFrame) -> pd.DataFrame:
@@ -56,7 +55,6 @@ def _known(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _layer_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     table, series = curves(frame), models.present(frame)
-    profiles = [told for each in models.present(frame[frame["trained"]]) if (told := _profile(frame, each))]
     chart = LayerChart(
         table=table,
         series=series,
@@ -69,7 +67,6 @@ def _layer_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     return ReportFigure(
         id="layer-change",
         question="How much does each layer change the representation?",
-        answer=[*([f"The largest step {'; '.join(profiles)}."] if profiles else []), *_untrained_sentence(table)],
         words=_step_words(frame, series),
         panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} Width {int(frame['width'].median())}.{sample_note(frame)}",
@@ -92,7 +89,8 @@ def _step_words(frame: pd.DataFrame, series: list[Series]) -> str:
     if highest is None:
         return ""
     own = next(top for top in found if top.candidate is highest.candidate)
-    same = f", not clearly more than {_other_steps(len(own.alike))} of its own" if own.alike else ""
+    others = "another step" if len(own.alike) == 1 else f"{len(own.alike)} other steps"
+    same = f", not clearly more than {others} of its own" if own.alike else ""
     said = (
         f"the largest step is {estimate_text(highest.candidate.estimate)} (1 − PWCCA), {highest.candidate.name}{same}"
     )
@@ -101,40 +99,12 @@ def _step_words(frame: pd.DataFrame, series: list[Series]) -> str:
     return sentence(f"{said}{beside}")
 
 
-def _other_steps(count: int) -> str:
-    return "another step" if count == 1 else f"{count} other steps"
-
-
 def _steps(frame: pd.DataFrame, series: Series, trained: bool = True) -> list[Candidate]:
     own = frame[(frame["series"] == series.key) & (frame["trained"] == trained)]
     return [
         Candidate.held_out(f"{int(str(layer))}→{int(str(layer)) + 1} in {series.label}", Samples.of(rows))
         for layer, rows in own.groupby("layer")
     ]
-
-
-def _profile(frame: pd.DataFrame, series: Series) -> str:
-    """Where one line changes most and least, or that its steps do not clearly differ."""
-    own = frame[(frame["series"] == series.key) & frame["trained"]]
-    steps = {int(str(layer)): Samples.of(rows) for layer, rows in own.groupby("layer")}
-    largest, smallest = chosen(steps), chosen(steps, operator.neg)
-    if largest is None or smallest is None:
-        return ""
-    most, least, at = largest.key, smallest.key, largest.at
-    text = f"of {series.label} is {most}→{most + 1}: {estimate_text(largest.estimate)}"
-    if most == least:
-        return text
-    if (at[most] - at[least]).estimate().sign <= 0:
-        return f"{text}, not clearly more than the others"
-    return f"{text}, its smallest {least}→{least + 1}: {estimate_text(smallest.estimate)}"
-
-
-def _untrained_sentence(table: pd.DataFrame) -> list[str]:
-    values = table.loc[table["group"] == "untrained", "value"]
-    if values.empty:
-        return []
-    low, high = number(values.min(), 3), number(values.max(), 3)
-    return [f"Layers of an untrained model change by {low if low == high else f'{low} to {high}'}."]
 
 
 def _model_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
@@ -153,8 +123,7 @@ def _model_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         question="Does the objective matter more than the random initialisation?"
         if len(seeds)
         else f"How far apart are the {across}?",
-        answer=_distance_sentences(pairs, seeds, lines, across),
-        words=_distance_words(pairs, seeds, lines),
+        words=_distance_words(pairs, seeds, lines, across),
         panels=[Panel.of(LayerChart(table=table, series=series, **how), title) for title, table, series in drawn],
         caption=interval_note(tables).replace("seeds", "pairs of models")
         + (" Both panels share one scale." if len(drawn) > 1 else "")
@@ -199,32 +168,13 @@ def _pair_series(pairs: pd.DataFrame, models: ShownModels) -> list[Series]:
     ]
 
 
-def _distance_words(pairs: pd.DataFrame, seeds: pd.DataFrame, lines: list[Series]) -> str:
+def _distance_words(pairs: pd.DataFrame, seeds: pd.DataFrame, lines: list[Series], across: str) -> str:
     """The most distant and the nearest pair at the top layer, and the distance of the most distant seeds."""
     top = [Candidate(f"for {line.label}", _at_top(pairs, line.key).estimate()) for line in lines]
     within = _between_seeds(seeds)
-    end = f"two seeds of one objective are at most {number(max(within), 2)} apart" if within else ""
+    end = "with one seed of each objective there is no distance between seeds" if across == "objectives" else ""
+    end = f"two seeds of one objective are at most {number(max(within), 2)} apart" if within else end
     return extremes_words("the distance at the top layer", top, end=end)
-
-
-def _distance_sentences(pairs: pd.DataFrame, seeds: pd.DataFrame, lines: list[Series], across: str) -> list[str]:
-    top = {line.label: _at_top(pairs, line.key).estimate() for line in lines}
-    if not top:
-        return []
-    parts = [f"{label} {estimate_text(top[label])}" for label in sorted(top, key=lambda label: top[label].value)]
-    sentences = [f"At the top layer, from nearest to farthest: {listed(parts)}."]
-    if across == "models":
-        return sentences
-    within = _between_seeds(seeds)
-    if not within:
-        return [*sentences, "With one seed of each objective there is no distance between seeds to compare with."]
-    nearest, farthest = min(estimate.value for estimate in top.values()), max(within)
-    relation = "all farther apart than" if nearest > farthest else "not all farther apart than"
-    return [
-        *sentences,
-        f"There, objectives are {relation} seeds: the nearest two objectives are {number(nearest, 3)} apart, the "
-        f"farthest seeds of one objective {number(farthest, 3)}.",
-    ]
 
 
 def _between_seeds(seeds: pd.DataFrame) -> list[float]:

@@ -8,7 +8,7 @@ import pandas as pd
 from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
 
 from .._figure import Method, Panel, ReportFigure
-from .._in_words import Candidate, extreme, listed, number, plain, sentence
+from .._in_words import Candidate, extreme, number, plain, sentence
 from .._shown_models import ShownModels
 from .._theme import Series
 from ..forms._chart import amount, color_of, finished, lit, tips
@@ -59,7 +59,6 @@ def convergence_figure(sides: list[ConvergencePanel], models: ShownModels) -> Re
     return ReportFigure(
         id="mi-convergence",
         question="Would more text change these numbers?",
-        answer=[_answer(data[data["side"] == side.title], side.title, series) for side in known],
         words=_words(data, series),
         panels=[Panel(spec=_chart(data[data["side"] == side.title], series), title=side.title) for side in known],
         caption=f"From a sixteenth, an eighth, a quarter, a half and all of the sentences ({most:,} tokens); "
@@ -118,19 +117,6 @@ def _words(data: pd.DataFrame, series: list[Series]) -> str:
     return sentence(
         f"twice as much text moved the change from bottom to top by at most {size} nats, {top.candidate.name}"
     )
-
-
-def _answer(data: pd.DataFrame, side: str, series: list[Series]) -> str:
-    """How much the last doubling changed each model's difference."""
-    clauses = []
-    for line in series:
-        own = data[(data["series"] == line.key) & (data["group"] == "trained")]
-        if own.empty:
-            continue
-        moved = {e: float(np.diff(own.loc[own["estimate"] == e, "change"].to_numpy()[-2:])[0]) for e in _ESTIMATES}
-        corrected, plug_in = (f"{moved[estimate]:+.3f}".replace("-", "−") for estimate in _ESTIMATES)
-        clauses.append(f"{line.label} by {corrected} nats (plug-in {plug_in})")
-    return f"{side}: the last doubling of the text moved the change from bottom to top of {listed(clauses)}."
 
 
 def _chart(data: pd.DataFrame, series: list[Series]) -> dict[str, Any]:

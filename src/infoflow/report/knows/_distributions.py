@@ -53,7 +53,6 @@ def distribution_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigur
     return ReportFigure(
         id="word-distances",
         question="How similar, and how far apart, are two random words?",
-        answer=_sentence(shapes, models),
         words=_words(shapes, models),
         panels=panels,
         caption=f"{int(frame['count'].median()):,} random pairs of word occurrences in each layer of each model, the "
@@ -156,20 +155,6 @@ class _Ridges(AbstractForm):
         return finished(layers, 70 + 32 * len(levels))
 
 
-def _sentence(shapes: pd.DataFrame, models: ShownModels) -> list[str]:
-    """The middle half of the cosines at the bottom and at the top of each model."""
-    trained = shapes[(shapes["group"] == "trained") & (shapes["metric"] == "cosine")]
-    parts = []
-    for series in models.present(trained):
-        layers = dict(iter(trained[trained["series"] == series.key].groupby("layer")))
-        first, last = min(layers), max(layers)
-        parts.append(
-            f"{series.label} from {_middle_half(layers[first])} at layer {first}, "
-            f"and from {_middle_half(layers[last])} at layer {last}"
-        )
-    return [f"The middle half of all pairs have cosines, in {'; in '.join(parts)}."] if parts else []
-
-
 def _words(shapes: pd.DataFrame, models: ShownModels) -> str:
     """The models whose random words are most and least similar in the top layer, by the median cosine."""
     cosines = shapes[shapes["metric"] == "cosine"]
@@ -178,28 +163,17 @@ def _words(shapes: pd.DataFrame, models: ShownModels) -> str:
         Candidate(f"in {series.label}", plain(_median_on_top(trained[trained["series"] == series.key])))
         for series in models.present(trained)
     ]
-    told = both_extremes(tops)
-    if not told:
+    stated = both_extremes(tops)
+    if not stated:
         return ""
     control = [_median_on_top(own) for _, own in untrained.groupby("series", sort=False)]
     beside = f"; in an untrained model it is at most {number(max(control), 2)}" if control else ""
-    return sentence(f"at the top layer the median cosine of two random words is {told}{beside}")
+    return sentence(f"at the top layer the median cosine of two random words is {stated}{beside}")
 
 
 def _median_on_top(rows: pd.DataFrame) -> float:
-    """Rounded to hundredths, which is finer than the bins."""
-    return round(_quantiles(rows[rows["layer"] == rows["layer"].max()], [0.5])[0], 2)
-
-
-def _middle_half(rows: pd.DataFrame) -> str:
-    """`0.1 to 0.3`: first and third quartile."""
-    low, high = _quantiles(rows, [0.25, 0.75])
-    return f"{number(low, 2)} to {number(high, 2)}"
-
-
-def _quantiles(rows: pd.DataFrame, shares: list[float]) -> list[float]:
-    """Quantiles of a histogram, interpolated within its bins."""
-    rows = rows.sort_values("low")
+    """Median of a histogram, interpolated within its bins; to hundredths, which is finer than these."""
+    rows = rows[rows["layer"] == rows["layer"].max()].sort_values("low")
     edges = np.concatenate([rows["low"].iloc[:1], rows["high"]])
     summed = np.concatenate([[0.0], rows["share"].cumsum()])
-    return np.interp([share * summed[-1] for share in shares], summed, edges).tolist()
+    return round(float(np.interp(summed[-1] / 2, summed, edges)), 2)

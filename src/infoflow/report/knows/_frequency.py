@@ -1,8 +1,6 @@
 """How much frequent and rare tokens change, and how much they influence the tokens around them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -10,10 +8,9 @@ from infoflow.representations import CHANGE_BY_FREQUENCY, INFLUENCE_BY_FREQUENCY
 
 from .._curves import curves, interval_note
 from .._figure import Method, Panel, ReportFigure
-from .._in_words import Estimate, Samples, chosen, estimate_text, listed, number
+from .._in_words import Samples, by_answer
 from .._model_tables import ModelTables
 from .._shown_models import ShownModels
-from .._theme import Series
 from ..forms._chart import free_scales, scale_note
 from ..forms._layer_chart import RankChart
 
@@ -75,13 +72,12 @@ def rank_curves(frame: pd.DataFrame, control: Literal["untrained", "baseline"]) 
 
 
 def _change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    table, ends = rank_curves(frame, "untrained"), _all_ends(frame, models)
+    table = rank_curves(frame, "untrained")
     shuffled = frame["baseline"].mean()
     return ReportFigure(
         id="change-by-rank",
         question="Which tokens does a layer change more: frequent or rare ones?",
-        answer=[_contrast(series, ends[series.key], _CHANGE) for series in models.present(frame)],
-        words=_words(frame, models, ends, _CHANGE),
+        words=_more(frame, models, "change", "step"),
         panels=_panels(
             table,
             models,
@@ -109,12 +105,11 @@ def _change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
 def _influence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     frame = frame.loc[frame["pool"] == "others"]
     frame = frame.assign(layer=frame["block"] + 1)
-    table, ends = rank_curves(frame, "baseline"), _all_ends(frame, models)
+    table = rank_curves(frame, "baseline")
     return ReportFigure(
         id="influence-by-rank",
         question="Which tokens influence the others more: frequent or rare ones?",
-        answer=[_contrast(series, ends[series.key], _INFLUENCE) for series in models.present(frame)],
-        words=_words(frame, models, ends, _INFLUENCE),
+        words=_more(frame, models, "influence others", "layer"),
         panels=_panels(
             table,
             models,
@@ -138,127 +133,20 @@ def _influence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Wording:
-    """Wording of a figure for one end of the frequency range exceeding the other."""
-
-    frequent_more: str  # with {frequent} and {rare}: ranges of ranks
-    rare_more: str
-    neither: str
-    transitions: bool
-    short: str  # the whole sentence without ranks, with {more}: "frequent" or "rare"
-    control: str = ""  # name of the measure's baseline, if a sentence should give its value
-
-    def at(self, layer: int) -> str:
-        return f"{layer}→{layer + 1}" if self.transitions else f"layer {layer}"
-
-    def among(self, some: int, all_of_them: int) -> str:
-        """`at 3 of 6 steps`, `in every layer`."""
-        of, place = ("at", "step") if self.transitions else ("in", "layer")
-        return f"{of} every {place}" if some == all_of_them else f"{of} {some} of {all_of_them} {place}s"
-
-
-_CHANGE = _Wording(
-    frequent_more="changes frequent tokens (rank {frequent}) more than rare ones ({rare})",
-    rare_more="changes rare tokens (rank {rare}) more than frequent ones ({frequent})",
-    neither="changes frequent tokens (rank {frequent}) and rare ones ({rare}) about equally at every step",
-    transitions=True,
-    short="change {more} tokens more",
-)
-_INFLUENCE = _Wording(
-    frequent_more="listens more to frequent tokens (rank {frequent}) than to rare ones ({rare})",
-    rare_more="listens more to rare tokens (rank {rare}) than to frequent ones ({frequent})",
-    neither="listens to frequent tokens (rank {frequent}) and rare ones ({rare}) about equally in every layer",
-    transitions=False,
-    short="listen more to {more} tokens",
-    control="a random token",
-)
-
-
-class _Ends(NamedTuple):
-    """One line's most frequent and rarest ranges."""
-
-    frequent: pd.DataFrame
-    rare: pd.DataFrame
-    pairs: dict[int, tuple[Samples, Samples]]  # layer → both values
-    gaps: dict[int, Estimate]  # layer → frequent minus rare
-    ahead: dict[int, list[int]]  # 1: layers where frequent tokens are clearly higher; −1: rare ones
-
-    @property
-    def sign(self) -> int:
-        """The end that is ahead in more layers; 0 if neither is ahead in any."""
-        more, less = len(self.ahead[1]), len(self.ahead[-1])
-        return 0 if not more + less else 1 if more >= less else -1
-
-    @property
-    def often(self) -> str:
-        """`most`, `some` of the layers; "" for all of them."""
-        share = len(self.ahead[self.sign]) / len(self.gaps) if self.sign else 1.0
-        return "" if share == 1 else "most" if share > 0.5 else "some"
-
-
-def _ends(frame: pd.DataFrame, series: Series) -> _Ends:
-    own = frame[(frame["series"] == series.key) & frame["trained"]]
-    frequent, rare = (own[own["rank_low"] == end] for end in (own["rank_low"].min(), own["rank_low"].max()))
-    pairs = {int(layer): (_at(frequent, layer), _at(rare, layer)) for layer in sorted(set(own["layer"]))}
-    gaps = {layer: (a - b).estimate() for layer, (a, b) in pairs.items()}
-    ahead = {sign: [layer for layer, gap in gaps.items() if gap.sign == sign] for sign in (1, -1)}
-    return _Ends(frequent, rare, pairs, gaps, ahead)
-
-
-def _all_ends(frame: pd.DataFrame, models: ShownModels) -> dict[str, _Ends]:
-    """The ends of each line, by its key, for both the words and the numbers of an answer."""
-    return {series.key: _ends(frame, series) for series in models.present(frame)}
-
-
-def _words(frame: pd.DataFrame, models: ShownModels, every: Mapping[str, _Ends], wording: _Wording) -> str:
-    """Which models go in which direction in how many layers, without numbers."""
-    ways: dict[tuple[int, str], list[str]] = {}
-    for series in models.present(frame[frame["trained"]]):
-        ends = every[series.key]
-        ways.setdefault((ends.sign, ends.often), []).append(series.label)
-    told = []
-    for (sign, often), labels in ways.items():
-        more = "frequent" if sign > 0 else "rare"
-        place = f" {'at' if wording.transitions else 'in'} {often} {'steps' if wording.transitions else 'layers'}"
-        told.append(
-            f"{listed(labels)} {_verb(wording.short.format(more=more), len(labels))}{place if often else ''}"
-            if sign
-            else f"in {listed(labels)} there is no clear difference"
-        )
-    return f"{_upper('; '.join(told))}." if told else ""
-
-
-def _verb(text: str, count: int) -> str:
-    """The words with their leading verb, in the singular for one model."""
-    verb, _, rest = text.partition(" ")
-    return text if count > 1 else f"{verb}s {rest}"
-
-
-def _contrast(series: Series, ends: _Ends, wording: _Wording) -> str:
-    """Compare the most frequent with the rarest range: in how many layers each is clearly ahead, and where most."""
-    frequent, rare, pairs, gaps, ahead = ends
-    names = {"frequent": _range(frequent), "rare": _range(rare)}
-    sign = ends.sign
-    if not sign:
-        return f"{_upper(series.label)} {wording.neither.format(**names)}."
-    claim = (wording.frequent_more if sign == 1 else wording.rare_more).format(**names)
-    found = chosen({layer: pairs[layer][0] - pairs[layer][1] for layer in ahead[sign]}, lambda gap: sign * gap)
-    assert found is not None  # an interval is clear of 0 there
-    most = found.key
-    values = [estimate_text(samples.halves().second.estimate()) for samples in pairs[most][::sign]]
-    text = f"{_upper(series.label)} {claim} {wording.among(len(ahead[sign]), len(gaps))}"
-    text += f", most so at {wording.at(most)}: {values[0]} against {values[1]}"
-    if wording.control:
-        larger = frequent if sign == 1 else rare
-        text += f", with {number(larger.loc[larger['layer'] == most, 'baseline'].mean())} for {wording.control}"
-    if ahead[-sign]:
-        text += f"; the other way round at {', '.join(wording.at(layer) for layer in ahead[-sign])}"
-    return f"{text}."
-
-
-def _at(rows: pd.DataFrame, layer: int) -> Samples:
-    return Samples.of(rows[rows["layer"] == layer])
+def _more(frame: pd.DataFrame, models: ShownModels, what: str, place: str) -> str:
+    """Whether the most frequent or the rarest tokens clearly have more of it, and at how many steps or layers."""
+    found = {}
+    trained = frame[frame["trained"]]
+    for series in models.present(trained):
+        own = trained[trained["series"] == series.key]
+        ends = [own[own["rank_low"] == end] for end in (own["rank_low"].min(), own["rank_low"].max())]
+        at = [{int(str(layer)): Samples.of(rows) for layer, rows in end.groupby("layer")} for end in ends]
+        signs = [(samples - at[1].get(layer, Samples.bare({}))).estimate().sign for layer, samples in at[0].items()]
+        count, sign = max((signs.count(1), 1), (signs.count(-1), -1))
+        where = f"every {place}" if count == len(signs) else f"{count} of {len(signs)} {place}s"
+        said = f"{'frequent' if sign > 0 else 'rare'} tokens {what} more at {where}"
+        found[series.label] = said if count else "there is no clear difference"
+    return by_answer(found)
 
 
 def _panels(table: pd.DataFrame, models: ShownModels, **how: Any) -> list[Panel]:
@@ -291,18 +179,6 @@ def _note(table: pd.DataFrame) -> str:
     return f"{note} {scale_note(tops.values(), 'All panels share one scale.' if len(tops) > 1 else '')}".rstrip()
 
 
-def _range(rows: pd.DataFrame) -> str:
-    return _ranks(int(rows["rank_low"].iloc[0]), int(rows["rank_high"].iloc[0])) if len(rows) else "–"
-
-
 def _ranks(low: int, high: int) -> str:
     """`10–25`, `2.5k–5k`."""
-    return f"{_short(low)}–{_short(high)}"
-
-
-def _short(rank: int) -> str:
-    return f"{rank / 1000:g}k" if rank >= 1000 else str(rank)
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return "–".join(f"{rank / 1000:g}k" if rank >= 1000 else str(rank) for rank in (low, high))

@@ -206,7 +206,7 @@ def knowledge_section(tables: ModelTables) -> Section | None:
     if identity is not None and len(rows := models.main(identity)):
         figures.append(_IDENTITY.drawn(rows, models.present(rows)))
     figures.sort(key=lambda figure: figure.id in KNOWS.folded)
-    return KNOWS.told_by(figures, models, frames.values())
+    return KNOWS.drawn_with(figures, models, frames.values())
 
 
 def _information_figures(frames: Mapping[str, pd.DataFrame], models: ShownModels) -> list[ReportFigure]:

@@ -8,7 +8,7 @@ from infoflow.representations import LENS
 
 from .._curves import curves, interval_note, layers_of, samples_at
 from .._figure import Method, Panel, ReportFigure, Section
-from .._in_words import Candidate, Estimate, by_answer, estimate_text, extremes_words, listed, number
+from .._in_words import Candidate, by_answer, extremes_words, listed, number
 from .._layer_figure import shared_panels, stacked
 from .._model_tables import ModelTables
 from .._shown_models import JOIN, ShownModels
@@ -65,7 +65,7 @@ def lenses_section(tables: ModelTables) -> Section | None:
     figures = [_divergence_figure(_by_lens(frame, "kl"), models)]
     if len(rows := _by_lens(frame, "agreement")):
         figures.append(_agreement_figure(rows, models))
-    return PREDICTS.told_by(figures, models, [frame])
+    return PREDICTS.drawn_with(figures, models, [frame])
 
 
 def one_choice(frame: pd.DataFrame) -> pd.DataFrame:
@@ -118,7 +118,7 @@ def _divergence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
     return ReportFigure(
         id="lens-divergence",
         question="How far is each layer from the final prediction?",
-        answer=[*_halfway_sentences(trained, models), *_untrained_sentence(frame)],
+        answer=[*_logit_sentence(trained, models), *_untrained_sentence(frame)],
         words=_halfway_words(trained, models),
         panels=panels,
         caption=f"{interval_note(table)} {scale} Measured on sentences that the lens was not "
@@ -137,25 +137,19 @@ def _divergence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
     )
 
 
-def _halfway_sentences(frame: pd.DataFrame, models: ShownModels) -> list[str]:
-    lens = _best_lens(frame)
-    halfway = {owner: _halfway(frame, owner, lens) for owner in _read_through(frame, models, lens)}
-    told = "; ".join(f"in {owner.label} from layer {layer} on, {text}" for owner, (layer, text) in halfway.items())
-    sentences = [
-        f"Through the {lens} lens, more than half of the divergence between the mean prediction and the final one is "
-        f"gone {told}."
-    ]
-    later = [f"{_halfway(frame, one, 'logit')[0]} in {one.label}" for one in _read_through(frame, models, "logit")]
-    if lens == "tuned" and later:
-        sentences.append(f"Read as they are (logit lens), vectors are that near from layer {listed(later)}.")
-    return sentences
+def _logit_sentence(frame: pd.DataFrame, models: ShownModels) -> list[str]:
+    """The same layers as vectors are, if the words are about the tuned lens."""
+    later = [f"{_halfway(frame, one, 'logit')} in {one.label}" for one in _read_through(frame, models, "logit")]
+    if _best_lens(frame) != "tuned" or not later:
+        return []
+    return [f"Read as they are (logit lens), vectors are that near from layer {listed(later)}."]
 
 
 def _halfway_words(frame: pd.DataFrame, models: ShownModels) -> str:
     """The layer from which each model is nearer to its final prediction than to its mean one."""
     lens = _best_lens(frame)
     owners = _read_through(frame, models, lens)
-    found = {owner.label: f"from layer {_halfway(frame, owner, lens)[0]} on" for owner in owners}
+    found = {owner.label: f"from layer {_halfway(frame, owner, lens)} on" for owner in owners}
     return by_answer(found, f"through the {lens} lens, more than half of the way to the final prediction is made ")
 
 
@@ -168,19 +162,14 @@ def _best_lens(frame: pd.DataFrame) -> str:
     return "tuned" if "tuned" in set(frame["lens"]) else "logit"
 
 
-def _halfway(frame: pd.DataFrame, owner: Series, lens: str) -> tuple[int, str]:
+def _halfway(frame: pd.DataFrame, owner: Series, lens: str) -> int:
     """The first layer from which the divergence stays below half of the baseline, including its interval."""
     key = f"{owner.key}{JOIN}{lens}"
     layers = layers_of(frame, key)
     base = float(frame[frame["owner"] == owner.key]["baseline"].mean())
-    at = {layer: samples_at(frame, key, layer).estimate() for layer in layers}
-    near = [_upper(at[layer]) < base / 2 for layer in layers]
-    first = layers[max((index + 1 for index, is_near in enumerate(near) if not is_near), default=0)]
-    return first, f"where {estimate_text(at[first], 'nats')} of {number(base)} remain"
-
-
-def _upper(estimate: Estimate) -> float:
-    return estimate.high if estimate.has_interval else estimate.value
+    at = [samples_at(frame, key, layer).estimate() for layer in layers]
+    near = [(one.high if one.has_interval else one.value) < base / 2 for one in at]
+    return layers[max((index + 1 for index, is_near in enumerate(near) if not is_near), default=0)]
 
 
 def _untrained_sentence(frame: pd.DataFrame) -> list[str]:
@@ -198,7 +187,6 @@ def _agreement_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     return ReportFigure(
         id="lens-agreement",
         question="From which layer on is the likeliest token the final one?",
-        answer=[_middle_sentence(frame, models)],
         words=_middle_words(frame, models),
         panels=panels,
         caption=f"{interval_note(table)} {scale} The top layer, 1 by definition, is left out.",
@@ -219,24 +207,9 @@ def _agreement_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
 def _middle_words(frame: pd.DataFrame, models: ShownModels) -> str:
     """Models whose halfway layer predicts the final top token most and least often."""
     lens = _best_lens(frame)
-    owners = _read_through(frame, models, lens)
-    found = [Candidate(f"in {one.label}", _middle(frame, one, lens)[1]) for one in owners]
+    keys = {one.label: f"{one.key}{JOIN}{lens}" for one in _read_through(frame, models, lens)}
+    middles = {label: samples_at(frame, key, layers_of(frame, key)[-1] // 2) for label, key in keys.items()}
+    found = [Candidate(f"in {label}", samples.estimate()) for label, samples in middles.items()]
     return extremes_words(
         f"halfway up, the share of positions at which the {lens} lens names the final favourite", found
     )
-
-
-def _middle(frame: pd.DataFrame, owner: Series, lens: str) -> tuple[int, Estimate]:
-    key = f"{owner.key}{JOIN}{lens}"
-    layer = layers_of(frame, key)[-1] // 2
-    return layer, samples_at(frame, key, layer).estimate()
-
-
-def _middle_sentence(frame: pd.DataFrame, models: ShownModels) -> str:
-    lens = _best_lens(frame)
-    parts = []
-    for owner in _read_through(frame, models, lens):
-        layer, middle = _middle(frame, owner, lens)
-        top = layers_of(frame, f"{owner.key}{JOIN}{lens}")[-1]
-        parts.append(f"{estimate_text(middle)} in {owner.label} (layer {layer} of {top})")
-    return f"Halfway up, the {lens} lens already names the final favourite at a share of {listed(parts)}."

@@ -136,4 +136,4 @@ def neighbours_section(tables: ModelTables) -> Section | None:
     figures = [one.drawn(rows, models.present(rows)) for one in own if (rows := frames.get(one.table.name)) is not None]
     if TOKEN_MAP.name in frames:
         figures += token_map_figures(frames[TOKEN_MAP.name], models)
-    return NEIGHBOURS.told_by(figures, models, frames.values())
+    return NEIGHBOURS.drawn_with(figures, models, frames.values())

@@ -70,18 +70,6 @@ def _plane_words(main: pd.DataFrame, series: list[Series]) -> str:
     return sentence(said + (f"; no clear trade is seen in {listed(unclear)}" if unclear else ""))
 
 
-def _plane_clause(main: pd.DataFrame, series: Series) -> str:
-    """One line's loss about its input and gain about its output, or that neither is clear."""
-    lost, gained = _trade(main, series)
-    if lost.sign > 0 and gained.sign > 0:
-        return (
-            f"{series.label} gives up {estimate_text(lost, 'nats')} about its input and gains "
-            f"{estimate_text(gained, 'nats')} about its output"
-        )
-    input_text, output_text = estimate_text(lost.negated(), "nats"), estimate_text(gained, "nats")
-    return f"{series.label} shows no clear trade: its input changes by {input_text}, its output by {output_text}"
-
-
 def _plane_figure(table: str, main: pd.DataFrame, plane: pd.DataFrame, models: ShownModels) -> ReportFigure:
     series, usable = models.present(plane), table == USABLE_INFORMATION.name
     short = not usable and limited(main[main["side"] == "input"])
@@ -89,7 +77,6 @@ def _plane_figure(table: str, main: pd.DataFrame, plane: pd.DataFrame, models: S
     return ReportFigure(
         id="mi-plane",
         question="Do they give up the input in exchange for the output?",
-        answer=[f"From bottom to top, {'; '.join(_plane_clause(main, s) for s in series)}."],
         words=_plane_words(main, series),
         panels=[Panel(spec=_plane_chart(plane[plane["series"] == s.key], s), title=s.label) for s in series],
         caption=f"{'Usable information' if usable else source}. Points are layers, numbered; "

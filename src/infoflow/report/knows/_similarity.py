@@ -101,7 +101,14 @@ def _maps_figure(compared: Compared, left_out: int, unknown: list[str]) -> Repor
     return ReportFigure(
         id="space-similarity",
         question="Which layers of two models are most alike?",
-        answer=[*_sentences(rows, first, tables[first.id], lines), *_agreement(tables, present, lines)],
+        answer=[
+            *_depth_sentence(
+                rows[rows["metric"] == first.id],
+                first,
+                [line for line in lines if line.key in tables[first.id] and line.key != CONTROL],
+            ),
+            *_agreement(tables, present, lines),
+        ],
         words=_words(first, tables[first.id], lines),
         panels=groups[0].panels,
         caption=_caption(data, left_out) + _too_few(unknown) + sample_note(rows),
@@ -135,24 +142,6 @@ def _group(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: li
     return PanelGroup(
         id=metric.id, label=metric.label, note=f"{metric.label}: {metric.asks}?", scale=scale, panels=panels
     )
-
-
-def _sentences(
-    rows: pd.DataFrame, metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]
-) -> list[str]:
-    """The most similar layers of each pair, of seeds and of the control, and whether similarity follows depth."""
-    tops = {line: _most_alike(tables[line.key], metric) for line in lines if line.key in tables}
-    across = [
-        f"{line.up} {top['layer_a']} and {line.across} {top['layer_b']}, {top['shown']}"
-        for line, top in tops.items()
-        if not line.same and line.key != CONTROL
-    ]
-    within = [f"{top['shown']} for {line.title}" for line, top in tops.items() if line.same or line.key == CONTROL]
-    return [
-        *([f"By {metric.label}, the most alike layers are: {'; '.join(across)}."] if across else []),
-        *([f"For comparison: {'; '.join(within)}."] if within else []),
-        *_depth_sentence(rows[rows["metric"] == metric.id], metric, [line for line in tops if line.key != CONTROL]),
-    ]
 
 
 def _words(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]) -> str:

@@ -41,7 +41,6 @@ def by_layer_figure(compared: Compared, models: ShownModels) -> ReportFigure | N
     return ReportFigure(
         id="similarity-by-layer",
         question="Do models grow apart with depth?",
-        answer=[_course(metric, table, across) for metric, table in tables.items()],
         words=" ".join(filter(None, (_ends(metric, table, across) for metric, table in tables.items()))),
         panels=[Panel.of(chart, title) for title, chart in charts.items()],
         caption=f"{interval_note(data).replace('seeds', 'pairs of models')} Each panel has a scale of its own."
@@ -72,16 +71,6 @@ def _at_equal_depth(tables: dict[str, pd.DataFrame], across: list[PairOfLines]) 
     shuffled = rows[rows["group"] == "trained"].groupby("layer", as_index=False)["baseline"].mean()
     shuffled = shuffled.rename(columns={"baseline": "value"}).assign(series="", group="baseline")
     return pd.concat([rows.drop(columns=["layer_a", "baseline"]), shuffled], ignore_index=True)
-
-
-def _course(metric: SimilarityMeasure, table: pd.DataFrame, across: list[PairOfLines]) -> str:
-    """`RSA of layers at equal depth, from the lowest to the highest: A – B 0.8 (…) to 0.5 (…); …`"""
-    names = {**{line.key: line.title for line in across}, CONTROL: "two untrained models"}
-    clauses = []
-    for key, own in table[table["group"] != "baseline"].groupby("series", sort=False):
-        ends = own.sort_values("layer")["shown"].iloc[[0, -1]].tolist()
-        clauses.append(f"{names[str(key)]} {' to '.join(ends)}")
-    return f"{metric.label} of layers at equal depth, from the lowest to the highest: {'; '.join(clauses)}."
 
 
 def _ends(metric: SimilarityMeasure, table: pd.DataFrame, across: list[PairOfLines]) -> str:

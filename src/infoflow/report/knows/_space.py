@@ -1,6 +1,5 @@
 """The geometry of a layer's space: similarity of random words, of a word's occurrences, and within sentences."""
 
-from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -32,10 +31,9 @@ _DIMENSION_METHOD = Method(
 )
 
 _SPACES = {
-    "raw": "as they are",
-    "centred": "less the layer's mean",
-    "standardised": "every dimension of variance 1",
-    "rank": "Spearman's correlation for cosine",
+    "centred": "once the layer's mean is taken away",
+    "standardised": "with every dimension at variance 1",
+    "rank": "as Spearman's correlation",
 }
 _KEYS = ["model", "trained", "stack", "layer", "space"]
 
@@ -60,21 +58,8 @@ _AVERAGE = LayerFigure(
         f"{HOW_BANDS} The dotted line is an isotropic Gaussian.",
     ),
     method=GEOMETRY,
+    caption=_left_out,
     claims=("representations:Z-1", "representations:Z-5", "representations:Z-6"),
-)
-_IN_SPACES = replace(
-    _AVERAGE,
-    id="average-similarity-spaces",
-    question="Does an offset, or a few dimensions, make random words alike?",
-    how_to_read=(
-        "Across: layers. Up: the mean cosine of random words in several versions of the space. Where it vanishes once "
-        "the mean is taken away, all vectors share an offset, and their differences may be as free as before. Where it "
-        "vanishes only with equal variances or ranks, a few dimensions with large values rule the cosine.",
-        HOW_BANDS,
-    ),
-    claims=(),
-    panels="space",
-    titles=_SPACES,
 )
 _DIMENSION = LayerFigure(
     id="intrinsic-dimension",
@@ -94,6 +79,7 @@ _DIMENSION = LayerFigure(
         "cloud, so they have fewer dimensions.",
     ),
     method=_DIMENSION_METHOD,
+    caption=lambda rows: f"{_left_out(rows)} Repeated points are left out.",
 )
 
 
@@ -180,7 +166,6 @@ SPACE = Section(
         "word-distances": "representations/distance-distribution",
     },
     folded=(
-        "average-similarity-spaces",
         "explainable-variance",
         "intrinsic-dimension",
         "average-similarity-decoder",
@@ -204,7 +189,7 @@ def space_section(tables: ModelTables) -> Section | None:
         figures[0] = _with_shapes(figures[0], shown)
     elif shown:
         figures.append(shown)
-    return SPACE.told_by(figures, models, frames.values())
+    return SPACE.drawn_with(figures, models, frames.values())
 
 
 def _with_shapes(average: ReportFigure, shapes: ReportFigure) -> ReportFigure:
@@ -213,7 +198,6 @@ def _with_shapes(average: ReportFigure, shapes: ReportFigure) -> ReportFigure:
     return replace(
         average,
         question="How alike are random words?",
-        answer=[*average.answer, *shapes.answer],
         words=" ".join(filter(None, (average.words, shapes.words))),
         panels=[replace(curve, title="average similarity"), *shapes.panels],
         caption=f"{average.caption} {shapes.caption}",
@@ -233,7 +217,7 @@ def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _geometry_figures(frame: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
     average = frame[frame["measure"] == "average_similarity"]
-    figures = _average_figures(frame, average, models) if len(average) else []
+    figures = [_average_figure(frame, average, models)] if len(average) else []
     for likeness in _LIKENESSES:
         figure = _likeness_figure(likeness, frame[frame["space"] == "raw"], average, models)
         figures += [figure] if figure else []
@@ -246,48 +230,22 @@ def _decoder(figure: ReportFigure) -> ReportFigure:
     return replace(figure, id=f"{figure.id}-decoder", question=question, findings=())
 
 
-def _average_figures(frame: pd.DataFrame, average: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
-    """The mean cosine as it is, and in the other spaces in which something is left of it."""
-    tables = {space: curves(rows) for space in _SPACES if len(rows := average[average["space"] == space])}
-    drawn = [space for space, table in tables.items() if not _vanishes(space, tables)]
+def _average_figure(frame: pd.DataFrame, average: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    """The mean cosine as it is; its sentences say what is left of it in the other spaces."""
     raw = average[average["space"] == "raw"]
-    further = [*_centred_sentence(tables, drawn), *_vanished_sentence(tables, drawn), *_rogue_sentence(frame, models)]
     figure = _AVERAGE.drawn(raw, models.present(raw))
-    caption = f"{interval_note(figure.data)} {_left_out(average)}{sample_note(average)}"
-    figures = [replace(figure, answer=[*figure.answer, *further], caption=caption)]
-    if len(drawn) > 1:
-        figures.append(_IN_SPACES.drawn(average[average["space"].isin(drawn)], models.present(raw)))
-    return figures
+    return replace(figure, answer=[*figure.answer, *_spaces_sentence(average), *_rogue_sentence(frame, models)])
 
 
-def _vanishes(space: str, tables: dict[str, pd.DataFrame]) -> bool:
-    """Whether a panel would look like a flat zero on the scale of the raw similarity."""
-    return space != "raw" and "raw" in tables and _most(tables[space]) < max(0.01, 0.02 * _most(tables["raw"]))
-
-
-def _most(table: pd.DataFrame) -> float:
-    """The largest absolute value of any model, trained or not."""
-    return float(table.loc[table["group"] != "baseline", "value"].abs().max())
-
-
-def _centred_sentence(tables: dict[str, pd.DataFrame], drawn: Collection[str]) -> list[str]:
-    if "centred" not in tables:
-        return []
-    trained = tables["centred"][tables["centred"]["group"] == "trained"]
-    most = float(trained["value"].abs().max())
-    size = "less than 0.01" if most < 0.01 else f"at most {number(most, 2)}"
-    shown = "" if "centred" in drawn else ", so it has no panel"
-    return [f"Once the layer's mean is taken away, {size} is left in any layer{shown}."]
-
-
-def _vanished_sentence(tables: dict[str, pd.DataFrame], drawn: Collection[str]) -> list[str]:
-    """Which other corrections leave a flat zero."""
-    gone = {space: _most(table) for space, table in tables.items() if space not in drawn and space != "centred"}
-    if not gone:
-        return []
-    size = "less than 0.01" if max(gone.values()) < 0.01 else f"at most {number(max(gone.values()), 2)}"
-    ways = listed([f"“{_SPACES[space]}”" for space in gone])
-    return [f"For {ways} {size} is left anywhere, so there is no panel."]
+def _spaces_sentence(average: pd.DataFrame) -> list[str]:
+    """The largest absolute value of any model, trained or not, in each other space."""
+    tables = {space: curves(rows) for space in _SPACES if len(rows := average[average["space"] == space])}
+    most = {space: table.loc[table["group"] != "baseline", "value"].abs().max() for space, table in tables.items()}
+    stated = [
+        f"{'less than 0.01' if size < 0.01 else f'at most {number(size, 2)}'} {_SPACES[space]}"
+        for space, size in most.items()
+    ]
+    return [f"In any layer it is {listed(stated)}."] if stated else []
 
 
 def _rogue_sentence(frame: pd.DataFrame, models: ShownModels) -> list[str]:
@@ -412,10 +370,8 @@ def _dimension_figure(rows: pd.DataFrame, models: ShownModels) -> ReportFigure:
     return replace(
         figure,
         answer=[*trend_sentences(trained, series, _DIMENSION.wording), *_gaussian_sentence(figure.data)],
-        words=trend_words(trained, series, _DIMENSION.noun),
         panels=[Panel.of(LayerChart(table=drawn, series=series, **_DIMENSION.axis))],
-        caption=f"{interval_note(figure.data)} {_left_out(rows)} Repeated points are left out.{hidden}"
-        + sample_note(rows),
+        caption=f"{figure.caption}{hidden}",
     )
 
 

@@ -230,7 +230,7 @@ def _figure(kind: _Kind, frame: pd.DataFrame, models: ShownModels) -> ReportFigu
         id=kind.id,
         question=kind.question,
         answer=[
-            f"A dot's {_NEAR} nearest dots, in the map of the lowest and of the highest layer. {_told(kind, drawn)}."
+            f"A dot's {_NEAR} nearest dots, in the map of the lowest and of the highest layer. {_text(kind, drawn)}."
         ],
         panels=[Panel(title=space.label, spec=map_chart(space, groups)) for space in spaces],
         caption=f"{points:,} occurrences of {names}, {min(points, _SHOWN)} of them drawn; perplexity "
@@ -321,7 +321,7 @@ def _space(series: Series, rows: pd.DataFrame, kind: _Kind, groups: list[Group])
     )
 
 
-def _told(kind: _Kind, models: list[tuple[Series, pd.DataFrame]]) -> str:
+def _text(kind: _Kind, models: list[tuple[Series, pd.DataFrame]]) -> str:
     return "; ".join(f"{series.label}: {_shared(kind, rows)}" for series, rows in models)
 
 

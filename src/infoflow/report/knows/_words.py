@@ -36,7 +36,7 @@ def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> WordPayload:
     Args:
         models: Each line with the `word_neighbours` of one of its models.
     """
-    words = told_apart(pd.concat([rows for _, rows in models]))[:SHOWN_WORDS]
+    words = most_disagreement(pd.concat([rows for _, rows in models]))[:SHOWN_WORDS]
     kept = [(series, _shown(rows, words)) for series, rows in models]
     texts = _Texts()
     lines, static, context = [], [], []
@@ -55,7 +55,7 @@ def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> WordPayload:
     )
 
 
-def told_apart(rows: pd.DataFrame) -> list[str]:
+def most_disagreement(rows: pd.DataFrame) -> list[str]:
     """Words by the disagreement of their occurrences in the highest layers, largest first.
 
     Static vectors alone have none: then words keep their order.
@@ -169,7 +169,7 @@ WORDS = Section(
         "static-contextual": "representations/word-neighbours",
     },
 )
-_TOLD = 3
+_DESCRIBED = 3
 
 
 def words_section(tables: ModelTables) -> Section | None:
@@ -177,7 +177,7 @@ def words_section(tables: ModelTables) -> Section | None:
     frame = tables.get(WORD_NEIGHBOURS.name)
     if frame is None:
         return None
-    return WORDS.told_by([_figure(frame, tables.models)], tables.models, [frame])
+    return WORDS.drawn_with([_figure(frame, tables.models)], tables.models, [frame])
 
 
 def _figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
@@ -188,7 +188,7 @@ def _figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     return ReportFigure(
         id="static-contextual",
         question="Static against contextual: which words stand near a word, and near each of its occurrences?",
-        answer=_told(drawn),
+        answer=_text(drawn),
         panels=[] if table is None else [Panel.of(_chart(table, models.present(inside)))],
         caption=_caption(frame, inside),
         how_to_read=[
@@ -246,20 +246,20 @@ def _chart(table: pd.DataFrame, series: list[Series]) -> LayerChart:
     )
 
 
-def _told(models: list[tuple[Series, pd.DataFrame]]) -> list[str]:
-    told = []
+def _text(models: list[tuple[Series, pd.DataFrame]]) -> list[str]:
+    stated = []
     for series, rows in models:
         top = rows[rows["layer"] == rows["layer"].max()].drop_duplicates("word")
         if len(top) and top["layer"].iloc[0] > 0:
-            told.append(f"{series.label} {number(float(top['disagreement'].mean()), 2)}")
-    if not told:
+            stated.append(f"{series.label} {number(float(top['disagreement'].mean()), 2)}")
+    if not stated:
         return ["No model here has layers: a word's neighbours are the same in every sentence."]
     shown = pd.concat([rows for _, rows in models])
     others = number(float(shown.loc[shown["layer"] > 0, "baseline"].mean()), 2)
-    words = told_apart(shown)[:_TOLD]
+    words = most_disagreement(shown)[:_DESCRIBED]
     return [
         f"Share of neighbours that two occurrences of one word do not have in common, in the highest layer: "
-        f"{listed(told)} (different words: {others}). A static vector has 0.",
+        f"{listed(stated)} (different words: {others}). A static vector has 0.",
         f"Furthest apart, over these models, are the occurrences of {listed([f'“{word}”' for word in words])}.",
     ]
 

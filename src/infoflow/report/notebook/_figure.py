@@ -19,7 +19,7 @@ from infoflow.results import Table
 from .._drawing import PIXELS_PER_INCH, javascript, paper_svg, png_of
 from .._embedding import closed, embedded
 from .._figure import Panel
-from .._figure import ReportFigure as Told
+from .._figure import ReportFigure as Content
 from .._files import check_columns, check_width, encoded
 from .._layer_figure import side_by_side
 from .._theme import DARK, LIGHT, css_variables, on_paper, vega_config
@@ -41,39 +41,44 @@ class Figure:
     """
 
     def __init__(
-        self, name: str, told: Told, variants: Callable[[], Mapping[str, Told]], source: str = "", chosen: str = ""
+        self,
+        name: str,
+        stated: Content,
+        variants: Callable[[], Mapping[str, Content]],
+        source: str = "",
+        chosen: str = "",
     ) -> None:
         self.name = name
-        self._told, self._variants_of, self._source, self._chosen = told, variants, source, chosen
+        self._content, self._variants_of, self._source, self._chosen = stated, variants, source, chosen
 
     @property
     def id(self) -> str:
         """Its id in the report's address."""
-        return self._told.id
+        return self._content.id
 
     @property
     def question(self) -> str:
-        return self._told.question
+        return self._content.question
 
     @property
     def answer(self) -> str:
         """What the data show, in sentences."""
-        told = self._drawn if self._chosen else self._told
-        return " ".join(told.answer)
+        stated = self._drawn if self._chosen else self._content
+        return " ".join(stated.answer)
 
     @property
     def caption(self) -> str:
         """Sample size, and the meaning of the bands."""
-        return self._told.caption
+        return self._content.caption
 
     @property
     def how_to_read(self) -> str:
-        return "\n".join(self._told.how_to_read)
+        return "\n".join(self._content.how_to_read)
 
     @property
     def data(self) -> pd.DataFrame:
         """All numbers of the picture."""
-        return Table.of(self._told.data)
+        return Table.of(self._content.data)
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -91,7 +96,7 @@ class Figure:
             raise UserError(
                 f"{got} It has no choices." if not self.choices else f"{got} Write one of: {', '.join(self.choices)}."
             )
-        return Figure(self.name, self._told, self._variants_of, self._source, choice)
+        return Figure(self.name, self._content, self._variants_of, self._source, choice)
 
     @property
     def charts(self) -> list[Any]:
@@ -157,20 +162,20 @@ class Figure:
         if odd := [figure.name for figure in others if figure.name != self.name]:
             raise UserError(f"Figures side by side must be of one name. Got {self.name} and {odd[0]}.")
         if len(set(names)) < len(every) or len(names) != len(every) or not all(names):
-            told = ", ".join(name or "none" for name in names)
+            stated = ", ".join(name or "none" for name in names)
             raise UserError(
-                f"Each of {len(every)} figures needs a name of its own. Got {told}. "
+                f"Each of {len(every)} figures needs a name of its own. Got {stated}. "
                 'Give them: figure.beside(other, names=("before", "after")).'
             )
         joined = side_by_side({name: one._drawn for name, one in zip(names, every, strict=True)})
         return Figure(self.name, joined, lambda: {"": joined}, " and ".join(names))
 
     @cached_property
-    def _variants(self) -> Mapping[str, Told]:
+    def _variants(self) -> Mapping[str, Content]:
         return self._variants_of()
 
     @property
-    def _drawn(self) -> Told:
+    def _drawn(self) -> Content:
         """The panels that are drawn: the current choice, or the first."""
         if not self._variants:
             raise UserError(f"{self.name} is a table and has no chart. Its numbers are in .data.")
@@ -187,12 +192,12 @@ class Figure:
 
     @property
     def _pictures(self) -> Markup:
-        told = [picture(panel, self._width, f"{self.question} {panel.title}") for panel in self._panels]
-        return Markup(" ").join(told)
+        stated = [picture(panel, self._width, f"{self.question} {panel.title}") for panel in self._panels]
+        return Markup(" ").join(stated)
 
     @property
     def _body(self) -> Markup:
-        return self._pictures if self._variants else table_html(self._told.data.head(_ROWS), len(self._told.data))
+        return self._pictures if self._variants else table_html(self._content.data.head(_ROWS), len(self._content.data))
 
     def _html_around(self, body: Markup) -> str:
         chosen = self._chosen or next(iter(self.choices), "")

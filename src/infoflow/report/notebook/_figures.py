@@ -75,7 +75,7 @@ class Figures(Mapping[str, Figure]):
     @property
     def models(self) -> ShownModels:
         """The models that the figures show."""
-        return self._told_from.tables.models
+        return self._source_tables.tables.models
 
     @property
     def questions(self) -> dict[str, str]:
@@ -90,19 +90,19 @@ class Figures(Mapping[str, Figure]):
 
     def _section(self, heading: Section) -> dict[str, Figure]:
         if heading.id not in self._made:
-            sources = self._told_from
+            sources = self._source_tables
             build = next(build for one, build in sections() if one.id == heading.id)
-            told = sources.section(heading, build, [])
+            stated = sources.section(heading, build, [])
             self._made[heading.id] = {
                 (name := self._name(one.id)): Figure(
                     name, one, partial(variants, one, sources.tables), self.run.path.name
                 )
-                for one in (told.figures if told else [])
+                for one in (stated.figures if stated else [])
             }
         return self._made[heading.id]
 
     @property
-    def _told_from(self) -> Sources:
+    def _source_tables(self) -> Sources:
         self._sources = self._sources or Sources.of(self.run)
         return self._sources
 
@@ -135,8 +135,8 @@ class Figures(Mapping[str, Figure]):
         return folded(f"{len(rows)} figures", grid(("figure", "what it asks"), rows))
 
     def __repr__(self) -> str:
-        told = self.questions
-        how = f"{len(told)} figures" if told else "the figures"
+        stated = self.questions
+        how = f"{len(stated)} figures" if stated else "the figures"
         return f'<{how} of {self.run.path.name}, made when asked for: run.figures["representations/…"]>'
 
 
@@ -157,10 +157,10 @@ class Findings(pd.DataFrame):
         return pd.DataFrame
 
     def _repr_html_(self) -> str:
-        told = sorted(findings_of(pd.DataFrame(self), []), key=lambda one: list(VERDICTS).index(one.verdict))
-        decided = [one for one in told if one.verdict != "not testable here"]
-        rest = [one for one in told if one.verdict == "not testable here"]
-        parts = [paragraphs(verdict_line(told)), grid(_HEADER, map(_row, decided)) if decided else ""]
+        stated = sorted(findings_of(pd.DataFrame(self), []), key=lambda one: list(VERDICTS).index(one.verdict))
+        decided = [one for one in stated if one.verdict != "not testable here"]
+        rest = [one for one in stated if one.verdict == "not testable here"]
+        parts = [paragraphs(verdict_line(stated)), grid(_HEADER, map(_row, decided)) if decided else ""]
         if rest:
             title = f"{len(rest)} that cannot be tested here, and why"
             rows = [(one.id, one.claim, shorter(one.reason, 200)) for one in rest]
@@ -170,8 +170,8 @@ class Findings(pd.DataFrame):
 
     def __repr__(self) -> str:
         counts = self.drop_duplicates("id")["verdict"].value_counts() if "verdict" in self else {}
-        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts)
-        return f"Findings: {told or 'none'}\nColumns: {', '.join(map(str, self.columns[:8]))}, …"
+        stated = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts)
+        return f"Findings: {stated or 'none'}\nColumns: {', '.join(map(str, self.columns[:8]))}, …"
 
 
 _HEADER = ("", "claim", "what it says", "here", "95% interval", "published")
@@ -226,8 +226,8 @@ def tables_html(tables: ShownTables) -> Markup:
 
 def table_shown(table: Table) -> str:
     """The measured quantity, and the first rows without replicates."""
-    told = paragraphs(shorter(table.schema.description, 200)) if getattr(table, "schema", None) else Markup("")
-    return str(told + table_html(table.shown.head(_ROWS), len(table)))
+    stated = paragraphs(shorter(table.schema.description, 200)) if getattr(table, "schema", None) else Markup("")
+    return str(stated + table_html(table.shown.head(_ROWS), len(table)))
 
 
 def model_shown(model: Model) -> str:
@@ -259,12 +259,12 @@ def corpus_shown(corpus: Corpus) -> str:
 
 def _verdicts(findings: Any) -> str:
     counts = findings.drop_duplicates("id")["verdict"].value_counts()
-    told = [
+    stated = [
         f"{sign} {counts[verdict]} {verdict_verb(verdict, counts[verdict])}"
         for verdict, sign in VERDICTS.items()
         if verdict in counts
     ]
-    return f"Published claims: {', '.join(told)}."
+    return f"Published claims: {', '.join(stated)}."
 
 
 def _unit(columns: Iterable[Any]) -> str:

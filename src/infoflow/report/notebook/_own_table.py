@@ -147,13 +147,13 @@ def _grouped(rows: pd.DataFrame) -> pd.DataFrame:
     known = {*_ESTIMATE, *_AXES, *keys, "series"}
     further = [name for name in rows if name not in known and len(set(rows[name].astype(str))) > 1]
     words = [rows[name].map(lambda value, name=name: f"{name.replace('_', ' ')} {value}") for name in further]
-    told = pd.Series("", index=rows.index, dtype=object)
+    stated = pd.Series("", index=rows.index, dtype=object)
     for each in words:
-        told = told.where(told == "", told + ", ") + each
+        stated = stated.where(stated == "", stated + ", ") + each
     stack = rows["stack"].astype(str) if "stack" in rows and len(set(rows["stack"])) > 1 else None
     if stack is not None and "head" not in rows:
-        told = stack + told.map(lambda text: f", {text}" if text else "")
-    return rows.assign(group=told)
+        stated = stack + stated.map(lambda text: f", {text}" if text else "")
+    return rows.assign(group=stated)
 
 
 def _by_layer(rows: pd.DataFrame, models: ShownModels, what: str, unit: str) -> tuple[list[Panel], list[str], str]:

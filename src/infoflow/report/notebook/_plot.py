@@ -12,7 +12,7 @@ from infoflow._subjects import parts
 from infoflow.foundation import UserError
 from infoflow.results import KEYS, PAIR_KEYS, TableSchema
 
-from .._figure import ReportFigure as Told
+from .._figure import ReportFigure as Content
 from .._figure import Section
 from .._files import variants
 from .._model_tables import ModelTables
@@ -69,8 +69,8 @@ def plot(table: object, figure: str = "", *, table_name: str = "") -> Figure:
             return next(iter(found.values()))
     if figure:
         raise UserError(f"The report draws no figure of this table. Got figure={figure!r}. Leave it out.")
-    told = own_figure(frame, known, name)
-    return Figure(name or "table", told, lambda: {"": told})
+    stated = own_figure(frame, known, name)
+    return Figure(name or "table", stated, lambda: {"": stated})
 
 
 def _joined(table: object) -> tuple[pd.DataFrame, TableSchema | None]:
@@ -108,16 +108,16 @@ def _drawn_from(run: GivenRun, name: str) -> dict[str, Figure]:
     sources = Sources.of(run)
     found = {}
     for heading, build in sections():
-        told = sources.section(heading, build, [])
-        for one in told.figures if told else []:
+        stated = sources.section(heading, build, [])
+        for one in stated.figures if stated else []:
             if name in one.tables:
                 found[heading.name_of(one.id)] = _figure(heading, one, sources.tables)
     return found
 
 
-def _figure(heading: Section, told: Told, tables: ModelTables) -> Figure:
-    told = replace(told, findings=())
-    return Figure(heading.name_of(told.id), told, lambda: variants(told, tables))
+def _figure(heading: Section, stated: Content, tables: ModelTables) -> Figure:
+    stated = replace(stated, findings=())
+    return Figure(heading.name_of(stated.id), stated, lambda: variants(stated, tables))
 
 
 def _named(found: Mapping[str, Figure], wanted: str) -> Figure:

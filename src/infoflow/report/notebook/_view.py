@@ -42,7 +42,7 @@ class View:
         return attention_shown(self.attention)
 
     def __repr__(self) -> str:
-        return _told(self.attention)
+        return _text(self.attention)
 
 
 def view(
@@ -74,10 +74,10 @@ def attention_shown(seen: SentenceAttention) -> str:
         'style="box-sizing:border-box;width:100%;height:{}px;border:1px solid #8884"></iframe>'
     ).format(view_page(seen), _HEIGHT)
     still = Markup("").join(attention_picture(seen, kind) for kind in seen.kinds)
-    return str(in_theme(paragraphs(_told(seen)), still, frame))
+    return str(in_theme(paragraphs(_text(seen)), still, frame))
 
 
-def _told(seen: SentenceAttention) -> str:
+def _text(seen: SentenceAttention) -> str:
     kinds = ", ".join(
         f"{kind.stack} {kind.kind}: {len(kind.layers)} layers of {len(kind.layers[0].weights)} heads"
         for kind in seen.kinds

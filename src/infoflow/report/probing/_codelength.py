@@ -10,7 +10,7 @@ from infoflow.probing import PROBE_CODELENGTH
 
 from .._curves import interval_note, samples_at
 from .._figure import ReportFigure
-from .._in_words import Candidate, Estimate, estimate_text, extremes_words, listed, number
+from .._in_words import Candidate, Estimate, extremes_words, listed, number
 from .._layer_figure import layer_panels, stacked
 from .._shown_models import ShownModels
 from .._theme import Series
@@ -20,10 +20,10 @@ from ._rows import (
     CONTROL_TASK,
     SHUFFLED,
     Case,
-    alike_text,
     any_trained,
     best_layer,
     case_name,
+    case_words,
     cases_of,
     curves_with,
     held_out_at,
@@ -33,16 +33,12 @@ from ._rows import (
     one_probe,
     probe_label,
     ratio,
-    sentence_start,
     task_label,
     tasks_of,
-    times,
-    told_of,
 )
 
 CODES = ("online", "variational")
 _CONTROLS = {"control": CONTROL_TASK, "shuffled": SHUFFLED}
-_TOLD = 4  # tasks with their own sentence
 MOST_CODED = 6  # tasks with panels
 CODED = {"bounds": POSITIVE, "controls": tuple(_CONTROLS.values())}
 _METRICS = {
@@ -69,7 +65,6 @@ def bits_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None
         id="probe-bits",
         question="How hard is each task to read?",
         answer=[
-            *(_task_sentence(of(rows, metric="compression", task=task), task, models) for task in shown[:_TOLD]),
             *_beside_accuracy(rows, shown),
             *_codes_agree(of(every, metric="compression"), code, models),
         ],
@@ -108,8 +103,8 @@ def _words(own: pd.DataFrame, control: pd.DataFrame, models: ShownModels) -> str
         beside = held_out_at(of(control, task=case.task), case.series.key, case.best.layer)
         return ratio(case.samples, beside) if beside else None
 
-    told = told_of("compression, as a multiple of the control task's in the same layer,", cases, over_control, 1.0)
-    return told or told_of("compression at its best layer", cases, lambda case: case.best.estimate, 1.0)
+    stated = case_words("compression, as a multiple of the control task's in the same layer,", cases, over_control, 1.0)
+    return stated or case_words("compression at its best layer", cases, lambda case: case.best.estimate, 1.0)
 
 
 def in_bits(frame: pd.DataFrame) -> pd.DataFrame:
@@ -134,36 +129,18 @@ def _how_coded(own: pd.DataFrame, code: str) -> str:
     return f"The {code} code of {probes} probes.{units}"
 
 
-def _task_sentence(rows: pd.DataFrame, task: str, models: ShownModels) -> str:
-    """The layer with the shortest labels, compared with the embeddings, the control and an untrained model."""
-    own, control = of(rows, labels="task"), of(rows, labels="control")
-    lines = models.present(own[own["trained"]])
-    found = {one: best for one in lines if (best := best_layer(own, one.key)) is not None}
-    series, best = max(found.items(), key=lambda one: one[1].first)
-    here = held_out_at(own, series.key, best.layer)
-    told = [times(ratio(here, held_out_at(own, series.key, 0)), "its embeddings")] if best.layer else []
-    if beside := held_out_at(control, series.key, best.layer):
-        told.append(times(ratio(here, beside), "the control task"))
-    if other := best_layer(own, series.key, trained=False):
-        grey = held_out_at(own, series.key, other.layer, trained=False)
-        told.append(times(ratio(here, grey), f"an untrained model's best layer ({other.layer})"))
-    shorter = f"labels are {estimate_text(best.estimate)} times shorter than without vectors"
-    place = f"in layer {best.layer} of {series.label}{alike_text(best)}"
-    return f"{sentence_start(task_label(task))}: {shorter} {place}{f', {listed(told)}' if told else ''}."
-
-
 def _beside_accuracy(rows: pd.DataFrame, tasks: Iterable[str]) -> list[str]:
     """Tasks that bits separate from their control, while accuracy hardly does or favours the control."""
-    told = []
+    stated = []
     for task in tasks:
         (own, control), (bits, more) = (_at_embeddings(rows, task, metric) for metric in ("accuracy", "bits"))
         if own - control < _LEVEL and more > bits:  # false for missing measurements
             how = "lower" if control - own > _LEVEL else "as high"
-            told.append(
+            stated.append(
                 f"on {task_label(task)} accuracy is {how} ({number(own, 2)} and {number(control, 2)}) while the "
                 f"control takes {number(more / bits, 2)} times the bits"
             )
-    return [f"From the embeddings, beside the control task: {'; '.join(told)}."] if told else []
+    return [f"From the embeddings, beside the control task: {'; '.join(stated)}."] if stated else []
 
 
 def _at_embeddings(rows: pd.DataFrame, task: str, metric: str) -> tuple[float, float]:
@@ -200,7 +177,6 @@ _SIZES = {
     "surviving": ("units of the probe that survive", "units"),
     "model_bits": ("model part of the code (kbit)", "kbit"),
 }
-_SIZE_TOLD = 5
 
 
 def size_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
@@ -218,7 +194,6 @@ def size_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None
     return ReportFigure(
         id="probe-size",
         question="How large a probe does it take?",
-        answer=_sentences(rows, shown, unit, models),
         words=_size_words(rows, shown, unit, models),
         panels=layer_panels(drawn, models, task_label, **axis),
         caption=f"{interval_note(data)} The {rows['code'].iloc[0]} code. Each panel has its own scale."
@@ -274,17 +249,3 @@ def _smallest(own: pd.DataFrame) -> Iterator[tuple[str, int]]:
     means = own[own["trained"]].groupby(["series", "layer"])["value"].mean()
     for key, layers in means.groupby(level=0, sort=False):
         yield str(key), int(layers.idxmin()[1])  # type: ignore[index]
-
-
-def _sentences(rows: pd.DataFrame, tasks: Iterable[str], unit: str, models: ShownModels) -> list[str]:
-    """Each task's smallest probe, compared with the control's in the same layer."""
-    told = []
-    for task in list(tasks)[:_SIZE_TOLD]:
-        own, control = (of(rows, task=task, labels=labels) for labels in ("task", "control"))
-        means = own[own["trained"]].groupby(["series", "layer"])["value"].mean()
-        key, layer = (str(part) for part in means.idxmin())  # type: ignore[union-attr]
-        size = estimate_text(samples_at(own, key, int(layer)).estimate(), unit)
-        text = f"{task_label(task)} {size} in layer {layer} of {models[key].label}"
-        beside = samples_at(control, key, int(layer))
-        told.append(f"{text}, its control {number(beside.estimate().value)}" if beside else text)
-    return [f"The smallest probes: {'; '.join(told)}."]

@@ -18,7 +18,6 @@ from ._methods import DEPTH
 from ._rows import case_name, task_label, tasks_of
 
 _MOST = 8  # models with panels
-_TOLD = 4  # models with their own sentence
 _BARS = {"weight": ("weight", "weight in the mix"), "delta": ("delta", "added to F1")}
 _DEPTHS = {"expected_layer": ("expected", "expected layer"), "center_of_gravity": ("gravity", "centre of gravity")}
 _KEPT = ("expected_layer_running_maximum", "k_weights", "k_differences", "headroom", "negative_mass")
@@ -40,7 +39,7 @@ def depth_figure(mixing: pd.DataFrame | None, depth: pd.DataFrame | None, models
     return ReportFigure(
         id="probe-depth",
         question="At which depth is each task solved?",
-        answer=[*_order_sentences(places, series), *_focus_sentence(places, models), *_headroom_sentence(places)],
+        answer=[*_focus_sentence(places, models), *_headroom_sentence(places)],
         words=_words(places, models),
         panels=panels,
         caption=f"{_bands(trained)}; {int(trained['count'].median()):,} test examples. Weights have one scale; what "
@@ -71,7 +70,7 @@ def _bars(mixing: pd.DataFrame | None) -> pd.DataFrame:
         return _estimates(pd.DataFrame(), ())
     found = _estimates(mixing, ("weight", "delta", "score", "fraction"))
     found["what"] = found["statistic"].map({name: what for name, (what, _) in _BARS.items()}).fillna("")
-    found["name"] = found["statistic"].map({name: told for name, (_, told) in _BARS.items()}).fillna("")
+    found["name"] = found["statistic"].map({name: stated for name, (_, stated) in _BARS.items()}).fillna("")
     return found
 
 
@@ -81,11 +80,11 @@ def _places(depth: pd.DataFrame | None) -> pd.DataFrame:
         return _estimates(pd.DataFrame(), ()).assign(warning="")
     found = _estimates(depth.assign(layer=-1), (*_DEPTHS, *_KEPT))
     found["what"] = found["statistic"].map({name: what for name, (what, _) in _DEPTHS.items()}).fillna("")
-    found["name"] = found["statistic"].map({name: told for name, (_, told) in _DEPTHS.items()}).fillna("")
+    found["name"] = found["statistic"].map({name: stated for name, (_, stated) in _DEPTHS.items()}).fillna("")
     warned = depth[depth["warning"].astype(str) != ""]
-    told = warned.groupby(["series", "trained", warned["task"].astype(str)], sort=False)["warning"].first()
+    stated = warned.groupby(["series", "trained", warned["task"].astype(str)], sort=False)["warning"].first()
     keys = zip(found["series"], found["group"] == "trained", found["task"], strict=True)
-    warnings = [re.sub(r"-(?=\d)", "−", str(told.get(key, ""))) for key in keys]
+    warnings = [re.sub(r"-(?=\d)", "−", str(stated.get(key, ""))) for key in keys]
     found["warning"] = [
         text if name == "expected_layer" else "" for text, name in zip(warnings, found["statistic"], strict=True)
     ]
@@ -153,11 +152,11 @@ def _beside_maximum(dots: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
     """Add the running-maximum result to ill-defined values."""
     rows = places[places["statistic"] == "expected_layer_running_maximum"]
     known = dict(zip(zip(rows["group"], rows["task"], strict=True), rows["shown"], strict=True))
-    told = [
+    stated = [
         f"{shown}; by the running maximum {known[group, task]}" if warning and (group, task) in known else shown
         for shown, warning, group, task in dots[["shown", "warning", "group", "task"]].itertuples(index=False)
     ]
-    return dots.assign(shown=told)
+    return dots.assign(shown=stated)
 
 
 def _bands(trained: pd.DataFrame) -> str:
@@ -165,13 +164,6 @@ def _bands(trained: pd.DataFrame) -> str:
     if seeds > 1:
         return f"Means over {seeds} seeds; whiskers: 95% intervals over seeds and sentences"
     return f"Whiskers: 95% intervals over sentences, {HOLLOW}"
-
-
-def _order_sentences(places: pd.DataFrame, series: list[Series]) -> list[str]:
-    """Each model's tasks ordered by expected layer, and which of these are ill-defined."""
-    own = places[(places["statistic"] == "expected_layer") & (places["group"] == "trained")]
-    told = [_order_sentence(own[own["series"] == one.key], places, one) for one in series[:_TOLD]]
-    return [text for text in told if text]
 
 
 def _words(places: pd.DataFrame, models: ShownModels) -> str:
@@ -186,26 +178,6 @@ def _words(places: pd.DataFrame, models: ShownModels) -> str:
         if found:
             return extremes_words(f"the {name}", found)
     return ""
-
-
-def _order_sentence(own: pd.DataFrame, places: pd.DataFrame, series: Series) -> str:
-    good, bad = own[own["warning"] == ""].sort_values("value"), own[own["warning"] != ""]
-    parts = [f"{row.label} {_text(row)}" for row in good.itertuples()]
-    text = f"Expected layers in {series.label}, from the bottom: {', '.join(parts)}." if parts else ""
-    if len(bad):
-        reasons = [f"{row.label} ({row.warning}{_running(places, row)})" for row in bad.itertuples()]
-        text += f"{' ' if text else ''}Ill-defined{'' if text else f' in {series.label}'}: {'; '.join(reasons)}."
-    return text
-
-
-def _running(places: pd.DataFrame, row: object) -> str:
-    rows = places[
-        (places["statistic"] == "expected_layer_running_maximum")
-        & (places["group"] == "trained")
-        & (places["series"] == row.series)  # type: ignore[attr-defined]
-        & (places["task"] == row.task)  # type: ignore[attr-defined]
-    ]
-    return f"; running maximum: {number(float(rows['value'].iloc[0]), 1)}" if len(rows) else ""
 
 
 def _text(row: object, unit: str = "") -> str:

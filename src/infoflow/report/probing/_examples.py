@@ -8,8 +8,9 @@ import pandas as pd
 
 from infoflow.probing import PROBE_EXAMPLES, PROBE_SCORES
 
+from .._curves import first_seed
 from .._figure import Panel, ReportFigure
-from .._in_words import Candidate, Samples, by_answer, clear_cases, estimate_text, extremes_words, listed, number
+from .._in_words import Candidate, Samples, by_answer, clear_cases, estimate_text, extremes_words
 from .._shown_models import ShownModels
 from .._theme import Series
 from ..forms._chart import amount, bounded, finished, tips
@@ -33,7 +34,6 @@ from ._rows import (
 
 
 _HEIGHT = 230
-_TOLD = 5  # tasks that the sentence names
 
 
 def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
@@ -55,7 +55,7 @@ def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
     return ReportFigure(
         id="probe-examples",
         question="How many examples does a probe need?",
-        answer=_sentences({task: found[task] for task in shown}, models),
+        answer=_larger_with_few({task: found[task] for task in shown}, models),
         words=_words({task: found[task] for task in shown}, models),
         panels=[Panel(spec=_chart(data[data["task"] == task], models), title=task_label(task)) for task in shown],
         caption=f"Bands: {bands}. Each model at the layer that is its best with all examples, the untrained one at "
@@ -109,34 +109,23 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     return finished([*control_lines(untrained, at), *drawn, names_above(names)], _HEIGHT)
 
 
-def _sentences(found: dict[str, pd.DataFrame], models: ShownModels) -> list[str]:
-    """The margin of trained over untrained models with the fewest and with all examples, and where the two differ."""
-    gaps = {task: _gaps(rows, models) for task, rows in found.items()}
-    gaps = {task: own for task, own in gaps.items() if own}
-    if not gaps:
-        return []
-    told = [
-        f"{task_label(task)} {_ends([few for _, few, _ in own])} (with all {_ends([whole for *_, whole in own])})"
-        for task, own in list(gaps.items())[:_TOLD]
-    ]
-    every = [(few - whole).estimate() for own in gaps.values() for _, few, whole in own]
+def _larger_with_few(found: dict[str, pd.DataFrame], models: ShownModels) -> list[str]:
+    """In how many cases the gain from training clearly differs between the fewest and all examples."""
+    every = [(few - whole).estimate() for rows in found.values() for _, few, whole in _gaps(rows, models)]
     larger, smaller = (sum(gap.sign == sign for gap in every) for sign in (1, -1))
-    return [
-        f"With {_fewest(found):,} examples, accuracy is above that of untrained models by: {'; '.join(told)}.",
-        f"The gap is clearly larger with few examples in {larger} of {len(every)} cases (tasks and models), clearly "
-        f"smaller in {smaller}.",
-    ]
+    text = f"The gap is clearly larger with few examples in {larger} of {len(every)} cases (tasks and models), clearly "
+    return [f"{text}smaller in {smaller}."] if every else []
 
 
 def _words(found: dict[str, pd.DataFrame], models: ShownModels) -> str:
     """The gain from training with the fewest examples."""
-    told = [
+    stated = [
         Candidate.held_out(case_name(task, series.label), few)
         for task, rows in found.items()
         for series, few, _ in _gaps(rows, models)
     ]
     what = f"with {_fewest(found):,} examples, the gain in accuracy over an untrained model"
-    return extremes_words(what, told, end=clear_cases(told))
+    return extremes_words(what, stated, end=clear_cases(stated))
 
 
 def _fewest(found: dict[str, pd.DataFrame]) -> int:
@@ -160,14 +149,6 @@ def _gap(rows: pd.DataFrame) -> Samples:
     return trained - untrained
 
 
-def _ends(gaps: list[Samples]) -> str:
-    """One gap with its interval, or the smallest and the largest of several models."""
-    estimates = sorted((gap.estimate() for gap in gaps), key=lambda one: one.value)
-    if len(estimates) == 1:
-        return estimate_text(estimates[0]).replace(" (", ", ").removesuffix(")")
-    return f"{number(estimates[0].value, 2)} to {number(estimates[-1].value, 2)}"
-
-
 # Single examples: the layer from which a probe gets them right, in each model.
 
 
@@ -178,7 +159,7 @@ _UNTRAINED = "untrained"
 
 def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
     """A few examples per task, with a row of layers for each model; None without examples."""
-    own = _one_seed(frame)
+    own = first_seed(frame)
     lines = list(models.present(own[own["trained"]])) if len(own) else []
     if not lines:
         return None
@@ -192,7 +173,6 @@ def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: Show
     return ReportFigure(
         id="probe-solved",
         question="Which words are read rightly, and from which layer on?",
-        answer=[_sentence(own, shown, lines)],
         words=_solved_words(own[own["task"].astype(str).isin(shown)], lines),
         panels=[],
         caption=f"Single test examples. Of the {own['example'].nunique()} that a hash of their text had chosen before "
@@ -213,19 +193,12 @@ def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: Show
     )
 
 
-def _one_seed(frame: pd.DataFrame) -> pd.DataFrame:
-    """The models of each line's first seed."""
-    if frame.empty or "seed" not in frame:
-        return frame
-    return frame[frame["seed"] == frame.groupby("series")["seed"].transform("min")]
-
-
 def _card(own: pd.DataFrame, lines: list[Series]) -> dict[str, Any] | None:
     first = own[own["trained"] & (own["series"] == lines[0].key)]
     if first.empty:
         return None
     picked = _picked({int(number): solved_from(rows) for number, rows in first.groupby("example")})
-    examples = [_example(own[own["example"] == number], lines, told) for number, told in picked]
+    examples = [_example(own[own["example"] == number], lines, stated) for number, stated in picked]
     return {"task": task_label(str(own["task"].iloc[0])), "examples": examples}
 
 
@@ -260,12 +233,12 @@ def _example(rows: pd.DataFrame, lines: list[Series], solved: int) -> dict[str, 
     return {
         "pieces": list(_pieces(str(one["text"]).split(" "), one)),
         "gold": str(one["gold"]),
-        "told": _told(solved),
+        "told": _text(solved),
         "strips": [strip for line in lines for strip in _strips(rows[rows["series"] == line.key], line)],
     }
 
 
-def _told(solved: int) -> str:
+def _text(solved: int) -> str:
     if solved < 0:
         return "right below the top alone" if solved == -1 else "right in no state"
     return "right in all states" if solved == 0 else f"right from state {solved} on"
@@ -316,14 +289,3 @@ def _solved_words(own: pd.DataFrame, lines: list[Series]) -> str:
     untrained = counted(own[~own["trained"]])
     start = "examples that are right only from a state above the embeddings on: "
     return by_answer(by_model | ({"untrained models": untrained} if untrained else {}), start)
-
-
-def _sentence(own: pd.DataFrame, tasks: list[str], lines: list[Series]) -> str:
-    """For each task, how many examples the first line's probe gets right only from some layer on."""
-    told = []
-    rows = own[own["trained"] & (own["series"] == lines[0].key)]
-    for task in tasks:
-        of = [solved_from(each) for _, each in rows[rows["task"].astype(str) == task].groupby("example")]
-        if of:
-            told.append(f"{sum(layer > 0 for layer in of)} of {len(of)} for {task_label(task)}")
-    return f"In {lines[0].label}, examples that are right only from a state above the embeddings on: {listed(told)}."

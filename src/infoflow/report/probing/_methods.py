@@ -16,16 +16,6 @@ PROBES = Method(
     """,
 )
 
-GAINS = Method(
-    id="probe-gains",
-    title="Share of what can be gained",
-    text="""
-    (<i>a</i><sub>l</sub> − <i>m</i>) / (<i>a</i>* − <i>m</i>) for the accuracy <i>a</i><sub>l</sub> of a probe at
-    layer <i>l</i>, that of the majority class <i>m</i>, and the highest accuracy <i>a</i>* of any trained model's layer
-    on the same task. 0: no better than the majority class, 1: the best there is. Accuracies of tasks with other labels
-    have other floors and ceilings; this share has neither, and one scale for all models. Ours.
-    """,
-)
 
 CODELENGTH = Method(
     id="probe-codelength",

@@ -16,7 +16,7 @@ from ..forms._lines import COSINE, SHARE
 from ._methods import BERT_SCORES, FACTS, PAIRS
 from ._rows import (
     MOST_TASKS,
-    against,
+    above_controls,
     alike_text,
     any_trained,
     best_layer,
@@ -49,7 +49,7 @@ def pairs_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     return ReportFigure(
         id="probe-pairs",
         question="Which layer first prefers the acceptable sentence?",
-        answer=_sentences(of(shares, phenomenon=_ALL), models),
+        answer=above_controls("acceptable sentences preferred", of(shares, phenomenon=_ALL), models),
         words=_words(of(shares, phenomenon=_ALL), models),
         panels=layer_panels(tables, models, partial(_title, shares), **_AXIS),
         caption=f"{interval_note(data)} Sentences are scored whole, by the logit lens at each layer.{more}",
@@ -77,29 +77,12 @@ def _title(shares: pd.DataFrame, phenomenon: str) -> str:
 def _words(own: pd.DataFrame, models: ShownModels) -> str:
     """Which models prefer the most and the fewest acceptable sentences at their best layers."""
     bests = {series: best_layer(own, series.key) for series in models.present(own[own["trained"]])}
-    told = [Candidate(f"in {series.label}", best.estimate) for series, best in bests.items() if best is not None]
+    stated = [Candidate(f"in {series.label}", best.estimate) for series, best in bests.items() if best is not None]
     return extremes_words(
         "the share of acceptable sentences preferred, at the best layer,",
-        told,
-        end=f"chance is {_CHANCE}{f', and it is {more}' if (more := clear_cases(told, _CHANCE)) else ''}",
+        stated,
+        end=f"chance is {_CHANCE}{f', and it is {more}' if (more := clear_cases(stated, _CHANCE)) else ''}",
     )
-
-
-def _sentences(own: pd.DataFrame, models: ShownModels) -> list[str]:
-    """Each model's best layer, and whether it beats chance and the untrained model there."""
-    told = []
-    for series in models.present(own[own["trained"]]):
-        best = best_layer(own, series.key)
-        if best is None:
-            continue
-        here, untrained = (held_out_at(own, series.key, best.layer, trained) for trained in (True, False))
-        beside = f", {against((here - untrained).estimate(), 'the untrained model')}" if untrained else ""
-        known = "" if best.estimate.low > _CHANCE else ": not more than chance"
-        place = f"in layer {best.layer} of {best.top}{alike_text(best)}"
-        told.append(
-            f"{series.label} prefers {estimate_text(best.estimate)} of the acceptable ones {place}{known}{beside}."
-        )
-    return [sentence_start(one) for one in told]
 
 
 _FACT_AXIS = {"y_title": "facts filled in rightly", "baseline_name": "most frequent object", "bounds": SHARE}
@@ -159,7 +142,7 @@ def _asked(rows: pd.DataFrame, way: dict[str, str]) -> str:
 
 def _fact_sentences(own: pd.DataFrame, models: ShownModels) -> list[str]:
     """Each model's best layer, compared with the most frequent objects and with prompts without a subject."""
-    told = []
+    stated = []
     for series in models.present(own[own["trained"]]):
         best = best_layer(own, series.key)
         if best is None:
@@ -167,12 +150,12 @@ def _fact_sentences(own: pd.DataFrame, models: ShownModels) -> list[str]:
         here = own[(own["series"] == series.key) & (own["layer"] == best.layer) & own["trained"]]
         blind = float(here["without_subject"].mean())
         alone = "" if math.isnan(blind) else f", and prompts without their subject {number(blind, 2)}"
-        told.append(
+        stated.append(
             f"{series.label} fills in {estimate_text(best.estimate)} of the facts rightly in layer {best.layer} of "
             f"{best.top}{alike_text(best)}; the most frequent objects would be right for "
             f"{number(float(here['baseline'].mean()), 2)}{alone}."
         )
-    return [sentence_start(one) for one in told]
+    return [sentence_start(one) for one in stated]
 
 
 _SCORES = {"f": "F", "precision": "precision", "recall": "recall"}
@@ -234,18 +217,20 @@ def _text_asked(means: pd.DataFrame) -> str:
 
 def _text_sentences(means: pd.DataFrame, human: pd.DataFrame | None, models: ShownModels) -> list[str]:
     """Each model's best layer by human scores; without these, where texts score above random ones."""
-    told = []
+    stated = []
     for series in models.present(means[means["trained"]]):
         best = None if human is None else best_layer(human, series.key)
         if best is not None and human is not None:
             top = held_out_at(human, series.key, best.top).estimate().value
             at_top = "" if best.layer == best.top else f"; the top has {number(top, 2)}"
-            told.append(
+            stated.append(
                 f"{series.label} agrees best with people in layer {best.layer} of {best.top}{alike_text(best)}: "
                 f"{estimate_text(best.estimate)}{at_top}."
             )
             continue
         own = means[(means["series"] == series.key) & means["trained"]]
         above = own.assign(above=own["value"] - own["baseline"]).sort_values("above").iloc[-1]
-        told.append(f"{series.label} sets these pairs farthest apart from random ones in layer {int(above['layer'])}.")
-    return [sentence_start(one) for one in told]
+        stated.append(
+            f"{series.label} sets these pairs farthest apart from random ones in layer {int(above['layer'])}."
+        )
+    return [sentence_start(one) for one in stated]

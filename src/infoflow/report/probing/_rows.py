@@ -14,11 +14,10 @@ from .._in_words import (
     chosen,
     clear_cases,
     estimate_text,
-    extreme,
     extremes_words,
+    inline_text,
     listed,
     number,
-    sentence,
     size_text,
 )
 from .._shown_models import ShownModels
@@ -188,13 +187,37 @@ def left_out_note(tasks: Iterable[str], shown: Iterable[str]) -> str:
 def against(difference: Estimate, what: str) -> str:
     """`0.05 (0.04 to 0.06) above layer 0`, or that the two do not clearly differ."""
     if difference.has_interval and not difference.sign:
-        return f"not told apart from {what} ({signed(difference)})"
+        return f"not clearly different from {what} ({inline_text(difference)})"
     return f"{size_text(difference)} {'above' if difference.value >= 0 else 'below'} {what}"
 
 
-def signed(estimate: Estimate) -> str:
-    """`−0.02, −0.09 to 0.05`, for use inside brackets."""
-    return estimate_text(estimate).replace(" (", ", ").removesuffix(")")
+def above_controls(
+    name: str,
+    rows: pd.DataFrame,
+    models: ShownModels,
+    controls: Callable[[Series, Best], dict[str, Samples]] = lambda line, best: {},
+) -> list[str]:
+    """The best layer of all models, and how far it is above each control that was measured.
+
+    For example "Chunks: 0.81 (0.80 to 0.82) in layer 4 of masked LM, 0.12 (0.11 to 0.13) above its embeddings."
+    """
+    found = [(line, best_layer(rows, line.key)) for line in models.present(rows[rows["trained"]])]
+    bests = {line: best for line, best in found if best is not None}
+    if not bests:
+        return []
+    line, best = max(bests.items(), key=lambda one: one[1].first)
+    here = held_out_at(rows, line.key, best.layer)
+    embeddings = {"its embeddings": held_out_at(rows, line.key, 0)} if best.layer else {}
+    others = {**embeddings, **controls(line, best), "an untrained model's best layer": untrained_best(rows, line.key)}
+    stated = [against((here - other).estimate(), what) for what, other in others.items() if other]
+    place = f"{estimate_text(best.estimate)} in layer {best.layer} of {line.label}{alike_text(best)}"
+    return [f"{sentence_start(name)}: {', '.join(filter(None, (place, listed(stated))))}."]
+
+
+def untrained_best(rows: pd.DataFrame, series: str) -> Samples | None:
+    """The best layer of an untrained model; None without one."""
+    best = best_layer(rows, series, trained=False)
+    return None if best is None else held_out_at(rows, series, best.layer, trained=False)
 
 
 def layers_text(layers: Sequence[int], joined: str = "and") -> str:
@@ -209,7 +232,7 @@ def alike_text(best: Best) -> str:
     if not best.alike:
         return ""
     layers = sorted(best.alike)
-    return f" ({layers_text(layers)} {'is' if len(layers) == 1 else 'are'} not told apart)"
+    return f" ({layers_text(layers)} {'does' if len(layers) == 1 else 'do'} not clearly differ)"
 
 
 def ratio(upper: Samples, lower: Samples) -> Estimate:
@@ -217,11 +240,6 @@ def ratio(upper: Samples, lower: Samples) -> Estimate:
     gap = (upper.applied(np.log) - lower.applied(np.log)).estimate()
     value, low, high = (float(np.exp(end)) for end in (gap.value, gap.low, gap.high))
     return Estimate(value=value, low=low, high=high, seeds=gap.seeds, count=gap.count)
-
-
-def times(estimate: Estimate, what: str) -> str:
-    """`2.1 (1.9 to 2.3) times that of` something."""
-    return f"{estimate_text(estimate)} times that of {what}"
 
 
 def span(values: pd.Series) -> float:
@@ -250,10 +268,8 @@ class Case(NamedTuple):
     @property
     def over_untrained(self) -> Estimate | None:
         """The best layer's margin over the best layer of an untrained model; None without one."""
-        other = best_layer(self.rows, self.series.key, trained=False)
-        if other is None:
-            return None
-        return (self.samples - held_out_at(self.rows, self.series.key, other.layer, trained=False)).estimate()
+        other = untrained_best(self.rows, self.series.key)
+        return None if other is None else (self.samples - other).estimate()
 
 
 def case_name(task: str, label: str) -> str:
@@ -271,21 +287,21 @@ def cases_of(own: pd.DataFrame, models: ShownModels) -> list[Case]:
     return found
 
 
-def told_of(
+def case_words(
     what: str, cases: Sequence[Case], number: Callable[[Case], Estimate | None], above: float | None = None
 ) -> str:
     """The cases with the highest and lowest number, and how many are clearly `above` the null value."""
-    told = [Candidate(case.name, estimate) for case in cases if (estimate := number(case)) is not None]
-    return extremes_words(what, told, end="" if above is None else clear_cases(told, above))
+    stated = [Candidate(case.name, estimate) for case in cases if (estimate := number(case)) is not None]
+    return extremes_words(what, stated, end="" if above is None else clear_cases(stated, above))
 
 
 def gain_words(score: str, cases: Sequence[Case]) -> str:
     """The best layers' margin over those of untrained models; without any, over the majority class."""
     if any(case.over_untrained is not None for case in cases):
-        return told_of(
+        return case_words(
             f"the gain in {score} over an untrained model's best layer", cases, lambda case: case.over_untrained, 0.0
         )
-    return told_of(f"the gain in {score} over the majority class", cases, _over_baseline, 0.0)
+    return case_words(f"the gain in {score} over the majority class", cases, _over_baseline, 0.0)
 
 
 def _over_baseline(case: Case) -> Estimate:
@@ -295,34 +311,3 @@ def _over_baseline(case: Case) -> Estimate:
     return Estimate(
         value=best.value - floor, low=best.low - floor, high=best.high - floor, seeds=best.seeds, count=best.count
     )
-
-
-def place_words(cases: Sequence[Case]) -> str:
-    """The tasks read best highest and lowest in the network; layers that do not clearly differ form one span."""
-    spans = {case.name: case.best for case in cases}
-    found = [Candidate(name, _span(best)) for name, best in spans.items()]
-    top, bottom = extreme(found), extreme(found, least=True)
-    if top is None or bottom is None:
-        return ""
-
-    def told(one: Candidate) -> str:
-        best = spans[one.name]
-        return f"{best.layer}{alike_text(best)}"
-
-    if top.candidate is bottom.candidate:
-        return sentence(f"the best layer is {told(top.candidate)} {top.candidate.name}{top.note}")
-    if bottom.candidate.name in top.alike:
-        return sentence(
-            f"the best layer is {told(top.candidate)} {top.candidate.name}, and not clearly another elsewhere"
-        )
-    parts = [
-        f"{how} {end.candidate.name}, {told(end.candidate)}{end.note}"
-        for how, end in (("highest", top), ("lowest", bottom))
-    ]
-    return sentence(f"the best layer is {'; '.join(parts)}")
-
-
-def _span(best: Best) -> Estimate:
-    """The best layer, with the range of layers that do not clearly differ from it."""
-    layers = (best.layer, *best.alike)
-    return Estimate(value=best.layer, low=min(layers), high=max(layers), seeds=1, count=0)

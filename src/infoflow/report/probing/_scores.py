@@ -8,7 +8,7 @@ from infoflow.probing import PROBE_SCORES
 
 from .._curves import curves, interval_note
 from .._figure import ReportFigure
-from .._in_words import estimate_text, listed, number
+from .._in_words import Samples, listed, number
 from .._layer_figure import layer_panels, stacked
 from .._shown_models import ShownModels
 from .._theme import Series
@@ -17,11 +17,12 @@ from ._methods import PROBES
 from ._rows import (
     CONTROL_TASK,
     Best,
+    above_controls,
     against,
-    alike_text,
     all_examples,
     any_trained,
     best_layer,
+    case_words,
     cases_of,
     control_curve,
     curves_with,
@@ -33,14 +34,12 @@ from ._rows import (
     one_probe,
     probe_label,
     samples_at,
-    sentence_start,
     task_label,
     tasks_of,
-    told_of,
 )
 
 AXIS = {"y_title": "accuracy", "baseline_name": "majority class", "bounds": SHARE, "controls": (CONTROL_TASK,)}
-_TOLD = 4  # tasks with their own sentence
+_DESCRIBED = 4  # tasks with a sentence of their own
 HOW_UNTRAINED = (
     "The dashed grey line is a model of the same shape that was never trained: what a probe finds there comes from "
     "the words themselves and from the shape of the network, not from training."
@@ -60,7 +59,7 @@ def accuracy_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
     return ReportFigure(
         id="probe-accuracy",
         question="How well can each task be read from each layer?",
-        answer=_sentences(own, control, shown, models),
+        answer=_between(own, shown, models) + _above(own, control, shown[:_DESCRIBED], models),
         words=gain_words("accuracy", cases_of(own, models)),
         panels=layer_panels({task: tables[task] for task in shown}, models, partial(_title, own), **AXIS),
         caption=f"{interval_note(data)} Test part; {_probe_note(own)}. Each panel has its own scale."
@@ -102,56 +101,19 @@ def _probe_note(own: pd.DataFrame) -> str:
     return text
 
 
-def _sentences(own: pd.DataFrame, control: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
-    """How often the best layer is an inner one; each task's best layer, and its margin over the controls."""
-    told = [_task_sentence(of(own, task=task), of(control, task=task), task, models) for task in tasks[:_TOLD]]
-    others = [_short(of(own, task=task), task, models) for task in tasks[_TOLD:]]
-    rest = [f"Best layers of the other tasks: {'; '.join(others)}."] if others else []
-    return [*_between(own, tasks, models), *told, *rest]
+def _above(own: pd.DataFrame, control: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
+    """How far the best layer of each task is above its embeddings, its control task and an untrained model."""
+    return [
+        text
+        for task in tasks
+        for text in above_controls(
+            task_label(task), of(own, task=task), models, partial(_control_task, of(control, task=task))
+        )
+    ]
 
 
-def _best_of_all(own: pd.DataFrame, models: ShownModels) -> tuple[Series, Best]:
-    """The line with the highest value of all, and its layer."""
-    found = [(series, best_layer(own, series.key)) for series in models.present(own[own["trained"]])]
-    return max([(series, best) for series, best in found if best is not None], key=lambda one: one[1].first)
-
-
-def _task_sentence(own: pd.DataFrame, control: pd.DataFrame, task: str, models: ShownModels) -> str:
-    series, best = _best_of_all(own, models)
-    floor = number(float(own.loc[own["series"] == series.key, "baseline"].mean()), 2)
-    compared = [*_above_embeddings(own, best), *_above_untrained(own, best), *_above_control(own, control, best)]
-    place = f"in layer {best.layer} of {series.label}{alike_text(best)}"
-    beside = f", {listed(compared)}" if compared else ""
-    return (
-        f"{sentence_start(task_label(task))}: {estimate_text(best.estimate)} {place}{beside}. Majority class: {floor}."
-    )
-
-
-def _above_embeddings(own: pd.DataFrame, best: Best) -> list[str]:
-    if best.layer == 0:
-        return []
-    here, first = (held_out_at(own, best.series, layer) for layer in (best.layer, 0))
-    return [against((here - first).estimate(), "its embeddings")] if first else []
-
-
-def _above_untrained(own: pd.DataFrame, best: Best) -> list[str]:
-    """Comparison with the best layer of the untrained model."""
-    other = best_layer(own, best.series, trained=False)
-    if other is None:
-        return []
-    gap = held_out_at(own, best.series, best.layer) - held_out_at(own, best.series, other.layer, trained=False)
-    return [against(gap.estimate(), f"an untrained model's best layer ({other.layer})")]
-
-
-def _above_control(own: pd.DataFrame, control: pd.DataFrame, best: Best) -> list[str]:
-    beside = held_out_at(control, best.series, best.layer)
-    gap = held_out_at(own, best.series, best.layer) - beside
-    return [against(gap.estimate(), "the control task there")] if beside else []
-
-
-def _short(own: pd.DataFrame, task: str, models: ShownModels) -> str:
-    series, best = _best_of_all(own, models)
-    return f"{task_label(task)} {number(best.estimate.value, 2)} in layer {best.layer} of {series.label}"
+def _control_task(control: pd.DataFrame, line: Series, best: Best) -> dict[str, Samples]:
+    return {"the control task there": held_out_at(control, line.key, best.layer)}
 
 
 def _between(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
@@ -170,7 +132,7 @@ def _between(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[s
 
 
 _AXIS = {"y_title": "selectivity (accuracy less control)", "bounds": COSINE, "baseline_name": "as the control"}
-_SELECTIVITY_TOLD = 5  # tasks whose seen and unseen types get their own sentence
+_DESCRIBED = 5  # tasks whose seen and unseen types get their own sentence
 
 
 def selectivity_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
@@ -189,7 +151,7 @@ def selectivity_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
         id="probe-selectivity",
         question="Is it in the vectors, or has the probe learned words by heart?",
         answer=[*_layer_sentences(own, shown, models), *_type_sentences(scores, control, shown, models)],
-        words=told_of("selectivity at its best layer", cases_of(own, models), lambda case: case.best.estimate, 0.0),
+        words=case_words("selectivity at its best layer", cases_of(own, models), lambda case: case.best.estimate, 0.0),
         panels=layer_panels(drawn, models, task_label, **_AXIS),
         caption=f"{interval_note(data)} Each panel has its own scale; words of types that training had and had not are "
         f"apart under the pointer and in the data.{left_out_note(tasks, shown)}",
@@ -214,8 +176,8 @@ def _table(scores: pd.DataFrame) -> pd.DataFrame:
     keys = ["series", "group", "layer"]
     every = tables["all"]
     for name in words[1:]:
-        told = every[keys].merge(tables[name][[*keys, "shown"]], on=keys, how="left")["shown"]
-        beside = told.map(lambda text, name=name: f"; {name} types {text}" if isinstance(text, str) else "")
+        stated = every[keys].merge(tables[name][[*keys, "shown"]], on=keys, how="left")["shown"]
+        beside = stated.map(lambda text, name=name: f"; {name} types {text}" if isinstance(text, str) else "")
         every = every.assign(shown=[a + b for a, b in zip(every["shown"], beside, strict=True)])
     parts = [(every if name == "all" else tables[name]).assign(words=name) for name in words]
     return pd.concat(parts, ignore_index=True)
@@ -247,7 +209,7 @@ def _layer_sentences(own: pd.DataFrame, tasks: list[str], models: ShownModels) -
 def _type_sentences(scores: pd.DataFrame, control: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
     """Selectivity and control accuracy for words that were not in the training data."""
     parts = []
-    for task in tasks[:_SELECTIVITY_TOLD]:
+    for task in tasks[:_DESCRIBED]:
         found = {}
         for words in ("seen", "unseen"):
             rows = of(scores, task=task, words=words)

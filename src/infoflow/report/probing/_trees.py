@@ -1,6 +1,7 @@
 """Whether the geometry encodes syntax trees: structural probes against a chain, a random map and untrained models."""
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -9,16 +10,15 @@ from infoflow.probing import PROBE_TREES
 
 from .._curves import interval_note
 from .._figure import ReportFigure
-from .._in_words import Candidate, Samples, clear_cases, estimate_text, extremes_words, listed
+from .._in_words import Candidate, Samples, clear_cases, extremes_words, listed
 from .._layer_figure import layer_panels, stacked
 from .._shown_models import ShownModels
 from .._theme import Series
 from ..forms._lines import COSINE, SHARE
 from ._methods import TREES
-from ._rows import Best, against, alike_text, best_layer, curves_with, held_out_at, of
+from ._rows import Best, above_controls, best_layer, curves_with, held_out_at, of, untrained_best
 
 _CHAIN, _RANDOM = "chain of words", "random map"
-_MOST = 4  # models with their own sentence
 
 
 class _Score(NamedTuple):
@@ -28,7 +28,6 @@ class _Score(NamedTuple):
     metric: str
     title: str
     axis: str
-    told: str  # in a sentence
     bounds: tuple[float, float]
 
     @property
@@ -41,10 +40,10 @@ class _Score(NamedTuple):
 
 
 _SCORES = (
-    _Score("distance", "uuas", "edges of the tree", "UUAS (share of edges)", "of the tree's edges (UUAS)", SHARE),
-    _Score("distance", "spearman", "distances in the tree", "Spearman's correlation", "of distances", COSINE),
-    _Score("depth", "root", "the root", "share of roots found", "of the roots", SHARE),
-    _Score("depth", "spearman", "depths in the tree", "Spearman's correlation", "of depths", COSINE),
+    _Score("distance", "uuas", "edges of the tree", "UUAS (share of edges)", SHARE),
+    _Score("distance", "spearman", "distances in the tree", "Spearman's correlation", COSINE),
+    _Score("depth", "root", "the root", "share of roots found", SHARE),
+    _Score("depth", "spearman", "depths in the tree", "Spearman's correlation", COSINE),
 )
 
 
@@ -59,7 +58,7 @@ def trees_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     return ReportFigure(
         id="probe-trees",
         question="Do vectors hold the tree of a sentence?",
-        answer=[text for score in tables for text in _sentences(score, found[score], models)],
+        answer=[text for score in tables for text in _above(score, found[score], models)],
         words=_words(next(iter(tables)), found, models),
         panels=[
             panel
@@ -114,56 +113,34 @@ def _trained_on(frame: pd.DataFrame) -> str:
     return f"Maps to {rank} dimensions, trained on {sentences:,} sentences{without}."
 
 
-def _sentences(score: _Score, rows: pd.DataFrame, models: ShownModels) -> list[str]:
-    """Each model's best layer on the first score, with its controls; for other scores, the best model's."""
-    own = of(rows, probe="structural")
-    bests = {one: best for one in models.present(own[own["trained"]]) if (best := best_layer(own, one.key)) is not None}
-    if score.metric != "uuas":
-        series = max(bests, key=lambda one: bests[one].first)
-        bests = {series: bests[series]}
-    return [_sentence(score, rows, series, best) for series, best in list(bests.items())[:_MOST]]
+def _above(score: _Score, rows: pd.DataFrame, models: ShownModels) -> list[str]:
+    """How far the best layer is above its embeddings, trivial trees and an untrained model."""
+    return above_controls(score.title, of(rows, probe="structural"), models, partial(_trivial, rows))
+
+
+def _trivial(rows: pd.DataFrame, line: Series, best: Best) -> dict[str, Samples]:
+    """The score without training: of trees that hang each word on its neighbour, and of a random map."""
+    chain, random = (of(rows, probe=name) for name in ("chain", "random"))
+    return {
+        "a chain of words": held_out_at(chain, line.key, -1),
+        "a random map": held_out_at(random, line.key, best.layer),
+    }
 
 
 def _words(score: _Score, found: dict[_Score, pd.DataFrame], models: ShownModels) -> str:
     """The margin of each model's best layer over the score's first available control."""
     rows = found[score]
     own = of(rows, probe="structural")
-    told: dict[str, list[Candidate]] = {}
+    stated: dict[str, list[Candidate]] = {}
     for series in models.present(own[own["trained"]]):
         best = best_layer(own, series.key)
         if best is None:
             continue
         here = held_out_at(own, series.key, best.layer)
-        controls = {
-            "an untrained model's best layer": _untrained(own, series),
-            "a chain of words": held_out_at(of(rows, probe="chain"), series.key, -1),
-            "a random map": held_out_at(of(rows, probe="random"), series.key, best.layer),
-        }
+        controls = {"an untrained model's best layer": untrained_best(own, series.key), **_trivial(rows, series, best)}
         for name, control in controls.items():
             if control:
-                told.setdefault(name, []).append(Candidate(f"in {series.label}", (here - control).estimate()))
-    name = next(iter(told), "")
+                stated.setdefault(name, []).append(Candidate(f"in {series.label}", (here - control).estimate()))
+    name = next(iter(stated), "")
     what = f"{score.axis.split(' (')[0]} at the best layer, above {name},"
-    return extremes_words(what, told[name], end=clear_cases(told[name])) if name else ""
-
-
-def _sentence(score: _Score, rows: pd.DataFrame, series: Series, best: Best) -> str:
-    own = of(rows, probe="structural")
-    place = f"layer {best.layer} of {series.label}{alike_text(best)}"
-    lead = f"{place[:1].upper()}{place[1:]} gives {estimate_text(best.estimate)} {score.told}"
-    if score.metric == "spearman":
-        lead = f"The order {score.told} is best kept by {place}, with a correlation of {estimate_text(best.estimate)}"
-    here = held_out_at(own, series.key, best.layer)
-    others = [
-        ("its embeddings", held_out_at(own, series.key, 0) if best.layer else None),
-        ("a chain of words", held_out_at(of(rows, probe="chain"), series.key, -1)),
-        ("a random map", held_out_at(of(rows, probe="random"), series.key, best.layer)),
-        ("an untrained model's best layer", _untrained(own, series)),
-    ]
-    compared = [against((here - other).estimate(), name) for name, other in others if other]
-    return f"{lead}{f': {listed(compared)}' if compared else ''}."
-
-
-def _untrained(own: pd.DataFrame, series: Series) -> Samples | None:
-    best = best_layer(own, series.key, trained=False)
-    return None if best is None else held_out_at(own, series.key, best.layer, trained=False)
+    return extremes_words(what, stated[name], end=clear_cases(stated[name])) if name else ""

@@ -119,9 +119,9 @@ def _table(rows: pd.DataFrame, models: ShownModels) -> list[dict[str, Any]]:
     ]
 
 
-def _kind(told: str) -> str:
+def _kind(stated: str) -> str:
     """The statement on initial weights, up to the reason."""
-    return told.partition(":")[0].replace("matched on the side that reads the text", "of the reading side")
+    return stated.partition(":")[0].replace("matched on the side that reads the text", "of the reading side")
 
 
 def _notes(rows: pd.DataFrame) -> list[str]:

@@ -213,7 +213,6 @@ def _learning(frame: pd.DataFrame, scores: pd.DataFrame, models: ShownModels) ->
     return Drawn(
         data=table,
         panels=[Panel(spec=_chart(table, series))],
-        answer=[_sentence(table, series)],
         words=_words(table, series),
         caption=f"Training loss; each point is the mean since the previous one. {band_words(seeds, over='')}. Both "
         "axes are logarithmic.",
@@ -301,15 +300,6 @@ def _falls(table: pd.DataFrame, series: list[Series]) -> list[tuple[str, float, 
         first, last, before = (float(own["value"].iloc[at]) for at in (0, -1, _half(own)))
         found.append((one.label, first, last, max(before - last, 0.0)))
     return found
-
-
-def _sentence(table: pd.DataFrame, series: list[Series]) -> str:
-    parts = [
-        f"{label} from {number(first)} to {number(last)} nats per token ({number(late)} of it in the last half of "
-        "the tokens)"
-        for label, first, last, late in _falls(table, series)
-    ]
-    return f"Training loss fell: {listed(parts)}."
 
 
 def _words(table: pd.DataFrame, series: list[Series]) -> str:

@@ -120,16 +120,16 @@ def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[LineKind], y
 def _sentences(frame: pd.DataFrame, series: Series) -> list[str]:
     """Compare specialised with random heads, and shuffled heads with the fresh model's own; the first also in BLEU."""
     own = frame[frame["series"] == series.key]
-    told = {frozen: _against(own, frozen, SPECIALISED, RANDOM, "random ones") for frozen in WAYS}
+    stated = {frozen: _against(own, frozen, SPECIALISED, RANDOM, "random ones") for frozen in WAYS}
     control = {frozen: _against(own, frozen, SHUFFLED, NONE, "the model's own") for frozen in WAYS}
-    found = [f"In a fresh model of {series.label}, specialised heads{_ways(told)}."] if any(told.values()) else []
+    found = [f"In a fresh model of {series.label}, specialised heads{_ways(stated)}."] if any(stated.values()) else []
     found += [f"The control: shuffled heads{_ways(control)}."] if any(control.values()) else []
     return found + _bleu_sentence(own)
 
 
-def _ways(told: dict[bool, str]) -> str:
+def _ways(stated: dict[bool, str]) -> str:
     """Effects of heads that continue to learn and of frozen ones, to follow "heads" in a sentence."""
-    learning, frozen = told[False], told[True]
+    learning, frozen = stated[False], stated[True]
     return (f" {learning}; frozen, they {frozen}" if learning else f", frozen, {frozen}") if frozen else f" {learning}"
 
 
@@ -149,15 +149,15 @@ def _gains(gain: Estimate, unit: str = "") -> str:
 
 def _bleu_sentence(own: pd.DataFrame) -> list[str]:
     """Gain of specialised over random heads in BLEU; none without BLEU."""
-    told = dict.fromkeys(WAYS, "")
+    stated = dict.fromkeys(WAYS, "")
     for frozen in WAYS:
         first, second = (last_of(own, arm, frozen, "bleu") for arm in (SPECIALISED, RANDOM))
         if first and second:
-            told[frozen] = f"{_gains((first - second).estimate())} against random ones"
-    if not any(told.values()):
+            stated[frozen] = f"{_gains((first - second).estimate())} against random ones"
+    if not any(stated.values()):
         return []
     full = number(float(own.loc[own["metric"] == "bleu", "baseline"].mean()), 1)
-    return [f"In BLEU at the end, specialised heads{_ways(told)} (the trained model has {full})."]
+    return [f"In BLEU at the end, specialised heads{_ways(stated)} (the trained model has {full})."]
 
 
 HEADS = DeclaredFigure(

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.report._figure import Panel, ReportFigure
-from infoflow.report._in_words import Samples, chosen, listed, number, two_digits
+from infoflow.report._in_words import Samples, chosen, difference_text, listed, number, two_digits
 from infoflow.report._shown_models import ShownModels
 
 from ..measures import TUNING_ALLOCATION, TUNING_CHANGE, TUNING_WEIGHTS
@@ -20,7 +20,6 @@ from ._rows import (
     beside_shuffled,
     chosen_of,
     estimated,
-    gap_text,
     most_examples,
     of,
     plain,
@@ -72,7 +71,7 @@ def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
     series = models.present(data[data["trained"]])
     controls = [name for name in _CONTROLS.values() if name in set(drawn["label"])]
     labels = [*tasks_of(data[data["trained"]]), *controls]
-    how = {"across": "layer", "labels": labels, "title": "layer (0 = embeddings)", "told": "distance"}
+    how = {"across": "layer", "labels": labels, "title": "layer (0 = embeddings)", "quantity": "distance"}
     panels = square_panels(drawn, series, **how, strongest=float(drawn["value"].max()))
     return ReportFigure(
         id="tuning-change",
@@ -97,10 +96,10 @@ def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
 
 def _of_controls(controls: list[str]) -> str:
     """The caption's sentence about the control rows."""
-    told = {FROM_SCRATCH: "the untrained model after tuning", SHUFFLED: "tuning on labels that changed places"}
+    stated = {FROM_SCRATCH: "the untrained model after tuning", SHUFFLED: "tuning on labels that changed places"}
     if not controls:
         return ""
-    return f" Last row{'s' * (len(controls) > 1)}: {listed([told[name] for name in controls])}, mean over tasks."
+    return f" Last row{'s' * (len(controls) > 1)}: {listed([stated[name] for name in controls])}, mean over tasks."
 
 
 def _drawn(data: pd.DataFrame, measures: list[str]) -> pd.DataFrame:
@@ -108,8 +107,8 @@ def _drawn(data: pd.DataFrame, measures: list[str]) -> pd.DataFrame:
     trained = data[data["group"] == "trained"].assign(label=data["task"])
     rows = trained.assign(
         shown=[
-            f"{told}; between seeds {number(base, 2)}"
-            for told, base in zip(trained["shown"], trained["baseline"], strict=True)
+            f"{stated}; between seeds {number(base, 2)}"
+            for stated, base in zip(trained["shown"], trained["baseline"], strict=True)
         ]
     )
     grey = data[data["group"] != "trained"].assign(label=data["group"].map(_CONTROLS))
@@ -142,9 +141,7 @@ def _sentence(rows: pd.DataFrame, measures: list[str], name: str) -> str:
     if not all(halves):
         return f"{most}."
     gap = (halves[0] - halves[1]).estimate()
-    more = "further than" if gap.value >= 0 else "less than"
-    size = gap if gap.value >= 0 else gap.negated()
-    return f"{most}; the upper half of the layers moved {more} the lower half by {gap_text(size)}."
+    return f"{most}; the upper half of the layers moved {difference_text(gap, 'further', 'less')} than the lower half."
 
 
 def weights_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
@@ -170,7 +167,7 @@ def weights_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         .drop(columns="place")
     )
     labels = block_labels(data["layer"])
-    how = {"across": "component", "labels": labels, "title": "part of the block", "told": "change"}
+    how = {"across": "component", "labels": labels, "title": "part of the block", "quantity": "change"}
     series, most = models.present(data), float(data["relative"].max())
     return ReportFigure(
         id="tuning-weights",
@@ -240,7 +237,7 @@ def learned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
                for share, nats in zip(rows["share"], rows["value"], strict=True)],
     )  # fmt: skip
     series, most = models.present(data), float(data["share"].abs().max())
-    how = {"across": "component", "title": "part of the block", "told": "share", "strongest": most, "signed": True}
+    how = {"across": "component", "title": "part of the block", "quantity": "share", "strongest": most, "signed": True}
     return ReportFigure(
         id="tuning-learned",
         question="Who learned the task?",

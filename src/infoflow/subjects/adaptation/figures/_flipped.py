@@ -84,12 +84,12 @@ def flipped_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         {
             "model": labels.get(row["series"], ""),
             "task": str(row["task"]),
-            **_told(row),
+            **_text(row),
             "gained": bool(row["right_tuned"]),
         }
         for row in shown.to_dict("records")
     ]
-    told, control = beside.how_to_read
+    stated, control = beside.how_to_read
     return ReportFigure(
         id="tuned-flipped",
         question=beside.question,
@@ -99,7 +99,7 @@ def flipped_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         "and of as many models as there is room for; one seed of pretraining and of tuning. Beside the tuned model: "
         f"{beside.caption}. Of tags those that the two tell differently. They illustrate, and prove nothing.",
         how_to_read=[
-            f"Each row is a test example: its text, the right answer, {told}, and what the model answers once it was "
+            f"Each row is a test example: its text, the right answer, {stated}, and what the model answers once it was "
             f"tuned ({way_of(frame)}).",
             control,
         ],
@@ -162,7 +162,7 @@ def _some_of_each(flipped: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts).head(_MOST).drop(columns="place")
 
 
-def _told(row: dict[Hashable, Any]) -> dict[str, str]:
+def _text(row: dict[Hashable, Any]) -> dict[str, str]:
     """The text and the answers; for complete taggings, only the words whose tags differ."""
     words = str(row["text"]).split()
     answers = {"wanted": str(row["wanted"]), "beside": str(row["said_beside"]), "tuned": str(row["said_tuned"])}

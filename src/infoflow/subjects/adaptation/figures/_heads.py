@@ -117,7 +117,7 @@ def _drawn(first: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
                               (ATTENTION, ("still", "moved"))):  # fmt: skip
             rows = first[first["task"] == task].dropna(subset=list(columns))
             if len(rows):
-                ends = rows.assign(before=rows[columns[0]], after=rows[columns[1]], set=len(sets), told=_told(rows))
+                ends = rows.assign(before=rows[columns[0]], after=rows[columns[1]], set=len(sets), told=_text(rows))
                 parts.append(
                     ends[["series", "stack", "kind", "layer", "head", "before", "after", "fate", "set", "told"]]
                 )
@@ -125,7 +125,7 @@ def _drawn(first: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return (pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"series": []})), sets
 
 
-def _told(rows: pd.DataFrame) -> list[str]:
+def _text(rows: pd.DataFrame) -> list[str]:
     """Each head's numbers and roles as text."""
     return [
         f"costs {number(row.cost_before, 3)} nats of pretraining, {number(row.value, 3)} of the task; attention moved "
@@ -158,8 +158,8 @@ def _chart(rows: pd.DataFrame) -> dict[str, Any]:
 
 def _seeds(ranked: pd.DataFrame) -> str:
     seeds = int(ranked["seed"].nunique())
-    told = "sentences are means over all, but for the heads that they name"
-    drawn = f"One of {seeds} seeds of pretraining is drawn; {told}." if seeds > 1 else "One seed."
+    stated = "sentences are means over all, but for the heads that they name"
+    drawn = f"One of {seeds} seeds of pretraining is drawn; {stated}." if seeds > 1 else "One seed."
     return f"{drawn} Numbers are means over seeds of tuning."
 
 
@@ -245,13 +245,15 @@ def _pruned_chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
 
 def _pruned_sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
     """The largest share of heads that can be pruned, by importance and at random, without a clear loss."""
-    told = []
+    stated = []
     for one in models.present(means):
         shares = [_free(of(means, series=one.key, order=order)) for order in ("importance", "random")]
         if shares[0] is not None:
             beside = "" if shares[1] is None else f" (at random {number(100 * shares[1], 0)}%)"
-            told.append(f"{number(100 * shares[0], 0)}% in {one.label}{beside}")
-    return [f"On {task} the score is not clearly lower without the least important {', '.join(told)}."] if told else []
+            stated.append(f"{number(100 * shares[0], 0)}% in {one.label}{beside}")
+    return (
+        [f"On {task} the score is not clearly lower without the least important {', '.join(stated)}."] if stated else []
+    )
 
 
 def _free(rows: pd.DataFrame) -> float | None:
@@ -284,11 +286,11 @@ def overlap_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         set=data["measure"].map(list(MEASURES).index),
         text=[number(value, 2) for value in data["value"]],
         shown=[
-            f"{told}; of unrelated tasks {number(chance, 2)}"
-            for told, chance in zip(data["shown"], data["baseline"], strict=True)
+            f"{stated}; of unrelated tasks {number(chance, 2)}"
+            for stated, chance in zip(data["shown"], data["baseline"], strict=True)
         ],
     ).sort_values("order", kind="stable")
-    how = {"across": "other", "labels": tasks, "title": "other task", "told": "agreement"}
+    how = {"across": "other", "labels": tasks, "title": "other task", "quantity": "agreement"}
     how |= {"strongest": 1.0, "signed": True}
     return ReportFigure(
         id="head-overlap",
@@ -338,10 +340,12 @@ def _of_same_heads(tables: dict[str, pd.DataFrame]) -> list[pd.DataFrame]:
 
 def _sentence(data: pd.DataFrame, name: str) -> str:
     """Means over pairs of tasks."""
-    told = []
+    stated = []
     for measure, words in MEASURES.items():
         rows = of(data, measure=measure)
         if len(rows):
             chance = float(np.mean(rows["baseline"]))
-            told.append(f"{words} {number(float(np.mean(rows['value'])), 2)} (of unrelated tasks {number(chance, 2)})")
-    return f"In {name}, over pairs of tasks: {', '.join(told)}."
+            stated.append(
+                f"{words} {number(float(np.mean(rows['value'])), 2)} (of unrelated tasks {number(chance, 2)})"
+            )
+    return f"In {name}, over pairs of tasks: {', '.join(stated)}."

@@ -1,14 +1,17 @@
 """In which layer the label can be read, and what linguistic probes lose and gain through tuning."""
 
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
 
 import pandas as pd
 
+from infoflow.foundation import Scale
 from infoflow.report._curves import interval_note
 from infoflow.report._figure import ReportFigure
-from infoflow.report._in_words import Samples, estimate_text, number
+from infoflow.report._in_words import Estimate, Samples, difference_text, estimate_text, number
 from infoflow.report._layer_figure import layer_panels, stacked
 from infoflow.report._shown_models import ShownModels
+from infoflow.report._theme import Series
 from infoflow.report.forms._lines import SHARE
 from infoflow.report.probing._rows import task_label
 
@@ -20,7 +23,6 @@ from ._rows import (
     bands,
     chosen_of,
     estimated,
-    gap_text,
     left_out,
     most_examples,
     of,
@@ -48,21 +50,16 @@ _COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count"
 
 def label_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """One panel per task, lines after tuning; None if no labels were probed."""
-    own = most_examples(plain(frame))
-    own = own[(own["metric"] == "accuracy") & own["trained"]]
-    if own.empty or not bool((own["state"] == "after").any()):
+    means, tables = _after_tuning(frame, ("accuracy",), "share")
+    if not tables:
         return None
-    means = averaged(own, ["task", "state", "layer"])
-    data = estimated(means, ["task", "state", "layer"], "share")
-    tasks = tasks_of(data)
-    tables = {task: _curves(of(data, task=task)) for task in tasks}
-    table, drawn = stacked(tables, "task"), {task: tables[task] for task in tasks[:MOST_TASKS]}
+    table, drawn = stacked(tables, "task", "metric"), dict(list(tables.items())[:MOST_TASKS])
     return ReportFigure(
         id="label-by-layer",
         question="In which layer does the label become readable?",
-        answer=[text for task in drawn for text in _sentences(of(means, task=task), task, models)],
-        panels=layer_panels(drawn, models, **_ACCURACY),
-        caption=f"{interval_note(table)} Lines: after tuning.{left_out(tasks)}",
+        answer=[text for task, _ in drawn for text in _sentences(of(means, task=task), task, models)],
+        panels=layer_panels(drawn, models, lambda key: key[0], **_ACCURACY),
+        caption=f"{interval_note(table)} Lines: after tuning.{left_out(list(tables))}",
         how_to_read=[
             "Across: layers, from the embeddings (0) on. Up: the share of test examples whose label a linear probe "
             "reads rightly from that layer alone, the model frozen. The dotted line is the most frequent label.",
@@ -79,16 +76,10 @@ def label_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
 
 def information_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """One panel per task and target of the information, lines after tuning; None if none was measured."""
-    own = most_examples(plain(frame))
-    own = own[own["metric"].isin(list(INFORMATION)) & own["trained"]].dropna(subset="value")
-    if own.empty or not bool((own["state"] == "after").any()):
+    means, tables = _after_tuning(frame, INFORMATION)
+    if not tables:
         return None
-    means = averaged(own, ["task", "metric", "state", "layer"])
-    data = estimated(means, ["task", "metric", "state", "layer"])
-    tasks = tasks_of(data)
-    shown = [(task, metric) for task in tasks for metric in INFORMATION if len(of(data, task=task, metric=metric))]
-    tables = {(task, metric): _curves(of(data, task=task, metric=metric)) for task, metric in shown}
-    table, drawn = stacked(tables, "task", "metric"), {key: tables[key] for key in shown[:MOST_TASKS]}
+    table, drawn = stacked(tables, "task", "metric"), dict(list(tables.items())[:MOST_TASKS])
     return ReportFigure(
         id="information-after-tuning",
         question="What do layers know of input, output and label, before and after?",
@@ -98,7 +89,8 @@ def information_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
             for text in _known(of(means, task=task, metric=metric), task, INFORMATION[metric], models)
         ],
         panels=layer_panels(drawn, models, lambda key: f"{key[0]}: {INFORMATION[key[1]]}", **_NATS),
-        caption=f"{interval_note(table)} Lines: after tuning. Each panel has its own scale.{left_out(shown, 'panels')}",
+        caption=f"{interval_note(table)} Lines: after tuning. Each panel has its own scale."
+        f"{left_out(list(tables), 'panels')}",
         how_to_read=[
             "Across: layers, from the embeddings (0) on. Up: mutual information, in nats, of the cluster of a state "
             "and the label, the token that is read, or the token to come. The dotted line is what shuffled labels or "
@@ -114,22 +106,35 @@ def information_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
     )
 
 
+def _after_tuning(
+    frame: pd.DataFrame, metrics: Collection[str], scale: Scale = "any"
+) -> tuple[pd.DataFrame, dict[tuple[str, str], pd.DataFrame]]:
+    """Means over seeds of these metrics, and the curves by task and metric; none without a layer after tuning."""
+    own = most_examples(plain(frame))
+    own = own[own["metric"].isin(list(metrics)) & own["trained"]].dropna(subset="value")
+    if not bool((own["state"] == "after").any()):
+        return own, {}
+    by = ["task", "metric", "state", "layer"]
+    means = averaged(own, by)
+    data = estimated(means, by, scale)
+    keys = [(task, metric) for task in tasks_of(data) for metric in metrics]
+    rows = {(task, metric): of(data, task=task, metric=metric) for task, metric in keys}
+    return means, {key: _curves(part) for key, part in rows.items() if len(part)}
+
+
+def _tops(means: pd.DataFrame, models: ShownModels) -> Iterator[tuple[Series, Estimate, Estimate]]:
+    """Each line with its value at the top layer after tuning, and its gain from tuning there."""
+    for one in models.present(means):
+        after, before = (of(means, series=one.key, state=state) for state in ("after", "before"))
+        tops = [Samples.of(rows[rows["layer"] == after["layer"].max()]) for rows in (after, before)]
+        if all(tops):
+            yield one, tops[0].estimate(), (tops[0] - tops[1]).estimate()
+
+
 def _known(means: pd.DataFrame, task: str, what: str, models: ShownModels) -> list[str]:
     """How much tuning changed each line's information at the top layer."""
-    told = []
-    for one in models.present(means):
-        states = [of(means, series=one.key, state=state) for state in ("after", "before")]
-        at_top = [Samples.of(rows[rows["layer"] == rows["layer"].max()]) for rows in states]
-        if all(at_top):
-            told.append(f"{one.label} {_gained(*at_top, unit=' nats')} than before tuning")
-    return [f"Of {what} in {task}, the top layer knows: {'; '.join(told)}."] if told else []
-
-
-def _gained(after: Samples, before: Samples, unit: str = "") -> str:
-    """`0.20, 0.15 to 0.25 more`, or `less`."""
-    gain = (after - before).estimate()
-    size, more = (gain, "more") if gain.value >= 0 else (gain.negated(), "less")
-    return f"{gap_text(size)}{unit} {more}"
+    gains = [f"{difference_text(gain, 'more', 'less', 'nats')} in {one.label}" for one, _, gain in _tops(means, models)]
+    return [f"After tuning for {task}, the top layer knows {what}: {'; '.join(gains)}."] if gains else []
 
 
 def _curves(rows: pd.DataFrame) -> pd.DataFrame:
@@ -142,17 +147,13 @@ def _curves(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
-    """Each line's best layer after tuning, and the gain from tuning at the top layer."""
-    told = []
-    for one in models.present(means):
-        after, before = (of(means, series=one.key, state=state) for state in ("after", "before"))
-        top = int(after["layer"].max())
-        at_top = [Samples.of(rows[rows["layer"] == top]) for rows in (after, before)]
-        if not all(at_top):
-            continue
-        share = estimate_text(at_top[0].estimate().within(SHARE))
-        told.append(f"{one.label} {share} ({_gained(*at_top)} than before tuning; {_readable_from(after)})")
-    return [f"Of {task}, the top layer tells after tuning: {'; '.join(told)}."] if told else []
+    """How readable the label of a task is at the top layer after tuning, its gain, and each line's best layer."""
+    stated = [
+        f"{one.label} {estimate_text(top.within(SHARE))}, {difference_text(gain, 'more', 'less')} than before tuning "
+        f"({_readable_from(of(means, series=one.key, state='after'))})"
+        for one, top, gain in _tops(means, models)
+    ]
+    return [f"The label of {task}, read from the top layer after tuning: {'; '.join(stated)}."] if stated else []
 
 
 def _readable_from(after: pd.DataFrame) -> str:
@@ -182,7 +183,7 @@ def probes_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
     ).sort_values("layer", kind="stable")
     series, most = models.present(data), float(data["value"].abs().max())
     how = {"across": "layer", "labels": [task_label(name) for name in probes], "title": "layer (0 = embeddings)"}
-    how |= {"told": "change of accuracy", "strongest": most, "signed": True}
+    how |= {"quantity": "change of accuracy", "strongest": most, "signed": True}
     return ReportFigure(
         id="probes-after-tuning",
         question="What does the model forget about words, and what does it learn?",
@@ -227,5 +228,5 @@ def _extremes(data: pd.DataFrame, name: str) -> str:
             size = str(row["shown"]).replace(" (", ", ").removesuffix(")")
             place_text = f"of {task_label(str(row['probe']))} in layer {int(row['layer'])}"
             parts.append(f"{word} {place_text} ({row['task']}: {size})")
-    told = f"{name} {' and '.join(parts)}" if parts else f"{name} clearly changes nothing"
-    return f"{told[:1].upper()}{told[1:]}; {len(lost) + len(gained)} of {len(data)} differences are clear of 0."
+    stated = f"{name} {' and '.join(parts)}" if parts else f"{name} clearly changes nothing"
+    return f"{stated[:1].upper()}{stated[1:]}; {len(lost) + len(gained)} of {len(data)} differences are clear of 0."

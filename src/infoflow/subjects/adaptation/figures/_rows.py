@@ -9,7 +9,7 @@ import pandas as pd
 
 from infoflow.foundation import Scale
 from infoflow.report._figure import Method, Panel
-from infoflow.report._in_words import Estimate, Samples, estimate_text
+from infoflow.report._in_words import Samples, estimate_text
 from infoflow.report._shown_models import ShownModels
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import color_if, one_at_a_time, opacity_if, tips
@@ -156,8 +156,8 @@ def estimated(
         named = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
         of_metric = scale(str(named["metric"])) if callable(scale) else scale
         found = Samples.of(own, scale=of_metric).estimate()
-        told = {"shown": estimate_text(found), "baseline": float(own["baseline"].mean())}
-        rows.append({**named, **asdict(found), **told, "group": "trained" if named["trained"] else "untrained"})
+        stated = {"shown": estimate_text(found), "baseline": float(own["baseline"].mean())}
+        rows.append({**named, **asdict(found), **stated, "group": "trained" if named["trained"] else "untrained"})
     names = [*keys, "value", "low", "high", "seeds", "count", "shown", "baseline", "group"]
     return pd.DataFrame(rows, columns=names)
 
@@ -176,11 +176,6 @@ def bands(data: pd.DataFrame, counted: str = "test examples (of tags, words)") -
 def names_of(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """Add the name of each line."""
     return frame.assign(name=frame["series"].map({one.key: one.label for one in models.series}))
-
-
-def gap_text(found: Estimate) -> str:
-    """`0.05 (0.04 to 0.06)`, for use inside brackets and lists."""
-    return estimate_text(found).replace(" (", ", ").removesuffix(")")
 
 
 def left_out(every: Sequence[object], what: str = "tasks") -> str:
@@ -212,7 +207,7 @@ WORTH = Method(
     Let <i>p</i>(<i>n</i>) and <i>s</i>(<i>n</i>) be the scores of the pretrained and the untrained model tuned on
     <i>n</i> examples, straight lines between the sizes over log <i>n</i>. The gap at <i>n</i> is the size <i>m</i> with
     <i>s</i>(<i>m</i>) = <i>p</i>(<i>n</i>); pretraining is worth <i>m</i> / <i>n</i> times the examples there. Where
-    even the largest size does not get the untrained model so far, only a lower bound is told.
+    even the largest size does not get the untrained model so far, only a lower bound is given.
     """,
 )
 INSIDE = Method(
@@ -271,7 +266,7 @@ def square_chart(
     across: str,
     labels: Sequence[str],
     title: str,
-    told: str,
+    quantity: str,
     strongest: float,
     signed: bool = False,
 ) -> dict[str, Any]:
@@ -281,7 +276,7 @@ def square_chart(
         across: The column shown from left to right, as texts, in row order.
         labels: Row names from top to bottom.
         title: Axis title.
-        told: Name of the value in the tooltip.
+        quantity: Name of the value in the tooltip.
         strongest: The value with the strongest colour.
         signed: Whether negative values have their own colour.
     """
@@ -303,7 +298,7 @@ def square_chart(
         ends=(0.0, strongest or 1.0),
         color=color,
         size=9.5,
-        tooltip=tips("label:N|row", f"place:N|{across}", f"shown:N|{told}"),
+        tooltip=tips("label:N|row", f"place:N|{across}", f"shown:N|{quantity}"),
     )
     marks[-1] = also(marks[-1], opacity=opacity_if(f"width >= {_ROOM * len(columns)}", 1, 0))
     return one_at_a_time(marks, _ROW * len(labels) + 4)

@@ -1,4 +1,4 @@
-"""Scores of tuned models: tables of systems and tasks, ways of tuning, and scores over the cost of pretraining."""
+"""Scores of tuned models: tables of systems and tasks, and methods of tuning."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,12 +9,9 @@ from infoflow.report._figure import Panel, ReportFigure
 from infoflow.report._in_words import Estimate, Samples, estimate_text, listed, number
 from infoflow.report._shown_models import ShownModels
 from infoflow.report._theme import Series
-from infoflow.report.forms._chart import BASELINE, CONTROL, amount, color_of, finished, shape_of, tips
-from infoflow.report.forms._lines import level, names_above, points
-from infoflow.report.forms._marks import span
+from infoflow.report.forms._chart import color_of, shape_of, tips
 from infoflow.report.forms._rows import interval_dots
-from infoflow.report.training._match import short
-from infoflow.results import MATCH, scale_of
+from infoflow.results import scale_of
 
 from ..measures import TASK_SCORES
 from ._rows import (
@@ -41,7 +38,7 @@ from ._rows import (
     with_average,
 )
 
-_TOLD = 6
+_DESCRIBED = 6
 _CONTROLS = {"untrained": (FROM_SCRATCH, "cross", "✚"), SHUFFLED: (SHUFFLED, "triangle-down", "▼")}
 """Group of rows → the control's name, its mark, and its mark in the legend."""
 _GUESS = "best guess"
@@ -180,7 +177,7 @@ def _best(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]
     """Each task's highest score and the lines that do not clearly differ from it; with one line, its score."""
     clauses = []
     several = own.loc[own["trained"], "series"].nunique() > 1
-    for task in tasks[:_TOLD]:
+    for task in tasks[:_DESCRIBED]:
         (best, score), *alike = _leaders(own, task, models).items()
         others = f" (no clear difference: {listed([one.label for one, _ in alike])})" if alike else ""
         clauses.append(f"On {task} {best.label} {'does best,' if several else 'has'} {estimate_text(score)}{others}.")
@@ -330,81 +327,3 @@ def _sentences(rows: pd.DataFrame, name: str) -> list[str]:
             gap = estimate_text((own - general).estimate())
             clauses.append(f"“{METHODS.get(method, method)}” differs from “{METHODS[FULL]}” by {gap}")
     return [f"In {name}, {'; '.join(clauses)}."] if clauses else []
-
-
-_HEIGHT = 240
-
-
-def cost_figure(scores: pd.DataFrame, match: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
-    """Mean score over the operations of pretraining; None unless two lines have different costs."""
-    own = with_average(averaged(most_examples(plain(scores)), SCORED))
-    if match is None or own.empty:
-        return None
-    task = tasks_of(own)[-1]
-    data = names_of(estimated(of(own, task=task), SCORED, scale_of), models)
-    data = data.merge(match.groupby("series", as_index=False)["flops"].mean(), on="series")
-    trained = of(data, group="trained")
-    if len(set(trained["flops"])) < 2:
-        return None
-    return ReportFigure(
-        id="score-over-compute",
-        question="Does more compute in pretraining buy better scores?",
-        answer=[_cost_sentence(trained)],
-        words=_cost_words(own, task, trained, models),
-        panels=[Panel(spec=_cost_chart(data, models))],
-        caption=f"{bands(trained)} Score: {'mean over tasks' if task == AVERAGE else task}; most labelled examples.",
-        how_to_read=[
-            "Across: operations of the whole pretraining, each step the same factor. Up: the score after tuning. Of "
-            "two objectives, the one further up and to the left gives more for less.",
-            "The dashed grey line is the mean of the same models tuned from random weights, which cost nothing to "
-            "pretrain; the dotted one is the best guess without a model. It would be surprising if a pretrained model "
-            "were below them.",
-        ],
-        method=SCORES,
-        data=data,
-        tables=(TASK_SCORES.name, MATCH.name),
-        payload={"apart": True},
-    )
-
-
-def _cost_chart(data: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
-    trained, untrained = of(data, group="trained"), of(data, group="untrained")
-    series, levels = models.present(trained), [(float(trained["baseline"].mean()), BASELINE, "⋯", _GUESS)]
-    if len(untrained):
-        levels.append((float(untrained["value"].mean()), CONTROL, "– –", FROM_SCRATCH))
-    scores = span(trained[["low", "value", "high"]].fillna(trained["value"].mean()), [one[0] for one in levels])
-    ends = [0.8 * trained["flops"].min(), 1.25 * trained["flops"].max()]
-    at = {
-        "x": amount("x", "flops", "operations of pretraining", ends, type="log", zero=None, format="~s"),
-        "y": amount("y", "value", "score", scores),
-    }
-    look = {"color": color_of(series), "shape": shape_of(series)}
-    tooltip = tips("name:N|pretrained for", "flops:Q|operations|.3s", "shown:N|score")
-    marks = points(trained, untrained.head(0), at, look, ends={"y": ("low", "high")}, tooltip=tooltip)
-    lines = [level(value, style, y=at["y"]) for value, style, *_ in levels]
-    names = [("●", one.label, one.color) for one in series]
-    names += [(mark, name, "var(--control)") for *_, mark, name in levels]
-    return finished([*lines, *marks, names_above(names)], _HEIGHT)
-
-
-def _cost_sentence(trained: pd.DataFrame) -> str:
-    clauses = [
-        f"{row['name']} {row['shown']} with {short(row['flops'])}"
-        for row in trained.sort_values("flops").to_dict("records")
-    ]
-    return f"From the fewest operations to the most: {'; '.join(clauses)}."
-
-
-def _cost_words(own: pd.DataFrame, task: str, trained: pd.DataFrame, models: ShownModels) -> str:
-    """The cheapest of the lines that no other clearly beats, and what the dearest costs more."""
-    costs = trained.set_index("series")["flops"]
-    best = [one for one in _leaders(own, task, models) if one.key in costs.index]
-    cheapest = min(best, key=lambda one: costs[one.key], default=None)
-    if cheapest is None:
-        return ""
-    names = {one.key: one.label for one in models.series}
-    dearest = names[str(costs.idxmax())]
-    if cheapest.label == dearest:
-        return f"The best score is that of {dearest}, which also costs the most operations."
-    times = number(float(costs.max() / costs[cheapest.key]), 1)
-    return f"No score is clearly better than that of {cheapest.label}; {dearest} costs {times} times its operations."

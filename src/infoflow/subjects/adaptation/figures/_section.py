@@ -8,7 +8,6 @@ import pandas as pd
 from infoflow.report._figure import ReportFigure, Section
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._shown_models import ShownModels
-from infoflow.results import MATCH
 
 from ..measures import (
     DOMAIN_LOSS,
@@ -29,7 +28,7 @@ from ._flipped import flipped_figure
 from ._heads import heads_figure, overlap_figure, pruned_figure
 from ._readable import information_figure, label_figure, probes_figure
 from ._rows import scores_on_test
-from ._scores import cost_figure, scores_figure, ways_figure
+from ._scores import scores_figure, ways_figure
 from ._swaps import single_figure, swaps_figure
 from ._worth import domain_figure, worth_figure
 
@@ -66,7 +65,6 @@ ADAPTATION = Section(
     names={
         "tuned-scores": "adaptation/scores",
         "tuned-ways": "adaptation/methods",
-        "score-over-compute": "adaptation/compute",
         "tuned-domain": "adaptation/domain",
         "tuned-worth": "adaptation/labelled-examples",
         "tuning-change": "adaptation/change",
@@ -110,16 +108,15 @@ def adaptation_section(tables: ModelTables) -> Section | None:
     figures: list[ReportFigure | None] = []
     scores = scores_on_test(frames[TASK_SCORES.name]) if TASK_SCORES.name in frames else None
     if scores is not None:
-        figures += [make(scores, models) for make in (scores_figure, ways_figure)]
-        figures += [cost_figure(scores, tables.get(MATCH.name), models), worth_figure(scores, models)]
+        figures += [make(scores, models) for make in (scores_figure, ways_figure, worth_figure)]
     if (losses := frames.get(DOMAIN_LOSS.name)) is not None:
         figures.append(domain_figure(losses, scores, models))
     figures += [make(frames[name], models) for name, make in _INSIDE if name in frames]
-    section = ADAPTATION.told_by(figures, models, [frame for frame in frames.values() if "series" in frame])
+    section = ADAPTATION.drawn_with(figures, models, [frame for frame in frames.values() if "series" in frame])
     leaked = tables.of_run(TASK_LEAKAGE.name)
-    if section is None or leaked is None or not (told := leaks(leaked)):
+    if section is None or leaked is None or not (stated := leaks(leaked)):
         return section
-    return replace(section, template="leakage.html.jinja", payload={"leaks": told})
+    return replace(section, template="leakage.html.jinja", payload={"leaks": stated})
 
 
 def _main(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:

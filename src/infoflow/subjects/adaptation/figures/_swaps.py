@@ -7,7 +7,7 @@ import pandas as pd
 
 from infoflow.foundation import Scale
 from infoflow.report._figure import Panel, ReportFigure
-from infoflow.report._in_words import Samples, estimate_text, number
+from infoflow.report._in_words import Samples, difference_text, estimate_text, inline_text, number
 from infoflow.report._shown_models import ShownModels
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, finished, tips
@@ -21,14 +21,12 @@ from ._rows import (
     bands,
     chosen_of,
     estimated,
-    gap_text,
     most_examples,
     of,
     plain,
     square_panels,
     tasks_of,
 )
-from ._rows import SWAPS as METHOD
 
 _HEIGHT = 220
 SIDES = (
@@ -78,7 +76,7 @@ def swaps_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
             "score falls first lost what the task needs; the one whose loss falls first got back what was forgotten. "
             "It would be surprising if the order did not matter.",
         ],
-        method=METHOD,
+        method=SWAPS,
         data=data,
         tables=(LAYER_SWAPS.name,),
         findings=("adaptation:A-11",),
@@ -113,8 +111,8 @@ def _chart(rows: pd.DataFrame, series: Series, axis: str) -> dict[str, Any]:
     x = amount("x", "blocks", "blocks taken back", ends, values=blocks, zero=None, format="d")
     at = {"x": x, "y": amount("y", "value", axis, scores)}
     names = [(one.mark, one.label, series.color) for one in SIDES] + [("– –", "model before tuning", "var(--control)")]
-    told = tips("side:N|taken back", "blocks:Q|blocks", "shown:N|value")
-    marks = lines(drawn, at, looks_of(SIDES, "side", series.color), touch=0, tooltip=told, light=_plain)
+    stated = tips("side:N|taken back", "blocks:Q|blocks", "shown:N|value")
+    marks = lines(drawn, at, looks_of(SIDES, "side", series.color), touch=0, tooltip=stated, light=_plain)
     return finished([level(base, y=at["y"]), *marks, names_above(names)], _HEIGHT)
 
 
@@ -123,20 +121,19 @@ def _plain(opacity: float = 1.0) -> Channel:
 
 
 def _sentences(means: pd.DataFrame, name: str) -> list[str]:
-    told = []
+    stated = []
     for quantity, words in (("pretraining-loss", "nats of pretraining loss"), ("score", "of score")):
         rows = of(means, quantity=quantity)
         none, all_of_them = (Samples.of(of(rows, rewound=side)) for side in ("none", "all"))
         if none and all_of_them:
             change = (none - all_of_them).estimate()
             verb = "costs" if quantity == "pretraining-loss" else "is worth"
-            told.append(f"tuning {verb} {gap_text(change)} {words}")
+            stated.append(f"tuning {verb} {inline_text(change)} {words}")
         gap = _gap(rows)
         if gap and quantity == "pretraining-loss":
-            more = "more" if gap.estimate().value >= 0 else "less"
-            size = gap.estimate() if gap.estimate().value >= 0 else gap.estimate().negated()
-            told.append(f"upper blocks taken back regain {gap_text(size)} nats {more} than as many lower ones")
-    return [f"In {name}, {'; '.join(told)}."] if told else []
+            regained = difference_text(gap.estimate(), "more", "less", "nats")
+            stated.append(f"upper blocks taken back regain {regained} than as many lower ones")
+    return [f"In {name}, {'; '.join(stated)}."] if stated else []
 
 
 def _gap(rows: pd.DataFrame) -> Samples | None:
@@ -173,7 +170,7 @@ def single_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
         text=[number(value, 2) for value in data["value"]],
         value=data["value"] / data["quantity"].map(most).astype(float),
     ).sort_values("layer", kind="stable")
-    how = {"across": "layer", "labels": tasks, "title": "block", "told": "change", "strongest": 1.0, "signed": True}
+    how = {"across": "layer", "labels": tasks, "title": "block", "quantity": "change", "strongest": 1.0, "signed": True}
     return ReportFigure(
         id="single-blocks",
         question="Which single block does the task need, and which one forgot?",
@@ -223,7 +220,7 @@ def _sentence(data: pd.DataFrame, name: str) -> str:
 
     One half of the examples selects the block, the other gives its number.
     """
-    told = []
+    stated = []
     (first_score, score), (first_regained, regained) = (
         [
             {int(str(layer)): float(own[half].mean()) for layer, own in of(data, quantity=name).groupby("layer")}
@@ -234,10 +231,10 @@ def _sentence(data: pd.DataFrame, name: str) -> str:
     least = min(first_score, key=first_score.__getitem__, default=-1)
     most = max(first_regained, key=first_regained.__getitem__, default=-1)
     if score and score[least] < 0:
-        told.append(f"block {least} taken back alone costs the task most ({number(-score[least], 2)})")
+        stated.append(f"block {least} taken back alone costs the task most ({number(-score[least], 2)})")
     elif score:
-        told.append("no block taken back alone costs the task anything")
+        stated.append("no block taken back alone costs the task anything")
     if regained and regained[most] > 0:
-        told.append(f"block {most} regains most of pretraining ({number(regained[most], 2)} nats)")
+        stated.append(f"block {most} regains most of pretraining ({number(regained[most], 2)} nats)")
     clear = len(data[(data["low"] > 0) | (data["high"] < 0)])
-    return f"In {name}, {', '.join(told)}; {clear} of {len(data)} changes are clear of 0."
+    return f"In {name}, {', '.join(stated)}; {clear} of {len(data)} changes are clear of 0."

@@ -36,7 +36,7 @@ from ._rows import (
 )
 
 _HEIGHT = 230
-_FEW = 6  # up to this many lines, overlapping intervals can be told apart
+_FEW = 6  # up to this many lines, overlapping intervals stay distinct
 _POINTED = " Intervals of a line are drawn while it is pointed at in the legend; all are in the data."
 
 
@@ -111,18 +111,18 @@ def worth(trained: pd.DataFrame, untrained: pd.DataFrame) -> tuple[int, float, b
 
 
 def _sentences(rows: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
-    told: dict[tuple[str, str], list[str]] = {}
+    stated: dict[tuple[str, str], list[str]] = {}
     for one in models.present(rows[rows["trained"]]):
         own = of(rows, series=one.key)
         trained, untrained = own[own["trained"]], own[~own["trained"]]
         if len(trained) < 2 or len(untrained) < 2:
             continue
         n, times, bound = worth(trained, untrained)
-        told.setdefault(_as_many(n, times, bound), []).append(one.label)
-    if not told:
+        stated.setdefault(_as_many(n, times, bound), []).append(one.label)
+    if not stated:
         return []
     n = int(rows["examples"].min())
-    parts = [f"{examples} in {listed(names)} ({factor})" for (examples, factor), names in told.items()]
+    parts = [f"{examples} in {listed(names)} ({factor})" for (examples, factor), names in stated.items()]
     return [f"On {task}, {n:,} labelled examples after pretraining do what takes, from scratch, {listed(parts)}."]
 
 
@@ -149,8 +149,8 @@ def domain_figure(losses: pd.DataFrame, scores: pd.DataFrame | None, models: Sho
         return None
     own = most_examples(scores[(scores["control"] == "") & scores["trained"] & (scores["method"] == FULL)])
     ends = estimated(averaged(own, _BY), _BY, scale_of)
-    told = estimated(averaged(losses[losses["text"] == "domain"], ["strategy"]), ["strategy"])
-    beside = told[["series", "strategy", "value", "low", "high", "shown"]]
+    stated = estimated(averaged(losses[losses["text"] == "domain"], ["strategy"]), ["strategy"])
+    beside = stated[["series", "strategy", "value", "low", "high", "shown"]]
     beside = beside.rename(columns={name: f"loss_{name}" for name in ("value", "low", "high", "shown")})
     data = ends.merge(beside, on=["series", "strategy"])
     counts = data.groupby("series")["strategy"].nunique()
@@ -202,17 +202,17 @@ def _domain_sentences(rows: pd.DataFrame, name: str) -> list[str]:
     means = rows.groupby("strategy")[["value", "loss_value"]].mean()
     lowest, best = str(means["loss_value"].idxmin()), str(means["value"].idxmax())
     ordered = [str(task) for task, own in rows.groupby("task", sort=False) if _falls(own)]
-    told = (
+    stated = (
         f"In {name}, “{STRATEGIES.get(lowest, lowest)}” has the lowest loss ({number(means['loss_value'].min(), 2)}), "
     )
-    told += (
+    stated += (
         "and the best mean score too."
         if lowest == best
         else f"“{STRATEGIES.get(best, best)}” the best mean score ({number(means['value'].max(), 2)})."
     )
     whole = rows["task"].nunique()
     of_all = f"On {len(ordered)} of {whole} tasks" + (f" ({listed(ordered)})" if 0 < len(ordered) < whole else "")
-    return [told, f"{of_all} every lower loss goes with a better score."]
+    return [stated, f"{of_all} every lower loss goes with a better score."]
 
 
 def _falls(own: pd.DataFrame) -> bool:

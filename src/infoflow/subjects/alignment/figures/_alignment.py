@@ -8,7 +8,7 @@ import pandas as pd
 
 from infoflow.report._curves import curves, interval_note
 from infoflow.report._figure import Method, Panel, ReportFigure, Section
-from infoflow.report._in_words import Estimate, Samples, estimate_text, listed, number, sentence, size_text
+from infoflow.report._in_words import Estimate, Samples, difference_text, estimate_text, listed, sentence, size_text
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._shown_models import JOIN, ShownModels
 from infoflow.report._theme import Series, objective_label, own_style
@@ -116,7 +116,7 @@ def _score_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         id="alignment-scores",
         question="Does alignment bring a masked LM nearer to the translation encoder than a linear map does?",
         words=_score_words(mapped),
-        answer=[_retrieval_sentence(mapped), _other_sentence(mapped), _shuffled_sentence(mapped)],
+        answer=_other_sentence(mapped),
         panels=[
             Panel(title=score.title, spec=_score_chart(table[table["metric"] == metric], models, score.bounds))
             for metric, score in _SCORES.items()
@@ -189,31 +189,12 @@ def _score_words(frame: pd.DataFrame) -> str:
     gap = (at["aligned"] - at["unaligned"]).estimate()
     shuffled = f"; on shuffled links it finds {estimate_text(at['shuffled'].estimate())}" if at["shuffled"] else ""
     return sentence(
-        f"alignment finds {estimate_text(at['aligned'].estimate())} of the words, {_change(gap, 'more', 'less')} than "
-        f"a linear map{shuffled}"
+        f"alignment finds {estimate_text(at['aligned'].estimate())} of the words, "
+        f"{difference_text(gap, 'more', 'less')} than a linear map{shuffled}"
     )
 
 
-def _change(difference: Estimate, more: str, less: str) -> str:
-    """`0.20 (0.19 to 0.21) more`, or that the direction is unclear."""
-    if not difference.sign:
-        return f"not clearly {more} or {less}"
-    return f"{size_text(difference)} {more if difference.sign > 0 else less}"
-
-
-def _retrieval_sentence(frame: pd.DataFrame) -> str:
-    at = {kind: _samples(frame, kind, "retrieval forward") for kind in ("aligned", "unaligned")}
-    chance = float(frame.loc[frame["metric"] == "retrieval forward", "baseline"].mean())
-    difference = (at["aligned"] - at["unaligned"]).estimate()
-    verdict = "more" if difference.sign > 0 else "less" if difference.sign < 0 else "not clearly more or less"
-    return (
-        f"After alignment a masked LM's word finds its counterpart among all others with probability "
-        f"{estimate_text(at['aligned'].estimate())}, {verdict} than under the best linear map of the encoder as it "
-        f"was, {estimate_text(at['unaligned'].estimate())}; chance is {number(chance)}."
-    )
-
-
-def _other_sentence(frame: pd.DataFrame) -> str:
+def _other_sentence(frame: pd.DataFrame) -> list[str]:
     """How the aligned encoder's other scores differ from those of the linear map."""
     moved = []
     for metric in ("mse", "rsa", "pwcca"):
@@ -223,19 +204,7 @@ def _other_sentence(frame: pd.DataFrame) -> str:
             moved.append(f"{name} is {size_text(difference)} {'higher' if difference.value > 0 else 'lower'}")
         else:
             moved.append(f"{name} does not clearly differ")
-    return f"Against the linear map, {listed(moved)}."
-
-
-def _shuffled_sentence(frame: pd.DataFrame) -> str:
-    found = _samples(frame, "shuffled", "retrieval forward").estimate()
-    error = _samples(frame, "shuffled", "mse").estimate()
-    mean = float(frame.loc[frame["metric"] == "mse", "baseline"].mean())
-    return (
-        f"Trained on shuffled links it finds {estimate_text(found)} of the words, and its squared error, "
-        f"{estimate_text(error)}, is that of the mean vector, {number(mean)}."
-        if error.value > 0.9 * mean
-        else f"Trained on shuffled links it finds {estimate_text(found)} of the words."
-    )
+    return [f"Against the linear map, {listed(moved)}."]
 
 
 def _samples(frame: pd.DataFrame, kind: str, metric: str) -> Samples:
@@ -265,7 +234,6 @@ def _curve_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     return ReportFigure(
         id="alignment-curves",
         question="Does the aligned encoder's space look like the translation encoder's, layer by layer?",
-        answer=[_gap_sentence(frame, metric) for metric in _CURVES],
         words=sentence(f"alignment {listed([_gap_words(frame, metric) for metric in _CURVES])}"),
         panels=[
             Panel.of(
@@ -310,17 +278,6 @@ def _gap_change(frame: pd.DataFrame, metric: str) -> Estimate:
     return (aligned - unaligned).estimate()
 
 
-def _gap_sentence(frame: pd.DataFrame, metric: str) -> str:
-    name = f"{metric} gap"
-    at = {kind: _samples(frame, kind, name) for kind in ("aligned", "unaligned", "shuffled")}
-    texts = {kind: estimate_text(samples.estimate()) for kind, samples in at.items()}
-    verdict = _VERDICTS[_gap_change(frame, metric).sign]
-    return (
-        f"Alignment {verdict} the gap to translation in {metric}: over all layers {texts['aligned']} against "
-        f"{texts['unaligned']} before, and {texts['shuffled']} on shuffled links."
-    )
-
-
 def _bleu_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     names = {"unaligned": "as it was", "implicit": "fine-tuned", "target": "translation's own encoder"}
     kept = frame[(frame["metric"] == "bleu") & frame["kind"].isin(list(names))]
@@ -330,12 +287,7 @@ def _bleu_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     return ReportFigure(
         id="alignment-bleu",
         question="Can the masked LM's encoder serve the translation decoder?",
-        answer=[
-            f"Put under the decoder as it was, the masked LM's encoder gives BLEU {estimate_text(before.estimate())}; "
-            f"after fine-tuning both together {estimate_text(after.estimate())}. The decoder's own encoder gives "
-            f"{estimate_text(own.estimate())}.",
-            *_drift_sentence(frame),
-        ],
+        answer=_drift_sentence(frame),
         words=_bleu_words(before, after, own),
         panels=[Panel(title="BLEU: higher is better", spec=_score_chart(table, models, POSITIVE))],
         caption=f"{_marks(table)} {int(table['count'].median()):,} held-out sentences. sacreBLEU signature: "
@@ -355,8 +307,9 @@ def _bleu_words(before: Samples, after: Samples, own: Samples) -> str:
     """BLEU after fine-tuning, compared with the encoder as it was and with the decoder's own encoder."""
     gain, left = (after - before).estimate(), (after - own).estimate()
     return sentence(
-        f"fine-tuned, the encoder gives BLEU {estimate_text(after.estimate())}, {_change(gain, 'more', 'less')} than "
-        f"as it was and {_change(left, 'more', 'less')} than the decoder's own"
+        f"fine-tuned, the encoder gives BLEU {estimate_text(after.estimate())}, "
+        f"{difference_text(gain, 'more', 'less')} than as it was and {difference_text(left, 'more', 'less')} than the "
+        "decoder's own"
     )
 
 

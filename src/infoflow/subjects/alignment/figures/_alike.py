@@ -1,8 +1,6 @@
-"""The objective map: a map, a tree, and whether neighbours belong to one family."""
+"""The objective map: which objectives end up near each other, and whether these are of one family."""
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,14 +9,9 @@ from infoflow.report._figure import Method, Panel, ReportFigure, Section
 from infoflow.report._in_words import decimals, listed, number
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._shown_models import ShownModels
-from infoflow.report._theme import Series
-from infoflow.report.forms._chart import tips
-from infoflow.report.forms._lines import SHARE
-from infoflow.report.forms._marks import channel
-from infoflow.report.forms._rows import interval_dots
 
 from ..claims._objective_map import OBJECTIVE_DISTANCES, OBJECTIVE_FAMILIES, OBJECTIVE_MAP
-from ._plane import MEAN, PlaneView, agreement, joined, map_chart, tree_chart
+from ._plane import MEAN, PlaneView, map_chart
 
 ALIKE = Section(
     id="objectives",
@@ -28,8 +21,6 @@ ALIKE = Section(
     "once: which ended up near each other, and whether these are the ones that were asked the same kind of thing.",
     names={
         "objective-map": "objectives/map",
-        "objective-tree": "objectives/tree",
-        "objective-families": "objectives/families",
     },
 )
 _METHOD = Method(
@@ -43,7 +34,7 @@ _METHOD = Method(
     corresponds to any other. Learning: 1 − rank correlation of the shares of layers × components in the loss change.
     Pictures are metric multidimensional scaling by SMACOF (de Leeuw 1977) with Kruskal's stress
     σ = √(Σ(<i>d</i> − δ)² / Σ<i>d</i>²); pictures of the seeds are turned onto that of the mean (Schönemann 1966).
-    Trees join by average distance. The share of nearest neighbours within a family has Wilson's interval for so many
+    The share of nearest neighbours within a family has Wilson's interval for so many
     objectives, which treats them as independent; chance is what dealing the families out at random gives.
     """,
 )
@@ -70,10 +61,8 @@ def alike_section(tables: ModelTables) -> Section | None:
     places = places[places["series"].isin(known)] if len(places) else places
     if not len(places[places["trained"]]):
         return None
-    figures = [_map_figure(places, distances, models), _tree_figure(places, distances, models)]
-    if len(shares):
-        figures.append(_family_figure(shares, places, models))
-    return replace(ALIKE, figures=figures, keys=models.present(places))
+    figure = _map_figure(places, distances, shares, models)
+    return replace(ALIKE, figures=[figure], keys=models.present(places))
 
 
 def _of(frame: pd.DataFrame | None, models: ShownModels) -> pd.DataFrame:
@@ -84,10 +73,9 @@ def _aspects(frame: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(frame.loc[frame["trained"], "aspect"]))
 
 
-# -- the map --------------------------------------------------------------------------------------------------------
-
-
-def _map_figure(places: pd.DataFrame, distances: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _map_figure(
+    places: pd.DataFrame, distances: pd.DataFrame, shares: pd.DataFrame, models: ShownModels
+) -> ReportFigure:
     rows = _with_names(places, models)
     aspects = _aspects(rows)
     panels, first_view = [], None
@@ -105,7 +93,7 @@ def _map_figure(places: pd.DataFrame, distances: pd.DataFrame, models: ShownMode
     return ReportFigure(
         id="objective-map",
         question="Which objectives end up near each other?",
-        answer=_map_sentences(rows, distances, aspects, models),
+        answer=[*_map_sentences(rows, distances, aspects, models), *_family_sentences(shares)],
         panels=panels,
         caption=_map_caption(rows, models),
         how_to_read=[
@@ -120,7 +108,7 @@ def _map_figure(places: pd.DataFrame, distances: pd.DataFrame, models: ShownMode
         ],
         method=_METHOD,
         data=_map_data(rows),
-        tables=(OBJECTIVE_MAP.name, OBJECTIVE_DISTANCES.name),
+        tables=(OBJECTIVE_MAP.name, OBJECTIVE_DISTANCES.name, *([OBJECTIVE_FAMILIES.name] if len(shares) else [])),
         findings=("dynamics:V1",),
     )
 
@@ -148,11 +136,11 @@ def _with_names(places: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
 def _stress(rows: pd.DataFrame) -> str:
     """Stress of each picture, with shuffled distances as the control."""
     mean = rows[rows["trained"] & (rows["seed"] == MEAN)].drop_duplicates("aspect")
-    told = [
+    stated = [
         f"{_LABELS.get(row['aspect'], row['aspect'])} {number(row['stress'], 2)} ({number(row['shuffled_stress'], 2)})"
         for row in mean.to_dict("records")
     ]
-    return f" Stress of the pictures, and of the same distances dealt out at random: {listed(told)}."
+    return f" Stress of the pictures, and of the same distances dealt out at random: {listed(stated)}."
 
 
 def _map_sentences(rows: pd.DataFrame, distances: pd.DataFrame, aspects: list[str], models: ShownModels) -> list[str]:
@@ -168,10 +156,10 @@ def _map_sentences(rows: pd.DataFrame, distances: pd.DataFrame, aspects: list[st
     for aspect in [each for each in aspects if each == aspects[0] or not each.startswith("spaces")]:
         own = rows[(rows["aspect"] == aspect) & rows["trained"] & (rows["seed"] == MEAN)]
         strays = own[own["family"] != own["nearest_family"]]
-        told = [f"{row['label']} (to {row['nearest_label']})" for row in strays.to_dict("records")]
+        stated = [f"{row['label']} (to {row['nearest_label']})" for row in strays.to_dict("records")]
         name = _LABELS.get(aspect, aspect)
-        if told:
-            found.append(f"By their {name}, nearest to an objective of another family: {listed(told)}.")
+        if stated:
+            found.append(f"By their {name}, nearest to an objective of another family: {listed(stated)}.")
         else:
             found.append(f"By their {name}, each is nearest to one of its own family.")
     return found
@@ -220,165 +208,17 @@ def _map_data(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[[*names, "nearest_label", "nearest_distance", "equally_near"]].reset_index(drop=True)
 
 
-# -- the tree -------------------------------------------------------------------------------------------------------
-
-
-def _tree_figure(places: pd.DataFrame, distances: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    aspects, panels, told, floors = _aspects(places), [], [], []
-    for aspect in aspects:
-        own = distances[(distances["aspect"] == aspect) & distances["trained"]]
-        keys = [series for series in models.series if series.key in set(own["first"]) | set(own["second"])]
-        families = _families(places, keys)
-        matrix, floor = _matrix(own, keys), _floor(own)
-        floors += [floor] if floor is not None else []
-        name = _LABELS.get(aspect, aspect)
-        panels.append(Panel(spec=tree_chart(matrix, keys, families, "distance", floor), title=name))
-        told.append(_tree_sentence(matrix, keys, name))
-    return ReportFigure(
-        id="objective-tree",
-        question="In which groups do objectives join?",
-        answer=told,
-        panels=panels,
-        caption="Average distances, means over seeds."
-        + (
-            " Dashed: how far two seeds of one objective are apart, mean over objectives; what joins left of it is no "
-            "further apart than that."
-            if floors
-            else " One seed: what joins at nearly the same distance may join in another order under another seed."
-        ),
-        how_to_read=[
-            "Read from the left: two branches join at the mean distance between the objectives of the one and those of "
-            "the other. Branches that join far left are nearly one objective. A branch wears the colour of a family as "
-            "long as all below it are of that family, and is grey above.",
-            "A tree cannot show all distances either. The cophenetic correlation in the sentences above says how well "
-            "it follows them: 1 is exact.",
-        ],
-        method=_METHOD,
-        data=_named_distances(distances, models),
-        tables=(OBJECTIVE_DISTANCES.name,),
-    )
-
-
-def _families(places: pd.DataFrame, keys: Iterable[Series]) -> list[str]:
-    known = dict(zip(places["series"], places["family"].astype(str), strict=True))
-    return [known.get(one.key, "") for one in keys]
-
-
-def _matrix(distances: pd.DataFrame, keys: list[Series]) -> np.ndarray:
-    at = {series.key: place for place, series in enumerate(keys)}
-    matrix = np.zeros((len(keys), len(keys)))
-    for row in distances.to_dict("records"):
-        if row["first"] != row["second"]:
-            i, j = at[row["first"]], at[row["second"]]
-            matrix[i, j] = matrix[j, i] = row["value"]
-    return matrix
-
-
-def _floor(distances: pd.DataFrame) -> float | None:
-    own = distances.loc[distances["first"] == distances["second"], "value"]
-    return float(own.mean()) if len(own) else None
-
-
-def _tree_sentence(matrix: np.ndarray, keys: list[Series], name: str) -> str:
-    merges = joined(matrix)
-    first = [keys[int(leaf)].label for leaf in merges[0, :2] if leaf < len(keys)]
-    last = _last_to_join(merges, len(keys))
-    alone = f", and {keys[last].label} joins last" if last is not None else ""
-    return (
-        f"By {name}, {listed(first)} join first{alone}; the tree follows the distances with a correlation of "
-        f"{number(agreement(matrix, merges), 2)}."
-    )
-
-
-def _last_to_join(merges: np.ndarray, num: int) -> int | None:
-    """The objective that stays alone until the last merge, if there is one."""
-    ends = [int(end) for end in merges[-1, :2] if end < num]
-    return ends[0] if len(ends) == 1 else None
-
-
-def _named_distances(distances: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    labels = {series.key: series.label for series in models.series}
-    names: dict[str, Any] = {
-        side: distances[side].map(lambda key: labels.get(key, key)) for side in ("first", "second")
-    }
-    return distances.drop(columns="architecture").assign(**names).reset_index(drop=True)
-
-
-# -- families -------------------------------------------------------------------------------------------------------
-
-
-def _family_figure(shares: pd.DataFrame, places: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    names = [_LABELS.get(aspect, aspect) for aspect in shares["aspect"]]
-    labels = [
-        f"{name}{'' if trained else ', untrained'}" for name, trained in zip(names, shares["trained"], strict=True)
-    ]
-    rows = shares.assign(
-        label=labels,
-        group=["trained" if trained else "untrained" for trained in shares["trained"]],
-        short=shares["value"].map(lambda value: number(value, 2)),
-        shown=[
-            f"{number(row['value'], 2)} ({number(row['low'], 2)} to {number(row['high'], 2)})"
-            for row in shares.to_dict("records")
-        ],
-    )
-    rows = pd.concat([own.sort_values("trained", ascending=False) for _, own in rows.groupby("aspect", sort=False)])
-    look = channel(
-        "color",
-        "group:N",
-        scale={"domain": ["trained", "untrained"], "range": ["var(--ink)", "var(--control)"]},
-        legend=None,
-    )
-    chart = interval_dots(
-        rows.drop(columns="seeds"),  # marks stand for objectives, not seeds: they are never hollow
-        {"color": look},
-        bounds=SHARE,
-        title="share whose nearest neighbour is of their family",
-        tooltip=tips("label:N", "shown:N|share", "baseline:Q|by chance|.2f", "p:Q|p|.4f"),
-        domain=(0, 1),
-        dim=False,
-    )
-    return ReportFigure(
-        id="objective-families",
-        question="Is an objective's nearest neighbour of its own family?",
-        answer=_family_sentences(rows),
-        panels=[Panel(spec=chart)],
-        caption=f"Of the {int(rows['count'].max())} objectives that have a relative among those compared. Intervals: "
-        "Wilson's, 95%, for so many objectives, widened to the seeds where there are several. "
-        f"Families as the objectives declare them: {_families_told(places, models)}.",
-        how_to_read=[
-            "At each objective we look for the one that is nearest to it. The mark is the share of objectives for "
-            "which that is one that asks the same kind of thing; the dashed grey line is the share when families are "
-            "dealt out at random, p how often such a deal reaches the share or more.",
-            "The grey marks are the same models before training: some already differ, since a causal mask is part of "
-            "the model. What training adds is how far the dark mark lies to the right of the grey one.",
-        ],
-        method=_METHOD,
-        data=rows.drop(columns=["group", "shown", "short", "architecture"]).reset_index(drop=True),
-        tables=(OBJECTIVE_FAMILIES.name,),
-    )
-
-
-def _family_sentences(rows: pd.DataFrame) -> list[str]:
+def _family_sentences(shares: pd.DataFrame) -> list[str]:
+    """How many objectives are nearest to one of their own family, against chance and before training."""
     found = []
-    for aspect, own in rows.groupby("aspect", sort=False):
-        trained = own[own["trained"]]
-        if trained.empty:
-            continue
-        row = trained.iloc[0]
-        before = own.loc[~own["trained"], "value"]
-        untrained = f", and {number(before.iloc[0], 2)} before training" if len(before) else ""
-        clear = "more than" if row["p"] < 0.05 else "not clearly more than"
-        found.append(
-            f"By their {_LABELS.get(str(aspect), aspect)}, {row['shown']} of {row['count']} objectives are nearest to "
-            f"a relative, {clear} chance ({number(row['baseline'], 2)}; p = {number(row['p'])}){untrained}."
-        )
+    for aspect, own in shares.groupby("aspect", sort=False) if len(shares) else ():
+        trained, before = own[own["trained"]], own.loc[~own["trained"], "value"]
+        for _, row in trained.head(1).iterrows():
+            untrained = f", and {number(before.iloc[0], 2)} before training" if len(before) else ""
+            clear = "more than" if row["p"] < 0.05 else "not clearly more than"
+            found.append(
+                f"By their {_LABELS.get(str(aspect), aspect)}, a share of {_with_interval(row)} of {row['count']} "
+                f"objectives is nearest to a relative, {clear} chance ({number(row['baseline'], 2)}; "
+                f"p = {number(row['p'])}){untrained}."
+            )
     return found
-
-
-def _families_told(places: pd.DataFrame, models: ShownModels) -> str:
-    labels = {series.key: series.label for series in models.series}
-    members: dict[str, list[str]] = {}
-    for key, family in zip(places["series"], places["family"].astype(str), strict=True):
-        if labels[key] not in members.setdefault(family or "none", []):
-            members[family or "none"].append(labels[key])
-    return "; ".join(f"{family}: {listed(names)}" for family, names in members.items())

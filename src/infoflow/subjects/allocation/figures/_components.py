@@ -1,6 +1,6 @@
 """Rows of the allocation tables, and the loss change by component and layer, and over training."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from infoflow.report.forms._rows import cells
 from ..measures import ALLOCATION_GROUPS, ALLOCATION_STEPS
 
 # Rows of the allocation tables as the report shows them: by model and stack, with component names.
-
 
 LOSS_CHANGE = Method(
     id="loss-change",
@@ -96,20 +95,12 @@ def of_part(frame: pd.DataFrame, part: ModelStack) -> pd.DataFrame:
     return frame.loc[(frame["series"] == part.series) & (frame["stack"] == part.stack)]
 
 
-def shown_component(frame: pd.DataFrame) -> pd.Series:
-    """Cross-attention becomes one component; all others stay."""
-    cross = (frame["kind"] == "cross") & frame["component"].isin(["query", "key", "value", "output"])
-    return frame["component"].astype(str).mask(cross, "cross")
-
-
-def most_in_layer(by_layer: pd.Series, held_out: pd.Series | None = None) -> str:
-    """`most in layer 3 (21% on held-out sentences)`: training sentences select the layer, held-out ones, if any, give
-    its share.
-    """
-    layer = by_layer.idxmax()
-    if held_out is None:
-        return f"most in layer {layer} ({by_layer[layer]:.0f}%)"
-    return f"most in layer {layer} ({held_out[layer]:.0f}% on held-out sentences)"
+def in_blocks(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the drawn components; cross-attention becomes one component."""
+    rows = rows.loc[rows["layer"] >= 0]
+    cross = (rows["kind"] == "cross") & rows["component"].isin(["query", "key", "value", "output"])
+    rows = rows.assign(component=rows["component"].astype(str).mask(cross, "cross"))
+    return rows.loc[rows["component"].isin(COMPONENTS)]
 
 
 def joined(tables: Mapping[ModelStack, pd.DataFrame]) -> pd.DataFrame:
@@ -123,7 +114,6 @@ def of_sets(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 # The loss change by component over layers, by layer over components, and by component over training.
-
 
 _MOMENTS = 24
 _BINS = 40
@@ -152,7 +142,7 @@ class _Shares(NamedTuple):
 
     @property
     def final(self) -> pd.DataFrame:
-        return self.cells.loc[self.cells["update"] == self.cells["update"].max()]
+        return self.cells.loc[self.cells["update"] == self.cells["update"].max()].drop(columns="update")
 
 
 def _components(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: ShownModels) -> Drawn:
@@ -163,12 +153,13 @@ def _components(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: Sh
         for name, own in steps.items()
     }
     final = {name: {part: each.final for part, each in own.items()} for name, own in shares.items()}
+    present = set(in_blocks(groups)["component"])
     views = [_group(view, shares, models) for view in _VIEWS]
     tables = {name: joined({part: pd.concat(each) for part, each in own.items()}) for name, own in shares.items()}
     return Drawn(
         data=of_sets(tables).astype({"layer": "Int64"}),
         panels=views[0].panels,
-        answer=[_blocks_sentence(final), _outside_sentence(groups, models), *_held_out_sentence(final)],
+        answer=[_outside_sentence(groups, models), *_held_out_sentence(final)],
         words=_words({part: of_part(steps["train"], part) for part in parts}, groups),
         caption=f"{band_words(int(groups['seed'].nunique()), over='')}. 100% is the total by which the blocks of a "
         "stack lowered the loss by the end of training; parts below 0 raised it. Grey, dashed: if every parameter had "
@@ -177,13 +168,11 @@ def _components(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: Sh
             "metrics": views,
             "key": "allocation",
             "sets": [SETS[name] for name in steps],
-            "legend": component_legend(set(groups.pipe(in_blocks)["component"])),
+            "legend": [
+                {"label": label, "color": color} for name, (label, color) in COMPONENTS.items() if name in present
+            ],
         },
     )
-
-
-def component_legend(present: Container[str]) -> list[dict[str, str]]:
-    return [{"label": label, "color": color} for name, (label, color) in COMPONENTS.items() if name in present]
 
 
 def component_look() -> dict[str, Any]:
@@ -212,7 +201,7 @@ def _raised(steps: pd.DataFrame) -> pd.DataFrame:
     sums: Any = steps.groupby(["seed", "end", "layer", "component"])["value"].sum()
     fall = sums.groupby("seed").sum().abs().replace(0.0, 1.0)
     ends = np.unique(steps["end"])
-    bins = ends[np.unique(np.linspace(0, len(ends) - 1, min(_BINS, len(ends))).round().astype(int))]
+    bins = _some(ends, _BINS)
     raised = (100 * sums.clip(lower=0) / fall).rename("value").reset_index()
     raised["update"] = bins[np.searchsorted(bins, raised["end"])]
     raised = raised.groupby(["seed", "component", "update"], as_index=False)["value"].sum()
@@ -232,11 +221,15 @@ def _bands(steps: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     total = grid.groupby("seed").last().sum(axis=1).abs().replace(0.0, 1.0)
     grid = grid.div(-total / 100, axis=0, level="seed")
     ends = np.unique(grid.index.get_level_values("end"))
-    wanted = ends[np.unique(np.linspace(0, len(ends) - 1, min(_MOMENTS, len(ends))).round().astype(int))]
-    grid = grid.loc[grid.index.get_level_values("end").isin(wanted)]
+    grid = grid.loc[grid.index.get_level_values("end").isin(_some(ends, _MOMENTS))]
     table = grid.stack(by, future_stack=True).rename("value").reset_index().dropna(subset="value")
     table = seed_bands(table, [*by, "end"]).rename(columns={"end": "update"})
     return table.assign(part="sum", name=[COMPONENTS[component][0] for component in table["component"]])
+
+
+def _some(ends: np.ndarray, most: int) -> np.ndarray:
+    """At most this many of the updates, from the first to the last."""
+    return ends[np.unique(np.linspace(0, len(ends) - 1, min(most, len(ends))).round().astype(int))]
 
 
 def _group(view: _View, shares: dict[str, dict[ModelStack, _Shares]], models: ShownModels) -> PanelGroup:
@@ -264,10 +257,8 @@ def _over_components(
     rows: pd.DataFrame, models: ShownModels, part: ModelStack, ends: tuple[float, float]
 ) -> dict[str, Any]:
     names = [label for label, _ in COMPONENTS.values() if label in set(rows["name"])]
-    at = {
-        "x": cells("x", "name", None, names, domain=True, labelAngle=-40),
-        "y": amount("y", "value", _PERCENT, ends, ticks=6),
-    }
+    x = cells("x", "name", None, names, domain=True, labelAngle=-40)
+    at = {"x": x, "y": amount("y", "value", _PERCENT, ends, ticks=6)}
     layers = sorted({int(layer) for layer in rows["layer"]})
     tooltip = tips("layer:O", "name:N|component", f"value:Q|{_PERCENT}|.1f", "control:Q|% of the weights|.1f")
     legend = names_above(
@@ -323,14 +314,14 @@ _VIEWS = (
         "over-layers",
         "components, over layers",
         "Each line is a component.",
-        lambda shares: shares.final.drop(columns="update"),
+        lambda shares: shares.final,
         _over_layers,
     ),
     _View(
         "over-components",
         "layers, over components",
         "Each line is a layer, from the lowest (pale) to the top (dark).",
-        lambda shares: shares.final.drop(columns="update"),
+        lambda shares: shares.final,
         _over_components,
     ),
     _View(
@@ -364,17 +355,6 @@ def _held_out_sentence(final: dict[str, dict[ModelStack, pd.DataFrame]]) -> list
 _CELL = ["layer", "component"]
 
 
-def _blocks_sentence(final: dict[str, dict[ModelStack, pd.DataFrame]]) -> str:
-    """The blocks' shares; training sentences select the layer, whose share is that on held-out ones."""
-    texts = []
-    for part, own in final["train"].items():
-        layers = [each[part].groupby("layer")["value"].sum() for each in final.values() if part in each]
-        feed = float(own.loc[own["component"].isin(_FEED_FORWARD), "value"].sum())
-        look = float(own.loc[own["component"].isin(["query", "key"]), "value"].sum())
-        texts.append(f"{part.label}: feed-forward {feed:.0f}%, query and key {look:.1f}%, {most_in_layer(*layers)}")
-    return f"Shares of the blocks' contribution: {'; '.join(texts)}."
-
-
 def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:
     """Where feed-forward blocks contributed most and least, compared with their share of the weights."""
     found, sizes = [], []
@@ -383,18 +363,10 @@ def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:
         sums = inside.groupby("seed")["value"].sum()
         feed = inside[inside["component"].isin(_FEED_FORWARD)].groupby("seed")["value"].sum()
         found.append(Candidate(f"in {part.label}", percent_over_models((feed / sums).to_dict(), ANY_PERCENT)))
-        weights = in_blocks(of_part(groups, part))
-        sizes.append(
-            weights.loc[weights["component"].isin(_FEED_FORWARD), "parameters"].sum() / weights["parameters"].sum()
-        )
+        weights: Any = in_blocks(of_part(groups, part)).groupby("component")["parameters"].sum()
+        sizes.append(weights.reindex(list(_FEED_FORWARD)).sum() / weights.sum())
     beside = f"its share of the blocks' weights is {percent_span(sizes)}"
     return extremes_words("the share of feed-forward in the blocks' contribution", found, "%", end=beside)
-
-
-def in_blocks(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the drawn components."""
-    rows = rows.loc[rows["layer"] >= 0].assign(component=shown_component(rows))
-    return rows.loc[rows["component"].isin(COMPONENTS)]
 
 
 def _outside_sentence(groups: pd.DataFrame, models: ShownModels) -> str:

@@ -41,7 +41,6 @@ from ._components import (
     SETS,
     ModelStack,
     by_set,
-    most_in_layer,
     of_part,
     of_sets,
     on_train,
@@ -56,7 +55,8 @@ from ._similarity import CORPORA, OBJECTIVES
 def _heads(by_set: dict[str, pd.DataFrame], models: ShownModels) -> Drawn:
     """One map per stack and kind of attention, one set of sentences at a time."""
     heads = by_set["train"]
-    all_maps = {name: _maps(frame, models) for name, frame in by_set.items()}
+    rows = {name: _rows_by_map(frame, models) for name, frame in by_set.items()}
+    all_maps = {name: {key: _map(heads) for key, heads in each.items()} for name, each in rows.items()}
     maps = all_maps["train"]
     limit = max(float(table["map"].abs().max()) for each in all_maps.values() for table in each.values())
     return Drawn(
@@ -75,16 +75,11 @@ def _heads(by_set: dict[str, pd.DataFrame], models: ShownModels) -> Drawn:
             )
             for part, kind in maps
         ],
-        answer=[f"{'; '.join(_sentence(key, list(all_maps.values())) for key in maps)}."],
-        words=_words([_rows_by_map(frame, models) for frame in by_set.values()]),
+        words=_words(list(rows.values())),
         caption=f"Means over {int(heads['seed'].nunique())} seeds, over the whole training. A head is its rows of the "
         "query, key and value projections with their biases and its columns of the output projection.",
         payload={"sets": [SETS[name] for name in by_set]},
     )
-
-
-def _maps(heads: pd.DataFrame, models: ShownModels) -> dict[tuple[ModelStack, str], pd.DataFrame]:
-    return {key: _map(rows) for key, rows in _rows_by_map(heads, models).items()}
 
 
 def _rows_by_map(heads: pd.DataFrame, models: ShownModels) -> dict[tuple[ModelStack, str], pd.DataFrame]:
@@ -126,9 +121,9 @@ def _words(maps: list[dict[tuple[ModelStack, str], pd.DataFrame]]) -> str:
     most = extreme(found)
     if most is None:
         return ""
-    told = most.told("%").replace(" %", "%")
+    stated = most.text("%").replace(" %", "%")
     return sentence(
-        f"the largest share of one layer's heads is {told}; with equal layers it would be {percent_span(equal)}"
+        f"the largest share of one layer's heads is {stated}; with equal layers it would be {percent_span(equal)}"
     )
 
 
@@ -139,19 +134,6 @@ def _shares_of_layers(rows: pd.DataFrame) -> dict[int, Estimate]:
         int(str(layer)): percent_over_models(own.groupby(rows["seed"]).sum().to_dict(), ANY_PERCENT)
         for layer, own in shares.groupby(rows["layer"])
     }
-
-
-def _sentence(key: tuple[ModelStack, str], maps: list[dict[tuple[ModelStack, str], pd.DataFrame]]) -> str:
-    """The layer with most; training sentences, the first map, select it."""
-    (part, kind), table = key, maps[0][key]
-    layers = [each[key].groupby("layer")["map"].sum() for each in maps if key in each]
-    name = f"{part.label}{', cross-attention' if kind == 'cross' else ''}"
-    uneven = float(table.drop_duplicates("layer")["spread_in_layer"].mean())
-    return (
-        f"{name}: {most_in_layer(*layers)}; within a layer heads differ by "
-        f"{number(uneven, 0)} percentage points (standard deviation); equal heads would have "
-        f"{number(100 / table['head'].nunique(), 0)}% each"
-    )
 
 
 def _chart(tables: list[pd.DataFrame], limit: float) -> dict[str, Any]:
@@ -208,7 +190,7 @@ def _loss(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, models: S
     return Drawn(
         data=of_sets(curves),
         panels=[Panel(spec=_loss_chart(list(curves.values()), series))],
-        answer=[_loss_sentence(table, residuals, series), *_held_out_sentence(curves, series)],
+        answer=_held_out_sentence(curves, series),
         words=_loss_words(residuals, series),
         caption=f"Loss on fixed sentences with frozen noise and without dropout. "
         f"{band_words(int(table['seeds'].max()), over='')}. {points} points.",
@@ -229,20 +211,6 @@ def _curves(windows: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns={"end": "update"})
 
 
-def _loss_sentence(table: pd.DataFrame, residuals: pd.DataFrame, series: list[Series]) -> str:
-    used = residuals.groupby(["series", "rule"], sort=False)["value"].mean()
-    parts = []
-    for one in series:
-        own = table[table["series"] == one.key]
-        rules = used[one.key]
-        first = f"; first order: {_percent(rules['first-order'])}" if "first-order" in rules else ""
-        fall = float(own["value"].iloc[0] - own["value"].iloc[-1])
-        parts.append(
-            f"{one.label} {_percent(rules.iloc[0])} of a fall of {number(fall)} nats ({rules.index[0]}{first})"
-        )
-    return f"Error of the summed allocations: {listed(parts)}."
-
-
 def _loss_words(residuals: pd.DataFrame, series: list[Series]) -> str:
     """The error of the summed allocations under the rule that was used, compared with the first order."""
     used, first = [], []
@@ -250,20 +218,16 @@ def _loss_words(residuals: pd.DataFrame, series: list[Series]) -> str:
         own = residuals[residuals["series"] == one.key]
         for place, (rule, rows) in enumerate(own.groupby("rule", sort=False)):
             off = percent_over_models(rows.groupby("seed")["value"].mean().to_dict(), (0.0, math.inf))
-            told = Candidate(f"in {one.label}", off)
-            used += [told] if place == 0 else []
-            first += [told] if rule == "first-order" and place else []
+            stated = Candidate(f"in {one.label}", off)
+            used += [stated] if place == 0 else []
+            first += [stated] if rule == "first-order" and place else []
     worst, plain = extreme(used), extreme(first, least=True)
     if worst is None:
         return ""
-    beside = f"; to first order, the error is at least {plain.told('%')}" if plain else ""
+    beside = f"; to first order, the error is at least {plain.text('%')}" if plain else ""
     most = "at most " if len(used) > 1 else ""
-    said = f"the sum of all allocations misses the loss change by {most}{worst.told('%')}{beside}"
+    said = f"the sum of all allocations misses the loss change by {most}{worst.text('%')}{beside}"
     return sentence(said.replace(" %", "%"))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"
 
 
 def _held_out_sentence(curves: dict[str, pd.DataFrame], series: list[Series]) -> list[str]:

@@ -33,10 +33,10 @@ from ._components import (
     COMPONENTS,
     LOSS_CHANGE,
     ModelStack,
+    in_blocks,
     joined,
     of_part,
     parts_of,
-    shown_component,
 )
 
 # Which components raise the loss: one table of all objectives.
@@ -52,7 +52,7 @@ def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ShownMode
     return Drawn(
         data=counts,
         panels=[],
-        answer=[f"{'; '.join(_sentence(counts, one) for one in series)}.", *([sure] if agreement == agreement else [])],
+        answer=[sure] if agreement == agreement else [],
         words=_words(counts, hurting, series, step),
         caption=f"On training sentences, {count_text(float(hurting['chords'].max()))} {step}: means over "
         f"{counted(int(hurting['seed'].nunique()), 'seed')}; brackets are shares of all {step}.",
@@ -76,19 +76,6 @@ def _words(counts: pd.DataFrame, hurting: pd.DataFrame, series: list[Series], st
     single = hurting.loc[hurting["level"] == "parameter"].groupby("series")["hurt"].mean()
     beside = f"for single parameters {known}" if (known := percent_span(single)) else ""
     return extremes_words(f"the share of {step} in which a component hurt", found, "%", end=beside)
-
-
-def _sentence(counts: pd.DataFrame, one: Series) -> str:
-    own = counts[counts["series"] == one.key]
-    means = own.groupby("component")[["times", "share"]].mean().sort_values("share")
-    most, least = means.iloc[-1], means.iloc[0]
-    last = float(own[own["component"] == most.name].groupby("seed")["last"].max().mean())
-    when = f", last at update {last:,.0f}" if last >= 0 else ""
-    return (
-        f"{one.label}: {HURTING_COMPONENTS[str(most.name)]} hurt most often, {most['times']:,.0f} times "
-        f"({most['share']:.1%}{when}), {HURTING_COMPONENTS[str(least.name)]} least, {least['times']:,.0f} times "
-        f"({least['share']:.1%})"
-    )
 
 
 HURTING = DeclaredFigure(
@@ -134,7 +121,6 @@ def _histogram(histogram: pd.DataFrame, models: ShownModels) -> Drawn | None:
         panels=[
             Panel(spec=_histogram_chart(table, smallest, largest), title=part.label) for part, table in tables.items()
         ],
-        answer=[f"{'; '.join(_sizes_sentence(part, table) for part, table in every.items())}."],
         words=_sizes_words({part: of_part(histogram, part) for part in tables}),
         caption=f"On training sentences; {count_text(counted)} changes of single parameters in each of "
         f"{int(histogram['model'].nunique())} trainings, counted in {int(histogram['chords'].max())} steps "
@@ -145,9 +131,7 @@ def _histogram(histogram: pd.DataFrame, models: ShownModels) -> Drawn | None:
 
 def _shares(rows: pd.DataFrame) -> pd.DataFrame:
     """Share of each component's parameters and steps in each bin, and its mean with the mirrored bin."""
-    rows = rows.loc[rows["layer"] >= 0].assign(component=shown_component(rows))
-    rows = rows.loc[rows["component"].isin(COMPONENTS)]
-    counts: Any = rows.groupby(["component", "low", "high"], sort=False)["count"].sum()
+    counts: Any = in_blocks(rows).groupby(["component", "low", "high"], sort=False)["count"].sum()
     table = counts.reset_index()
     table["share"] = table["count"] / table.groupby("component")["count"].transform("sum")
     other = table[["component", "low", "high", "share"]].assign(low=-table["high"], high=-table["low"])
@@ -252,35 +236,13 @@ def _sizes_words(rows: dict[ModelStack, pd.DataFrame]) -> str:
     """Share of loss-changing parameters that helped; random signs would give one half."""
     found = []
     for part, own in rows.items():
-        own = own.loc[(own["layer"] >= 0) & shown_component(own).isin(COMPONENTS)]
+        own = in_blocks(own)
         moved = own.loc[(own["low"] != 0) | (own["high"] != 0)]
         all_moved = moved.groupby("seed")["count"].sum()
         helped = moved.loc[moved["high"] <= 0].groupby("seed")["count"].sum().reindex(all_moved.index, fill_value=0)
         found.append(Candidate(f"in {part.label}", percent_over_models((helped / all_moved).to_dict())))
     what = "of the changes of single parameters that moved the loss, the share that helped"
     return extremes_words(what, found, "%", end="with random signs it would be 50%")
-
-
-def _sizes_sentence(part: ModelStack, table: pd.DataFrame) -> str:
-    shares = table.groupby("side")["count"].sum() / table["count"].sum()
-    helped, hurt, zero = (float(shares.get(side, 0.0)) for side in ("helped", "hurt", "zero"))
-    moved = table.loc[table["side"] != "zero"]
-    if moved.empty:
-        return f"{part.label}: no parameter of the blocks changed the loss"
-    size = _sizes(moved)[1]
-    ordered = moved["count"].groupby(size).sum().sort_index().cumsum()
-    half = float(ordered.index[int(np.searchsorted(ordered.to_numpy(), ordered.iloc[-1] / 2))])
-    return (
-        f"{part.label}: in an average step {helped:.0%} of the blocks' parameters helped, {hurt:.0%} hurt and "
-        f"{zero:.0%} did nothing; half of those that did something changed the loss by less than {_power(half)} nats"
-    )
-
-
-def _power(value: float) -> str:
-    exponent = math.floor(math.log10(value) + 1e-9)
-    factor = value / 10.0**exponent
-    power = "10" + str(exponent).translate(_SUPERSCRIPT)
-    return power if round(factor) == 1 else f"{factor:.0f}·{power}"
 
 
 HISTOGRAM = DeclaredFigure(

@@ -29,7 +29,6 @@ def _objectives(table: pd.DataFrame, models: ShownModels) -> Drawn:
     return Drawn(
         data=_means(pairs, ["normalisation", "metric"]),
         panels=[Panel(spec=_chart(means))],
-        answer=[_within_sentence(shown), _translation_sentence(shown)],
         words=_words(means),
         caption="Rank correlation of the shares of all layers × components (self-attention, feed-forward, norms; "
         "embeddings and cross-attention left out): means; the data has 95% intervals over seeds. Only "
@@ -77,38 +76,6 @@ def _words(means: pd.DataFrame) -> str:
         one = Estimate(value=row["value"], low=low, high=high, seeds=int(row["pairs"]), count=0)
         found.append(Candidate(name, one))
     return extremes_words("the rank correlation of the shares", found, end="for shuffled shares it is 0")
-
-
-def _told(pairs: pd.DataFrame, first: str, second: str) -> str | None:
-    """Mean over pairs of seeds, with its interval."""
-    own = pairs.loc[(pairs["first"] == first) & (pairs["second"] == second)]
-    if own.empty:
-        return None
-    found = _with_interval(own)
-    known = math.isfinite(found["low"])
-    ends = f" ({number(found['low'], 2)} to {number(found['high'], 2)})" if known else ""
-    return f"{number(found['value'], 2)}{ends}"
-
-
-def _within_sentence(pairs: pd.DataFrame) -> str:
-    names = sorted(set(pairs["first"]))
-    known = [(name, told) for name in names if (told := _told(pairs, name, name))]
-    if not known:
-        return "One seed does not show how similar two trainings of one objective are."
-    return f"One objective under two seeds: {listed([f'{name} {told}' for name, told in known])}."
-
-
-def _translation_sentence(pairs: pd.DataFrame) -> str:
-    texts = []
-    for stack, other in (
-        ("encoder", "masked LM: encoder"),
-        ("encoder", "causal LM: decoder"),
-        ("decoder", "causal LM: decoder"),
-        ("decoder", "masked LM: encoder"),
-    ):
-        if told := _told(pairs, f"translation: {stack}", other):
-            texts.append(f"its {stack} and the {other.split(':')[0]} {told}")
-    return f"Translation: {listed(texts)}." if texts else "There is no translation model to compare."
 
 
 def _chart(means: pd.DataFrame) -> dict[str, Any]:

@@ -97,9 +97,9 @@ class Grid:
 
     def name_of(self, width: str, corpus: str) -> str:
         """Label of a line, next to its last mark: the width, and the corpus unless it is that of most runs."""
-        told = [width] if len(self.widths) > 1 else []
-        told += [corpus.split(":")[0]] if corpus != self.corpora[0] or not told else []
-        return ", ".join(told)
+        stated = [width] if len(self.widths) > 1 else []
+        stated += [corpus.split(":")[0]] if corpus != self.corpora[0] or not stated else []
+        return ", ".join(stated)
 
     @property
     def told(self) -> str:
@@ -157,12 +157,12 @@ def _claims_over_scale(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataF
 
 
 def _claims(rows: pd.DataFrame, trends: pd.DataFrame) -> list[dict[str, Any]]:
-    told, families = told_of_claims(trends), len(set(rows["architecture"]))
+    stated, families = told_of_claims(trends), len(set(rows["architecture"]))
     found = []
     for place, (_, own) in enumerate(rows.groupby(["id", "architecture"], sort=False)):
         last = _largest(own)
         id, family, verdict = str(last["id"]), str(last["architecture"]), str(last["verdict"])
-        words = told.get((id, family), "too few scales")
+        words = stated.get((id, family), "too few scales")
         order = (_VERDICTS.index(verdict), min(_place(words), default=len(_WORDS)), place)
         found.append(
             {
@@ -194,8 +194,8 @@ def _largest(rows: pd.DataFrame) -> pd.Series:
 def _sentences(claims: list[dict[str, Any]]) -> list[str]:
     num = len(claims)
     counts = {verdict: sum(one["verdict"] == verdict for one in claims) for verdict in _VERDICTS}
-    claims_told = "one claim" if num == 1 else f"{num} claims"
-    held = f"Of {claims_told} tested at two scales or more, {counts['holds'] or 'none'}"
+    claims_counted = "one claim" if num == 1 else f"{num} claims"
+    held = f"Of {claims_counted} tested at two scales or more, {counts['holds'] or 'none'}"
     said = [f"{held} {verdict_verb('holds', counts['holds'])} in the largest run."]
     for word, verb in (("grows", "grow"), ("falls", "fall"), ("flat", "are flat")):
         names = [one["short"] for one in claims if _place(one["told"])[:1] == [_WORDS.index(word)]]
@@ -336,8 +336,8 @@ def _tokens(grid: Grid) -> Channel:
     steps = (1, 3) if high / low > 8 else (1, 2, 5)
     values = [float(decade * step) for decade in decades for step in steps if low <= decade * step <= high]
     labels = {str(value): short(value) for value in values}
-    told = " : ".join(f"datum.value == {value} ? '{label}'" for value, label in labels.items()) + " : ''"
-    axis = {"values": values, "labelExpr": told, "grid": False, "labelOverlap": "greedy"}
+    stated = " : ".join(f"datum.value == {value} ? '{label}'" for value, label in labels.items()) + " : ''"
+    axis = {"values": values, "labelExpr": stated, "grid": False, "labelOverlap": "greedy"}
     scale = {"type": "log", "domain": [low, high], "nice": False}
     return channel("x", "tokens:Q", title="tokens", scale=scale, axis=axis)
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from infoflow.foundation import interval_over_seeds
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, Section, names_of
-from infoflow.report._in_words import Estimate, estimate_text, listed, number, sentence
+from infoflow.report._in_words import Estimate, estimate_text, listed, number
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._theme import objective_label
 from infoflow.report.forms._chart import tips
@@ -59,7 +59,6 @@ def _stages(found: pd.DataFrame) -> Drawn:
         data=found.drop(columns="replicates"),
         panels=[Panel(spec=_chart(rows), title=label) for label, rows in groups],
         answer=[_sentence(label, rows) for label, rows in groups],
-        words=sentence("; ".join(_words(label, rows) for label, rows in groups)),
         caption=f"{found['seed'].nunique()} seeds; checkpoints around the stages lie {number(float(gaps.min()), 2)} "
         f"to {number(float(gaps.max()), 2)} doublings of updates apart; no interval is narrower than that on "
         "either side.",
@@ -72,8 +71,8 @@ def _label(own: pd.DataFrame, found: pd.DataFrame) -> str:
     first = own.iloc[0]
     several = [str(first[name]) for name in ("architecture", "start") if len(set(found[name])) > 1]
     label = objective_label(str(first["objective"]), str(first["variant"]))
-    told = ", ".join(filter(None, several))
-    return f"{label} ({told})" if told else label
+    stated = ", ".join(filter(None, several))
+    return f"{label} ({stated})" if stated else label
 
 
 def _rows(own: pd.DataFrame) -> Iterator[_Row]:
@@ -112,18 +111,6 @@ def _sentence(label: str, rows: list[_Row]) -> str:
         at = f", at {estimate_text(by['rates'], 'doublings')} more of the summed rates" if "rates" in by else ""
         parts.append(f"the stage of {ngrams(order)} comes {later}{at}")
     return f"In {label}, {listed(parts)}."
-
-
-def _words(label: str, rows: list[_Row]) -> str:
-    first = {row.measure: row.grown for row in rows if row.order == rows[0].order}
-    times = number(2 ** first["updates"].value, 1)
-    stage = f"the stage of {ngrams(rows[0].order)} of the {label}"
-    said = f"with the longer warm-up {stage} comes after {times} times as many updates"
-    rates = first.get("rates")
-    if rates is None:
-        return said
-    same = rates.low <= 0 <= rates.high
-    return f"{said}, at {'the same' if same else 'another'} sum of learning rates"
 
 
 def _chart(rows: list[_Row]) -> dict[str, Any]:

@@ -95,29 +95,29 @@ def _row(id: str, own: pd.DataFrame) -> dict[str, Any]:
 def _cell(row: dict[str, Any]) -> dict[str, Any]:
     verdict, update = str(row["verdict"]), int(row["update"])
     effect, low, high = (float(row.get(name, float("nan"))) for name in ("effect", "low", "high"))
-    told = ""
+    stated = ""
     if effect == effect:
         interval = f" ({number(low)} to {number(high)})" if low == low else ""
-        told = f": {number(effect)} {row.get('unit') or ''}".rstrip() + interval
+        stated = f": {number(effect)} {row.get('unit') or ''}".rstrip() + interval
     return {
         "update": update,
         "verdict": verdict,
         "symbol": VERDICTS.get(verdict, "?") if verdict != _UNTESTED else "",
-        "told": f"update {update:,}: {verdict}{told}",
+        "told": f"update {update:,}: {verdict}{stated}",
     }
 
 
 def since(own: pd.DataFrame) -> str:
     """`holds since update 512`, `held from 64 to 256; fails since 500`, ...: from verdicts by update."""
     *earlier, last = verdict_runs(own)
-    told = _last(last.verdict, last.first, throughout=not earlier)
+    stated = _last(last.verdict, last.first, throughout=not earlier)
     held = [run for run in earlier if run.verdict == "holds"]
     if last.verdict != "holds" and held:
         first, end = held[-1].first, held[-1].last
-        told = f"held {f'at update {first:,}' if first == end else f'from update {first:,} to {end:,}'}; {told}"
+        stated = f"held {f'at update {first:,}' if first == end else f'from update {first:,} to {end:,}'}; {stated}"
     elif last.verdict == "holds" and held:
-        told = f"{told} for good, first at {held[0].first:,}"
-    return f"{told}{_growth(own) if last.verdict == 'holds' else ''}"
+        stated = f"{stated} for good, first at {held[0].first:,}"
+    return f"{stated}{_growth(own) if last.verdict == 'holds' else ''}"
 
 
 def _last(verdict: str, start: int, throughout: bool) -> str:

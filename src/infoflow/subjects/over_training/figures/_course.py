@@ -125,8 +125,8 @@ def checkpoints_note(course: CheckpointTables, frame: pd.DataFrame) -> str:
     if len({part[:3] for part in parts}) == 1:
         count, first, last, _ = parts[0]
         return f"{count} checkpoints, from update {first:,} to {last:,}."
-    told = [f"{label} {n}, {f'from {a:,} to {b:,}' if n > 1 else f'at {a:,}'}" for n, a, b, label in parts]
-    return f"Checkpoints: {listed(told)}."
+    stated = [f"{label} {n}, {f'from {a:,} to {b:,}' if n > 1 else f'at {a:,}'}" for n, a, b, label in parts]
+    return f"Checkpoints: {listed(stated)}."
 
 
 def notes(course: CheckpointTables, table: pd.DataFrame) -> str:
@@ -170,5 +170,5 @@ def course_lines(
         by, look, named = "line", looks_of(lines, "line", series[0].color), dict(zip(names, names, strict=True))
     else:
         by, look, named = "series", looks_of(series), {one.key: one.label for one in series}
-    told = tips("line:N|of" if by == "line" else "series:N|model", "update:Q||,", value, "low:Q||.3f", "high:Q||.3f")
-    return time_lines(course.axis, rows, y, look, by=by, names=named, tooltip=told, **how)
+    stated = tips("line:N|of" if by == "line" else "series:N|model", "update:Q||,", value, "low:Q||.3f", "high:Q||.3f")
+    return time_lines(course.axis, rows, y, look, by=by, names=named, tooltip=stated, **how)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.heads import HEAD_ROLES
+from infoflow.report._curves import first_seed
 from infoflow.report._embedding import packed
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel
 from infoflow.report._in_words import counted, ends_words, listed, number
@@ -18,7 +19,7 @@ from infoflow.training import SUFFIX, select_steps
 
 from ..measures import HEAD_ROLE_EVENTS, PRUNABLE_BY_UPDATE, ROLE_TURNOVER
 from ._course import CheckpointTables, course_lines, means, notes
-from ._roles import RoleSpan, first_seed, ranked, role_spans, timeline, turnover_panels, with_places
+from ._roles import RoleSpan, ranked, role_spans, timeline, turnover_panels, with_places
 
 ROLES = Method(
     id="roles-over-training",

@@ -117,8 +117,8 @@ def _strip(course: CheckpointTables, axis: TimeAxis, x: Channel) -> list[Layer]:
     """The learning rate between checkpoints, and a tick for each checkpoint."""
     clocks = course.clocks[["series", "update", "lr_share"]]
     ticks = {"color": "var(--soft)", "strokeWidth": 1, "y": Constant(HEIGHT - 7), "y2": Constant(HEIGHT)}
-    told = tips("update:Q|checkpoint|,")
-    layers = [draw("rule", timed(clocks[["series", "update"]]), ticks, x=x, tooltip=told)]
+    stated = tips("update:Q|checkpoint|,")
+    layers = [draw("rule", timed(clocks[["series", "update"]]), ticks, x=x, tooltip=stated)]
     if "lr_share" in axis.names:
         rates = pd.concat([_rates(own, axis.first) for _, own in clocks.groupby("series")], ignore_index=True)
         base = calculated(axis.placed(rates, x="middle"), height=f"{HEIGHT - 9} - {_STRIP - 9} * datum.rate")

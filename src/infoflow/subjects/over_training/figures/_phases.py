@@ -1,4 +1,4 @@
-"""Abrupt, gradual and reversed changes: curves with the times of their change."""
+"""Abrupt and gradual changes: curves with the times of their change."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel
-from infoflow.report._in_words import listed, number
+from infoflow.report._in_words import listed
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, tips, with_field
 from infoflow.report.forms._marks import Constant, Layer, calculated, channel, draw
@@ -38,12 +38,6 @@ BOUNDS = ("unfinished", "started before")
 """Verdicts whose times are bounds."""
 _ENDS = {"": "median", "_before": "min", "_after": "max"}  # over seeds
 TIMES = tuple(f"{at}{end}" for at in ("t10", "t50", "t90") for end in _ENDS)
-_Marks = tuple[str, str]
-_OF_CHANGE: _Marks = ("t10, t50, t90", "t50 lies in")
-RETURNS = "goes and returns"
-"""The verdict of curves that turn."""
-_AS_TIMES = {"out": "t10", "turn": "t50", "back": "t90"}  # times that a panel of phases marks for these curves
-_OF_RETURN: _Marks = ("half out, turn, half back", "the turn lies in")
 _AT = {name: name for name in ("t10", "t50", "t90", "t50_before", "t50_after")}
 CURVE = ["series", "table", "curve"]
 """Key columns of a curve."""
@@ -72,8 +66,10 @@ def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
     for place, own in frame.groupby(CURVE, sort=False):
         known = own[~own["verdict"].isin(BOUNDS)]
         facts = {"rank": int(own["rank"].max()), "delta_bic": float(own["delta_bic"].mean()), "seeds": len(own)}
-        told = {"told": _told(own), "bound": not len(known)}
-        rows.append({**dict(zip(CURVE, place, strict=True)), **_joined(known if len(known) else own), **facts, **told})
+        stated = {"told": _text(own), "bound": not len(known)}
+        rows.append(
+            {**dict(zip(CURVE, place, strict=True)), **_joined(known if len(known) else own), **facts, **stated}
+        )
     return pd.DataFrame(rows, columns=[*CURVE, *TIMES, "rank", "delta_bic", "seeds", "told", "bound"])
 
 
@@ -82,7 +78,7 @@ def _joined(own: pd.DataFrame) -> dict[str, float]:
     return {name: float(getattr(own[name], _ENDS[name[3:]])()) for name in TIMES}
 
 
-def _told(own: pd.DataFrame) -> str:
+def _text(own: pd.DataFrame) -> str:
     """`abrupt`, or `2 abrupt, 1 gradual` if seeds differ; adds `at warm-up` if that holds for at least half of them."""
     counts = own["verdict"].value_counts()
     words = [str(one) if len(counts) == 1 else f"{counts[one]} {one}" for one in SHOWN if one in counts]
@@ -100,16 +96,16 @@ def _phases(course: CheckpointTables) -> Drawn | None:
     if curves.empty or frame.empty:
         return None
     chosen = _clearest(over_seeds(frame))
-    panels, seeds = _curve_panels(course, chosen, curves, _OF_CHANGE), int(chosen["seeds"].max())
+    panels, seeds = _curve_panels(course, chosen, curves), int(chosen["seeds"].max())
     if not panels:
         return None
     every = course[PHASES_TABLE.name]
-    told = [f"{count} {verdict}" for verdict, count in every["verdict"].value_counts().items()]
+    stated = [f"{count} {verdict}" for verdict, count in every["verdict"].value_counts().items()]
     lines = f"One line per seed ({seeds} seeds)." if seeds > 1 else "One seed; the band is its 95% interval."
     return Drawn(
         data=curves.merge(chosen[CURVE]).drop(columns="same_as", errors="ignore"),
         panels=panels,
-        answer=[f"{len(every)} curves (one per model, seed and measure): {listed(told)}."],
+        answer=[f"{len(every)} curves (one per model, seed and measure): {listed(stated)}."],
         caption=f"The clearest curves of each model, at most {_OF_TABLE} per table: {len(chosen)} of the "
         f"{len(frame.drop_duplicates(CURVE))} that change. {lines}",
     )
@@ -123,18 +119,18 @@ def _clearest(table: pd.DataFrame) -> pd.DataFrame:
     return few.groupby("series", sort=False).head(_PANELS)
 
 
-def _curve_panels(course: CheckpointTables, chosen: pd.DataFrame, curves: pd.DataFrame, marks: _Marks) -> list[Panel]:
-    """Curves with the times of their rows (t10, t50, t90, their brackets, `told`, `bound`), labelled by `marks`."""
+def _curve_panels(course: CheckpointTables, chosen: pd.DataFrame, curves: pd.DataFrame) -> list[Panel]:
+    """Curves with the times of their rows (t10, t50, t90, their brackets, `told`, `bound`)."""
     panels = []
     for series, rows in course.each(chosen):
         for row in rows.itertuples():
             own = np.all([curves[name] == getattr(row, name) for name in CURVE], axis=0)
-            chart = _chart(course.axis, series, row, curves[own], marks)
+            chart = _chart(course.axis, series, row, curves[own])
             panels.append(Panel(spec=chart, title=f"{series.label}: {row.curve} — {row.told}"))
     return panels
 
 
-def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame, marks: _Marks) -> dict[str, Any]:
+def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame) -> dict[str, Any]:
     seeds = sorted({int(seed) for seed in curve["seed"]})
     bottom = _HEIGHT - _SEED * len(seeds) - 3
     values = curve.assign(low=curve["value"] - 1.96 * curve["error"], high=curve["value"] + 1.96 * curve["error"])
@@ -143,7 +139,7 @@ def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame, marks:
     at = {"x": axis.channel(), "y": amount("y", "value", None, ticks=4, range=[bottom, 4])}
     colored = {**at, "color": Constant(series.color)}
     band = {"y": with_field(at["y"], "low"), "y2": "high:Q", "opacity": 0.15}
-    field, *middle = _change(axis, row, marks, bottom)
+    field, *middle = _change(axis, row, bottom)
     layers = [
         field,
         axis.marker([series.key]),
@@ -156,17 +152,17 @@ def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame, marks:
     return axis.finished(layers, _HEIGHT, [series.key])
 
 
-def _change(axis: TimeAxis, row: Any, marks: _Marks, height: int) -> list[Layer]:
+def _change(axis: TimeAxis, row: Any, height: int) -> list[Layer]:
     """An area from a tenth to nine tenths of the change, its middle, and the adjacent checkpoints."""
     around = f"{short(row.t50_before)} to {short(row.t50_after)}"
-    told = {"told": f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}", "around": around, "verdict": row.told}
-    base = axis.placed(pd.DataFrame([{**{name: getattr(row, name) for name in _AT}, **told}]), row.series, **_AT)
+    stated = {"told": f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}", "around": around, "verdict": row.told}
+    base = axis.placed(pd.DataFrame([{**{name: getattr(row, name) for name in _AT}, **stated}]), row.series, **_AT)
     half, ink = {"x": axis.channel("t50"), "y": Constant(0), "y2": Constant(height)}, {"color": "var(--ink)"}
     upright = {"y": Constant(height - 4), "y2": Constant(height + 4), "strokeWidth": 1.6}
     field = {"x": axis.channel("t10"), "x2": "t90:Q", "y": Constant(0), "y2": Constant(_HEIGHT)}
     foot = {"x": axis.channel("t50_before"), "x2": "t50_after:Q", "y": Constant(height), "strokeWidth": 1.6}
     dash = {"strokeDash": [3, 3]} if row.bound else {}
-    tooltip = tips("verdict:N", f"told:N|{marks[0]}", f"around:N|{marks[1]}")
+    tooltip = tips("verdict:N", "told:N|t10, t50, t90", "around:N|t50 lies in")
     return [
         draw("rect", base, field, color="var(--heat-2)", opacity=0.13 if row.bound else 0.2),
         draw("rule", base, half, ink, dash, strokeWidth=1.4, tooltip=tooltip),
@@ -186,51 +182,14 @@ def _strips(axis: TimeAxis, key: str, curve: pd.DataFrame, seeds: list[int]) -> 
             at = np.flatnonzero(own["segment"].to_numpy() == piece)
             ends = {"from_at": edges[at[0], :, 0].tolist(), "to_at": edges[at[-1], :, 1].tolist()}
             since, until = (int(own["update"].iloc[at[end]]) for end in (0, -1))
-            told = f"updates {since:,} to {until:,}"
+            stated = f"updates {since:,} to {until:,}"
             shade = 0.55 if piece % 2 else 0.22
-            rows.append({**ends, "top": top, "bottom": top + _SEED - 2, "shade": shade, "seed": seed, "told": told})
+            rows.append({**ends, "top": top, "bottom": top + _SEED - 2, "shade": shade, "seed": seed, "told": stated})
     base = calculated(pd.DataFrame(rows), **{name: f"datum.{name}_at[clock]" for name in ("from", "to")})
     y = {"y": channel("y", "top:Q", scale=None, axis=None), "y2": "bottom:Q"}
     shade = channel("opacity", "shade:Q", scale=None)
     tooltip = tips("seed:N", "told:N|straight piece")
     return draw("rect", base, y, color="var(--soft)", x=axis.channel("from"), x2="to:Q", opacity=shade, tooltip=tooltip)
-
-
-def _returns(course: CheckpointTables) -> Drawn | None:
-    """The curves that turn most, a few per table."""
-    curves, frame = course[PHASE_CURVES.name], course[PHASES_TABLE.name]
-    if curves.empty or frame.empty or "turn" not in frame:
-        return None
-    own = frame[frame["verdict"] == RETURNS]
-    if own.empty:
-        return None
-    as_times = {f"{name}{end}": f"{to}{end}" for name, to in _AS_TIMES.items() for end in _ENDS}
-    chosen = _clearest(_returns_over_seeds(own.drop(columns=list(as_times.values())).rename(columns=as_times)))
-    every = own.drop_duplicates(["table", "curve"])
-    told = [
-        f"{row.curve} ({number(float(row.extremum))} at update {short(row.turn)})" for row in every[:3].itertuples()
-    ]
-    others = ["others"] if len(every) > len(told) else []
-    counted = f"{len(own)} of {len(frame)} curves (one per model, seed and measure) go and return"
-    return Drawn(
-        data=own.drop(columns=["series"]),
-        panels=_curve_panels(course, chosen, curves, _OF_RETURN),
-        answer=[f"{counted}: {listed([*told, *others])}."],
-        caption=f"The {len(chosen)} of {len(own.drop_duplicates(CURVE))} curves that turn furthest beyond the levels "
-        "of both ends.",
-    )
-
-
-def _returns_over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per curve, over the seeds in which it returns."""
-    rows = []
-    for place, own in frame.groupby(CURVE, sort=False):
-        beyond = abs(own["extremum"].to_numpy(float)[:, None] - own[["first", "last"]].to_numpy(float))
-        seeds = f" in {len(own)} seeds" if len(own) > 1 else ""
-        facts = {"rank": 0, "delta_bic": float((beyond.min(axis=1) / beyond.max(axis=1)).mean())}
-        told = {"told": f"{RETURNS}{seeds}", "bound": False}
-        rows.append({**dict(zip(CURVE, place, strict=True)), **_joined(own), **facts, **told})
-    return pd.DataFrame(rows)
 
 
 PHASES_FIGURE = DeclaredFigure(
@@ -250,16 +209,4 @@ PHASES_FIGURE = DeclaredFigure(
     method=PHASES,
     tables=(PHASE_CURVES.name, PHASES_TABLE.name),
     draw=_phases,
-)
-RETURNS_FIGURE = DeclaredFigure(
-    name="over-training/returns",
-    id="returns-over-training",
-    question="What changed and came back?",
-    how_to_read=(
-        "The upright line is the extremum, and the bar at its foot spans the checkpoints around it. The shaded "
-        "area runs from halfway out to halfway back. Such a curve has no single time of change, so none is given.",
-    ),
-    method=PHASES,
-    tables=(PHASE_CURVES.name, PHASES_TABLE.name),
-    draw=_returns,
 )

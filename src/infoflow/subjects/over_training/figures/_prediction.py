@@ -152,12 +152,12 @@ def _minimum_sentences(course: CheckpointTables, table: pd.DataFrame) -> list[st
 
 
 def _gain_sentences(course: CheckpointTables, gains: pd.DataFrame) -> list[str]:
-    told = []
+    stated = []
     for name, frame in _by_gain(gains):
         curves = [(series.label, own.sort_values("update")["value"]) for series, own in course.each(frame)]
         parts = [f"{label} {ends_words(curve, 'nats')}" for label, curve in curves]
-        told.append(f"{name[:1].upper()}{name[1:]}: {listed(parts)}.")
-    return told
+        stated.append(f"{name[:1].upper()}{name[1:]}: {listed(parts)}.")
+    return stated
 
 
 def _positions(course: CheckpointTables) -> Drawn | None:
@@ -188,11 +188,11 @@ def _position_chart(course: CheckpointTables, table: pd.DataFrame) -> dict[str, 
     ends = rows["update"].isin([rows["update"].min(), rows["update"].max()])
     grouped = rows.groupby(["series", "update"], sort=False)[["position", "value"]].agg(list).reset_index()
     still, now = folded(rows[ends], ["series", "update"]), flattened(filtered(grouped, NOW), ["position", "value"])
-    told = tips("series:N|model", "position:Q", "value:Q|loss|.3f")
+    stated = tips("series:N|model", "position:Q", "value:Q|loss|.3f")
     layers = [
         draw("line", still, at, strokeWidth=1.2, strokeDash=[2, 3], detail="update:N", opacity=lit(0.5)),
         draw("line", now, at, strokeWidth=2.2, opacity=lit()),
-        draw("point", now, at, TOUCH, size=120, tooltip=told),
+        draw("point", now, at, TOUCH, size=120, tooltip=stated),
     ]
     return finished(layers, 230, **course.axis.parameters([line.key for line in lines]))
 
@@ -335,15 +335,15 @@ def _source(course: CheckpointTables) -> Drawn | None:
     if not parts:
         return None
     table = pd.concat(parts, ignore_index=True)
-    told = []
+    stated = []
     for rule, own in table[table["measure"] == _OF_SOURCE["share"]].groupby("rule", sort=False):
         curve = own.groupby("update")["value"].mean()
         lowest = f"lowest at update {int(curve.idxmin()):,}"
-        told.append(f"by {rule} {ends_words(curve)}, {lowest}")
+        stated.append(f"by {rule} {ends_words(curve)}, {lowest}")
     return Drawn(
         data=table,
         panels=_panels(course, table, "measure", {label: (label, "") for label in _OF_SOURCE.values()}),
-        answer=[f"Source share: {listed(told)}."] if told else [],
+        answer=[f"Source share: {listed(stated)}."] if stated else [],
         caption=f"{notes(course, table)} Means over target positions from the second on: at the first, the only "
         "prefix is the start symbol.",
     )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from infoflow.heads import HEAD_ROLES
+from infoflow.report._curves import first_seed
 from infoflow.report._figure import Panel
 from infoflow.report._in_words import listed
 from infoflow.report._theme import Series
@@ -50,13 +51,6 @@ def role_spans(course: CheckpointTables) -> list[RoleSpan]:
         return _of_events(with_places(events))
     roles = first_seed(course[HEAD_ROLES.name])
     return _of_roles(with_places(roles)) if len(roles) and "holds" in roles else []
-
-
-def first_seed(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each line's first seed: head numbers have no meaning across seeds."""
-    if frame.empty or "seed" not in frame:
-        return frame
-    return frame[frame["seed"] == frame.groupby("series")["seed"].transform("min")]
 
 
 def with_places(frame: pd.DataFrame) -> pd.DataFrame:
@@ -208,10 +202,10 @@ def _overlaps(axis: TimeAxis, rows: pd.DataFrame, series: Series, roles: list[st
     at, layers = {"x": axis.channel(), "y": y}, [axis.marker([series.key])]
     if _CHANCE in rows:
         layers.append(draw("line", _overlap(rows, _CHANCE, series), CONTROL, at, detail="role:N", opacity=lit(0.8)))
-    for column, (told, dash) in _OVERLAPS.items():
+    for column, (stated, dash) in _OVERLAPS.items():
         base, look = _overlap(rows, column, series), {"color": series.color, "strokeWidth": 1.6, "strokeDash": dash}
         layers.append(draw("line", base, at, look, detail="role:N", opacity=lit()))
-        tooltip = tips("role:N", "update:Q||,", "size:Q|heads", f"value:Q|overlap with the {told} heads|.2f")
+        tooltip = tips("role:N", "update:Q||,", "size:Q|heads", f"value:Q|overlap with the {stated} heads|.2f")
         layers.append(draw("point", base, at, TOUCH, size=90, tooltip=tooltip))
     names = pd.DataFrame({"role": roles, "y": [place + 0.27 for place in range(len(roles))]})
     layers.append(draw("text", names, ROW_NAME, x=Constant(2), y=y, text="role:N"))

@@ -21,10 +21,9 @@ from ..measures import PHASES_OVER_SEEDS
 from ._claims import COMPLAINTS, FINDINGS, suspects
 from ._course import CheckpointTables
 from ._heads import HEADS, PRUNABLE
-from ._information import INFORMATION
 from ._layers import LAYERS
 from ._loss import ALLOCATION, LOSS
-from ._phases import BOUNDS, PHASES, PHASES_FIGURE, RETURNS_FIGURE, curve_name, over_seeds, timed_phases
+from ._phases import BOUNDS, PHASES, PHASES_FIGURE, curve_name, over_seeds, timed_phases
 from ._prediction import AGREEMENT, POSITIONS, SOURCE, STAGES
 from ._settling import CURVES, TIMES
 
@@ -72,11 +71,11 @@ def _sentences(course: CheckpointTables, table: pd.DataFrame) -> Iterator[str]:
         if len(own) < 2:
             continue
         first, last = own.iloc[0], own.iloc[-1]
-        told = [
+        stated = [
             f"{row.curve} at update {short(row.t50)} ({short(row.t50_before)} to {short(row.t50_after)})"
             for row in (first, last)
         ]
-        yield f"{series.label}: first {told[0]}, last {told[1]}."
+        yield f"{series.label}: first {stated[0]}, last {stated[1]}."
 
 
 def _pairs_sentences(course: CheckpointTables, frame: pd.DataFrame) -> Iterator[str]:
@@ -182,7 +181,6 @@ ORDER = DeclaredFigure(
 _FIGURES = (
     LOSS,
     PHASES_FIGURE,
-    RETURNS_FIGURE,
     ORDER,
     LAYERS,
     CURVES,
@@ -192,7 +190,6 @@ _FIGURES = (
     PRUNABLE,
     AGREEMENT,
     POSITIONS,
-    INFORMATION,
     STAGES,
     SOURCE,
     FINDINGS,
@@ -236,12 +233,12 @@ def _timeline(course: CheckpointTables) -> dict[str, Any]:
     labels = {"update": "updates", "tokens": "tokens", "progress": "progress", "lr_share": "learning rate"}
     return {
         "moments": course.moments,
-        "told": [_told(course, update) for update in course.moments],
+        "told": [_text(course, update) for update in course.moments],
         "clocks": [{"id": name, "label": labels[name], "title": CLOCKS[name]} for name in course.axis.names],
     }
 
 
-def _told(course: CheckpointTables, update: int) -> str:
+def _text(course: CheckpointTables, update: int) -> str:
     """`update 1,032 · 1.4M tokens · 21% of training`; tokens only if all models read the same number."""
     own = course.clocks[course.clocks["update"] == update]
     parts = [f"update {update:,}"]

@@ -206,12 +206,12 @@ def _order_sentence(course: CheckpointTables, times: pd.DataFrame) -> str:
     """Rank correlation of depth and time, for states and for blocks."""
     parts = []
     for series, own in course.each(times):
-        told = []
+        stated = []
         for kind, label in _KINDS.items():
             known = own[own["kind"] == kind]
             if len(known) > 2:
-                told.append(f"{label} {number(known['layer'].corr(known['time'], method='kendall'), 2)}")
-        parts += [f"{series.label} {listed(told)}"] if told else []
+                stated.append(f"{label} {number(known['layer'].corr(known['time'], method='kendall'), 2)}")
+        parts += [f"{series.label} {listed(stated)}"] if stated else []
     if not parts:
         return "Too few layers settled to give an order."
     return f"Rank correlation of depth and settling time (Kendall's τ): {'; '.join(parts)}."

@@ -11,7 +11,6 @@ from infoflow.report._in_words import (
     Candidate,
     Estimate,
     both_extremes,
-    estimate_text,
     extremes_words,
     listed,
     number,
@@ -72,7 +71,6 @@ def kinds_figure(heads: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     return ReportFigure(
         id="pruning-kinds",
         question="Which heads go first?",
-        answer=[_sentence(pool, table) for pool, table in tables.items()],
         words=sentence("; ".join(_words(pool, tables[pool], rows) for pool, rows in own.items())),
         panels=panels,
         caption=f"Heads that are alive by {gates}. {over_seeds(seeds)}; squares hold their number, rounded. Grey and "
@@ -149,8 +147,8 @@ def _words(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> str:
         for name in (kinds if by == "name" else sorted(set(at["layer"])))
         for rows in [at.loc[at[by] == name]]
     ]
-    told = both_extremes(found, "%").replace(" %", "%")
-    return f"with {number(left, 0)} of {size} heads of {pool.series.label} left, the share alive is {told}"
+    stated = both_extremes(found, "%").replace(" %", "%")
+    return f"with {number(left, 0)} of {size} heads of {pool.series.label} left, the share alive is {stated}"
 
 
 def _share_alive(rows: pd.DataFrame) -> dict[object, float]:
@@ -164,24 +162,6 @@ def _halfway(table: pd.DataFrame) -> tuple[int, float, int]:
     left = table.groupby("point")["left"].first()
     point = (left - size / 2).abs().idxmin()
     return int(str(point)), float(left[point]), size
-
-
-def _sentence(pool: PrunableHeads, table: pd.DataFrame) -> str:
-    """At the sweep step nearest to half: remaining heads per kind, or of the fullest and emptiest layers."""
-    point, left, size = _halfway(table)
-    own, kinds = table.loc[table["point"] == point], _kinds(table)
-    start = f"{pool.subject}: with {number(left, 0)} of {size} left"
-    if len(kinds) > 1:
-        by_kind = own.groupby("name")[["alive", "share"]].agg({"alive": "sum", "share": "mean"})
-        parts = [
-            f"{number(by_kind.loc[kind, 'alive'], 0)} of {kind} ({by_kind.loc[kind, 'share']:.0%})" for kind in kinds
-        ]
-        return f"{start}, {listed(parts)} are alive; equal shares would be {left / size:.0%} each."
-    layers = own.set_index("layer")["share"]
-    return (
-        f"{start}, layer {layers.idxmax()} keeps most ({layers.max():.0%}) and layer {layers.idxmin()} fewest "
-        f"({layers.min():.0%}); equal shares would be {left / size:.0%}."
-    )
 
 
 def _lines(rows: pd.DataFrame, kinds: list[str], size: int, series: Series) -> dict[str, Any]:
@@ -232,17 +212,15 @@ def gates_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     free = frame.loc[frame["setting"] == 0]
     starts = {pool: float(pool.of(free)["percent"].mean()) if len(pool.of(free)) else 100.0 for pool in pools}
     name = "without a penalty" if len(free) else "before training"
+    sizes = {pool: int(pool.of(frame)["size"].iloc[0]) for pool in pools}
+    gates = [f"{size:,} gates on {pool.heads} of {pool.series.label}" for pool, size in sizes.items()]
     seeds = int(frame["seed"].nunique())
     return ReportFigure(
         id="pruning-gates",
         question="Do the gates decide?",
-        answer=[
-            f"Gates that are neither 0 nor 1 at the largest penalty: "
-            f"{'; '.join(f'{_last(pool, table)} ({name} {start:.0f}%)' for pool, start in starts.items())}."
-        ],
         words=_gates_words(starts, table, name),
         panels=[Panel(spec=_chart(table, starts, name))],
-        caption=f"{over_seeds(seeds)}; {listed([_gates(pool, frame) for pool in pools])}.",
+        caption=f"{over_seeds(seeds)}; {listed(gates)}.",
         how_to_read=[
             "Across: the points of the sweep, by the weight of the penalty on open gates; each goes on from the one "
             "before. Up: the share of gates that would pass on a part of their head's output, neither 0 nor 1.",
@@ -265,10 +243,6 @@ def _curve(pool: PrunableHeads, own: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).assign(series=pool.series.key, scope=pool.scope)
 
 
-def _gates(pool: PrunableHeads, frame: pd.DataFrame) -> str:
-    return f"{int(pool.of(frame)['size'].iloc[0]):,} gates on {pool.heads} of {pool.series.label}"
-
-
 def _gates_words(starts: dict[PrunableHeads, float], table: pd.DataFrame, name: str) -> str:
     """Where most and fewest gates are undecided at the largest penalty."""
     ends = [(f"for {pool.heads} of {pool.series.label}", _end(pool, table)) for pool in starts]
@@ -282,14 +256,6 @@ def _end(pool: PrunableHeads, table: pd.DataFrame) -> Estimate:
     end = pool.of(table).sort_values("setting").iloc[-1]
     value, low, high = (float(end[name]) for name in ("value", "low", "high"))
     return Estimate(value=value, low=low, high=high, seeds=int(end["seeds"]), count=0)
-
-
-def _last(pool: PrunableHeads, table: pd.DataFrame) -> str:
-    estimate = _end(pool, table)
-    shown = (
-        estimate_text(estimate, "%").replace(" %", "%") if estimate.high > estimate.low else f"{estimate.value:.0f}%"
-    )
-    return f"{pool.heads} of {pool.series.label} {shown}"
 
 
 def _chart(table: pd.DataFrame, starts: dict[PrunableHeads, float], name: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import pandas as pd
 
 from infoflow.heads import removable
 from infoflow.report._figure import Panel, PanelGroup, ReportFigure, Section
-from infoflow.report._in_words import by_answer, number
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import BASELINE, amount, finished, lit, tips
@@ -43,7 +42,6 @@ from ._rows import (
     several,
     signature,
     span_of,
-    widest_of,
     with_counts,
 )
 
@@ -66,7 +64,6 @@ def quality_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     return ReportFigure(
         id="pruning-quality",
         question="How many heads does a model need?",
-        answer=_sentences(curves, models),
         words=_words(curves, models),
         panels=groups[0].panels,
         caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.{grey} Dotted: the "
@@ -99,20 +96,10 @@ def _group(curves: pd.DataFrame, metric: str, models: ShownModels) -> PanelGroup
     return PanelGroup(id=metric, label=name, note=note, scale=("", ""), panels=panels)
 
 
-def _sentences(curves: pd.DataFrame, models: ShownModels) -> list[str]:
-    """One sentence per pool, in its first metric."""
-    told = []
-    for pool in pools_of(curves, models):
-        own = pool.of(curves)
-        metric = metrics_of(own)[0]
-        told.append(_sentence(own.loc[own["metric"] == metric], pool, metric))
-    return told
-
-
 def _words(curves: pd.DataFrame, models: ShownModels) -> str:
-    """How many heads each model's widest pool can lose at almost no cost, by its first method and at random."""
+    """How many heads each set can lose at almost no cost, by its first method and at random."""
     found = {}
-    for pool in widest_of(curves, models):
+    for pool in pools_of(curves, models):
         own = pool.of(curves)
         metric = metrics_of(own)[0]
         own = own.loc[own["metric"] == metric]
@@ -120,13 +107,11 @@ def _words(curves: pd.DataFrame, models: ShownModels) -> str:
         if way is not None:
             chance = own.loc[own["way"] == RANDOM]
             chance = chance.groupby("left", as_index=False)[["value", "unpruned", "size"]].mean()
-            random = f", in random order {_share_gone(chance, metric)}" if len(chance) else ""
+            random = f"; in random order {_share_gone(chance, metric)}" if len(chance) else ""
             gone = _share_gone(own.loc[own["way"] == way.key], metric)
-            worse = "BLEU is {:g} worse" if metric == "bleu" else "the loss is {:g} nats worse"
-            found[pool.series.label] = (
-                f"{gone} of {pool.heads} can go before {worse.format(CHEAP[metric])} ({way.label}{random})"
-            )
-    return by_answer(found)
+            worse = f"{METRICS[metric][0]} is {CHEAP[metric]:g}{'' if metric == 'bleu' else ' nats'} worse"
+            found[pool] = f"{gone} of {pool.heads} can go before {worse} ({way.label}{random})"
+    return " ".join(f"In {pool.series.label}, {said}." for pool, said in found.items())
 
 
 def _share_gone(line: pd.DataFrame, metric: str) -> str:
@@ -136,46 +121,6 @@ def _share_gone(line: pd.DataFrame, metric: str) -> str:
     costs = sign * (line["value"] - line["unpruned"]) / CHEAP[metric]
     (share,) = removable((1 - line["left"] / line["size"]).to_numpy(dtype=float), costs.to_numpy(dtype=float)[None])
     return f"{share:.0%}"
-
-
-def _sentence(own: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
-    """The fewest heads whose quality counts as cheap, compared with the same number of random heads."""
-    size, full, name = int(own["size"].iloc[0]), float(own["unpruned"].iloc[0]), METRICS[metric][0]
-    way = next((one for one in WAYS if bool((own["way"] == one.key).any())), None)
-    if way is None:
-        return f"{pool.subject}: only random choices were made."
-    point = _cheapest(own.loc[own["way"] == way.key], metric)
-    limit = f"{CHEAP[metric]:g} {'BLEU' if metric == 'bleu' else 'nats'}"
-    if point is None:
-        return (
-            f"{pool.subject}: no point of the sweep ({way.label}) stays within {limit} of the model's {number(full)}."
-        )
-    chance = own.loc[own["way"] == RANDOM].groupby("left")["value"].mean()
-    random = f"; as many random ones give {_value(_at(chance, point['left']), metric)}" if len(chance) else ""
-    return (
-        f"{pool.subject}: with {number(point['left'], 0)} of {size} left ({way.label}) {name} is "
-        f"{_value(point['value'], metric)}, the last point within {limit} of the unpruned model's "
-        f"{_value(full, metric)}{random}."
-    )
-
-
-def _cheapest(line: pd.DataFrame, metric: str) -> pd.Series | None:
-    """The sweep step with the fewest heads up to which all steps are cheap."""
-    line = line.sort_values("left", ascending=False)
-    sign = -1 if metric == "bleu" else 1
-    dear = (sign * (line["value"] - line["unpruned"]) > CHEAP[metric]).cummax()
-    kept = line.loc[~dear]
-    return kept.iloc[-1] if len(kept) else None
-
-
-def _at(chance: pd.Series, left: float) -> float:
-    """The random curve, interpolated between its sweep steps."""
-    places = chance.index.union([left])
-    return float(chance.reindex(places).interpolate("index", limit_direction="both")[left])
-
-
-def _value(value: float, metric: str) -> str:
-    return number(value, 1 if metric == "bleu" else 2)
 
 
 def _chart(own: pd.DataFrame, pool: PrunableHeads, metric: str, span: list[float]) -> dict[str, Any]:

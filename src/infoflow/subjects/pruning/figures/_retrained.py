@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.report._figure import Panel, ReportFigure
-from infoflow.report._in_words import Candidate, Estimate, Samples, clear_cases, estimate_text, extremes_words
+from infoflow.report._in_words import Candidate, Estimate, Samples, clear_cases, difference_text, extremes_words
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import BASELINE, CONTROL, amount, finished, lit, tips
 from infoflow.report.forms._lines import level, lines, names_above, whiskers
@@ -67,7 +67,6 @@ def scratch_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     return ReportFigure(
         id="pruning-scratch",
         question="Could a model with so few heads have been trained from the start?",
-        answer=[_sentence(beside, pool) for pool in beside.pools],
         words=beside.words("the pruned model's advantage"),
         panels=[beside.panel(pool) for pool in beside.pools],
         caption=beside.caption,
@@ -158,17 +157,6 @@ class WaysBeside:
         return Samples.by_key(values, _replicates(gaps, seeds, sign)).estimate()
 
 
-def _sentence(beside: WaysBeside, pool: PrunableHeads) -> str:
-    """Which of the two is better, and by how much."""
-    estimate, num = beside.advantage(pool), beside.num_points(pool)
-    better = "better" if estimate.value > 0 else "worse"
-    sure = "" if estimate.sign or not estimate.has_interval else ", which may be chance"
-    shown = estimate if estimate.value > 0 else estimate.negated()
-    points = f", the mean over {num} points" if num > 1 else ""
-    by = estimate_text(shown, unit_of(beside.metric[pool]))
-    return f"{pool.subject}: the pruned model is {better} by {by}{points}{sure}."
-
-
 _AS_PRUNED = {"strokeDash": Constant([2, 3]), "shape": Constant("square")}
 
 
@@ -210,7 +198,7 @@ def _chart(beside: WaysBeside, pool: PrunableHeads, levels: Sequence[Level]) -> 
     across += [level(value, style, y=at["y"]) for value, style, _ in levels]
     middle = len(layers) // 2
     layers[middle:middle] = across
-    names = [UNPRUNED_NAME, *(told for _, _, told in levels)]
+    names = [UNPRUNED_NAME, *(stated for _, _, stated in levels)]
     names += [_named(way, pool, single) for way in beside.ways]
     return finished([*layers, names_above(names)], _HEIGHT)
 
@@ -317,22 +305,15 @@ def _recovered_sentence(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataF
     unit, num, pairs = unit_of(beside.metric[pool]), beside.num_points(pool), pool.of(beside.pairs)
     left = sorted(set(pairs.groupby("point")["left"].mean().round().astype(int)))
     few = f"{left[0]}" if len(left) == 1 else f"{left[0]} to {left[-1]}"
-    parts = [_told(beside.advantage(pool), unit, "as many random heads, trained on as long")]
+    advantages = {"as many random heads, trained on as long": beside.advantage(pool)}
     names = {UNPRUNED: "the model before any head went", RECOVERED_ALL: "all heads, trained on as long"}
     for way, name in names.items():
         rows = _whole(beside, pool, whole, way)
         if len(rows):
-            parts.append(_told(beside.advantage_over(pool, rows), unit, name))
+            advantages[name] = beside.advantage_over(pool, rows)
     points = f" (means over {num} points)" if num > 1 else ""
-    *most, last = parts
+    *most, last = [f"{difference_text(gap, 'better', 'worse', unit)} than {name}" for name, gap in advantages.items()]
     return (
         f"{pool.subject}: with {few} of {int(pairs['size'].iloc[0])} left and trained on{points}, the model is "
         f"{', '.join(most)}{' and ' if most else ''}{last}."
     )
-
-
-def _told(estimate: Estimate, unit: str, than: str) -> str:
-    better = "better" if estimate.value > 0 else "worse"
-    sure = "" if estimate.sign or not estimate.has_interval else " (which may be chance)"
-    shown = estimate if estimate.value > 0 else estimate.negated()
-    return f"{estimate_text(shown, unit)} {better} than {than}{sure}"

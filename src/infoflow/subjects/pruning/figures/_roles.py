@@ -1,6 +1,5 @@
 """Which functions survive pruning: the heads that are left, by function, and what chance would keep."""
 
-from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import comb
@@ -131,19 +130,15 @@ def functions(pool: PrunableHeads, frame: pd.DataFrame, way: str) -> Functions |
     own["tendency"] = own["tendency"].where(own["holds"] | (own["strength"] > 0), NO_FUNCTION)
     rows = [row for _, model in own.groupby(["seed", "draw"]) for row in _counts(model)]
     first = own.loc[own["seed"] == own["seed"].min()]
+    before = first.loc[first["point"] == BEFORE]  # tables before version 2 do not say which roles were chosen
     columns = ["point", *_HEAD, "role", "holds", "alive", "tendency", "strength"]
     return Functions(
         pool=pool,
         seed=int(first["seed"].iloc[0]),
         heads=first.loc[first["draw"] == first["draw"].min(), columns],
         counts=pd.DataFrame(rows),
-        by_chance=_by_chance(first.loc[first["point"] == BEFORE]),
+        by_chance=by_chance(before.drop_duplicates([*_HEAD, "role"])) if "chosen" in before else None,
     )
-
-
-def _by_chance(before: pd.DataFrame) -> float | None:
-    """Expected roles by chance; tables before version 2 do not say which roles were chosen."""
-    return by_chance(before.drop_duplicates([*_HEAD, "role"])) if "chosen" in before else None
 
 
 def _counts(model: pd.DataFrame) -> list[dict]:
@@ -194,7 +189,6 @@ def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     return ReportFigure(
         id="pruning-functions",
         question="Which functions survive?",
-        answer=[_sentence(sweep) for sweep in sweeps],
         words=sentence("; ".join(_words(sweep) for sweep in sweeps)),
         panels=_panels(sweeps),
         caption=_caption(sweeps),
@@ -228,38 +222,11 @@ def _words(sweep: Functions) -> str:
     more, less = share.low > chance, share.high < chance  # if one of them has no interval
     verdict = "more than the " if more else "less than the " if less else ""
     verdict = verdict or ("not clearly more or less than the " if share.has_interval else "beside ")
-    held = estimate_text(share, "%").replace(" %", "%")
+    held, lost = estimate_text(share, "%").replace(" %", "%"), sweep.lost(sweep.telling)
     return (
         f"{left}, {sweep.pool.series.label} holds {held} of its functions, {verdict}{chance:.0f}% that as many random "
-        "heads would keep"
+        f"heads would keep{f' (lost: {listed(lost)})' if lost else ''}"
     )
-
-
-def _sentence(sweep: Functions) -> str:
-    """Heads by function before pruning and at the representative sweep step; roles left, over seeds and by chance."""
-    point = sweep.telling
-    heads = sweep.survivors().groupby(["point", "function"]).size().to_dict()
-    stack = f"{_by_function(heads, BEFORE)} before pruning, {_by_function(heads, point)} with {sweep.left(point)} left"
-    start = f"{sweep.pool.subject}: {stack}"
-    if sweep.counts.empty:
-        return f"{start}."
-    at = sweep.counts.loc[sweep.counts["point"] == point]
-    lost = sweep.lost(point)
-    seeds = int(at["seed"].nunique())
-    share = float((at["functions"] / at["before"]).mean())
-    gone = f"lost: {listed(lost)}" if lost else "none is lost"
-    own = at.loc[at["seed"] == sweep.seed].iloc[0] if sweep.seed in set(at["seed"]) else at.iloc[0]
-    which = f" (seed {sweep.seed}; {share:.0%} over {seeds} seeds)" if seeds > 1 else ""
-    return (
-        f"{start}; {int(own['functions'])} of {int(own['before'])} functions are still held{which}; {gone}. As many "
-        f"random heads would keep {float(at['chance'].mean()):.0%}."
-    )
-
-
-def _by_function(heads: Mapping[Hashable, int], point: int) -> str:
-    counts = {name: heads.get((point, name), 0) for name in _ORDER}
-    parts = [f"{count} {'none' if name == NO_FUNCTION else name}" for name, count in counts.items() if count]
-    return listed(parts) or "no head"
 
 
 def _caption(sweeps: list[Functions]) -> str:

@@ -11,6 +11,7 @@ from infoflow.report._in_words import Estimate, Samples
 from infoflow.report._shown_models import ShownModels
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount
+from infoflow.report.forms._lines import LineKind
 from infoflow.report.forms._marks import Channel, span
 from infoflow.report.forms._rows import cells
 
@@ -31,27 +32,16 @@ _SCOPES = {
 _KEPT = {scope: f"kept_{scope.replace('-', '_')}" for scope in _SCOPES if scope != "all"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PruningMethod:
-    """A pruning method, and the style of its line."""
-
-    key: str
-    label: str
-    dash: tuple[int, ...]
-    shape: str
-    mark: str  # the shape as a character
-
-
 WAYS = (
-    PruningMethod(key=LEARNED, label="learned gates", dash=(1, 0), shape="circle", mark="●"),
-    PruningMethod(key=SUBSET, label="gates for exactly k", dash=(8, 3), shape="diamond", mark="◆"),
-    PruningMethod(
+    LineKind(key=LEARNED, label="learned gates", dash=(1, 0), shape="circle", mark="●"),
+    LineKind(key=SUBSET, label="gates for exactly k", dash=(8, 3), shape="diamond", mark="◆"),
+    LineKind(
         key="straight-through", label="exactly k, straight-through", dash=(8, 2, 2, 2), shape="triangle-right", mark="▶"
     ),
-    PruningMethod(key="iterative", label="importance, ranked anew", dash=(6, 2, 2, 2), shape="triangle-up", mark="▲"),
-    PruningMethod(key="importance", label="importance", dash=(3, 2), shape="square", mark="■"),
-    PruningMethod(key="confidence", label="confidence", dash=(1, 2), shape="triangle-down", mark="▼"),
-    PruningMethod(key="relevance", label="relevance", dash=(5, 2, 1, 2), shape="cross", mark="✚"),
+    LineKind(key="iterative", label="importance, ranked anew", dash=(6, 2, 2, 2), shape="triangle-up", mark="▲"),
+    LineKind(key="importance", label="importance", dash=(3, 2), shape="square", mark="■"),
+    LineKind(key="confidence", label="confidence", dash=(1, 2), shape="triangle-down", mark="▼"),
+    LineKind(key="relevance", label="relevance", dash=(5, 2, 1, 2), shape="cross", mark="✚"),
 )
 
 

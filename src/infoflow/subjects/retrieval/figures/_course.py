@@ -80,8 +80,8 @@ def _answers(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         rows = of(data, metric=metric, facts=facts)
         if len(rows):
             at = _frame(rows["update"], unit, (-0.01, 1.02) if metric == "p1" else ends_of(rows))
-            told = tips("name:N|trained as", "update:Q|update|,", f"value:Q|{title}|.3f")
-            how = {"mark": "—", "size": 24, "touch": 90, "tooltip": told}
+            stated = tips("name:N|trained as", "update:Q|update|,", f"value:Q|{title}|.3f")
+            how = {"mark": "—", "size": 24, "touch": 90, "tooltip": stated}
             panels.append(Panel(spec=named_lines(rows, at, models.present(rows), _HEIGHT, **how), title=title))
     seeds, count = int(data["seeds"].max()), round(float(data["count"].median()))
     return Drawn(
@@ -95,12 +95,12 @@ def _answers(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
 
 def _answered(right: pd.DataFrame, models: ShownModels) -> str:
     """Each variant's final answers, and the update by which half of the rise had happened."""
-    told = []
+    stated = []
     for one in models.present(right):
         curve = of(right, series=one.key).sort_values("update").set_index("update")["value"]
         rise = f" (half of the rise by update {half_by(curve):,})" if curve.iloc[-1] > curve.iloc[0] else ""
-        told.append(f"{one.label} {number(100 * float(curve.iloc[-1]), 0)}%{rise}")
-    return f"Right answers about held-out facts at the end: {listed(told)}."
+        stated.append(f"{one.label} {number(100 * float(curve.iloc[-1]), 0)}%{rise}")
+    return f"Right answers about held-out facts at the end: {listed(stated)}."
 
 
 def _terms(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
@@ -114,10 +114,10 @@ def _terms(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     if not parts:
         return None
     data, panels = names_of(pd.concat(parts, ignore_index=True), models), []
-    told = tips("name:N|trained as", "update:Q|update|,", "value:Q|value|.3f")
+    stated = tips("name:N|trained as", "update:Q|update|,", "value:Q|value|.3f")
     for term, rows in data.groupby("term", sort=False):
         at = _frame(rows["update"], str(rows["unit"].iloc[0]), ends_of(rows))
-        how = {"mark": "—", "size": 0, "touch": 60, "tooltip": told}
+        how = {"mark": "—", "size": 0, "touch": 60, "tooltip": stated}
         panels.append(Panel(spec=named_lines(rows, at, models.present(rows), _HEIGHT, **how), title=str(term)))
     first, answer = of(data, term=data["term"].iloc[0]), []
     for one in models.present(first):
@@ -141,9 +141,9 @@ def _removal(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     for one in series:
         rows = of(data, series=one.key)
         present = [part for part in _PARTS if part.key in set(rows["part"])]
-        told = tips("shown:N|part", "update:Q||,", "value:Q|nats removed|.3f")
+        stated = tips("shown:N|part", "update:Q||,", "value:Q|nats removed|.3f")
         band = 0.18 if bool((rows["high"] > rows["low"]).any()) else 0.0
-        how = {"field": "part", "mark": "—", "size": 0, "band": band, "touch": 60, "tooltip": told}
+        how = {"field": "part", "mark": "—", "size": 0, "band": band, "touch": 60, "tooltip": stated}
         panels.append(Panel(spec=named_lines(rows, at, present, _HEIGHT, **how), title=one.label))
         answer.append(_shares(rows, one.label))
     return Drawn(
@@ -178,11 +178,11 @@ def _shares(rows: pd.DataFrame, name: str) -> str:
     order = last.sort_values(ascending=False)
     percents = {_LABELS[str(part)]: 100 * float(value) / whole for part, value in order.items()}
     shares = [f"{label} {number(share, 0 if abs(share) >= 1 else 2)}%" for label, share in percents.items()]
-    told = f"In {name}, the loss falls by {number(whole, 2)} nats: {listed(shares)}."
+    stated = f"In {name}, the loss falls by {number(whole, 2)} nats: {listed(shares)}."
     if not float(last.get("retriever", 0.0)) > 0:
-        return told
+        return stated
     half = half_by(of(rows, part="retriever").set_index("update")["value"])
-    return f"{told} Half of the retriever's part is done by update {half:,}."
+    return f"{stated} Half of the retriever's part is done by update {half:,}."
 
 
 ANSWERS_OVER_UPDATES = DeclaredFigure(

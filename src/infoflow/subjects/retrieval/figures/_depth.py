@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
-from infoflow.report._in_words import listed, number, sentence
+from infoflow.report._in_words import listed, number
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import amount, color_of, lit, shape_of, tips
 from infoflow.report.forms._lines import SHARE, control_lines, named_lines
@@ -32,7 +32,6 @@ _FURTHER = {
     ),
 }
 """The reading guide for the panels after the first, by whether readers search."""
-_APART = 0.25  # minimum distance between centres, in states, that a sentence reports
 
 
 def _depth(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
@@ -45,19 +44,18 @@ def _depth(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         return None
     data = drawn(curves, ["document", "facts", "layer"], models, SHARE)
     marks = _marks_of(own[own["lens"] == lens], ["document", "facts"], models)
-    panels, told, ends = [], [], ends_of(data, 0.0)
+    panels, stated, ends = [], [], ends_of(data, 0.0)
     for document, facts, title in _PANELS:
         rows, at = (of(each, document=document, facts=facts) for each in (data, marks))
         if len(rows):
             panels.append(Panel(spec=_depth_chart(rows, at, models, ends), title=title))
-            told += _sentences(at, title.split(":")[0])
+            stated += _sentences(at, title.split(":")[0])
     if not panels:
         return None
     return Drawn(
         data=data,
         panels=panels,
-        answer=told or ["No line gains enough to determine a depth."],
-        words=_order(marks),
+        answer=stated or ["No line gains enough to determine a depth."],
         caption=f"{seeds_note(data)} {lens.capitalize()} lens at the mask. Large marks: the centre of the gain, at the "
         f"height of the last state's half{_fewer_seeds(marks)}; dashed grey: untrained.",
         facts={"further": _FURTHER["retrieved" in set(data["document"].astype(str))]},
@@ -95,14 +93,14 @@ def _lens_of(frame: pd.DataFrame) -> str:
 
 def _marks_of(own: pd.DataFrame, by: list[str], models: ShownModels) -> pd.DataFrame:
     """Half and centre of each trained line and value of `by`, with the number of seeds in which they are defined."""
-    told = own[own["metric"].isin(["half", "centre"]) & own["trained"]]
-    kept = told.dropna(subset="value")
+    stated = own[own["metric"].isin(["half", "centre"]) & own["trained"]]
+    kept = stated.dropna(subset="value")
     columns = ["series", "name", *by, "half", "centre", "defined", "seeds"]
     if kept.empty:
         return pd.DataFrame(columns=columns)
     line = ["series", *by]
     means = kept.groupby([*line, "metric"], sort=False)["value"].mean().unstack()
-    counts = [rows.groupby(line, sort=False)["seed"].nunique() for rows in (kept, told)]
+    counts = [rows.groupby(line, sort=False)["seed"].nunique() for rows in (kept, stated)]
     table = means.reindex(columns=["half", "centre"])
     table = table.assign(**dict(zip(("defined", "seeds"), counts, strict=True))).reset_index()
     return table.assign(name=table["series"].map({one.key: one.label for one in models.series}))
@@ -122,8 +120,8 @@ def _depth_chart(
         halves = [float(tops.get(key, np.nan)) / 2 for key in marks["series"]]
         look = {"size": 190, "filled": False, "strokeWidth": 2.6, "opacity": lit()}
         look |= {"color": color_of(series), "shape": shape_of(series)}
-        told = tips("name:N|trained as", "centre:Q|centre|.2f", "half:Q|half|.2f")
-        large = [draw("point", marks.assign(layer=marks["centre"], value=halves), at, look, tooltip=told)]
+        stated = tips("name:N|trained as", "centre:Q|centre|.2f", "half:Q|half|.2f")
+        large = [draw("point", marks.assign(layer=marks["centre"], value=halves), at, look, tooltip=stated)]
     how = {"size": 26, "touch": 0, "tooltip": tips("name:N|trained as", "layer:Q|state", "shown:N|probability")}
     names = [("– –", "untrained", "var(--control)")] if len(grey) else []
     beneath = control_lines(grey, at)
@@ -141,17 +139,6 @@ def _place_text(row: dict[str, Any]) -> str:
     defined, seeds = int(row["defined"]), int(row["seeds"])
     some = f", in {defined} of {seeds} seeds" if defined < seeds else ""
     return f"around state {number(row['centre'], 1)} (half at {number(row['half'], 1)}{some})"
-
-
-def _order(marks: pd.DataFrame) -> str:
-    """The lines where content enters lowest and highest, and where memory is read, by the centres."""
-    said = []
-    for document, facts, title in _PANELS:
-        rows = of(marks, document=document, facts=facts).dropna(subset="centre").sort_values("centre")
-        if len(rows) > 1 and rows["centre"].iloc[-1] - rows["centre"].iloc[0] >= _APART:
-            what, first, last = title.split(":")[0], rows["name"].iloc[0], rows["name"].iloc[-1]
-            said.append(f"{what} {_VERBS[what]} lowest in {first} and highest in {last}")
-    return sentence("; ".join(said))
 
 
 def _sentences(marks: pd.DataFrame, what: str) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
-from infoflow.report._in_words import listed, most_and_least, number, sentence
+from infoflow.report._in_words import listed, number
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import BASELINE, amount, tips
 from infoflow.report.forms._lines import SHARE, level, named_lines
@@ -42,7 +42,6 @@ def _knowledge(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         data=data,
         panels=_panels(data, models, "document", titles, "right answers", ends_of(data[data["trained"]], 0.0, 1.0)),
         answer=_known(data, documents, models),
-        words=_known_words(data, documents),
         caption=f"{seeds_note(data)} Dotted: a guess among the relation's objects.",
     )
 
@@ -59,7 +58,6 @@ def _bits(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         data=data,
         panels=_panels(data, models, "reading", titles, "bits of a fact", ends_of(data[data["trained"]], 0.0)),
         answer=_stored(data, list(titles), models),
-        words=_stored_words(data, list(titles)),
         caption=f"{seeds_note(data)} Dotted: a guess, 0 bits.",
         facts={"all": _all_bits(frame)},
     )
@@ -119,8 +117,8 @@ def _chart(
     scale = {"domain": names, "type": "point", "padding": 0.25}
     x = channel("x", "exposure:N", title=None, sort=names, axis=axis, scale=scale)
     at = {"x": x, "y": amount("y", "value", title, ends)}
-    told = tips("name:N|trained as", "exposure:N|facts", "shown:N|value", "baseline:Q|guess|.3f")
-    how: dict[str, Any] = {"size": 40, "touch": 0, "tooltip": told}
+    stated = tips("name:N|trained as", "exposure:N|facts", "shown:N|value", "baseline:Q|guess|.3f")
+    how: dict[str, Any] = {"size": 40, "touch": 0, "tooltip": stated}
     if guess and bool(rows["baseline"].notna().any()):
         how["beneath"] = [level(float(rows["baseline"].mean()), BASELINE, y=at["y"])]
         how["names"] = [("⋯", "guess", "var(--control)")]
@@ -139,41 +137,6 @@ def _known(data: pd.DataFrame, documents: list[str], models: ShownModels) -> lis
             said = percents(own, models, exposure="held out")
             texts.append(f"Right answers on held-out facts {_DOCUMENTS[document]}: {said}.")
     return texts or ["The picture shows the answers with each document."]
-
-
-def _known_words(data: pd.DataFrame, documents: list[str]) -> str:
-    """Which readers answer most from memory, and which with the right passage."""
-    own = data[data["trained"] & data["exposure"].str.endswith("×")]
-    if own.empty:
-        return ""
-    most = of(own, exposure=own.loc[own["place"].idxmax(), "exposure"])
-    starts = {
-        "none": "right answers on the most frequent facts without a passage are",
-        "gold": "with the right passage",
-    }
-    said = [
-        most_and_least(of(most, document=name), start, "highest", "lowest")
-        for name, start in starts.items()
-        if name in documents
-    ]
-    return sentence("; ".join(filter(None, said)))
-
-
-def _stored_words(data: pd.DataFrame, readings: list[str]) -> str:
-    """Which readers store most of the most frequent facts, plain and elicited."""
-    starts = {
-        "raw": "the bits stored per frequent fact are",
-        "elicited": "after a short training to state them, they are",
-    }
-    said = []
-    for name in readings:
-        own = of(data, reading=name, trained=True)
-        said.append(
-            most_and_least(
-                of(own, exposure=own.loc[own["place"].idxmax(), "exposure"]), starts[name], "highest", "lowest"
-            )
-        )
-    return sentence("; ".join(filter(None, said)))
 
 
 def _stored(data: pd.DataFrame, readings: list[str], models: ShownModels) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
-from infoflow.report._in_words import by_answer, listed, number
+from infoflow.report._in_words import listed, number
 from infoflow.report._shown_models import ShownModels
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, tips
@@ -46,7 +46,6 @@ def _knock_out(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         data=data,
         panels=[Panel(spec=_edges(of(data, series=one.key), ends), title=one.label) for one in series],
         answer=[_ways(of(data, series=one.key), one.label) for one in series],
-        words=by_answer({one.label: _way(of(data, series=one.key)) for one in series}),
         caption=f"{seeds_note(data)} Right passage. Grey: the same number of random edges, mean over lines.",
     )
 
@@ -75,17 +74,6 @@ def _ways(rows: pd.DataFrame, name: str) -> str:
     return f"In {name}, if knocked out in all blocks, {listed(said)}."
 
 
-def _way(rows: pd.DataFrame) -> str:
-    """The attention whose blocking costs most, if it exceeds that of random edges."""
-    first = rows[rows["layer"] == rows["layer"].min()].dropna(subset="value")
-    if first.empty:
-        return ""
-    most = first.loc[first["value"].idxmax()]
-    if not most["low"] > max(float(most["baseline"]), 0.0):
-        return "no path costs clearly more than random edges"
-    return f"most is lost without {most['what']}"
-
-
 def _heads(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     """Copy scores, layer by head, one panel per line; None if no heads were scored."""
     own = _of_facts(of(frame, metric="copy", document="gold", trained=True, variant=""))
@@ -100,12 +88,17 @@ def _heads(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         set=0,
     ).sort_values("head", kind="stable")
     shown["shown"] = [
-        f"{told}; random document {number(base, 2)}"
-        for told, base in zip(shown["told"], shown["baseline"], strict=True)
+        f"{stated}; random document {number(base, 2)}"
+        for stated, base in zip(shown["told"], shown["baseline"], strict=True)
     ]
     series, most = models.present(data), float(data["value"].max())
     num = _num_copying(own)
-    how = {"across": "head", "labels": [f"layer {layer}" for layer in layers], "title": "head", "told": "copy score"}
+    how = {
+        "across": "head",
+        "labels": [f"layer {layer}" for layer in layers],
+        "title": "head",
+        "quantity": "copy score",
+    }
     return Drawn(
         data=data,
         panels=[
@@ -113,7 +106,6 @@ def _heads(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
             for one in series
         ],
         answer=[_copiers(of(data, series=one.key), num[one.key], one.label) for one in series],
-        words=by_answer({one.label: _copies(num[one.key]) for one in series}),
         caption=f"{seeds_note(data)} Numbers, where they fit: 100 × the copy score. All panels share one scale.",
     )
 
@@ -123,12 +115,6 @@ def _num_copying(own: pd.DataFrame) -> dict[str, float]:
     by_seed = own.assign(copies=own["value"] >= _LEAST).groupby(["series", "seed"])["copies"].sum()
     means = by_seed.groupby("series").mean()
     return dict(zip(map(str, means.index), map(float, means), strict=True))
-
-
-def _copies(num: float) -> str:
-    if num < 1:
-        return "a head copies in some seeds" if num else "no head copies"
-    return "one head copies" if num == 1 else "several heads copy"
 
 
 def _copiers(rows: pd.DataFrame, num: float, name: str) -> str:
@@ -159,7 +145,6 @@ def _ablation(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
             if name in set(data["document"].astype(str))
         ],
         answer=[text for one in series if (text := _without(of(data, series=one.key), one.label))],
-        words=by_answer({one.label: _costs(of(data, series=one.key)) for one in series}),
         caption=f"{seeds_note(data)} Trained facts, where measured. Dashed: the same number of random other heads.",
         facts={"contradicted": contradicted},
     )
@@ -178,19 +163,6 @@ def _removed(rows: pd.DataFrame, models: ShownModels, ends: tuple[float, float])
         "tooltip": tips("name:N|trained as", "removed:Q|heads removed", "shown:N|right answers"),
     }
     return named_lines(rows, at, models.present(rows), _HEIGHT, size=34, touch=0, **how)
-
-
-def _costs(rows: pd.DataFrame) -> str:
-    """Whether copying heads cost more correct answers than equally many random ones, with the right passage."""
-    gold = of(rows, document="gold").sort_values("removed")
-    if len(gold) < 2:
-        return ""
-    last = gold.iloc[-1]
-    if last["high"] < last["baseline"]:
-        return "the heads that copy cost more than random ones"
-    if last["low"] > last["baseline"]:
-        return "the heads that copy cost less than random ones"
-    return "the heads that copy cost no more than random ones do"
 
 
 def _without(rows: pd.DataFrame, name: str) -> str:

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
-from infoflow.report._in_words import Samples, by_answer, listed, number, size_text
+from infoflow.report._in_words import Samples, difference_text, listed, number
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import tips
 from infoflow.report.forms._lines import SHARE
@@ -46,11 +46,13 @@ def _scores(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     chart = share_dots(trained, models, f"{title} (share of questions)", tooltip, rows[~rows["trained"]])
     words = hits[(hits["system"] == "bm25") & (hits["variant"] == "")]
     beside = f" BM25 on the same questions: {number(float(words['value'].mean()), 2)}." if len(words) else ""
-    told = [f"{row['name']} {row['shown']}" for row in trained.sort_values("value", ascending=False).to_dict("records")]
+    stated = [
+        f"{row['name']} {row['shown']}" for row in trained.sort_values("value", ascending=False).to_dict("records")
+    ]
     return Drawn(
         data=data,
         panels=[Panel(spec=chart)],
-        answer=[f"Questions whose first passage is right: {listed(told[:6])} (share).{beside}"],
+        answer=[f"Questions whose first passage is right: {listed(stated[:6])} (share).{beside}"],
         caption=f"{seeds_note(data)} Dashed tick: passages drawn at random. Grey cross: before training.",
     )
 
@@ -75,17 +77,14 @@ def _null(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
 
 
 def _gaps(own: pd.DataFrame, models: ShownModels) -> list[str]:
-    told = []
+    stated = []
     trained = averaged(own[own["trained"]], ["queries"])
     for one in models.present(trained):
         both = [Samples.of(of(trained, series=one.key, queries=name)) for name in ("language", "facts")]
         if all(both):
-            gap = (both[0] - both[1]).estimate()
-            way = "higher" if gap.value >= 0 else "lower"
-            told.append(
-                f"In {one.label}, the prior of the empty passage is {size_text(gap)} {way} for language than for facts."
-            )
-    return told or ["The prior was measured for only one kind of query."]
+            gap = difference_text((both[0] - both[1]).estimate(), "higher", "lower")
+            stated.append(f"In {one.label}, the prior of the empty passage is {gap} for language than for facts.")
+    return stated or ["The prior was measured for only one kind of query."]
 
 
 def _index(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
@@ -113,24 +112,10 @@ def _index(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         data=data,
         panels=panels,
         answer=[_swapped(of(rows, series=one.key), one.label) for one in series],
-        words=by_answer({one.label: _follows(of(rows, series=one.key)) for one in series}, "with the edited index, "),
         caption=f"{seeds_note(data)} Nothing is trained further. Grey cross: with the training index; dashed tick: a "
         "guess.",
         payload={"count": len(edited)},
     )
-
-
-def _follows(rows: pd.DataFrame) -> str:
-    """Whether the edited index's object is answered more often than that of training."""
-    own = rows.set_index("label")
-    new, old = (f"changed facts: {which} object" for which in ("new", "old"))
-    if not {new, old} <= set(own.index):
-        return ""
-    if own.loc[new, "low"] > own.loc[old, "high"]:
-        return "changed facts are answered as the index says"
-    if own.loc[old, "low"] > own.loc[new, "high"]:
-        return "changed facts are answered as training said"
-    return "neither answer to changed facts is clearly more frequent"
 
 
 def _swapped(rows: pd.DataFrame, name: str) -> str:
@@ -154,18 +139,16 @@ def _answers(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         if len(trained):
             chart = share_dots(trained, models, "exact match", tooltip, grey, domain=domain)
             panels.append(Panel(spec=chart, title=title))
-    labels = {one.label: _from_what(data, one.key) for one in models.present(data)}
     return Drawn(
         data=data,
         panels=panels,
-        answer=[*_told(data, models), *_without_leaks(data, models)],
-        words=by_answer(labels, "new questions are answered "),
+        answer=[*_text(data, models), *_without_leaks(data, models)],
         caption=f"{seeds_note(data)} Dashed tick: the most frequent right answer, given to all questions. Grey cross: "
         "before training.",
     )
 
 
-def _told(data: pd.DataFrame, models: ShownModels) -> list[str]:
+def _text(data: pd.DataFrame, models: ShownModels) -> list[str]:
     """Each line's answers from memory and from the right passage."""
     said = []
     for one in models.present(data[data["trained"]]):
@@ -197,15 +180,6 @@ def _without_leaks(data: pd.DataFrame, models: ShownModels) -> list[str]:
         f"Training also asks {every - others:,} of the {every:,} new questions. Right answers to the others: "
         f"{listed(parts)}."
     ]
-
-
-def _from_what(data: pd.DataFrame, key: str) -> str:
-    """Whether answers are clearly better with the right passage."""
-    rows = of(data, series=key, trained=True, queries="held out").set_index("system")
-    if not {"none", "gold"} <= set(rows.index):
-        return ""
-    better = float(rows.loc["gold", "low"]) > float(rows.loc["none", "high"])
-    return "better with the right passage" if better else "no better with the right passage"
 
 
 SCORES = DeclaredFigure(

@@ -22,7 +22,6 @@ from ..measures import KNOWLEDGE, KNOWLEDGE_LENS
 
 
 CONTROL_ARM = "null-share"
-EXPOSURES = "facts by how often they were trained"
 _KINDS = {"held out": "held out", "withheld": "withheld"}
 
 
@@ -143,7 +142,6 @@ CARDS = (
         question="What does a passage add to memory?",
         table=KNOWLEDGE.name,
         rows=_documents,
-        contrast="ends",
         opening="With the right passage, right answers to trained questions ",
         rises="rise in {line} by",
         falls="fall in {line} by",
@@ -159,10 +157,7 @@ CARDS = (
         question="Do readers that can look facts up store less?",
         table=KNOWLEDGE.name,
         rows=_stored,
-        contrast="ends",
         opening="From the rarest facts to the most frequent, the information recalled without a passage ",
-        rises="rises in {line} by",
-        falls="falls in {line} by",
         unit="bits",
         x="trained",
         ends=("rarely", "often"),
@@ -176,10 +171,7 @@ CARDS = (
         question="Where does evidence enter?",
         table=KNOWLEDGE_LENS.name,
         rows=_entering,
-        contrast="ends",
         opening="From state {first} to {last}, the probability of an answer that only the passage holds ",
-        rises="rises in {line} by",
-        falls="falls in {line} by",
         x="state",
     ),
 )

@@ -168,15 +168,15 @@ def retrieval_section(tables: ModelTables) -> Section | None:
     figures = [figure.of(frames[figure.tables[0]], tables.models) for figure in known]
     shown = [frame for name, frame in frames.items() if name not in _OVER_TRAINING and len(frame)]
     lead = f"{RETRIEVAL.lead} {_first_reader(frames)}".rstrip()
-    return replace(RETRIEVAL, lead=lead).told_by(figures, tables.models, shown or list(frames.values()))
+    return replace(RETRIEVAL, lead=lead).drawn_with(figures, tables.models, shown or list(frames.values()))
 
 
 def _first_reader(frames: Mapping[str, pd.DataFrame]) -> str:
     """How long readers had learned to read beforehand, and how well they read this world then; "" if they had not."""
     scores = frames.get(RETRIEVAL_SCORES.name)
-    if scores is None or (told := scores[scores["metric"] == "read_updates"]).empty:
+    if scores is None or (stated := scores[scores["metric"] == "read_updates"]).empty:
         return ""
-    before = f"learned to read right passages of another world in {number(told['value'].max(), 0)} updates"
+    before = f"learned to read right passages of another world in {number(stated['value'].max(), 0)} updates"
     right, which = _right(frames.get(KNOWLEDGE.name)), "of this world's held-out questions with the right passage"
     reads = "" if right is None else f" and then answered {number(right, 2)} {which}"
     return f"Before this training, their initial reader {before}{reads}; “untrained” means this reader here."
