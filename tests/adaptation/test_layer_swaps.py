@@ -10,7 +10,7 @@ from adaptation.toy_task import ToyTask, toy_before, toy_corpus, toy_data, toy_t
 from infoflow.adaptation import layer_swaps
 from infoflow.models import load_model
 from infoflow.subjects.adaptation.measures._body import with_weights
-from infoflow.subjects.adaptation.measures._layer_swaps import Swap, _taken, rewound_names
+from infoflow.subjects.adaptation.measures._layers_after_tuning import Swap, _taken, rewound_names
 
 SWAPS = [
     ("none", 0, -1), ("lower", 0, -1), ("lower", 1, -1), ("lower", 2, -1), ("upper", 1, -1), ("upper", 2, -1),

@@ -2,11 +2,10 @@
 
 from ._distributed import agree, first_then_others, is_first, wait_for_all
 from ._distributed import processes as processes
-from ._failures import Failure, Failures
 from ._measure import AbstractMeasure as AbstractMeasure
+from ._measure import Failure, Failures, NothingToRead, Origin, describe_measure
 from ._measure import Intervention as Intervention
 from ._measure import Measure as Measure
-from ._measure import NothingToRead, Origin, describe_measure
 from ._measure import PairMeasure as PairMeasure
 from ._measure import PassOptions as PassOptions
 from ._measure import SampleMeasure as SampleMeasure

@@ -18,9 +18,10 @@ from infoflow.models import Model, load_model
 from infoflow.results import Column, Table
 
 from ._distributed import exchange, processes
-from ._failures import Failure, Failures
 from ._measure import (
     AbstractMeasure,
+    Failure,
+    Failures,
     Intervention,
     Measure,
     NothingToRead,

@@ -17,9 +17,9 @@ from infoflow.flow import Activations, AttentionKey, Need, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError, block_interval, hash64_array, stream
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
+from ._attention_rows import Array, Attention, AttentionRows, check_attention
 from ._head_measure import HEAD_KEYS, SummedMeasure
 from ._head_sets import all_heads
-from ._rows import Array, Attention, AttentionRows, check_attention
 
 ByBlock = Mapping[int, Float[np.ndarray, "head head"]]
 _shared: "weakref.WeakKeyDictionary[Activations, dict[tuple[AttentionKey, bytes, float], ByBlock]]" = (

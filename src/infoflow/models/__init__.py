@@ -7,10 +7,9 @@ from ._anatomy import ParameterSlice as ParameterSlice
 from ._attention import AttentionCall, Site
 from ._bands import DILATION, FIRST_IS_GLOBAL, compute_densely
 from ._discovery import discover
-from ._elmo import Elmo, ElmoConfig
 from ._first_pass import tiny_inputs
 from ._hub import at_revision, unreadable
-from ._load import check_loading, quiet_loading
+from ._load import check_loading
 from ._load import load_model as load_model
 from ._losses import (
     IGNORED,
@@ -33,6 +32,8 @@ from ._modules import FastLinear, evaluating, fast_linear, learning_parameters
 from ._own_models import (
     AbstractOwnModel,
     CausalBertConfig,
+    Elmo,
+    ElmoConfig,
     PlainBertConfig,
     PlainBertForMaskedLM,
     PlainBertLMHeadModel,
@@ -57,3 +58,4 @@ from ._tap import HeadCall, Tap, tap
 from ._text_scores import BleuStatistics, bleu, bleu_by_block, bleu_statistics, bleu_tokenizer, rouge
 from ._tokenizers import TARGET_FOLDER
 from ._translate import as_model_writes, translate, without_remarks, write_texts
+from ._weights import quiet_loading

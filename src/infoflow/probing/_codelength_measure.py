@@ -12,9 +12,8 @@ from infoflow.foundation import Scale, UserError, current_display, stream
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._codelength import DescriptionLength
-from ._codelength_online import online_codelength
-from ._codelength_variational import VariationalTraining, variational_codelength
-from ._probe_inputs import LayerInputs, Scaling
+from ._codelength_codes import VariationalTraining, online_codelength, variational_codelength
+from ._features import LayerInputs, Scaling
 from ._probe_scores import SEED_COLUMNS, block_sums, replicated, seed_estimate
 from ._probed_task import PARTS, ProbedTask, TaskChoice, control_labels, example_types, probed_task
 from ._stacked import Schedule

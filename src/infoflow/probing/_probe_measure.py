@@ -14,9 +14,8 @@ from infoflow.foundation import UserError, current_display, digest, hash64_array
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._batched import ProbeSettings
-from ._features import POOLINGS, WordFeatures
+from ._features import POOLINGS, LayerInputs, WordFeatures
 from ._layers import Answered, AskedPart, ProbeProblem, answered, check_classes
-from ._probe_inputs import LayerInputs
 from ._probe_scores import ProbePredictions
 from ._probed_task import (
     PARTS,

@@ -1,5 +1,6 @@
 """How much of a sentence's tree the geometry of each layer encodes."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,18 +17,21 @@ from ._features import WordFeatures, shared_features
 from ._probe_scores import SEED_COLUMNS, block_sums, replicated, seed_estimate
 from ._probed_task import chosen_sentences
 from ._stacked import Schedule
-from ._structural_probe import STRUCTURES, StructuralMaps, Structure, random_maps, structural_probe
-from ._tasks import DEV_SHARE, TEST_SHARE
-from ._trees import (
+from ._structural_probe import (
+    STRUCTURES,
+    StructuralMaps,
+    Structure,
     TreeScores,
     TreeSentence,
     chain,
     depth_scores,
     distance_scores,
-    is_syntax,
     macro_average,
+    random_maps,
+    structural_probe,
     tree_sentence,
 )
+from ._tasks import DEV_SHARE, TEST_SHARE
 
 _SCORES = {"distance": distance_scores, "depth": depth_scores}
 _HITS = {"distance": "uuas", "depth": "root"}
@@ -275,3 +279,36 @@ def _spearman(scores: TreeScores, blocks: np.ndarray) -> tuple[float, np.ndarray
     values, lengths = scores.spearman[kept], scores.length[kept]
     weights = replicate_weights()[:, blocks[kept]]
     return macro_average(values, lengths), macro_average(values, lengths, weights)
+
+
+# Words that are not syntax.
+
+
+_UNIVERSAL = frozenset({"PUNCT", ".", "PU"})
+"""Part-of-speech tags of punctuation: Universal Dependencies, its 2012 predecessor, Chinese Treebank."""
+_PENN = frozenset(
+    {"''", "``", ",", ".", ":", "(", ")", "-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "HYPH", "NFP"}
+)
+_STTS = frozenset({"$,", "$.", "$(", "$["})
+_UNKNOWN = frozenset({"", "_", "-", "--"})
+
+
+def is_syntax(words: Sequence[str], xpos: Sequence[str] | None, upos: Sequence[str] | None) -> np.ndarray:
+    """Which words are not punctuation.
+
+    Decided by UPOS; if it is missing, by XPOS with a known tag set (Penn Treebank, STTS, Chinese Treebank); else a word
+    counts unless it is Unicode punctuation alone.
+    """
+    unknown = ("_",) * len(words)
+    rows = zip(words, xpos or unknown, upos or unknown, strict=True)
+    return np.array([not _is_punctuation(*row) for row in rows], dtype=bool)
+
+
+def _is_punctuation(word: str, xpos: str, upos: str) -> bool:
+    if upos not in _UNKNOWN:
+        return upos in _UNIVERSAL
+    if xpos in _UNIVERSAL | _PENN | _STTS:
+        return True
+    if xpos == "POS":  # the apostrophe of a possessive
+        return False
+    return all(char in "`´" or unicodedata.category(char)[0] == "P" for char in word)

@@ -63,7 +63,7 @@ def prune(
         from infoflow.corpus import load_corpus
 
         from .measures import PrunedToEach
-        from .stages._prune_model import prune as prune_model
+        from .stages._prune import prune as prune_model
 
         chosen = names_in("--kinds", kinds)  # before a model is loaded
         pruned = prune_model(

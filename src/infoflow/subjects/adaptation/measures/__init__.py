@@ -7,7 +7,7 @@ from ._generation import Generation
 from ._generation import as_text as as_text
 from ._inside_view import INSIDE, INSIDE_TABLES, InsideSizes, inside_view
 from ._label_by_layer import first_readable, label_by_layer, label_readable, probes_after_tuning
-from ._layer_swaps import layer_swaps
+from ._layers_after_tuning import layer_swaps, tuning_change, tuning_weights
 from ._load_task import load_task
 from ._make_task import Classification, Regression, make_task, reads_both_sides
 from ._methods import DEFAULT_RATES, Method, Rates, Seeds, TuneSettings
@@ -41,5 +41,4 @@ from ._training_part import leakage, training_part
 from ._tune import tune as tune
 from ._tuned import Tuned as Tuned
 from ._tuned import TunedModel, load_tuned
-from ._tuning_change import tuning_change, tuning_weights
 from ._tuning_heads import tuning_heads

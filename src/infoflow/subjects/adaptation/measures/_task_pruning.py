@@ -19,7 +19,7 @@ from infoflow.heads import Head, HeadEdit, HeadSet, ablate, all_heads, by_first_
 from infoflow.models import FastLinear, Model, recorded_blocks, skipped_blocks, tap
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, scale_of
 
-from ._layer_swaps import mean_score, part_score
+from ._layers_after_tuning import mean_score, part_score
 from ._scoring import Score
 from ._states import without_tuned
 from ._tables import TASK_PRUNING

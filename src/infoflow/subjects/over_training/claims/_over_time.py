@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
-from infoflow.findings._bounded_times import EXACT, finished, limit, of_difference, of_extremum, with_reach
 from infoflow.findings._model_group import TRANSLATION, Absent
+from infoflow.findings._readings import EXACT, finished, limit, of_difference, of_extremum, with_reach
 from infoflow.findings._table import Reading, SeedRows, Table, exact
 from infoflow.results import Spec
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from infoflow.findings._bounded_times import reach_at
 from infoflow.findings._finding import SHARE, Condition, Control, Curves, claim, exceeds, stays_below
 from infoflow.findings._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION, Absent
+from infoflow.findings._readings import reach_at
 from infoflow.findings._sources import (
     BLEVINS,
     FOUR_PHASES,

@@ -16,13 +16,19 @@ from infoflow.models import Model
 from infoflow.results import KEYS, Column, TableSchema
 from infoflow.training import CLOCKS, of_whole_course
 
-from ._convergence_measure import CONVERGENCE, DISPLACEMENT, References
+from ._convergence import (
+    CONVERGENCE,
+    DISPLACEMENT,
+    PREDICTION_DIVERGENCE,
+    SEED_DIVERGENCE,
+    References,
+    prediction_divergence,
+)
 from ._in_context_measure import InContextLearning
 from ._loss_by_frequency import EMBEDDING_CHANGE, LossByFrequency, LossByPosition, embedding_change
 from ._ngram_agreement import NgramAgreement
 from ._phase_curves import PHASE_CURVES, phase_curve_rows, phase_curves
 from ._phase_table import PHASES, phases
-from ._prediction_divergence import PREDICTION_DIVERGENCE, SEED_DIVERGENCE, prediction_divergence
 from ._role_tables import HEAD_ROLE_EVENTS, ROLE_TURNOVER, role_tables
 from ._source_contribution import SourceContribution
 from ._translation_stages import TranslationStages

@@ -23,10 +23,9 @@ from infoflow.foundation import (
 from infoflow.heads import Head, all_heads, head_set, prune, silence
 from infoflow.models import TARGET_FOLDER, Model, check_free, save_pruned, translate
 
-from ._curve import quality
+from ._curve import compare_speed, quality
 from ._greedy import group_sizes, rank_heads
 from ._head_gates import gated_heads
-from ._roles_left import compare_speed
 
 # A model whose removed heads are zeros: of full size, and loadable by any program.
 
