@@ -18,11 +18,10 @@ from cyclopts import App, CycloptsError, Group, UnusedCliTokensError
 from infoflow._process import keep_freed_memory, sigterm_interrupts
 from infoflow._subjects import parts
 
-from ._analyze import analyze, compare, merge
+from ._analyze import analyze, compare, heads, merge, view
 from ._data import describe, get, list_all, show_example
 from ._doctor import doctor
 from ._fill_in import fill_in
-from ._heads import heads, view
 from ._options import check_arguments
 from ._probe import bert_score, probe
 from ._session import Incomplete, explain

@@ -8,10 +8,10 @@ from ._conllu import CONLLU_COLUMNS, conllu_keys
 from ._corpus import Corpus as Corpus
 from ._documents import most_of_document, stretches
 from ._encoded import Encoded, length_batches, token_frequencies, tokenizer_digest
-from ._facts import FACT_LANGUAGE, FACTS_VERSION, FactSettings, Question
-from ._facts import Fact as Fact
-from ._facts import FactConfig as FactConfig
-from ._facts import FactWorld as FactWorld
+from ._fact_language import FACT_LANGUAGE, FACTS_VERSION, FactSettings, Question
+from ._fact_language import Fact as Fact
+from ._fact_language import FactConfig as FactConfig
+from ._fact_world import FactWorld as FactWorld
 from ._grammar import GrammarConfig as GrammarConfig
 from ._grammar import Rates as GrammarRates
 from ._lines import printable, read_cells, read_lines, read_objects

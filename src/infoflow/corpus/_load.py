@@ -13,7 +13,8 @@ from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from infoflow.foundation import UserError, as_written, current_display, digest, patient_hub
 
 from ._corpus import Corpus
-from ._facts import FACT_COLUMNS, FACTS_VERSION, FactConfig, FactWorld, fact_rows, num_queries
+from ._fact_language import FACTS_VERSION, FactConfig
+from ._fact_world import FACT_COLUMNS, FactWorld, fact_rows, num_queries
 from ._grammar import GRAMMAR_COLUMNS, GRAMMAR_VERSION, GrammarConfig, grammar_rows
 from ._inspect import AS_IS, as_it_is
 from ._lines import printable, shortened

@@ -12,13 +12,13 @@ from ._measure import SampleMeasure as SampleMeasure
 from ._occurrences import Occurrences, RankStrata, Tag, TypeStrata, tag_columns
 from ._own_measures import given_measures, load_measures, measure_of
 from ._pass import SampleKey, check_finite, forward
-from ._reader import PaddedBatch, Row
 from ._reader import Reader as Reader
+from ._reader import Row
 from ._runner import MODEL, Measured, accepted_corpus, accepted_model, compare_samples, match_words
 from ._runner import collect as collect
 from ._runner import compare as compare
 from ._runner import measure as measure
-from ._sample import NO_LABEL, SAMPLE_COLUMNS, AttentionKey, Need, Regime, SampleFacts
+from ._sample import NO_LABEL, SAMPLE_COLUMNS, AttentionKey, Need, PaddedBatch, Regime, SampleFacts
 from ._sample import Activations as Activations
 from ._sample import SampleRequest as SampleRequest
 from ._sample import Stream as Stream

@@ -3,8 +3,8 @@
 # B sentence, T token
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -21,12 +21,12 @@ from infoflow.corpus import (
     token_frequencies,
     tokenizer_digest,
 )
-from infoflow.foundation import UserError, block_of, running_word_spans, stream
+from infoflow.foundation import UserError, running_word_spans, stream
 from infoflow.models import Model, decoder_inputs
 from infoflow.objectives import AbstractObjective, Corrupted, pad_arrays
 
 from ._corruption import PROBED_SHARE, NoisySentence, ProbingNoise, corrupt_text, corruption_of, symbol_ids
-from ._sample import NO_LABEL, Regime, Stream
+from ._sample import NO_LABEL, PaddedBatch, Regime, Stream
 
 _NOISY_SENTENCES = 1 << 17
 """Corrupted sentences in memory: each is chosen from, clustered and read. About 100 MB."""
@@ -42,30 +42,6 @@ class Row:
     special: np.ndarray
     words: np.ndarray
     probes: np.ndarray  # positions whose states are worth sampling
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class PaddedBatch:
-    """Rows of the corpus, right-padded, for every stack that is run."""
-
-    rows: np.ndarray
-    lines: np.ndarray  # row of each sentence in the original corpus, for messages
-    sentence_ids: np.ndarray  # `Corpus.content_ids`
-    streams: Mapping[str, Stream]
-
-    @property
-    def blocks(self) -> torch.Tensor:
-        return torch.from_numpy(block_of(self.sentence_ids))
-
-    def to(self, device: torch.device) -> "PaddedBatch":
-        """The same batch on another device."""
-        if device.type == "cpu":
-            return self
-        streams = {
-            stack: replace(stream, **{f.name: getattr(stream, f.name).to(device) for f in fields(stream)})
-            for stack, stream in self.streams.items()
-        }
-        return replace(self, streams=streams)
 
 
 class Reader:

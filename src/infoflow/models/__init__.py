@@ -42,7 +42,6 @@ from ._own_models import (
 )
 from ._pruned import check_free, is_pruned_folder, kept_heads, remove_heads
 from ._pruned import save_pruned as save_pruned
-from ._readout import Readout, readout
 from ._rerun import (
     BlockOutputs,
     BlockRerun,
@@ -55,7 +54,21 @@ from ._rerun import (
     without_token,
 )
 from ._tap import HeadCall, Tap, tap
-from ._text_scores import BleuStatistics, bleu, bleu_by_block, bleu_statistics, bleu_tokenizer, rouge
+from ._text_scores import (
+    BleuStatistics,
+    Numbers,
+    bleu,
+    bleu_by_block,
+    bleu_statistics,
+    bleu_tokenizer,
+    contains_answer,
+    exact_match,
+    memorisation_ratio,
+    normalise_answer,
+    rouge,
+    stored_bits,
+    token_f1,
+)
 from ._tokenizers import TARGET_FOLDER
-from ._translate import as_model_writes, translate, without_remarks, write_texts
+from ._translate import Readout, as_model_writes, readout, translate, without_remarks, write_texts
 from ._weights import quiet_loading

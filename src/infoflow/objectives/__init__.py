@@ -48,12 +48,3 @@ from ._text_to_text import Seq2SeqLM as Seq2SeqLM
 from ._text_to_text import SpanCorruption as SpanCorruption
 from ._two_models import Distillation as Distillation
 from ._two_models import Electra as Electra
-from ._written_answers import (
-    Numbers,
-    contains_answer,
-    exact_match,
-    memorisation_ratio,
-    normalise_answer,
-    stored_bits,
-    token_f1,
-)

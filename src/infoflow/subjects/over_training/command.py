@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from infoflow.cli._analyze import MaxLength, Sentences, parse_shard, run_name, show_run
+from infoflow.cli._analyze import MaxLength, Sentences
 from infoflow.cli._options import Reading, limited, measuring_settings, names_in
 from infoflow.cli._session import (
     Anonymous,
@@ -16,9 +16,12 @@ from infoflow.cli._session import (
     Settings,
     TextColumn,
     TranslationColumn,
+    parse_shard,
     run_folder,
+    run_name,
     show,
     show_path,
+    show_run,
     show_table,
     working,
 )

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from infoflow.cli._analyze import run_name
 from infoflow.cli._options import Reading, counts_or_shares, limited, names_in
 from infoflow.cli._session import (
     COMMON,
@@ -15,6 +14,7 @@ from infoflow.cli._session import (
     TextColumn,
     TranslationColumn,
     run_folder,
+    run_name,
     show,
     show_path,
     show_table,

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from infoflow.cli._analyze import run_name
 from infoflow.cli._options import Reading
-from infoflow.cli._session import Anonymous, Device, Out, Session, run_folder, show_path, working
+from infoflow.cli._session import Anonymous, Device, Out, Session, run_folder, run_name, show_path, working
 
 from ._options import Arm, TaskFiles, TuneOptions, arms, show_tuned, tell_of_leakage
 

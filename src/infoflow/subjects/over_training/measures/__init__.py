@@ -48,7 +48,7 @@ from ._ngram_agreement import (
     stages_by_warmup,
 )
 from ._ngram_agreement import NgramAgreement as NgramAgreement
-from ._ngrams import NgramModel
+from ._ngrams import NgramModel, WordAligner
 from ._phase import change_points, phase
 from ._phase_curves import PHASE_CURVES
 from ._phase_table import PHASES, PHASES_OVER_SEEDS, phases_over_seeds, turning
@@ -67,4 +67,3 @@ from ._weight_change import EFFECTIVE_RANK, WEIGHT_CHANGE
 from ._weight_change import EffectiveRank as EffectiveRank
 from ._weight_change import effective_rank as effective_rank
 from ._weight_change import weight_change as weight_change
-from ._word_aligner import WordAligner

@@ -17,10 +17,9 @@ from infoflow.heads import SentenceScorer
 from infoflow.models import BleuStatistics, Model, as_model_writes, bleu_by_block, start_token_id, translate
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
 
-from ._ngrams import NO_TOKEN, NgramModel
+from ._ngrams import NO_TOKEN, NgramModel, WordAligner, words_of
 from ._source_contribution import Reordering, fuzzy_reordering
 from ._token_losses import counted_ngrams
-from ._word_aligner import WordAligner, words_of
 
 _ORDERS = (2, 3, 4, 5)
 _BINS = ((1, 10), (11, 100), (101, 1000), (1001, None))

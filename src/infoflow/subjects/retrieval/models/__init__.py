@@ -1,13 +1,6 @@
 """Retrieval: passages and indexes, retrievers, and the likelihood marginalised over passages."""
 
-from infoflow.objectives import (
-    contains_answer,
-    exact_match,
-    memorisation_ratio,
-    normalise_answer,
-    stored_bits,
-    token_f1,
-)
+from infoflow.models import contains_answer, exact_match, memorisation_ratio, normalise_answer, stored_bits, token_f1
 from infoflow.results import QUERY_LEAKAGE, RETRIEVAL_LEARNING, RETRIEVAL_SCORES
 
 from ._benchmarks import Benchmark as Benchmark

@@ -10,7 +10,7 @@ from typing import Any
 
 from infoflow.corpus import FactWorld, load_world, read_cells, read_lines
 from infoflow.foundation import UserError, as_written, current_display
-from infoflow.objectives import contains_answer
+from infoflow.models import contains_answer
 
 from ._passages import Passages
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from infoflow.corpus import Vocabulary, tokenizer_digest
 from infoflow.foundation import UserError, as_written, atomic_folder, file_digest, read_object, stream
-from infoflow.objectives import Numbers
+from infoflow.models import Numbers
 
 from ._bm25 import LexicalIndex
 from ._dense_index import HNSW, IVFPQ, NEAREST, VECTORS, Approximate, DenseIndex

@@ -11,8 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from infoflow.foundation import UserError, as_tensor
-from infoflow.models import Anatomy, Attention, ParameterGroup, ParameterSlice, Projection, Stack, discover
-from infoflow.objectives import Numbers
+from infoflow.models import Anatomy, Attention, Numbers, ParameterGroup, ParameterSlice, Projection, Stack, discover
 
 from ._library import NULL, Library, without_excluded
 from ._reader import Candidates, RetrievalModel

@@ -11,7 +11,7 @@ from torch import Tensor
 from infoflow.flow import processes
 from infoflow.foundation import current_display
 from infoflow.results import RETRIEVAL_LEARNING
-from infoflow.training._hooks import Step, TrainingHook
+from infoflow.training._update import Step, TrainingHook
 
 from ..models import Library, RetrievalModel, Tower, overlap, tower_copy, vectors_digest
 from ..objectives._retrieval_lm import RetrievalLM

@@ -374,3 +374,12 @@ class Transplant(OfRecipe, AbstractTableStage):
             return
         with frozen_slices(model.module, head_slices(model, self._heads)) as hook:
             yield [hook]
+
+
+# Stages of a study on transplant.
+
+
+STAGES = (
+    (30, ChooseHeads),
+    (40, Transplant),
+)

@@ -10,8 +10,8 @@ import numpy as np
 
 from infoflow.foundation import Limits, Probability, Share, UserError, check_settings, hash64_array
 
-from .._grammar import GrammarConfig, make_lexicon
-from .._grammar._lexicon import invented_words
+from ._grammar import GrammarConfig
+from ._grammar_lexicon import invented_words, make_lexicon
 
 # The settings of a world of facts.
 

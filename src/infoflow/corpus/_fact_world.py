@@ -13,10 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from infoflow.foundation import hash64_array, stream
 
-from .._columns import Row
-from .._grammar import grammar_rows
-from .._tokenizers import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
-from ._language import (
+from ._columns import Row
+from ._fact_language import (
     FACT_LANGUAGE,
     TEST_WORDINGS,
     TRAINING_WORDINGS,
@@ -31,6 +29,8 @@ from ._language import (
     sentence,
     words_of,
 )
+from ._grammar import grammar_rows
+from ._tokenizers import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
 
 # `FactWorld`: entities, their facts, passages with facts, and questions about them.
 

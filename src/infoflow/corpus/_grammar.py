@@ -19,10 +19,10 @@ import numpy as np
 
 from infoflow.foundation import hash64_array
 
-from .._columns import Row
-from .._tagged import CategoryParts, split_category
-from ._lexicon import Lemma, Lexicon, make_lexicon
-from ._source import Adjective, Clause, NounPhrase, PrepositionalPhrase, Relative, SourceSentence, VerbPhrase
+from ._columns import Row
+from ._grammar_lexicon import Lemma, Lexicon, make_lexicon
+from ._grammar_source import Adjective, Clause, NounPhrase, PrepositionalPhrase, Relative, SourceSentence, VerbPhrase
+from ._tagged import CategoryParts, split_category
 
 GRAMMAR_VERSION = 1  # raise when the same seed gives other sentences
 GRAMMAR_COLUMNS = ("text", "translation", "words", "upos", "head", "deprel", "ccg", "ccg_left", "ccg_right")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ._lexicon import Lemma
+from ._grammar_lexicon import Lemma
 
 # The abstract syntax of a sentence, which determines its surface, its analysis and its translation.
 #
