@@ -79,7 +79,7 @@ def measure_of(
     keys += [("kind", "string", "self or cross")] if of != "hidden" else []
     keys += [("layer", "int64", "state, 0: embeddings" if of == "hidden" else "block, from 0")]
     keys += [("head", "int64", "head of the block, from 0")] if of != "hidden" else []
-    columns = tuple(Column(name=key, dtype=dtype, unit="", description=about) for key, dtype, about in keys)  # type: ignore[arg-type]
+    columns = tuple(Column(key, dtype, "", about) for key, dtype, about in keys)  # type: ignore[arg-type]
     values = estimate_columns(unit, told, "none (NaN): compare with the untrained control", "tokens")
     own = {"table": TableSchema(name=name, version=1, description=told, columns=(*columns, *values), declare=False)}
     return type("MeasureOf", (_FunctionMeasure,), own)(function, of)

@@ -248,7 +248,7 @@ def _tables(measures: Sequence[AbstractMeasure], computed: dict[int, list[pd.Dat
 # `compare`: two or more models on the same words.
 
 
-MODEL = Column(name="model", dtype="string", unit="", description="name of the model")
+MODEL = Column("model", "string", "", "name of the model")
 """The key column of tables of one model."""
 
 

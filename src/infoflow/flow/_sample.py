@@ -132,18 +132,8 @@ _OF_TYPES = ("frequencies", "ranks")
 
 
 SAMPLE_COLUMNS = (
-    Column(
-        name="tokens_requested",
-        dtype="int64",
-        unit="tokens",
-        description="sampled tokens that were requested, as far as the text has them",
-    ),
-    Column(
-        name="tokens_kept",
-        dtype="int64",
-        unit="tokens",
-        description="of these, as many as fit the byte budget of the sample (sample_bytes)",
-    ),
+    Column("tokens_requested", "int64", "tokens", "sampled tokens that were requested, as far as the text has them"),
+    Column("tokens_kept", "int64", "tokens", "of these, as many as fit the byte budget of the sample (sample_bytes)"),
 )
 """Columns of tables that are based on a plain token sample."""
 

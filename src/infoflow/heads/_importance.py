@@ -28,7 +28,7 @@ HEAD_IMPORTANCE = TableSchema(
     "output.",
     columns=(
         *HEAD_KEYS,
-        Column(name="convention", dtype="string", unit="", description="paper, token or batch; see heads.importance"),
+        Column("convention", "string", "", "paper, token or batch; see heads.importance"),
         *estimate_columns(
             "nats per token (paper: or per sentence) and unit of gate; none where normalised",
             "importance",

@@ -43,42 +43,36 @@ PROBE_TREES = TableSchema(
     "layer's states, on sentences that the map was not trained on.",
     columns=(
         Column(
-            name="structure",
-            dtype="string",
-            unit="",
-            description="distance: edges between two words; depth: edges between a word and the root",
+            "structure", "string", "", "distance: edges between two words; depth: edges between a word and the root"
         ),
         Column(
-            name="probe",
-            dtype="string",
-            unit="",
-            description="structural: a trained map; random: the map before training; chain: no states, every word "
+            "probe",
+            "string",
+            "",
+            "structural: a trained map; random: the map before training; chain: no states, every word "
             "hangs on its neighbour",
         ),
-        Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings; -1: of the chain"),
+        Column("stack", "string", "", "the stack that reads the text"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings; -1: of the chain"),
         Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="uuas: share of the tree's edges in the minimum spanning tree of predicted distances, without "
+            "metric",
+            "string",
+            "",
+            "uuas: share of the tree's edges in the minimum spanning tree of predicted distances, without "
             "punctuation; root: share of sentences whose word of least predicted depth is the root; spearman: rank "
             "correlation of predicted and gold distances or depths, averaged over sentence lengths 5 to 50",
         ),
-        Column(name="rank", dtype="int64", unit="", description="of the map; 0: of the chain"),
-        Column(name="training", dtype="int64", unit="sentences", description="that the map is trained on"),
-        Column(name="capacity", dtype="int64", unit="parameters", description="of one map"),
+        Column("rank", "int64", "", "of the map; 0: of the chain"),
+        Column("training", "int64", "sentences", "that the map is trained on"),
+        Column("capacity", "int64", "parameters", "of one map"),
         Column(
-            name="no_tree",
-            dtype="int64",
-            unit="sentences",
-            description="left out: several roots or none, a circle, or words that hang on nothing",
+            "no_tree", "int64", "sentences", "left out: several roots or none, a circle, or words that hang on nothing"
         ),
         Column(
-            name="constant",
-            dtype="int64",
-            unit="rows",
-            description="of spearman: words (distance) or sentences (depth) without a correlation, as all numbers "
+            "constant",
+            "int64",
+            "rows",
+            "of spearman: words (distance) or sentences (depth) without a correlation, as all numbers "
             "agree; mean over seeds",
         ),
         *estimate_columns(

@@ -172,7 +172,7 @@ def training_hooks(models: StudyModels, recipe: Recipe, folder: Path) -> list[Lo
 # Compare recordings on several corpora: does the corpus decide which parts learn, or only the objective?
 
 
-_CORPUS = Column(name="corpus", dtype="string", unit="", description="name of the study's folder")
+_CORPUS = Column("corpus", "string", "", "name of the study's folder")
 
 
 def compare_recordings(studies: Sequence[Path | str], out: Path | str) -> Run:

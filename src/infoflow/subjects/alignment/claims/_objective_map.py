@@ -123,19 +123,19 @@ _DIGITS = 9  # threshold for distances: identical untrained models differ by rou
 
 
 def _text(name: str, description: str) -> Column:
-    return Column(name=name, dtype="string", unit="", description=description)
+    return Column(name, "string", "", description)
 
 
 def _number(name: str, unit: str, description: str) -> Column:
-    return Column(name=name, dtype="float64", unit=unit, description=description)
+    return Column(name, "float64", unit, description)
 
 
 _ABOUT = (
     _text("architecture", "family of the blocks"),
     _text("aspect", "in what the models are compared: spaces, spaces by CKA, heads, learning"),
-    Column(name="trained", dtype="bool", unit="", description="false: models as initialised (the control)"),
+    Column("trained", "bool", "", "false: models as initialised (the control)"),
 )
-_SEEDS = Column(name="seeds", dtype="int64", unit="seeds", description="how many seeds the number is of")
+_SEEDS = Column("seeds", "int64", "seeds", "how many seeds the number is of")
 
 OBJECTIVE_DISTANCES = TableSchema(
     name="objective_distances",
@@ -164,7 +164,7 @@ OBJECTIVE_MAP = TableSchema(
         _text("objective", "what the models were trained for"),
         _text("variant", 'what sets it apart; "": nothing'),
         _text("family", "that the objective declares"),
-        Column(name="seed", dtype="int64", unit="", description="seed; -1: the mean of all"),
+        Column("seed", "int64", "", "seed; -1: the mean of all"),
         _number("x", "of the distance", "place across"),
         _number("y", "of the distance", "place upwards"),
         _number("stress", "", "Kruskal's stress-1 of the picture: 0 where it is right, .2 is poor"),
@@ -172,7 +172,7 @@ OBJECTIVE_MAP = TableSchema(
         _text("nearest", "the closest objective, with its variant; ties: the first by name"),
         _text("nearest_family", "its family"),
         _number("nearest_distance", "of the distance", "its distance"),
-        Column(name="equally_near", dtype="int64", unit="objectives", description="that are at this distance"),
+        Column("equally_near", "int64", "objectives", "that are at this distance"),
         _SEEDS,
     ),
 )
@@ -189,7 +189,7 @@ OBJECTIVE_FAMILIES = TableSchema(
         _number("high", "share", "upper end, likewise"),
         _number("baseline", "share", "expected when families are dealt out at random"),
         _number("p", "probability", "that families dealt out at random reach the share (9,999 permutations)"),
-        Column(name="count", dtype="int64", unit="objectives", description="that have a relative in the map"),
+        Column("count", "int64", "objectives", "that have a relative in the map"),
         _SEEDS,
     ),
 )

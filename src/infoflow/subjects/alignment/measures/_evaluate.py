@@ -124,35 +124,27 @@ ALIGNMENT = TableSchema(
     "over layers to the target's; bleu: of the encoder under the target's decoder.",
     made_by="a plan with masked-lm and translation, and [alignment] on = true, makes it",
     columns=(
-        Column(name="source_model", dtype="string", unit="", description="model whose encoder is mapped"),
-        Column(name="target_model", dtype="string", unit="", description="model whose encoder's space is the target"),
+        Column("source_model", "string", "", "model whose encoder is mapped"),
+        Column("target_model", "string", "", "model whose encoder's space is the target"),
         Column(
-            name="kind",
-            dtype="string",
-            unit="",
-            description="aligned: encoder and map trained on the words' links; unaligned: the encoder as it was, under "
+            "kind",
+            "string",
+            "",
+            "aligned: encoder and map trained on the words' links; unaligned: the encoder as it was, under "
             "the best linear map; shuffled: trained on links to words of other sentences; regulariser only: trained "
             "without links; implicit: the encoder after fine-tuning under the target's decoder, with the best linear "
             "map; target: the target model itself",
         ),
         Column(
-            name="states",
-            dtype="string",
-            unit="",
-            description="mapped: top-layer states after the map; encoder: the encoder's own states, before the map",
+            "states",
+            "string",
+            "",
+            "mapped: top-layer states after the map; encoder: the encoder's own states, before the map",
         ),
+        Column("layer", "int64", "layer", "state 0..L of the encoder (0 = embeddings); −1: all layers together"),
+        Column("metric", "string", "", "what is measured, see above"),
         Column(
-            name="layer",
-            dtype="int64",
-            unit="layer",
-            description="state 0..L of the encoder (0 = embeddings); −1: all layers together",
-        ),
-        Column(name="metric", dtype="string", unit="", description="what is measured, see above"),
-        Column(
-            name="least",
-            dtype="int64",
-            unit="occurrences",
-            description="of self-similarity: words with fewer are left out; 0 for other metrics",
+            "least", "int64", "occurrences", "of self-similarity: words with fewer are left out; 0 for other metrics"
         ),
         *estimate_columns(
             "see metric: squared units, share, correlation, cosine, percent",
@@ -161,7 +153,7 @@ ALIGNMENT = TableSchema(
             "gaps: of an isotropic space; bleu: of the source copied",
             "words; sentences for bleu",
         ),
-        Column(name="signature", dtype="string", unit="", description="sacreBLEU's signature; empty for other metrics"),
+        Column("signature", "string", "", "sacreBLEU's signature; empty for other metrics"),
     ),
 )
 

@@ -180,15 +180,15 @@ def hurting_table(hurting: pd.DataFrame, by: str = "objective") -> pd.DataFrame:
 
 
 def _text(name: str, description: str) -> Column:
-    return Column(name=name, dtype="string", unit="", description=description)
+    return Column(name, "string", "", description)
 
 
 def _whole(name: str, unit: str, description: str) -> Column:
-    return Column(name=name, dtype="int64", unit=unit, description=description)
+    return Column(name, "int64", unit, description)
 
 
 def _number(name: str, unit: str, description: str) -> Column:
-    return Column(name=name, dtype="float64", unit=unit, description=description)
+    return Column(name, "float64", unit, description)
 
 
 _TARGET = (

@@ -41,25 +41,23 @@ CONVERGENCE = TableSchema(
     over_training=True,
     made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state, 0 = embeddings; of kind block, from 0"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state, 0 = embeddings; of kind block, from 0"),
+        Column("kind", "string", "", "state, or block: its update on the reference's input"),
+        Column("reference", "string", "", "final, previous, initial or other-seed"),
         Column(
-            name="kind", dtype="string", unit="", description="state, or block: its update on the reference's input"
-        ),
-        Column(name="reference", dtype="string", unit="", description="final, previous, initial or other-seed"),
-        Column(
-            name="similarity",
-            dtype="string",
-            unit="",
-            description="cka (debiased), cka without outliers (without the reference's 3 dimensions of most variance), "
+            "similarity",
+            "string",
+            "",
+            "cka (debiased), cka without outliers (without the reference's 3 dimensions of most variance), "
             "pwcca, procrustes (cosine of the angle); displacement is a distance: |X - R| / |R - mean|, not aligned",
         ),
         *estimate_columns("1", "similarity, or displacement", "the same with the tokens of one of both shuffled"),
         Column(
-            name="null",
-            dtype="float64",
-            unit="1",
-            description="the same of the final weights with noise as large, tensor by tensor, as what they still have "
+            "null",
+            "float64",
+            "1",
+            "the same of the final weights with noise as large, tensor by tensor, as what they still have "
             "to go: mean of 3 draws; NaN for other references",
         ),
     ),
@@ -270,10 +268,7 @@ PREDICTION_DIVERGENCE = TableSchema(
     light=True,
     columns=(
         Column(
-            name="position",
-            dtype="int64",
-            unit="tokens",
-            description="position of the predicted token, from 1; -1: mean over all predicted tokens",
+            "position", "int64", "tokens", "position of the predicted token, from 1; -1: mean over all predicted tokens"
         ),
         *estimate_columns(
             "nats per token",

@@ -131,10 +131,10 @@ CONVERGENCE_OVER_TRAINING = CONVERGENCE.named(
         *CLOCKS,
         *CONVERGENCE.columns,
         Column(
-            name="normalised",
-            dtype="float64",
-            unit="1",
-            description="share of the way from the similarity at step 0 to 1; NaN where the layer began there, or step "
+            "normalised",
+            "float64",
+            "1",
+            "share of the way from the similarity at step 0 to 1; NaN where the layer began there, or step "
             "0 is not there",
         ),
     ),
@@ -149,17 +149,17 @@ CONVERGENCE_TIME = TableSchema(
     columns=(
         *KEYS,
         *(column for column in CONVERGENCE.columns if column.name in _CURVE),
-        Column(name="time", dtype="float64", unit="updates", description="linear in log2 t; NaN: never"),
-        Column(name="before", dtype="float64", unit="updates", description="the checkpoint before it"),
-        Column(name="after", dtype="float64", unit="updates", description="the checkpoint at or after it"),
+        Column("time", "float64", "updates", "linear in log2 t; NaN: never"),
+        Column("before", "float64", "updates", "the checkpoint before it"),
+        Column("after", "float64", "updates", "the checkpoint at or after it"),
         Column(
-            name="null_time",
-            dtype="float64",
-            unit="updates",
-            description="the same of the null: when final weights with noise as large as what is left of the way would "
+            "null_time",
+            "float64",
+            "updates",
+            "the same of the null: when final weights with noise as large as what is left of the way would "
             "have settled; NaN: never, or another reference",
         ),
-        Column(name="area", dtype="float64", unit="1", description="mean of the normalised curve over log2 t"),
+        Column("area", "float64", "1", "mean of the normalised curve over log2 t"),
     ),
 )
 _SETTLED = 0.9

@@ -38,21 +38,21 @@ NGRAM_AGREEMENT = TableSchema(
     "decoder of translations, which sees its source too, as the language model that it is of its target.",
     light=True,
     columns=(
-        Column(name="order", dtype="int64", unit="tokens", description="n: 1 unigram, 2 bigram, 3 trigram"),
+        Column("order", "int64", "tokens", "n: 1 unigram, 2 bigram, 3 trigram"),
         Column(
-            name="context",
-            dtype="string",
-            unit="",
-            description="before: n-grams of a token and those before it; after: of a token and the one after it",
+            "context",
+            "string",
+            "",
+            "before: n-grams of a token and those before it; after: of a token and the one after it",
         ),
         Column(
-            name="measure",
-            dtype="string",
-            unit="",
-            description="kl_from_ngram: KL(Q||P), Q the n-gram model, P the model; kl_to_ngram: KL(P||Q); "
+            "measure",
+            "string",
+            "",
+            "kl_from_ngram: KL(Q||P), Q the n-gram model, P the model; kl_to_ngram: KL(P||Q); "
             "loss_on_samples: the model's loss on texts that were drawn from Q (the source stays the sentence's own)",
         ),
-        Column(name="corpus", dtype="string", unit="", description="where the n-grams were counted"),
+        Column("corpus", "string", "", "where the n-grams were counted"),
         *estimate_columns(
             "nats per token",
             "mean over predicted tokens",
@@ -231,42 +231,20 @@ STAGES_BY_WARMUP = TableSchema(
     "[checkpoints]: compare their folders, infoflow over-scale RUN RUN",
     columns=(
         *KEYS,
+        Column("compared", "string", "", "warm-up: the same seed with a longer one; seed: the next seed, same warm-up"),
+        Column("other_seed", "int64", "", "seed of the training that it is compared with"),
+        Column("warmup", "int64", "updates", "of the training"),
+        Column("other_warmup", "int64", "updates", "of the training that it is compared with"),
+        Column("order", "int64", "tokens", "n: 1 unigram, 2 bigram, 3 trigram"),
+        Column("measure", "string", "", "what grew: updates, or the sum of the learning rates, until the minimum"),
+        Column("value", "float64", "doublings", "log2 of how many times as many; NaN: no minimum inside the training"),
         Column(
-            name="compared",
-            dtype="string",
-            unit="",
-            description="warm-up: the same seed with a longer one; seed: the next seed, same warm-up",
+            "gap",
+            "float64",
+            "doublings",
+            "of updates, from either minimum to the farthest checkpoint beside it: no value is more exact",
         ),
-        Column(name="other_seed", dtype="int64", unit="", description="seed of the training that it is compared with"),
-        Column(name="warmup", dtype="int64", unit="updates", description="of the training"),
-        Column(
-            name="other_warmup", dtype="int64", unit="updates", description="of the training that it is compared with"
-        ),
-        Column(name="order", dtype="int64", unit="tokens", description="n: 1 unigram, 2 bigram, 3 trigram"),
-        Column(
-            name="measure",
-            dtype="string",
-            unit="",
-            description="what grew: updates, or the sum of the learning rates, until the minimum",
-        ),
-        Column(
-            name="value",
-            dtype="float64",
-            unit="doublings",
-            description="log2 of how many times as many; NaN: no minimum inside the training",
-        ),
-        Column(
-            name="gap",
-            dtype="float64",
-            unit="doublings",
-            description="of updates, from either minimum to the farthest checkpoint beside it: no value is more exact",
-        ),
-        Column(
-            name="replicates",
-            dtype="list<float64>",
-            unit="doublings",
-            description="of the value, over draws of sentences",
-        ),
+        Column("replicates", "list<float64>", "doublings", "of the value, over draws of sentences"),
     ),
 )
 

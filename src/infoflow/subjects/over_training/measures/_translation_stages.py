@@ -34,10 +34,10 @@ TRANSLATION_STAGES = TableSchema(
     light=True,
     columns=(
         Column(
-            name="measure",
-            dtype="string",
-            unit="",
-            description="lm_score: mean log-probability of an output token under an n-gram model of the training "
+            "measure",
+            "string",
+            "",
+            "lm_score: mean log-probability of an output token under an n-gram model of the training "
             "corpus's translations less that of the references' tokens; bleu (corpus, lower-cased; tokenizer 13a, or "
             "zh or char for scripts without spaces), chrf (mean over sentences); unigram_precision: share of output "
             "words that are in the reference, by their frequency; "
@@ -45,13 +45,12 @@ TRANSLATION_STAGES = TableSchema(
             "fuzzy_reordering; degenerate: share of outputs that are empty or one repeated word, left out of those "
             "three, as are outputs with fewer than two aligned words",
         ),
-        Column(name="n", dtype="int64", unit="tokens", description="order of the n-gram model (lm_score); else -1"),
+        Column("n", "int64", "tokens", "order of the n-gram model (lm_score); else -1"),
         Column(
-            name="rank_bin",
-            dtype="string",
-            unit="",
-            description="frequency ranks of the words in the training corpus's translations (unigram_precision); else "
-            "empty",
+            "rank_bin",
+            "string",
+            "",
+            "frequency ranks of the words in the training corpus's translations (unigram_precision); else empty",
         ),
         *estimate_columns(
             "nats per token (lm_score), percent (bleu, chrf), a share of 1 else",

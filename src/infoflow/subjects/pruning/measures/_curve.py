@@ -39,50 +39,35 @@ PRUNING = TableSchema(
     made_by="a plan that says [pruning] on = true makes it",
     columns=(
         Column(
-            name="method",
-            dtype="string",
-            unit="",
-            description="hard-concrete (learned gates), subset (exactly k), straight-through (exactly k at every "
+            "method",
+            "string",
+            "",
+            "hard-concrete (learned gates), subset (exactly k), straight-through (exactly k at every "
             "update), importance, iterative, confidence, relevance or random; scratch: trained from the start with the "
             "heads of the hard-concrete point of the same place; recovered: that point, trained on without gates; "
             "recovered-random: as many random heads, trained on; recovered-all: all heads, trained on; unpruned: the "
             "model before, at point -1",
         ),
         Column(
-            name="scope",
-            dtype="string",
-            unit="",
-            description="heads that could be removed: all, those of one kind (encoder-self, decoder-self, "
+            "scope",
+            "string",
+            "",
+            "heads that could be removed: all, those of one kind (encoder-self, decoder-self, "
             "decoder-cross) "
             "or of several (with commas between); empty for unpruned and recovered-all",
         ),
+        Column("draw", "int64", "", "seed of gates or training, or number of the random order"),
+        Column("point", "int64", "", "place in the sweep, from 0"),
+        Column("setting", "float64", "", "weight of the penalty, or heads to keep of those that may go"),
+        Column("kept", "int64", "heads", "heads of the model that are left, of all kinds"),
+        Column("total", "int64", "heads", "heads of the unpruned model"),
+        *(Column(f"kept_{kind.replace('-', '_')}", "int64", "heads", f"{kind} heads left") for kind in KINDS),
+        Column("undecided", "int64", "gates", "learned gates that are still neither 0 nor 1 (0 for all other methods)"),
         Column(
-            name="draw", dtype="int64", unit="", description="seed of gates or training, or number of the random order"
-        ),
-        Column(name="point", dtype="int64", unit="", description="place in the sweep, from 0"),
-        Column(
-            name="setting",
-            dtype="float64",
-            unit="",
-            description="weight of the penalty, or heads to keep of those that may go",
-        ),
-        Column(name="kept", dtype="int64", unit="heads", description="heads of the model that are left, of all kinds"),
-        Column(name="total", dtype="int64", unit="heads", description="heads of the unpruned model"),
-        *(
-            Column(name=f"kept_{kind.replace('-', '_')}", dtype="int64", unit="heads", description=f"{kind} heads left")
-            for kind in KINDS
-        ),
-        Column(
-            name="undecided",
-            dtype="int64",
-            unit="gates",
-            description="learned gates that are still neither 0 nor 1 (0 for all other methods)",
-        ),
-        Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="loss, bleu (sacreBLEU of detokenised beam search: lower-cased, one reference, tokenizer in "
+            "metric",
+            "string",
+            "",
+            "loss, bleu (sacreBLEU of detokenised beam search: lower-cased, one reference, tokenizer in "
             "`signature`), or the name of a user's function",
         ),
         *estimate_columns(
@@ -91,7 +76,7 @@ PRUNING = TableSchema(
             "score of the model before any head went",
             "sentences",
         ),
-        Column(name="signature", dtype="string", unit="", description="sacreBLEU's signature; empty for other metrics"),
+        Column("signature", "string", "", "sacreBLEU's signature; empty for other metrics"),
     ),
 )
 
@@ -101,26 +86,21 @@ PRUNED_HEADS = TableSchema(
     description="Heads left at each step of a pruning sweep.",
     made_by="a plan that says [pruning] on = true makes it",
     columns=(
-        Column(name="method", dtype="string", unit="", description="how heads were chosen, as in the table pruning"),
-        Column(name="scope", dtype="string", unit="", description="heads that could go, as in the table pruning"),
-        Column(name="draw", dtype="int64", unit="", description="as in the table pruning"),
-        Column(name="point", dtype="int64", unit="", description="as in the table pruning"),
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="kind", dtype="string", unit="", description="self or cross"),
-        Column(name="layer", dtype="int64", unit="", description="block, from 0"),
-        Column(name="head", dtype="int64", unit="", description="head, from 0"),
-        Column(name="alive", dtype="bool", unit="", description="whether the head is left (learned gates: not 0)"),
+        Column("method", "string", "", "how heads were chosen, as in the table pruning"),
+        Column("scope", "string", "", "heads that could go, as in the table pruning"),
+        Column("draw", "int64", "", "as in the table pruning"),
+        Column("point", "int64", "", "as in the table pruning"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("kind", "string", "", "self or cross"),
+        Column("layer", "int64", "", "block, from 0"),
+        Column("head", "int64", "", "head, from 0"),
+        Column("alive", "bool", "", "whether the head is left (learned gates: not 0)"),
+        Column("gate", "float64", "", "what its output is multiplied by in evaluation; 0 or 1 unless learned"),
         Column(
-            name="gate",
-            dtype="float64",
-            unit="",
-            description="what its output is multiplied by in evaluation; 0 or 1 unless learned",
-        ),
-        Column(
-            name="log_alpha",
-            dtype="float64",
-            unit="",
-            description="the learned gate's log α, or the logit of an exact-k choice; NaN for all other methods",
+            "log_alpha",
+            "float64",
+            "",
+            "the learned gate's log α, or the logit of an exact-k choice; NaN for all other methods",
         ),
     ),
 )
@@ -252,33 +232,28 @@ PRUNED_ROLES = TableSchema(
     "sentences. A removed head still attends, so it has scores, but its output is not used.",
     made_by="a plan that says [pruning] on = true makes it",
     columns=(
-        Column(name="method", dtype="string", unit="", description="how heads were chosen, as in the table pruning"),
-        Column(name="scope", dtype="string", unit="", description="heads that could go, as in the table pruning"),
-        Column(name="draw", dtype="int64", unit="", description="as in the table pruning"),
+        Column("method", "string", "", "how heads were chosen, as in the table pruning"),
+        Column("scope", "string", "", "heads that could go, as in the table pruning"),
+        Column("draw", "int64", "", "as in the table pruning"),
+        Column("point", "int64", "", "as in the table pruning; -1 is the converged model before any head went"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("kind", "string", "", "self or cross"),
+        Column("layer", "int64", "", "block, from 0"),
+        Column("head", "int64", "", "head, from 0"),
+        Column("role", "string", "", "positional, syntactic or rarest token"),
+        Column("score", "float64", "share", "what the role is defined by"),
+        Column("baseline", "float64", "share", "the score's control, see its own table"),
+        Column("low", "float64", "share", "lower end of the score's 95% interval"),
+        Column("high", "float64", "share", "upper end of the score's 95% interval"),
         Column(
-            name="point",
-            dtype="int64",
-            unit="",
-            description="as in the table pruning; -1 is the converged model before any head went",
-        ),
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="kind", dtype="string", unit="", description="self or cross"),
-        Column(name="layer", dtype="int64", unit="", description="block, from 0"),
-        Column(name="head", dtype="int64", unit="", description="head, from 0"),
-        Column(name="role", dtype="string", unit="", description="positional, syntactic or rarest token"),
-        Column(name="score", dtype="float64", unit="share", description="what the role is defined by"),
-        Column(name="baseline", dtype="float64", unit="share", description="the score's control, see its own table"),
-        Column(name="low", dtype="float64", unit="share", description="lower end of the score's 95% interval"),
-        Column(name="high", dtype="float64", unit="share", description="upper end of the score's 95% interval"),
-        Column(
-            name="present",
-            dtype="bool",
-            unit="",
-            description="whether the head has the role at this point: chosen, and above the limit on the other half of "
+            "present",
+            "bool",
+            "",
+            "whether the head has the role at this point: chosen, and above the limit on the other half of "
             "the sentences, see `head_roles`",
         ),
-        Column(name="chosen", dtype="bool", unit="", description="whether it reaches the limit on the first half"),
-        Column(name="alive", dtype="bool", unit="", description="whether the head is left at this point"),
+        Column("chosen", "bool", "", "whether it reaches the limit on the first half"),
+        Column("alive", "bool", "", "whether the head is left at this point"),
     ),
 )
 

@@ -20,9 +20,9 @@ RETRIEVAL_COURSE = TableSchema(
     "passage. Control: a guess among the relation's objects (p1), among all words (log_likelihood), no "
     "passage (utility).",
     columns=(
-        Column(name="update", dtype="int64", unit="updates", description="after which the weights were kept; 0: none"),
-        Column(name="facts", dtype="string", unit="", description="trained (with those changed later) or held out"),
-        Column(name="metric", dtype="string", unit="", description="p1, log_likelihood, utility"),
+        Column("update", "int64", "updates", "after which the weights were kept; 0: none"),
+        Column("facts", "string", "", "trained (with those changed later) or held out"),
+        Column("metric", "string", "", "p1, log_likelihood, utility"),
         *estimate_columns("share (p1), nats", "mean over questions", "see the description", "questions"),
     ),
 )
