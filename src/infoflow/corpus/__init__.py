@@ -6,7 +6,7 @@ from ._catalogue import CorpusDescription, SplitDescription, describe_corpus, le
 from ._columns import WHOLE_COLUMNS, Sentence, TextColumns
 from ._conllu import CONLLU_COLUMNS, conllu_keys
 from ._corpus import Corpus as Corpus
-from ._documents import most_of_document, stretches
+from ._documents import most_of_document, normalised, stretches
 from ._encoded import Encoded, length_batches, token_frequencies, tokenizer_digest
 from ._fact_language import FACT_LANGUAGE, FACTS_VERSION, FactSettings, Question
 from ._fact_language import Fact as Fact

@@ -20,7 +20,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from infoflow.foundation import current_display, lock_file, processor, read_object, set_threads
+from infoflow.foundation import current_display, is_still, lock_file, processor, read_object, set_threads
 
 from ._stage import Usage
 
@@ -190,7 +190,7 @@ def stage_lock(path: Path) -> Iterator[bool]:
                 with _heartbeat(path.with_suffix(".held")) as waited:
                     yield waited
                 return
-            if _is_still(path, descriptor):  # otherwise the previous holder has removed the file
+            if is_still(path, descriptor):  # otherwise the previous holder has removed the file
                 os.write(descriptor, _holder().encode())
                 yield waited
                 with suppress(PermissionError):  # Windows keeps an open file, which the next process takes
@@ -207,13 +207,6 @@ def _flock(descriptor: int, path: Path) -> tuple[bool, bool]:
     except BlockingIOError:
         _say(path)
         return True, lock_file(descriptor, wait=True)
-
-
-def _is_still(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
 
 
 def _say(path: Path) -> None:

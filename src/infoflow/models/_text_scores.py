@@ -88,6 +88,21 @@ class BleuStatistics:
     def zero(cls) -> "BleuStatistics":
         return cls(correct=(0,) * _ORDER, total=(0,) * _ORDER, hypothesis_length=0, reference_length=0, order=0)
 
+    @classmethod
+    def of(cls, counts: Sequence[float] | np.ndarray) -> "BleuStatistics":
+        """From ten numbers, as `counts` gives them, or from a sum of such."""
+        numbers = [int(number) for number in counts]
+        return cls(
+            correct=tuple(numbers[:4]),
+            total=tuple(numbers[4:8]),
+            hypothesis_length=numbers[8],
+            reference_length=numbers[9],
+        )
+
+    @property
+    def counts(self) -> list[int]:
+        return [*self.correct, *self.total, self.hypothesis_length, self.reference_length]
+
     def __add__(self, other: "BleuStatistics") -> "BleuStatistics":
         return BleuStatistics(
             correct=tuple(a + b for a, b in zip(self.correct, other.correct, strict=True)),

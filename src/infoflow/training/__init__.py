@@ -19,7 +19,7 @@ from ._checkpoint_schedule import (
 )
 from ._checkpoint_schedule import over_training as over_training
 from ._config import TrainConfig as TrainConfig
-from ._config import TrainingFlops, build_models, learning_rate
+from ._config import build_models, learning_rate
 from ._config import count_training_flops as count_training_flops
 from ._data import ExampleRows, LengthBucketSampler, PairRows, WindowRows, micro_batches
 from ._data import TokenRows as TokenRows

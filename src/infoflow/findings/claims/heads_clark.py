@@ -183,13 +183,9 @@ def c4(curves: Curves) -> list[Condition]:
     ]
 
 
-def _c5_surface(statistic: str) -> Table:
-    return heads(HEAD_SURFACE.name, MASKED, statistic=statistic)
-
-
 _C5_READS: dict[str, Reading] = {
-    "positions": best_heads(_c5_surface("previous"), _c5_surface("next")),
-    "broad": best_heads(_c5_surface("entropy"), less="baseline"),
+    "positions": best_heads(_surface("previous"), _surface("next")),
+    "broad": best_heads(_surface("entropy"), less="baseline"),
     "layers": best_heads(heads(HEAD_LAYER_DISTANCE.name, MASKED, pairs="difference"), less="baseline"),
 }
 

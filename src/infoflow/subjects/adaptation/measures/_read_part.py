@@ -277,11 +277,11 @@ def _usual(
     return {name: column for name, column in found.items() if column is not None}
 
 
-def check_named(columns: Mapping[str, Any], known: Sequence[str] = COLUMNS) -> dict[str, Any]:
+def check_named(columns: Mapping[str, Any]) -> dict[str, Any]:
     """The named columns; a UserError for one that no task has."""
     for name, column in columns.items():
-        if name not in known:
-            raise UserError(f"A task has no column {name}. It can have: {', '.join(known)}.")
+        if name not in COLUMNS:
+            raise UserError(f"A task has no column {name}. It can have: {', '.join(COLUMNS)}.")
         if column is not None and not isinstance(column, str | int):
             raise UserError(f"{name} must be the name or the number of a column. Got {as_written(column)}.")
     return {name: column for name, column in columns.items() if column is not None}

@@ -11,6 +11,6 @@ from ._encoders import encoder_of
 from ._evaluate import ALIGNMENT, EvaluationOptions, Kind, Retrieval, csls, retrieval_accuracy, retrieval_hits
 from ._evaluate import evaluate_alignment as evaluate_alignment
 from ._held_out import HeldOutWords, linked_vectors
-from ._links import AbstractWordLinks, PharaohLinks, ShuffledLinks, word_vectors
 from ._links import IdentityLinks as IdentityLinks
 from ._links import LinkedSentences as LinkedSentences
+from ._links import PharaohLinks, ShuffledLinks, word_vectors

@@ -17,7 +17,6 @@ from infoflow.training import over_training as over_training
 from ._checkpoint_names import PUBLIC_SUITES, checkpoint_name, parse_steps, public_suite, trainer_state
 from ._convergence import CONVERGENCE, PREDICTION_DIVERGENCE, SEED_DIVERGENCE
 from ._convergence import LayerConvergence as LayerConvergence
-from ._convergence import SeedDivergence as SeedDivergence
 from ._convergence import displacement as displacement
 from ._convergence import prediction_divergence as prediction_divergence
 from ._course import (
@@ -31,6 +30,7 @@ from ._course import (
 )
 from ._course import EmbeddingChange as EmbeddingChange
 from ._course import PredictionDivergence as PredictionDivergence
+from ._course import SeedDivergence as SeedDivergence
 from ._course import WeightChange as WeightChange
 from ._course import normalised_convergence as normalised_convergence
 from ._in_context_measure import IN_CONTEXT_LEARNING, context_positions, in_context_gain

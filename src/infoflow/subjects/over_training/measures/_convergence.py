@@ -366,24 +366,3 @@ SEED_DIVERGENCE = replace(
         ),
     ),
 )
-
-
-class SeedDivergence(Intervention):
-    r"""\(\mathrm{KL}(p'_t \,\|\, p_t)\) of predictions of two trainings at one update t: see `prediction_divergence`.
-
-    Args:
-        references: Loads the other seed's checkpoint, as "seed".
-        key: Identifies it, in words or hashes, in the keys of results.
-    """
-
-    table: ClassVar[TableSchema] = SEED_DIVERGENCE
-
-    def __init__(self, references: References, key: Sequence[str]) -> None:
-        self._references, self.key = references, tuple(key)
-
-    def refusal(self, model: Model) -> str | None:
-        return "it predicts no token" if model.task == "encoder" else None
-
-    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        found = prediction_divergence(reader.model, self._references()["seed"], reader.corpus, options=options)
-        return SEED_DIVERGENCE.conform(found)

@@ -60,7 +60,14 @@ def course_measures(occurrences: int) -> list[AbstractMeasure]:
 # Measures that compare a checkpoint with others of the same training.
 
 
-class WeightChange(Intervention):
+class _AgainstCheckpoints(Intervention):
+    """A model compared with other checkpoints, which are loaded by name."""
+
+    def __init__(self, references: References, key: Sequence[str]) -> None:
+        self._references, self.key = references, tuple(key)
+
+
+class WeightChange(_AgainstCheckpoints):
     """`weight_change` against other checkpoints of the same training.
 
     Args:
@@ -70,15 +77,12 @@ class WeightChange(Intervention):
 
     table: ClassVar[TableSchema] = WEIGHT_CHANGE
 
-    def __init__(self, references: References, key: Sequence[str]) -> None:
-        self._references, self.key = references, tuple(key)
-
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         others = self._references()
         return weight_change(reader.model, others.get("initial"), others.get("previous"), others.get("final"))
 
 
-class PredictionDivergence(Intervention):
+class PredictionDivergence(_AgainstCheckpoints):
     """`prediction_divergence` from the last checkpoint of the same training.
 
     Args:
@@ -88,9 +92,6 @@ class PredictionDivergence(Intervention):
 
     table: ClassVar[TableSchema] = PREDICTION_DIVERGENCE
 
-    def __init__(self, references: References, key: Sequence[str]) -> None:
-        self._references, self.key = references, tuple(key)
-
     def refusal(self, model: Model) -> str | None:
         return "it predicts no token" if model.task == "encoder" else None
 
@@ -98,7 +99,7 @@ class PredictionDivergence(Intervention):
         return prediction_divergence(reader.model, self._references()["final"], reader.corpus, options=options)
 
 
-class EmbeddingChange(Intervention):
+class EmbeddingChange(_AgainstCheckpoints):
     """`embedding_change` from the last checkpoint of the same training, by frequency in its training text.
 
     Args:
@@ -109,13 +110,28 @@ class EmbeddingChange(Intervention):
     table: ClassVar[TableSchema] = EMBEDDING_CHANGE
     static: ClassVar[bool] = True
 
-    def __init__(self, references: References, key: Sequence[str]) -> None:
-        self._references, self.key = references, tuple(key)
-
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         read = reader.counted_rows(reader.source_stack)
         ordinary = np.asarray(read.flat_ids)[~np.asarray(read.flat_special)]
         return embedding_change(reader.model, self._references()["final"], np.bincount(ordinary))
+
+
+class SeedDivergence(_AgainstCheckpoints):
+    r"""\(\mathrm{KL}(p'_t \,\|\, p_t)\) of predictions of two trainings at one update t: see `prediction_divergence`.
+
+    Args:
+        references: Loads the other seed's checkpoint, as "seed".
+        key: Identifies it, in words or hashes, in the keys of results.
+    """
+
+    table: ClassVar[TableSchema] = SEED_DIVERGENCE
+
+    def refusal(self, model: Model) -> str | None:
+        return "it predicts no token" if model.task == "encoder" else None
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        found = prediction_divergence(reader.model, self._references()["seed"], reader.corpus, options=options)
+        return SEED_DIVERGENCE.conform(found)
 
 
 # Tables of convergence: normalised by each layer's start, with the time of settling.

@@ -232,19 +232,9 @@ def _bleu(outputs: list[str], references: list[str], blocks: np.ndarray) -> Floa
     """Corpus BLEU: the estimate, then its bootstrap replicates."""
     sums = np.zeros((NUM_BLOCKS, 10))
     for block, found in bleu_by_block(outputs, [[one] for one in references], blocks).items():
-        sums[block] = [*found.correct, *found.total, found.hypothesis_length, found.reference_length]
+        sums[block] = found.counts
     weights_RK = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
-
-    def score(row: np.ndarray) -> float:
-        numbers = [int(number) for number in row]
-        return BleuStatistics(
-            correct=tuple(numbers[:4]),
-            total=tuple(numbers[4:8]),
-            hypothesis_length=numbers[8],
-            reference_length=numbers[9],
-        ).score
-
-    return np.array([score(row) for row in weights_RK @ sums])
+    return np.array([BleuStatistics.of(row).score for row in weights_RK @ sums])
 
 
 def _mean(

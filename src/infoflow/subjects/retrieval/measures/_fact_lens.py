@@ -25,20 +25,19 @@ from ._tables import EVERY_WEIGHT, group_rows, sampled_facts
 Place = Literal["mask", "subject"]
 
 
-def states_at(reader: PreTrainedModel, inputs: FactInputs, places: np.ndarray, batch: int = BATCH) -> Tensor:
+def states_at(reader: PreTrainedModel, inputs: FactInputs, places: np.ndarray) -> Tensor:
     """States 0..L at tokens of each row, (state, row, place, width), on the CPU.
 
     Args:
         reader: A BERT, in evaluation mode.
         inputs: Questions with their documents.
         places: int (row, place), indices of tokens; the state at −1 is undefined.
-        batch: Rows per forward pass.
     """
-    return states_of(reader, inputs.tensors(), places, batch)
+    return states_of(reader, inputs.tensors(), places, BATCH)
 
 
 @torch.no_grad()
-def states_of(reader: PreTrainedModel, named: dict[str, Tensor], places: np.ndarray, batch: int = BATCH) -> Tensor:
+def states_of(reader: PreTrainedModel, named: dict[str, Tensor], places: np.ndarray) -> Tensor:
     """`states_at` for a BERT's arguments, padded at the end."""
     found = []
     for start in range(0, len(places), batch):
