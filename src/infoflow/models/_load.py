@@ -243,36 +243,21 @@ def load_model(
         source = named_at(source, revision)
     _check_instance(source)
     advice = "Use the tokenizer that the model was trained with."
-    if isinstance(source, PreTrainedModel):
-        module, name, home = source, source.name_or_path or source.config.model_type, None
-        device = source.device if device == "auto" else device
-    else:
-        home = existing(source)
-        name = short_name(home)
-        with quiet_loading(), patient_hub():
-            module = read_module(home, dtype)
+    module, name, home = _module(source, dtype)
     check_finite(module, name if home is None else home)
     if isinstance(home, Path) and is_adapter_folder(home):
         advice = _UNSAVED if tokenizer is None else advice
         home = home if has_tokenizer(home) else adapted_base(home)
-    wanted = _device(device)
+    wanted = module.device if home is None and device == "auto" else _device(device)
     if module.device != wanted:  # accelerate does not let a model that it placed move
         module = module.to(wanted)
     module = module.eval()
     found = find_tokenizers(tokenizer, home)
     _check_vocabulary(module, found[0], name, advice)
-    source_tokenizer, target_tokenizer = reading_tokenizers(
-        found,
-        name,
-        module.config,
-        getattr(module, "generation_config", None),
-        Reading(
-            source_language=source_language,
-            target_language=target_language,
-            prefix=prefix,
-            chosen=bool(source_language or target_language or prefix),
-        ),
-    )
+    chosen = bool(source_language or target_language or prefix)
+    reading = Reading(source_language=source_language, target_language=target_language, prefix=prefix, chosen=chosen)
+    generation = getattr(module, "generation_config", None)
+    source_tokenizer, target_tokenizer = reading_tokenizers(found, name, module.config, generation, reading)
     read_bands_densely(module)
     anatomy = discover(module)
     model = Model(
@@ -288,19 +273,30 @@ def load_model(
         model = tried(model)
     # The task last: its checks of the configuration would hide why a family cannot be read at all.
     model = replace(model, task=_task(module, anatomy))
-    _tell_of_full_attention(model)
-    if not model.pads:
-        current_display().note(
-            f"Padding changes the results of {name} for a sentence, so its batches hold sentences of equal length."
-        )
+    _note_peculiarities(model)
     return model
 
 
-def _tell_of_full_attention(model: Model) -> None:
+def _module(source: Path | str | PreTrainedModel, dtype: torch.dtype) -> tuple[PreTrainedModel, str, Path | str | None]:
+    """The module, its name, and where it was read; None for an instance."""
+    if isinstance(source, PreTrainedModel):
+        return source, source.name_or_path or source.config.model_type, None
+    home = existing(source)
+    with quiet_loading(), patient_hub():
+        return read_module(home, dtype), short_name(home), home
+
+
+def _note_peculiarities(model: Model) -> None:
+    """Say what is unusual about the model's attention or batches."""
     if getattr(model.module.config, "attention_type", None) == "block_sparse":
         current_display().note(
             f"{model.name} attends in blocks in long texts. As transformers does after a first short text, "
             "infoflow reads every text with full attention."
+        )
+    if not model.pads:
+        current_display().note(
+            f"Padding changes the results of {model.name} for a sentence, so its batches hold sentences of equal "
+            "length."
         )
 
 

@@ -99,7 +99,7 @@ def text_scores(said: Sequence[str], wanted: Wanted, corpus: Corpus, train: Corp
 
 def exact_text(said: str, wanted: Sequence[str]) -> float:
     """1 if the text is one of `wanted`, ignoring case, spacing and compatibility forms, else 0."""
-    return float(normalised(said) in map(_plain, wanted))
+    return float(normalised(said) in map(normalised, wanted))
 
 
 def corpus_bleu(said: Sequence[str], wanted: Sequence[Sequence[str]]) -> float:
