@@ -268,7 +268,7 @@ class Reader:
                     probes=noisy.probes,
                 )
             }
-        labels = _next_tokens(tokens) if self.source_stack == "decoder" else np.full(len(tokens), NO_LABEL)
+        labels = np.append(tokens[1:], NO_LABEL) if self.source_stack == "decoder" else np.full(len(tokens), NO_LABEL)
         rows = {self.source_stack: _clean(tokens, labels, special, words)}
         if self._target is not None:
             rows["decoder"] = self._target_row(row)
@@ -378,10 +378,6 @@ def _ranks(counts: np.ndarray) -> np.ndarray:
 def _clean(tokens: np.ndarray, labels: np.ndarray, special: np.ndarray, words: np.ndarray) -> Row:
     probes = np.flatnonzero(~special)
     return Row(tokens=tokens, clean=tokens, labels=labels, special=special, words=words, probes=probes)
-
-
-def _next_tokens(tokens: np.ndarray) -> np.ndarray:
-    return np.append(tokens[1:], NO_LABEL)
 
 
 def _vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:

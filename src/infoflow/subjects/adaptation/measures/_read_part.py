@@ -90,7 +90,7 @@ def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: 
             return _by_layout(path, shape, tags)
         if suffix in (".conllu", ".conll"):
             return load_corpus(path)
-        found = _columns_of(path)
+        found = table_columns(path) if path.is_file() else []
         if "paragraphs" in found and suffix == ".json" and not named:
             return Corpus.from_squad(path)
         named = _all_named(found, named, shape)
@@ -235,11 +235,6 @@ def is_tagged(lines: Sequence[str]) -> bool:
     rows = _cells(lines)
     blank = any(not line.strip() for line in lines)
     return blank and all(len(cells) == 2 and not any(" " in cell for cell in cells[1:]) for cells in rows)
-
-
-def _columns_of(path: Path) -> list[str]:
-    """The column names of a table; empty if the file is not a table or does not exist."""
-    return table_columns(path) if path.is_file() else []
 
 
 def _all_named(columns: Sequence[str], named: Mapping[str, Any], shape: Shape | None) -> dict[str, Any]:
