@@ -170,10 +170,9 @@ def _check_words(path: Path, block: Sequence[Sequence[str]], word: int) -> bool:
     if counted or (len(words) > 3 and len(set(words)) == 1):
         shown = "\n".join(f"  {printable(' ⇥ '.join(row))[:90]}" for row in block[:2])
         raise UserError(
-            f"{path}: column {word} has {'numbers' if counted else 'the same value on every line'}, not "
-            "words. Its first "
-            f"rows:\n{shown}\nName the column of the words, from 1: Corpus.from_tagged(..., word={word + 1}); files "
-            "named .conll skip a column of word numbers automatically."
+            f"{path}: column {word} has {'numbers' if counted else 'the same value on every line'}, not words. Its "
+            f"first rows:\n{shown}\nName the column of the words, from 1: Corpus.from_tagged(..., word={word + 1}); "
+            "files named .conll skip a column of word numbers automatically."
         )
     return True
 

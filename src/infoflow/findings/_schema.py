@@ -64,9 +64,8 @@ FINDINGS_TABLE = TableSchema(
             "seeds_needed",
             "int64",
             "seeds",
-            "approximate number of seeds with this spread that would decide it; above 1000: no "
-            "number would; "
-            "0: decided, or unknown",
+            "approximate number of seeds with this spread that would decide it; above 1000: no number would; 0: "
+            "decided, or unknown",
         ),
         Column("effects", "list<float64>", "see unit", "the effect of each seed alone, in the order of the seeds"),
         _text("note", "every condition and every control with its numbers, separated by newlines"),
@@ -81,8 +80,7 @@ FINDINGS_OVER_SCALE = TableSchema(
     name="findings_over_scale",
     version=1,
     description="Published claims, each tested on every run of a grid of scales, at the end of training and at each "
-    "checkpoint; one row per condition of a claim. A claim has one `followed` condition per run and "
-    "update.",
+    "checkpoint; one row per condition of a claim. A claim has one `followed` condition per run and update.",
     columns=(
         Column("id", "string", "", "room and number of the claim"),
         Column("claim", "string", "", "the claim in plain words"),

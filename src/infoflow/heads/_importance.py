@@ -24,8 +24,7 @@ HEAD_IMPORTANCE = TableSchema(
     name="head_importance",
     version=1,
     description="Sensitivity of the loss to each head: expected absolute derivative with respect to a gate on "
-    "the head's "
-    "output.",
+    "the head's output.",
     columns=(
         *HEAD_KEYS,
         Column("convention", "string", "", "paper, token or batch; see heads.importance"),

@@ -179,8 +179,7 @@ HEAD_ROLES = TableSchema(
     name="head_roles",
     version=2,
     description="Roles of heads: every score that defines a role, with the limit for holding it. Heads are "
-    "chosen for a "
-    "role on one half of the sentences and tested on the other.",
+    "chosen for a role on one half of the sentences and tested on the other.",
     columns=(
         *HEAD_KEYS,
         Column("role", "string", "", "positional, syntactic (by relation), rarest token…"),

@@ -171,18 +171,15 @@ _ARM = Column(
     "arm",
     "string",
     "",
-    "what replaces the fresh model's heads: none; specialised heads of the trained model; random, as many "
-    "others of its heads in the same layers; shuffled, the specialised ones with the numbers of "
-    "each matrix "
-    "in random order",
+    "what replaces the fresh model's heads: none; specialised heads of the trained model; random, as many others of "
+    "its heads in the same layers; shuffled, the specialised ones with the numbers of each matrix in random order",
 )
 
 TRANSPLANT_CURVES = TableSchema(
     name="transplant_curves",
     version=1,
     description="Learning curves of fresh models with heads of a trained model, each in its original layer and "
-    "head. All "
-    "curves of a seed start from the same initial weights, which differ from the trained model's seed, and "
+    "head. All curves of a seed start from the same initial weights, which differ from the trained model's seed, and "
     "read the same batches in the same order. All points are scored on the same sentences.",
     made_by="a plan that says [transplant] on = true makes it",
     columns=(

@@ -135,9 +135,8 @@ def _check_unexpected(model: PreTrainedModel, unexpected: set[str], home: Path |
         )
     if parts := {name for name in unexpected if _is_inside(name, model, used)}:
         raise UserError(
-            f"The checkpoint {home} contains weights of layers that {type(model).__name__}, as its "
-            "config.json describes "
-            f"it, does not have, so results would be wrong: {listed(parts)}. Correct its config.json."
+            f"The checkpoint {home} contains weights of layers that {type(model).__name__}, as its config.json "
+            f"describes it, does not have, so results would be wrong: {listed(parts)}. Correct its config.json."
         )
     current_display().warn(
         f"{len(unexpected)} weights of the checkpoint {home} are not used by {type(model).__name__}: "

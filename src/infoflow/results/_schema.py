@@ -169,13 +169,10 @@ RETRIEVAL_SCORES = TableSchema(
     name="retrieval_scores",
     version=2,
     description="How well passages are found: one row per system, group of queries, metric and cut-off. hit: share of "
-    "queries with a relevant passage among the first k; recall: share of the relevant ones found; "
-    "mrr: mean "
-    "of 1 / rank of the first; collapse: entropy of the passages found over all queries, of the entropy of "
-    "all passages; nothing_found: share of queries without any; em, f1: of answers. Of an arm of a study: "
-    "training_p1, of its training queries with its own candidates; learned: 1 where that exceeds a "
-    "guess by "
-    "more than .05.",
+    "queries with a relevant passage among the first k; recall: share of the relevant ones found; mrr: mean of 1 / "
+    "rank of the first; collapse: entropy of the passages found over all queries, of the entropy of all passages; "
+    "nothing_found: share of queries without any; em, f1: of answers. Of an arm of a study: training_p1, of its "
+    "training queries with its own candidates; learned: 1 where that exceeds a guess by more than .05.",
     made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         Column("system", "string", "", "bm25, dense, ...; random: passages drawn; oracle: relevant ones first"),

@@ -78,8 +78,7 @@ LEARNING_CURVES = TableSchema(
     name="learning_curves",
     version=1,
     description="Training loss over time; each value is the mean over the updates since the previous one. "
-    "Measured with "
-    "dropout and the objective's own noise, so it lies above the loss of the finished model.",
+    "Measured with dropout and the objective's own noise, so it lies above the loss of the finished model.",
     over_training=True,
     columns=(
         *KEYS,

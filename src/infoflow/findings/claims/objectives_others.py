@@ -360,8 +360,7 @@ _O10_READS: dict[str, Reading] = {
     source=DISTILBERT,
     published="40 % fewer parameters, over 95 % (97 %) of BERT's performances, 60 % faster",
     statistic=f"{PROBE}, minus that of random neighbours: the student above 95 % of the teacher, and it has a quarter "
-    "fewer parameters (at small sizes embeddings weigh more than in the published model). Speed is not "
-    "measured",
+    "fewer parameters (at small sizes embeddings weigh more than in the published model). Speed is not measured",
     reads=_O10_READS,
     controls=(
         Control(

@@ -185,8 +185,7 @@ _M6_READS: dict[str, Reading] = _reads("task", "control")
     source=DESCRIPTION_LENGTH,
     published="33 to 75 of 1,000 neurons of later layers survive for linguistic tasks, far more for control tasks",
     statistic=f"surviving inputs and bits of the model at least {_M6_LEAST:g} times as many for the control task, "
-    f"in every "
-    "layer",
+    "in every layer",
     reads=_M6_READS,
     controls=(Control(name="shuffled labels in place of the task", reads=_reads("shuffled", "control")),),
     learned=(MASKED,),
@@ -282,8 +281,7 @@ _T2_READS: dict[str, Reading] = {
     published="K(s), the divergence of mixing weights from uniform, is higher for syntactic tasks than for relations "
     "and proto-roles",
     statistic="K(s) of parts of speech and dependencies above that of entities (of a treebank all mentions by their "
-    "kind) and coreference, every pair (our choice of semantic tasks: relations and proto-roles have no "
-    "annotation)",
+    "kind) and coreference, every pair (our choice of semantic tasks: relations and proto-roles have no annotation)",
     reads=_T2_READS,
     controls=(Control(name="untrained model", reads=untrained(_T2_READS)),),
     learned=(MASKED,),

@@ -317,9 +317,8 @@ def _e2_hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     source=OURS,
     published="no published number; that any difference above 0 counts is our choice",
     statistic="share of what the model has learned beyond frequencies that is lost with the encoder's self-attention "
-    "closed in all blocks, minus the share lost with the decoder's closed: above 0. Models trained further "
-    "with it closed are compared with models trained as long with all open; without such models, it is "
-    "closed at test time",
+    "closed in all blocks, minus the share lost with the decoder's closed: above 0. Models trained further with it "
+    "closed are compared with models trained as long with all open; without such models, it is closed at test time",
     reads=_E2_READS,
     controls=(
         Control(

@@ -194,9 +194,8 @@ class InsideTuning:
             seeds = f"seed{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
             current_display().note(
                 f"Loss changes of {self.arm.task.task} in {self.arm.model.name} were not recorded for {seeds}. With "
-                "several learning rates the first of several seeds is never recorded, nor are models tuned "
-                "earlier without "
-                "--inside."
+                "several learning rates the first of several seeds is never recorded, nor are models tuned earlier "
+                "without --inside."
             )
 
     def _view(self, tuned: "Tuned", only: list[str] | None = None) -> "dict[str, pd.DataFrame]":

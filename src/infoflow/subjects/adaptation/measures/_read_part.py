@@ -165,9 +165,8 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
         return Corpus.from_labelled(path, (2 if shape == "regression" else 1, 3, 4))
     raise UserError(
         f"{path} has an unknown layout: {width} tab-separated columns"
-        f"{'' if full else ', most lines with a blank one'}. Known are label and text; label, first "
-        "and second text; class, number, first and second text; one word and its tag per line, with blank "
-        "lines between "
+        f"{'' if full else ', most lines with a blank one'}. Known are label and text; label, first and second text; "
+        "class, number, first and second text; one word and its tag per line, with blank lines between "
         f"sentences.\nName the columns {BY_NUMBER}."
     )
 

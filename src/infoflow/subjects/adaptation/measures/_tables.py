@@ -142,8 +142,7 @@ LAYER_SWAPS = TableSchema(
     name="layer_swaps",
     version=5,
     description="Some layers of the tuned model reset to their weights before tuning: what the task loses, and "
-    "what the "
-    "pretraining objective regains.",
+    "what the pretraining objective regains.",
     made_by="a plan with tables [[tune]] makes it",
     columns=(
         *TUNED,

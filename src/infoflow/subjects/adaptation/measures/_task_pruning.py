@@ -227,9 +227,8 @@ def head_overlap(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     for a, b in combinations(worth, 2):
         if not worth[a][0].equals(worth[b][0]):
             raise UserError(
-                f"Heads can only be compared between tasks of the same model. {a} and {b} have different "
-                "heads: use tables of models "
-                "tuned from the same pretrained model."
+                f"Heads can only be compared between tasks of the same model. {a} and {b} have different heads: use "
+                "tables of models tuned from the same pretrained model."
             )
         (_, first), (_, second) = worth[a], worth[b]
         kept = max(1, round(KEPT * first.shape[1]))

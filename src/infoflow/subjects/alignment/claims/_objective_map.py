@@ -157,8 +157,7 @@ OBJECTIVE_MAP = TableSchema(
     name="objective_map",
     version=1,
     description="Points in a plane whose distances approximate those of objective_distances (SMACOF), for the "
-    "mean over "
-    "seeds and for each seed rotated onto it; axes have no meaning.",
+    "mean over seeds and for each seed rotated onto it; axes have no meaning.",
     columns=(
         *_ABOUT,
         _text("objective", "what the models were trained for"),
@@ -180,8 +179,7 @@ OBJECTIVE_FAMILIES = TableSchema(
     name="objective_families",
     version=1,
     description="Share of the objectives whose nearest neighbour belongs to the family they declare, among "
-    "those with a "
-    "relative in the map.",
+    "those with a relative in the map.",
     columns=(
         *_ABOUT,
         _number("value", "share", "share of the objectives"),

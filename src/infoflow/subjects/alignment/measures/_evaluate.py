@@ -116,12 +116,11 @@ ALIGNMENT = TableSchema(
     name="alignment",
     version=2,
     description="How close one encoder is to another's space, on words of sentences that no map was fitted on. mse: "
-    "squared distance of mapped words to their counterparts, per dimension; retrieval forward, backward: "
-    "share of words that find their counterpart among all by CSLS, source to target and back; rsa, pwcca: "
-    "similarity of the two spaces; average similarity, self-similarity: mean cosine of random "
-    "words, and of "
-    "the occurrences of a word; average similarity gap, self-similarity gap: mean distance of that curve "
-    "over layers to the target's; bleu: of the encoder under the target's decoder.",
+    "squared distance of mapped words to their counterparts, per dimension; retrieval forward, backward: share of "
+    "words that find their counterpart among all by CSLS, source to target and back; rsa, pwcca: similarity of the two "
+    "spaces; average similarity, self-similarity: mean cosine of random words, and of the occurrences of a word; "
+    "average similarity gap, self-similarity gap: mean distance of that curve over layers to the target's; bleu: of "
+    "the encoder under the target's decoder.",
     made_by="a plan with masked-lm and translation, and [alignment] on = true, makes it",
     columns=(
         Column("source_model", "string", "", "model whose encoder is mapped"),

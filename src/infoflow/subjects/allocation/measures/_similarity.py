@@ -34,9 +34,8 @@ ALLOCATION_SIMILARITY = TableSchema(
     name="allocation_similarity",
     version=2,
     description="Similarity of the distribution of two trainings' loss changes over layers × components "
-    "(self-attention, "
-    "feed-forward and norms inside the blocks; embeddings, heads and cross-attention are left out), on the "
-    "train set.",
+    "(self-attention, feed-forward and norms inside the blocks; embeddings, heads and cross-attention are left out), "
+    "on the train set.",
     made_by="a plan that says [dynamics] on = true makes it",
     columns=(
         *_ENDS,
@@ -176,8 +175,7 @@ ALLOCATION_CORPORA = TableSchema(
     name="allocation_corpora",
     version=2,
     description="Similarity of the distribution of two trainings' loss changes over layers × components, as in "
-    "allocation_similarity, for pairs that differ in the corpus or in the objective and stack, but not in "
-    "both.",
+    "allocation_similarity, for pairs that differ in the corpus or in the objective and stack, but not in both.",
     made_by="it needs recordings on several corpora, and a study has one: run one study for each and compare "
     "their folders, infoflow dynamics RUN RUN ...",
     columns=(*_CORPORA, *ALLOCATION_SIMILARITY.columns),

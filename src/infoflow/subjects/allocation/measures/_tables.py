@@ -290,9 +290,7 @@ ALLOCATION_HURTING = TableSchema(
     name="allocation_hurting",
     version=1,
     description="How often, when last and by how much groups and their parameters raised the loss. For groups, "
-    "the *sum* "
-    "over a chord counts; for level 'parameter', each parameter counts by itself, as shares over "
-    "parameters "
+    "the *sum* over a chord counts; for level 'parameter', each parameter counts by itself, as shares over parameters "
     "and chords.",
     made_by="a plan that says [dynamics] on = true makes it",
     columns=(

@@ -53,9 +53,8 @@ TRENDS = TableSchema(
             "flat_within",
             "float64",
             "see unit",
-            f"the trend is flat if the slope's interval lies this close to zero: {FLAT} of the "
-            "distance from "
-            "the threshold to the published value, or to the effect where there is none",
+            f"the trend is flat if the slope's interval lies this close to zero: {FLAT} of the distance from the "
+            "threshold to the published value, or to the effect where there is none",
         ),
         Column("trend", "string", "", "grows, flat, falls or undetermined"),
         Column("told", "string", "", "the same with its direction"),

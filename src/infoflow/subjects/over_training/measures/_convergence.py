@@ -34,9 +34,8 @@ CONVERGENCE = TableSchema(
     name="convergence",
     version=1,
     description="Similarity to a reference of each layer's states, and of what each block adds on the reference's own "
-    "input, on the same tokens. A lower layer may be close to its end only because it has fewer "
-    "layers below "
-    "it: compare states with blocks, and both with `null`.",
+    "input, on the same tokens. A lower layer may be close to its end only because it has fewer layers below it: "
+    "compare states with blocks, and both with `null`.",
     light=True,
     over_training=True,
     made_by="a plan with a schedule in [checkpoints] makes it",

@@ -123,9 +123,8 @@ LOSS_BY_POSITION = TableSchema(
             "position",
             "int64",
             "tokens",
-            "position of the predicted token among the ordinary tokens of its text, from 1; the "
-            "end-of-text "
-            "token comes after the last",
+            "position of the predicted token among the ordinary tokens of its text, from 1; the end-of-text token "
+            "comes after the last",
         ),
         *estimate_columns(
             "nats per token",
@@ -173,8 +172,7 @@ EMBEDDING_CHANGE = TableSchema(
     name="embedding_change",
     version=1,
     description="Distance of rows of the input embedding matrix from those of the last checkpoint: deciles of "
-    "the types "
-    "of the counted text.",
+    "the types of the counted text.",
     light=True,
     columns=(
         Column(

@@ -225,8 +225,7 @@ STAGES_BY_WARMUP = TableSchema(
     name="stages_by_warmup",
     version=1,
     description="How much later the divergence KL(Q||P) from an n-gram model reaches its minimum with a longer "
-    "warm-up; "
-    "the control is another seed with the same warm-up.",
+    "warm-up; the control is another seed with the same warm-up.",
     made_by="it needs two studies that differ in their warm-up alone, one four times as long, with a schedule in "
     "[checkpoints]: compare their folders, infoflow over-scale RUN RUN",
     columns=(

@@ -31,9 +31,8 @@ PHASES = TableSchema(
     name="phases",
     version=2,
     description="Curves over training: their levels at both ends, when a tenth, a half and nine tenths of the change "
-    "were done, and whether it was abrupt. No time is more exact than the checkpoints around it. "
-    "Errors are "
-    "those of the choice of sentences.",
+    "were done, and whether it was abrupt. No time is more exact than the checkpoints around it. Errors are those of "
+    "the choice of sentences.",
     over_training=True,
     made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
@@ -221,8 +220,7 @@ PHASES_OVER_SEEDS = TableSchema(
     name="phases_over_seeds",
     version=2,
     description="Agreement between the phases of the same curve in several seeds. Seeds without a change, or with a "
-    "change that began before the first checkpoint or is not over at the last, are counted but give "
-    "no time.",
+    "change that began before the first checkpoint or is not over at the last, are counted but give no time.",
     columns=(
         Column("objective", "string", "", "of the models"),
         Column("variant", "string", "", "of the objective"),

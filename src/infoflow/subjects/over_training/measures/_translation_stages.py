@@ -29,21 +29,19 @@ TRANSLATION_STAGES = TableSchema(
     name="translation_stages",
     version=2,
     description="Properties of greedy translations of some sentences: as text of the target language, word by "
-    "word, and "
-    "in word order.",
+    "word, and in word order.",
     light=True,
     columns=(
         Column(
             "measure",
             "string",
             "",
-            "lm_score: mean log-probability of an output token under an n-gram model of the training "
-            "corpus's translations less that of the references' tokens; bleu (corpus, lower-cased; tokenizer 13a, or "
-            "zh or char for scripts without spaces), chrf (mean over sentences); unigram_precision: share of output "
-            "words that are in the reference, by their frequency; "
-            "word_by_word: share that are in the word-by-word translation; frs_a, frs_b, tau_share: how monotone, see "
-            "fuzzy_reordering; degenerate: share of outputs that are empty or one repeated word, left out of those "
-            "three, as are outputs with fewer than two aligned words",
+            "lm_score: mean log-probability of an output token under an n-gram model of the training corpus's "
+            "translations less that of the references' tokens; bleu (corpus, lower-cased; tokenizer 13a, or zh or char "
+            "for scripts without spaces), chrf (mean over sentences); unigram_precision: share of output words that "
+            "are in the reference, by their frequency; word_by_word: share that are in the word-by-word translation; "
+            "frs_a, frs_b, tau_share: how monotone, see fuzzy_reordering; degenerate: share of outputs that are empty "
+            "or one repeated word, left out of those three, as are outputs with fewer than two aligned words",
         ),
         Column("n", "int64", "tokens", "order of the n-gram model (lm_score); else -1"),
         Column(

@@ -27,8 +27,7 @@ CHECKPOINT_CHECKS = TableSchema(
     name="checkpoint_checks",
     version=1,
     description="Anomalies of the checkpoints of a training. A checkpoint with an error is left out of the "
-    "other tables "
-    "unless requested.",
+    "other tables unless requested.",
     over_training=True,
     columns=(
         Column("name", "string", "", "of the checkpoint: its folder or revision"),

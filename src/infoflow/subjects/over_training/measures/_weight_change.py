@@ -133,8 +133,7 @@ WEIGHT_CHANGE = TableSchema(
     name="weight_change",
     version=1,
     description="Size of a model's matrices, and how far they have moved. Vectors (biases, gains of norms) are "
-    "left out, "
-    "since they start equal in every training. Tied matrices and repeated layers count once.",
+    "left out, since they start equal in every training. Tied matrices and repeated layers count once.",
     light=True,
     columns=(
         Column(
@@ -152,11 +151,10 @@ WEIGHT_CHANGE = TableSchema(
             "measure",
             "string",
             "",
-            "norm: Frobenius norm; from_initial, from_previous: norm of the difference to step 0 and to "
-            "the checkpoint before, as a share of their norm; step_length: the latter itself, whose sum over "
-            "checkpoints is a lower bound of the path; cosine_initial, cosine_final: cosine with step 0 and with the "
-            "last checkpoint; effective_rank: exp of the entropy of the singular values' shares (block, all: mean "
-            "over matrices)",
+            "norm: Frobenius norm; from_initial, from_previous: norm of the difference to step 0 and to the checkpoint "
+            "before, as a share of their norm; step_length: the latter itself, whose sum over checkpoints is a lower "
+            "bound of the path; cosine_initial, cosine_final: cosine with step 0 and with the last checkpoint; "
+            "effective_rank: exp of the entropy of the singular values' shares (block, all: mean over matrices)",
         ),
         Column("value", "float64", "", "the measure; rows that have none are left out"),
     ),

@@ -296,13 +296,11 @@ _GAP_UNITS = ("BLEU", "nats per token")
     "heads, and better than with as many random ones.",
     source=OURS,
     published=f"none for models trained further, so the threshold, {LOST[0]} BLEU, is ours: twice the cost of "
-    "the 10 of "
-    "48 heads that gates left (heads:V1)",
+    "the 10 of 48 heads that gates left (heads:V1)",
     statistic="at the step of a gate sweep that left closest to 10 of 48 encoder heads (fewer than half), trained "
-    "further without gates: BLEU (without it: the loss) minus that of the converged model is above "
-    f"−{LOST[0]} ({LOST[1]} nats per token), so is BLEU minus that with all heads, and BLEU minus that with "
-    "as many random heads is above 0; the last two were trained further for as many updates all, from the "
-    "converged model",
+    f"further without gates: BLEU (without it: the loss) minus that of the converged model is above −{LOST[0]} "
+    f"({LOST[1]} nats per token), so is BLEU minus that with all heads, and BLEU minus that with as many random heads "
+    "is above 0; the last two were trained further for as many updates all, from the converged model",
     reads=_H2_READS,
     controls=(
         Control(

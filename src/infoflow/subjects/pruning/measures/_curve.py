@@ -52,9 +52,8 @@ PRUNING = TableSchema(
             "scope",
             "string",
             "",
-            "heads that could be removed: all, those of one kind (encoder-self, decoder-self, "
-            "decoder-cross) "
-            "or of several (with commas between); empty for unpruned and recovered-all",
+            "heads that could be removed: all, those of one kind (encoder-self, decoder-self, decoder-cross) or of "
+            "several (with commas between); empty for unpruned and recovered-all",
         ),
         Column("draw", "int64", "", "seed of gates or training, or number of the random order"),
         Column("point", "int64", "", "place in the sweep, from 0"),

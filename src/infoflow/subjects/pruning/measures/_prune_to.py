@@ -326,9 +326,8 @@ def model_card(
         [
             f"# {model.name} with {left} of {total} attention heads",
             "",
-            f"Made by `infoflow prune` from {model.name}: heads were ranked by {by}, and the last "
-            f"{total - left} of the "
-            f"{can_go} removable ones were removed, without further training.",
+            f"Made by `infoflow prune` from {model.name}: heads were ranked by {by}, and the last {total - left} of "
+            f"the {can_go} removable ones were removed, without further training.",
             "",
             "## Load it",
             "",

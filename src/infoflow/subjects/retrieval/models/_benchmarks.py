@@ -149,8 +149,7 @@ def _read_reqa(folder: Path) -> Benchmark:
         if not places or not all(place.isdecimal() and int(place) < len(texts) for place in places):
             raise UserError(
                 f"{path}, line {number}: expected a question, a tab and candidate line numbers from 0 to "
-                f"{len(texts) - 1}. "
-                f"Got {' '.join(cells)}."
+                f"{len(texts) - 1}. Got {' '.join(cells)}."
             )
         found = [ids[int(place)] for place in places if int(place) in ids]
         num_skipped += len(places) - len(found)

@@ -59,9 +59,8 @@ class RetrievalModel(PreTrainedModel):
         super().__init__(reader.config)
         if (retriever is not None) != (source in ("frozen", "learned")):
             raise UserError(
-                "The sources frozen and learned need a retriever, and the others must not have one. Got "
-                f"source = {source} "
-                f"{'with' if retriever is not None else 'without'} one."
+                "The sources frozen and learned need a retriever, and the others must not have one. Got source = "
+                f"{source} {'with' if retriever is not None else 'without'} one."
             )
         self.reader, self.source = reader, source
         self.retriever = retriever.requires_grad_(source == "learned") if retriever is not None else None

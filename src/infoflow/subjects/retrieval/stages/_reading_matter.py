@@ -210,9 +210,8 @@ class ReadText(AbstractReadingMatter):
     def _tell(self, part: str, num: int, found: QuestionRows) -> None:
         if num > len(found.kept):
             current_display().note(
-                f"{part}: {num - len(found.kept):,} of {num:,} questions are left out, since they have no "
-                "answer of at most "
-                f"{self.answer_tokens} tokens."
+                f"{part}: {num - len(found.kept):,} of {num:,} questions are left out, since they have no answer of at "
+                f"most {self.answer_tokens} tokens."
             )
         if found.rows.num_specials:
             current_display().note(
