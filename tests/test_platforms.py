@@ -32,7 +32,7 @@ GUARDED = {
     "cli/_session.py": {"resource"},  # os.name
     "engine/_child.py": {"setsid"},  # suppress(AttributeError)
     "engine/_invitation.py": {"getuid"},  # hasattr
-    "engine/_stage_lock.py": {"resource"},  # except ImportError
+    "engine/_starting.py": {"resource"},  # except ImportError
     "engine/_where.py": {"SO_REUSEADDR"},  # os.name: on Windows it means another thing
     "subjects/explorer/server/_explore.py": {"SO_REUSEADDR"},  # os.name
     "foundation/_files.py": {"posix_fallocate"},  # hasattr

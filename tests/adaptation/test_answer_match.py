@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infoflow.adaptation import Predictions, SpanExtraction
-from infoflow.objectives import normalise_answer
+from infoflow.models import normalise_answer
 
 words = st.lists(
     st.sampled_from(["The", "a", "an", "cat", "Cat's", "U.S.", "—", "über", "theory", "!", "42"]), max_size=6

@@ -11,7 +11,7 @@ from transformers import BertTokenizerFast
 from infoflow.adaptation import SpanExtraction
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError
-from infoflow.objectives import normalise_answer
+from infoflow.models import normalise_answer
 
 SQUAD = Path(__file__).parents[3] / "shared" / "data" / "qa" / "squad-excerpt"
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh"), "?")

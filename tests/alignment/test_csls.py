@@ -54,7 +54,7 @@ def test_a_hub_loses_to_the_counterpart():
 
 def test_blocks_change_nothing(views, monkeypatch):
     whole = csls(*views, neighbours=3)
-    monkeypatch.setattr("infoflow.subjects.alignment.measures._csls._SCORES_AT_ONCE", 15)
+    monkeypatch.setattr("infoflow.subjects.alignment.measures._evaluate._SCORES_AT_ONCE", 15)
     torch.testing.assert_close(csls(*views, neighbours=3), whole, rtol=0, atol=1e-14)
 
 

@@ -85,7 +85,7 @@ def test_a_reinitialised_decoder_starts_from_other_weights(masked, translator, p
         module.save_pretrained(out / "model")
         data.tokenizer.save_pretrained(out / "model")
 
-    monkeypatch.setattr("infoflow.subjects.alignment.measures._implicit.train", keep)
+    monkeypatch.setattr("infoflow.subjects.alignment.measures._both_ways.train", keep)
     config = dataclasses.replace(FAST, reinitialise_decoder=True)
     align_implicit(masked, translator, parallel_corpus, tmp_path / "out", config)
     start = weights(transplanted(masked, translator).module)

@@ -82,7 +82,7 @@ def test_every_encoding_shows_what_it_can(tmp_path, encoding: str) -> None:
 
 
 def test_lines_do_not_go_into_a_file_that_took_a_closed_streams_number(tmp_path) -> None:
-    script = "from infoflow.cli._main import use_patient_streams; use_patient_streams(); "
+    script = "from infoflow.cli._app import use_patient_streams; use_patient_streams(); "
     script += "f = open('opened', 'w'); print('shown'); import sys; sys.stdout.flush(); f.close()"
     answer = _shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} >&-", tmp_path)
     assert answer.returncode == 0
@@ -90,7 +90,7 @@ def test_lines_do_not_go_into_a_file_that_took_a_closed_streams_number(tmp_path)
 
 
 def test_what_closes_standard_output_takes_no_later_line(tmp_path) -> None:
-    script = "from infoflow.cli._main import use_patient_streams; use_patient_streams(); "
+    script = "from infoflow.cli._app import use_patient_streams; use_patient_streams(); "
     script += "import sys; print('before'); sys.stdout.close(); print('after')"
     answer = _shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(script)}", tmp_path)
     assert (answer.returncode, answer.stdout) == (0, b"before\nafter\n")

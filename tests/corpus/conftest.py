@@ -41,4 +41,4 @@ def two_pairs(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "ATTRIBUTION.txt").write_text("Tatoeba")
     (folder / "tatoeba-en-fr.tsv.xz").write_bytes(lzma.compress(PAIRS.encode()))
-    monkeypatch.setattr("infoflow.corpus._builtin._DATA", folder)
+    monkeypatch.setattr("infoflow.corpus._load._DATA", folder)

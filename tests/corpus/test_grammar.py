@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from infoflow.corpus import GrammarConfig, GrammarRates, generate_grammar
-from infoflow.corpus._grammar import _generate as target
-from infoflow.corpus._grammar import make_lexicon
+from infoflow.corpus import _grammar as target
+from infoflow.corpus._grammar_lexicon import make_lexicon
 from infoflow.foundation import UserError
 
 SENTENCES = 1500

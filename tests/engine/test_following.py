@@ -21,7 +21,7 @@ DONE = {
 
 
 def _following(folder: str, **states: tuple[str, BaseException | None]):
-    from infoflow.engine._following import Following
+    from infoflow.engine._where import Following
 
     futures = {
         key: SimpleNamespace(status=status, exception=lambda error=error: error)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infoflow.engine import _stage_lock
+from infoflow.engine import _starting as _stage_lock
 from infoflow.engine._stage import Relay
 
 

@@ -10,7 +10,7 @@ from retrieval.tiny_arms import tiny_reader, tiny_world
 
 from infoflow.evidence import fact_inputs, half_of_entities, knowledge_conflict
 from infoflow.foundation import UserError
-from infoflow.objectives import memorisation_ratio
+from infoflow.models import memorisation_ratio
 from infoflow.representations import TunedLens
 
 

@@ -5,7 +5,13 @@ import pytest
 from scipy.optimize import minimize
 from scipy.spatial.distance import pdist, squareform
 
-from infoflow.findings._scaling import aligned, classical_scaling, distances_between, scale, shuffled_stress
+from infoflow.subjects.alignment.claims._objective_map import (
+    aligned,
+    classical_scaling,
+    distances_between,
+    scale,
+    shuffled_stress,
+)
 
 
 def spread(num: int, dimensions: int, seed: int = 0) -> np.ndarray:

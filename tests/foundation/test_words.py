@@ -7,8 +7,7 @@ import pytest
 
 from infoflow.corpus import Corpus, leakage
 from infoflow.foundation import running_word_spans, running_words, spacing_of, without_punctuation, words_of
-from infoflow.models import bleu, rouge
-from infoflow.objectives import exact_match, token_f1
+from infoflow.models import bleu, exact_match, rouge, token_f1
 from infoflow.retrieval import terms_of
 
 SENTENCES = {

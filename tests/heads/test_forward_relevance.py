@@ -9,7 +9,7 @@ import torch
 
 from infoflow.foundation import UserError
 from infoflow.heads import alti_contributions, attention_flow, attention_rollout, relevance, token_relevance
-from infoflow.heads._relevance._alti import sublayers
+from infoflow.heads._relevance._mixing import sublayers
 from infoflow.models import load_model, tap
 
 IDS = torch.tensor([[5, 6, 7, 8]])

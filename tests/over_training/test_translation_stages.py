@@ -12,6 +12,7 @@ from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError, stream
 from infoflow.models import translate
 from infoflow.over_training import TranslationStages, WordAligner, fuzzy_reordering
+from infoflow.subjects.over_training.measures._ngrams import words_of
 from infoflow.subjects.over_training.measures._translation_stages import (
     Translated,
     is_degenerate,
@@ -20,7 +21,6 @@ from infoflow.subjects.over_training.measures._translation_stages import (
     order_rows,
     word_rows,
 )
-from infoflow.subjects.over_training.measures._word_aligner import words_of
 
 
 class LoopAligner:

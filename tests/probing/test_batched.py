@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from infoflow.foundation import UserError
 from infoflow.probing import NOT_ASKED, LabelledRows, ProbeGrid, ProbeSettings, train_probes
 from infoflow.probing._batched import _examples, _first_weights, _Training
-from infoflow.probing._probe_inputs import ProbeInputs, Scaling
+from infoflow.probing._features import ProbeInputs, Scaling
 
 pytestmark = pytest.mark.slow
 
@@ -109,8 +109,8 @@ def test_groups_and_streamed_inputs_change_nothing(monkeypatch):
     whole = train_probes(TRAIN, DEV, grid(), FOUR, settings)
     monkeypatch.setattr("infoflow.probing._batched._GROUP", 1)
     monkeypatch.setattr("infoflow.probing._batched._PART", 1 << 12)
-    monkeypatch.setattr("infoflow.probing._probe_inputs._CHUNK", 1 << 10)
-    monkeypatch.setattr("infoflow.probing._probe_inputs._HELD", 0)
+    monkeypatch.setattr("infoflow.probing._features._CHUNK", 1 << 10)
+    monkeypatch.setattr("infoflow.probing._features._HELD", 0)
     parts = train_probes(TRAIN, DEV, grid(), FOUR, settings)
     for name, value in whole.parameters.items():
         torch.testing.assert_close(value, parts.parameters[name], atol=1e-4, rtol=1e-3)

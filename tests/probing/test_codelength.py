@@ -11,7 +11,7 @@ from torch import nn
 from infoflow.foundation import UserError, stream
 from infoflow.probing import Schedule, VariationalTraining, online_codelength, variational_codelength
 from infoflow.probing._codelength import PREFIXES, sent_blocks, shuffled_batches
-from infoflow.probing._codelength_variational import (
+from infoflow.probing._codelength_codes import (
     first_parameters,
     gate_kl,
     log_alpha,

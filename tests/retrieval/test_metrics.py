@@ -7,14 +7,7 @@ import pytest
 import torch
 
 from infoflow.foundation import UserError
-from infoflow.objectives import (
-    contains_answer,
-    exact_match,
-    memorisation_ratio,
-    normalise_answer,
-    stored_bits,
-    token_f1,
-)
+from infoflow.models import contains_answer, exact_match, memorisation_ratio, normalise_answer, stored_bits, token_f1
 from infoflow.retrieval import evidence_entry, hit_at, recall_at, reciprocal_rank
 
 RANKED, RELEVANT = [[3, 1, 2], [5, 4, 9]], [{1, 7}, {9}]

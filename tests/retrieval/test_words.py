@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from infoflow.foundation import UserError
-from infoflow.objectives import contains_answer, exact_match, token_f1
+from infoflow.models import contains_answer, exact_match, token_f1
 from infoflow.retrieval import (
     HNSW,
     LexicalIndex,

@@ -43,7 +43,7 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 from infoflow.results import RunFolder
-from infoflow.studies import _study_facts as clock
+from infoflow.studies import _run as clock
 
 clock._EVERY = 0.1
 with clock.wall_clock(RunFolder(sys.argv[1])):

@@ -756,7 +756,7 @@ def test_a_model_alone_is_trained_without_readers(plan, tmp_path) -> None:
 
 def test_the_accuracy_of_training_is_that_of_the_marginal(tmp_path) -> None:
     """Query by query and candidate by candidate, without padding."""
-    from infoflow.subjects.retrieval.stages._training_accuracy import training_accuracy
+    from infoflow.subjects.retrieval.stages._reading_matter import training_accuracy
 
     stages = graph(plan_with(arms=["retrieve-learned"], variants=[], updates=60), tmp_path)
     for stage in [*stages.of(WarmRetriever), *stages.of(TrainArm)]:
@@ -773,7 +773,7 @@ def test_the_accuracy_of_training_is_that_of_the_marginal(tmp_path) -> None:
 
 def test_without_queries_of_one_mask_all_words_of_an_answer_must_be_right(tmp_path) -> None:
     """In a world of dates alone, beside a loop over queries, passages and masks."""
-    from infoflow.subjects.retrieval.stages._training_accuracy import training_accuracy
+    from infoflow.subjects.retrieval.stages._reading_matter import training_accuracy
 
     stages = graph(plan_with(arms=["read-gold"], variants=[], relations=2, updates=300), tmp_path)
     for stage in stages.of(TrainArm):

@@ -9,7 +9,7 @@ import torch
 from support.undrawn import undrawn
 
 from infoflow.foundation import UserError
-from infoflow.objectives import exact_match, token_f1
+from infoflow.models import exact_match, token_f1
 from infoflow.results import RETRIEVAL_SCORES, RunFolder
 from infoflow.retrieval import NULL, answer_scores, question_blocks, retrieval_scores
 from infoflow.studies import Run, StudyModels, StudyPlan, study

@@ -201,7 +201,7 @@ def test_a_fresh_model_is_of_another_seed_than_the_trained_one(models, watched) 
 
 
 def test_a_point_is_the_loss_of_the_weights_kept_there(plan, run, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("infoflow.subjects.transplant.stages._transplant.shutil.rmtree", lambda *_, **__: None)
+    monkeypatch.setattr("infoflow.subjects.transplant.stages.shutil.rmtree", lambda *_, **__: None)
     stages = graph(plan, tmp_path / "kept")
     for stage in stages:
         if isinstance(stage, Train | ChooseHeads):

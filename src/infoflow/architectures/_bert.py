@@ -21,8 +21,19 @@ from transformers import (
 from infoflow.corpus import Vocabulary
 from infoflow.models import PlainBertConfig, PlainBertForMaskedLM, PlainBertLMHeadModel, StaticConfig, StaticVectors
 
-from ._family import AbstractFamily, EncoderLayout, Layout, ModelConfig, shape_of
-from ._joint import BidirectionalPair, GeneratorDiscriminator, PairEncoder, SpanEncoder, StudentTeacher, generator_for
+from ._family import (
+    AbstractFamily,
+    BidirectionalPair,
+    EncoderLayout,
+    GeneratorDiscriminator,
+    Layout,
+    ModelConfig,
+    PairEncoder,
+    SpanEncoder,
+    StudentTeacher,
+    generator_for,
+    shape_of,
+)
 
 # Families of masked LMs: each provides its blocks; further trained parts are the same for all.
 

@@ -21,8 +21,7 @@ from infoflow.models import DILATION, FIRST_IS_GLOBAL, ElmoConfig, compute_dense
 from infoflow.models import Elmo as ElmoModel
 
 from ._bert import AbstractEncoderFamily, Albert, Bert, PlainBert
-from ._family import AbstractFamily, Layout, ModelConfig, shape_of
-from ._joint import BidirectionalPair
+from ._family import AbstractFamily, BidirectionalPair, Layout, ModelConfig, shape_of
 
 # Longformer: every token attends to some neighbours; by default the first token attends to all, and all to it.
 

@@ -7,14 +7,12 @@ from ._options import with_settings as with_settings
 
 if TYPE_CHECKING:
     from ._app import app as app
-    from ._main import main as main
-    from ._main import run as run
-
-_HOMES = {"app": "_app", "main": "_main", "run": "_main"}
+    from ._app import main as main
+    from ._app import run as run
 
 
 def __getattr__(name: str) -> object:
     """Import the program when it is first used: the commands of subjects, which it imports, import this package."""
-    if name not in _HOMES:
+    if name not in ("app", "main", "run"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    return getattr(import_module("._app", __name__), name)

@@ -1,8 +1,7 @@
-"""`infoflow analyze`, `compare` and `merge`, and what they share with `infoflow heads`."""
+"""Commands about any models: `infoflow analyze`, `compare`, `merge`, `heads` and `view`."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,6 +9,7 @@ from cyclopts import Parameter
 
 from ._options import Reading, limited, measuring_settings, names_in
 from ._session import (
+    COMMON,
     Anonymous,
     Device,
     Out,
@@ -18,17 +18,23 @@ from ._session import (
     Settings,
     TextColumn,
     TranslationColumn,
+    estimate,
+    parse_shard,
     require_all,
     run_folder,
+    run_name,
     show,
     show_path,
+    show_run,
     show_table,
     working,
 )
 
 if TYPE_CHECKING:
-    from infoflow.studies import AnalyzeOptions, Run
+    import pandas as pd
 
+    from infoflow.models import Model
+    from infoflow.studies import AnalyzeOptions
 
 CorpusName = Annotated[
     str,
@@ -46,8 +52,6 @@ MaxLength = Annotated[
         converter=limited("MaxLength"), help="Maximum tokens of a sentence; longer ones are truncated and counted."
     ),
 ]
-_MAY_BE_EMPTY = ("checkpoint_checks",)  # nothing is odd
-_LONGEST_NAME = 150  # bytes; file systems take 255, and what is written beside it needs some
 
 
 @Parameter(name="*")
@@ -93,62 +97,6 @@ class Measuring:
             probing=plan.probing,
             anonymous=self.anonymous,
         )
-
-
-def run_name(command: str, *models: str, shard: tuple[int, int] | None = None) -> str:
-    """The default run folder's name: the command and the models' names."""
-    names = [command, *map(_short, models)]
-    if shard:
-        names.append(f"shard-{shard[0]}-of-{shard[1]}")
-    name = "-".join(names)
-    if len(name.encode()) <= _LONGEST_NAME:
-        return name
-    from infoflow.foundation import digest
-
-    return f"{name.encode()[: _LONGEST_NAME - 17].decode(errors='ignore')}-{digest(name)}"
-
-
-def _short(model: str) -> str:
-    """The last part of a path, with its parent where that says too little: masked-lm/seed-0, bert/checkpoint-500."""
-    from infoflow.foundation import absolute
-
-    parts = absolute(model).parts
-    says_little = re.fullmatch(r"model|(seed|step|checkpoint)-?\d+", parts[-1])
-    name = "-".join(parts[-2:] if says_little else parts[-1:])
-    return re.sub(r"[^\w.+-]", "_", name.removesuffix(".gguf"))
-
-
-def parse_shard(text: str) -> tuple[int, int]:
-    """`i/n` as two numbers with 0 <= i < n."""
-    from infoflow.foundation import UserError
-
-    index, _, num = text.partition("/")
-    if not re.fullmatch(r"[0-9]{1,9}/[0-9]{1,9}", text) or int(index) >= int(num):
-        raise UserError(f"--shard must be i/n with i from 0 to n-1, such as 0/4. Got {text[:80]}.")
-    return int(index), int(num)
-
-
-def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
-    """Print what a run folder holds now.
-
-    Raises:
-        Incomplete: A measure failed.
-    """
-    if shard is not None:
-        show_path(f"Shard {shard[0]} of {shard[1]}", run.path)
-        return
-    rows = [[name, f"{len(run.tables[name]):,}", _first_sentence(run, name)] for name in run.tables]
-    show_table(["table", "rows", "holds"], rows)
-    if any(row[1] == "0" for row in rows if row[0] not in _MAY_BE_EMPTY):
-        show("Some tables are empty: too few sentences, or no trees, tags, mentions or translations.")
-    show_path("Tables", run.path / "tables")
-    show_path("Report", run.path / "report.html")
-    require_all([run])
-
-
-def _first_sentence(run: "Run", table: str) -> str:
-    text = run.tables.stored(table).schema.description.split(". ")[0].rstrip(".")
-    return text[:1].upper() + text[1:]
 
 
 def analyze(
@@ -223,3 +171,187 @@ def merge(
 
         joined = next((merge for fits, merge in provided("stages", "MERGING") if fits(runs[0])), merge_shards)
         show_run(joined(runs, run_folder(out, "merged")))
+
+
+# `infoflow heads`.
+
+
+_KEYS = ["stack", "kind", "layer", "head"]
+_TABLES = (
+    "head_confidence",
+    "head_entropy",
+    "head_positional",
+    "head_surface",
+    "head_relations",
+    "head_rare_token",
+    "head_patterns",
+)
+
+
+def heads(
+    model: str,
+    /,
+    *,
+    top: Annotated[int, Parameter(converter=limited("Count"))] = 10,
+    parse: Annotated[bool, Parameter(negative=(), help="Parse a corpus without trees with spaCy (--parser).")] = False,
+    parser: Annotated[str, Parameter(help="Name or folder of a spaCy pipeline.")] = "en_core_web_sm",
+    measuring: Measuring = Measuring(),
+    out: Out = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Show the roles of each attention head: positional, syntactic, rare tokens, induction, copying...
+
+    Syntactic roles need trees: a CoNLL-U file, the corpus grammar, or --parse.
+
+    Args:
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
+        top: Heads to list for each role and statistic; the tables hold all of them.
+    """
+    with working(session):
+        from infoflow.heads import HEAD_ROLES, head_roles
+        from infoflow.studies import analyze
+
+        options = replace(measuring.options(_TABLES), parser=parser if parse else "")
+        run = analyze([model], options, run_folder(out, run_name("heads", model)))
+        frames = {name: run.tables[name] for name in _TABLES if name in run.tables}
+        roles = head_roles({name: frame[frame["trained"]] for name, frame in frames.items()})
+        untrained = head_roles({name: frame[~frame["trained"]] for name, frame in frames.items()})
+        run.tables.write(roles, HEAD_ROLES)
+        _show_roles(roles, untrained, top)
+        for title, unit, table, offset in (
+            ("Previous token", "share of queries", "head_positional", -1),
+            ("Next token", "share of queries", "head_positional", 1),
+            ("Confidence", "mean of the largest weight", "head_confidence", None),
+        ):
+            if (frame := frames.get(table)) is not None:
+                _show_top(f"{title} ({unit})", frame if offset is None else frame[frame["offset"] == offset], top)
+        if "head_relations" in frames and frames["head_relations"].empty:
+            show("No relation has enough edges (or the corpus has no trees): use a .conllu file, grammar, or --parse.")
+        show_path("All heads", run.path / "tables")
+        show_path("Report", run.path / "report.html")
+        require_all([run])
+
+
+def _held_title(roles: "pd.DataFrame", held: "pd.DataFrame") -> str:
+    """Heads are chosen on one half of the sentences; what holds on the other half is listed."""
+    from infoflow.heads import by_chance
+
+    num = len(held.groupby(_KEYS))
+    return (
+        f"Roles held ({num:,} {'head holds' if num == 1 else 'heads hold'} one; {int(roles['chosen'].sum()):,} of "
+        f"{len(roles):,} scores reach their limit on one half of the sentences, {len(held):,} also exceed it on the "
+        f"other, at most {by_chance(roles):.1f} by chance)"
+    )
+
+
+def _show_roles(roles: "pd.DataFrame", untrained: "pd.DataFrame", top: int) -> None:
+    """Print what each head does, then the best heads of each role."""
+    control = untrained.set_index([*_KEYS, "role"])["value"]
+    held = roles[roles["holds"]].sort_values([*_KEYS[:2], "layer", "head"], kind="stable")
+    columns = [*_KEYS, "role", "other half [95% interval]", "baseline", "needed", "untrained"]
+    show_table(columns, _role_rows(held, control), _held_title(roles, held))
+    show()
+    best = roles.groupby("role", sort=False).head(min(top, 3))
+    show_table(
+        ["role", "held by", *_KEYS, "other half [95% interval]", "baseline", "needed", "untrained"],
+        [
+            [row[4], str(int(roles.loc[roles["role"] == row[4], "holds"].sum())), *row[:4], *row[5:]]
+            for row in _role_rows(best, control)
+        ],
+        "Best heads of each role",
+    )
+    show()
+
+
+def _role_rows(roles: "pd.DataFrame", control: "pd.Series") -> list[list[str]]:
+    rows = []
+    for row in roles.to_dict("records"):
+        key = (*(row[name] for name in _KEYS), row["role"])
+        rows.append(
+            [
+                *(str(row[name]) for name in _KEYS),
+                row["role"],
+                estimate(row["held_out"], row["held_out_low"], row["held_out_high"]),
+                f"{row['baseline']:.3f}",
+                f"{row['limit']:.3f}",
+                f"{control[key]:.3f}" if key in control.index else "–",
+            ]
+        )
+    return rows
+
+
+def _show_top(title: str, frame: "pd.DataFrame", top: int) -> None:
+    """Print the heads with the largest values, beside chance and the same head before training."""
+    trained = frame[frame["trained"]].dropna(subset="value")
+    untrained = frame[~frame["trained"]].set_index(_KEYS)["value"]
+    rows = []
+    for row in trained.nlargest(top, "value").to_dict("records"):
+        key = tuple(row[name] for name in _KEYS)
+        control = f"{untrained[key]:.3f}" if key in untrained.index else "–"
+        rows.append(
+            [*map(str, key), estimate(row["value"], row["low"], row["high"]), f"{row['baseline']:.3f}", control]
+        )
+    show_table([*_KEYS, "value [95% interval]", "chance", "untrained"], rows, title)
+    show()
+
+
+# `infoflow view`.
+
+
+_OCCURRENCES = 12  # of each word
+
+
+def view(
+    model: str,
+    sentence: str,
+    translation: str | None = None,
+    /,
+    *,
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
+    words: Annotated[
+        str | None,
+        Parameter(help="Corpus in which to draw the neighbours of the words in SENTENCE, instead of attention."),
+    ] = None,
+    text_column: TextColumn = None,
+    mixing: Annotated[bool, Parameter(help="Include ALTI maps; hundreds of tokens take a minute.")] = True,
+    device: Device = None,
+    out: Annotated[Path | None, Parameter(group=COMMON, help="HTML file. Default: view-MODEL.html.")] = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Draw how a model attends to one sentence, or with --words the neighbours of words: one HTML file that opens
+    offline.
+
+    Args:
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
+        sentence: Text between quotes; for a model without tokenizer, token ids such as "5 6 7".
+        translation: Input for the decoder of an encoder–decoder model. Default: the model's own translation.
+    """
+    with working(session):
+        from infoflow.foundation import UserError
+        from infoflow.heads import sentence_attention
+        from infoflow.report import check_view_path, write_view
+
+        if text_column and words is None:
+            raise UserError("--text-column names a column of the corpus of --words. Got no --words. Add it.")
+        path = check_view_path(out or Path(f"{run_name('view', model)}.html"))
+        loaded = replace(reading.load(model, device), name=run_name("view", model)[len("view-") :])
+        if words is not None:
+            show_path("View", _draw_words(loaded, sentence, words, text_column, path))
+            return
+        if lacking := loaded.anatomy.lacks():
+            raise UserError(
+                f"{loaded.name} has no attention to draw: {lacking}. Use --words CORPUS to see neighbours of words."
+            )
+        seen = sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True)
+        show_path("View", write_view(seen, path))
+
+
+def _draw_words(model: "Model", named: str, name: str, text_column: str | None, path: Path) -> Path:
+    from infoflow.corpus import load_corpus
+    from infoflow.flow import measure
+    from infoflow.report import write_word_view
+    from infoflow.representations import WORD_NEIGHBOURS, WordNeighbours
+
+    wanted = WordNeighbours(named=tuple(named.split()), occurrences=_OCCURRENCES)
+    corpus = load_corpus(name, text_column=text_column)
+    return write_word_view(measure(model, corpus, [wanted])[WORD_NEIGHBOURS.name], model.name, path)

@@ -1,20 +1,31 @@
-"""The commands and their names. Nothing here imports torch, so that every `--help` is instant."""
+"""The commands and their names, and the way from a command line to an exit code. No `--help` imports torch."""
 
-from collections.abc import Callable
+import codecs
+import errno
+import io
+import json
+import os
+import shlex
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from itertools import pairwise
 
-from cyclopts import App, Group
+from cyclopts import App, CycloptsError, Group, UnusedCliTokensError
 
+from infoflow._process import keep_freed_memory, sigterm_interrupts
 from infoflow._subjects import parts
 
-from ._analyze import analyze, compare, merge
+from ._analyze import analyze, compare, heads, merge, view
 from ._data import describe, get, list_all, show_example
 from ._doctor import doctor
 from ._fill_in import fill_in
-from ._findings import findings, report
-from ._heads import heads, view
+from ._options import check_arguments
 from ._probe import bert_score, probe
-from ._study import study, train, worker
+from ._session import Incomplete, explain
+from ._study import findings, report, study, train, worker
 
 
 def _version() -> str:
@@ -78,3 +89,177 @@ for _subject in parts(""):
         _function = getattr(import_module(f"{_subject.__name__}.command"), _name)
         _parent = _data if _above else app
         _parent.command(_function, group=None if _above else _GROUPS[_group], sort_key=_position, help_epilogue="")
+
+
+# Standard output and error of the program: what cannot be shown is lost, and never ends the work.
+
+
+_PLAIN = str.maketrans({"–": "-", "−": "-", "—": "-", "×": "x", "…": "...", "→": "->", "“": '"', "”": '"', "’": "'"})
+_GONE = [errno.EPIPE, errno.EBADF, errno.ECONNRESET, errno.EIO]  # the reader went away: nobody misses the rest
+if os.name == "nt":
+    _GONE.append(errno.EINVAL)  # what Windows says of a closed pipe
+
+
+class PatientFile(io.RawIOBase):
+    """A file descriptor that takes every write, also where its reader has gone away or its disk is full."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self.failure: OSError | None = None
+        """The first refusal that a user should hear of: a full disk, not a reader who had enough."""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def write(self, data, /) -> int:
+        view = memoryview(data).cast("B")
+        done = 0
+        while done < len(view):
+            try:
+                done += os.write(self._descriptor, view[done:])
+            except BlockingIOError:  # a pipe that another program made non-blocking is full
+                time.sleep(0.01)
+            except OSError as error:
+                if error.errno not in _GONE:
+                    self.failure = self.failure or error
+                break
+        return len(view)
+
+
+class _Open(io.TextIOWrapper):
+    """A stream that code of a user's own cannot take from the lines which come after it."""
+
+    def close(self) -> None:
+        self.flush()
+
+
+def use_patient_streams() -> PatientFile:
+    """Put patient streams in the place of `sys.stdout` and `sys.stderr`; the file under standard output."""
+    _open_closed()
+    codecs.register_error("infoflow-plain", _plainly)
+    output = PatientFile(1)
+    sys.stdout = _text(output, sys.stdout, line_buffering=os.isatty(1))
+    sys.stderr = _text(PatientFile(2), sys.stderr, line_buffering=True)
+    return output
+
+
+def _open_closed() -> None:
+    """A closed standard stream would lend its number to the next file that is opened, and our lines would go there."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+
+
+def _text(file: PatientFile, before: io.TextIOBase | None, line_buffering: bool) -> io.TextIOWrapper:
+    encoding = getattr(before, "encoding", None) or "utf-8"
+    return _Open(io.BufferedWriter(file), encoding=encoding, errors="infoflow-plain", line_buffering=line_buffering)
+
+
+def _plainly(error: UnicodeError) -> tuple[str | bytes, int]:
+    """What an encoding cannot show, in plain signs where there are some, else as its number."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_PLAIN)
+    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
+
+
+# From the command line to an exit code, in the one place that ends the process.
+#
+# 0: done; 1: `doctor` found something broken; 2: a mistake of the user; 3: a measure failed and others did not; 130:
+# interrupted.
+
+
+USER_ERROR, INCOMPLETE, INTERRUPTED = 2, 3, 130
+
+_QUIET = {
+    "DATASETS_VERBOSITY": "error",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_VERBOSITY": "error",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+
+
+def main() -> None:
+    """The console script `infoflow`."""
+    output = use_patient_streams()
+    _silence_libraries()
+    keep_freed_memory()
+    code = run(sys.argv[1:])
+    sys.stdout.flush()
+    if output.failure is not None and code == 0:
+        code = _fail(f"Some of the output could not be written: {output.failure.strerror}.", sys.argv[1:])
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code, once it has returned."""
+    try:
+        with sigterm_interrupts():
+            check_arguments(arguments)
+            code = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        return _fail(f"{_told(error)}\n{_advice(arguments)}", arguments)
+    except KeyboardInterrupt:
+        command = shlex.join(["infoflow", *arguments])
+        _say("interrupted", f"Interrupted. Finished work is kept. To continue, run again:\n  {command}", arguments)
+        return INTERRUPTED
+    except Incomplete as error:
+        sys.stdout.flush()
+        _say("error", str(error), arguments)
+        return INCOMPLETE
+    except Exception as error:
+        if (message := explain(error)) is None:
+            raise
+        return _fail(message, arguments)
+    return code if isinstance(code, int) else 0
+
+
+def _silence_libraries() -> None:
+    """Silence the libraries' own progress and warnings: those that matter go through our display."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+
+
+def _fail(message: str, arguments: Sequence[str]) -> int:
+    from infoflow.foundation import showable
+
+    _say("error", showable(message), arguments)
+    return USER_ERROR
+
+
+def _say(event: str, message: str, arguments: Sequence[str]) -> None:
+    from infoflow.foundation import visible
+
+    message = visible(message)
+    if "--log=json" in arguments or ("--log", "json") in pairwise(arguments):
+        message = json.dumps({"event": event, "text": message})
+    print(message, file=sys.stderr, flush=True)
+
+
+def _told(error: CycloptsError) -> str:
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        words = shlex.join(error.unused_tokens)
+        return f"Unexpected argument {words}: leave it out, or write its option before it."
+    return str(error)
+
+
+def _advice(arguments: Sequence[str]) -> str:
+    if arguments[0].startswith("-"):
+        return "Options go after the command: infoflow COMMAND ... --log json. See infoflow --help"
+    chain, _, _ = app.parse_commands(list(arguments))
+    return f"See {' '.join(['infoflow', *chain])} --help"

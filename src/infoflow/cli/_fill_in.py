@@ -5,9 +5,20 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ._analyze import run_name
 from ._options import Reading, limited, names_in
-from ._session import Anonymous, Device, Out, Session, estimate, run_folder, show, show_path, show_table, working
+from ._session import (
+    Anonymous,
+    Device,
+    Out,
+    Session,
+    estimate,
+    run_folder,
+    run_name,
+    show,
+    show_path,
+    show_table,
+    working,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from ._analyze import Measuring, run_name
+from ._analyze import Measuring
 from ._options import Reading, limited, names_in
 from ._session import (
     Device,
@@ -17,6 +17,7 @@ from ._session import (
     estimate,
     require_all,
     run_folder,
+    run_name,
     show,
     show_path,
     show_table,

@@ -1,6 +1,7 @@
 """What every command has in common: threads, progress, results, and failures that the user can fix."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -226,3 +227,66 @@ def estimate(value: float, low: float, high: float, digits: int = 3) -> str:
     if low != low or high != high:
         return f"{value:.{digits}f}"
     return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+# Runs: their names, their shards, and what they hold.
+
+
+_MAY_BE_EMPTY = ("checkpoint_checks",)  # nothing is odd
+_LONGEST_NAME = 150  # bytes; file systems take 255, and what is written beside it needs some
+
+
+def run_name(command: str, *models: str, shard: tuple[int, int] | None = None) -> str:
+    """The default run folder's name: the command and the models' names."""
+    names = [command, *map(_short, models)]
+    if shard:
+        names.append(f"shard-{shard[0]}-of-{shard[1]}")
+    name = "-".join(names)
+    if len(name.encode()) <= _LONGEST_NAME:
+        return name
+    from infoflow.foundation import digest
+
+    return f"{name.encode()[: _LONGEST_NAME - 17].decode(errors='ignore')}-{digest(name)}"
+
+
+def _short(model: str) -> str:
+    """The last part of a path, with its parent where that says too little: masked-lm/seed-0, bert/checkpoint-500."""
+    from infoflow.foundation import absolute
+
+    parts = absolute(model).parts
+    says_little = re.fullmatch(r"model|(seed|step|checkpoint)-?\d+", parts[-1])
+    name = "-".join(parts[-2:] if says_little else parts[-1:])
+    return re.sub(r"[^\w.+-]", "_", name.removesuffix(".gguf"))
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`i/n` as two numbers with 0 <= i < n."""
+    from infoflow.foundation import UserError
+
+    index, _, num = text.partition("/")
+    if not re.fullmatch(r"[0-9]{1,9}/[0-9]{1,9}", text) or int(index) >= int(num):
+        raise UserError(f"--shard must be i/n with i from 0 to n-1, such as 0/4. Got {text[:80]}.")
+    return int(index), int(num)
+
+
+def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
+    """Print what a run folder holds now.
+
+    Raises:
+        Incomplete: A measure failed.
+    """
+    if shard is not None:
+        show_path(f"Shard {shard[0]} of {shard[1]}", run.path)
+        return
+    rows = [[name, f"{len(run.tables[name]):,}", _first_sentence(run, name)] for name in run.tables]
+    show_table(["table", "rows", "holds"], rows)
+    if any(row[1] == "0" for row in rows if row[0] not in _MAY_BE_EMPTY):
+        show("Some tables are empty: too few sentences, or no trees, tags, mentions or translations.")
+    show_path("Tables", run.path / "tables")
+    show_path("Report", run.path / "report.html")
+    require_all([run])
+
+
+def _first_sentence(run: "Run", table: str) -> str:
+    text = run.tables.stored(table).schema.description.split(". ")[0].rstrip(".")
+    return text[:1].upper() + text[1:]

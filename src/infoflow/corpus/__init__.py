@@ -2,25 +2,24 @@
 
 from ._abstract_sentences import Side
 from ._alignment import NOT_A_WORD, SubwordAligner, running_text
-from ._builtin import fact_corpus as fact_corpus
-from ._builtin import generate_facts as generate_facts
-from ._builtin import generate_grammar as generate_grammar
-from ._builtin import load_tatoeba
 from ._catalogue import CorpusDescription, SplitDescription, describe_corpus, leakage, list_corpora, repeated
 from ._columns import WHOLE_COLUMNS, Sentence, TextColumns
 from ._conllu import CONLLU_COLUMNS, conllu_keys
 from ._corpus import Corpus as Corpus
-from ._documents import most_of_document, stretches
+from ._documents import most_of_document, normalised, stretches
 from ._encoded import Encoded, length_batches, token_frequencies, tokenizer_digest
-from ._facts import FACT_LANGUAGE, FACTS_VERSION, FactSettings, Question
-from ._facts import Fact as Fact
-from ._facts import FactConfig as FactConfig
-from ._facts import FactWorld as FactWorld
+from ._fact_language import FACT_LANGUAGE, FACTS_VERSION, FactSettings, Question
+from ._fact_language import Fact as Fact
+from ._fact_language import FactConfig as FactConfig
+from ._fact_world import FactWorld as FactWorld
 from ._grammar import GrammarConfig as GrammarConfig
 from ._grammar import Rates as GrammarRates
 from ._lines import printable, read_cells, read_lines, read_objects
+from ._load import fact_corpus as fact_corpus
+from ._load import generate_facts as generate_facts
+from ._load import generate_grammar as generate_grammar
 from ._load import load_corpus as load_corpus
-from ._load import load_world
+from ._load import load_tatoeba, load_world
 from ._parse import parse_corpus
 from ._plain_text import STOPS, Lines, sentences_of
 from ._segment_pairs import Lone, PairKind, segment_pairs, windows

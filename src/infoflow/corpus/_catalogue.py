@@ -10,13 +10,13 @@ import numpy as np
 
 from infoflow.foundation import UserError, running_words
 
-from ._builtin import TATOEBA, tatoeba_folder
 from ._columns import WHOLE_COLUMNS
 from ._corpus import Corpus
 from ._documents import nearly_repeats, normalised, repeats
-from ._facts import FactConfig, FactWorld, num_language, num_queries
+from ._fact_language import FactConfig
+from ._fact_world import FactWorld, num_language, num_queries
 from ._lines import printable
-from ._load import FACTS, GRAMMAR, GRAMMAR_SENTENCES
+from ._load import FACTS, GRAMMAR, GRAMMAR_SENTENCES, TATOEBA, tatoeba_folder
 from ._split import SPLIT_RULES, SplitRule, split_numbers
 
 # How much of a held-out part a model may have seen in training.

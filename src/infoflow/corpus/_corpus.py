@@ -32,10 +32,9 @@ from ._plain_text import (
     read_text,
 )
 from ._split import SplitRule, split_rows
-from ._squad import QUESTION_COLUMNS, read_squad, read_word_answers
 from ._store import store
 from ._tables import read_columns, starts_beside, table_holds
-from ._tagged import read_tagged, tagged_columns
+from ._tagged import QUESTION_COLUMNS, read_squad, read_tagged, read_word_answers, tagged_columns
 
 _READER_VERSION = 2  # raise when a reader gives other rows for the same file
 

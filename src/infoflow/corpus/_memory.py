@@ -232,8 +232,7 @@ def _head(head: Any, words: int, column: str, number: int) -> int:
         return int(head)
     raise UserError(
         f"The column {as_written(column)} must hold the index of each word's head, from 0 to {words - 1}, or -1 for "
-        "the root. "
-        f"Got {as_written(head)} in row {number}.\nIf heads count from 1, subtract 1."
+        f"the root. Got {as_written(head)} in row {number}.\nIf heads count from 1, subtract 1."
     )
 
 

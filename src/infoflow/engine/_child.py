@@ -34,8 +34,7 @@ from infoflow.foundation import (
 )
 
 from ._stage import Checked, Message, Relay, Stage, fault
-from ._stage_lock import Meter, stage_lock, use_threads
-from ._starting import PRIMITIVES
+from ._starting import PRIMITIVES, Meter, stage_lock, use_threads
 
 DONE, BUG, FAULT, STOPPED, ORPHANED = 0, 1, 2, 130, 137
 

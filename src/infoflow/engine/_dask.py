@@ -16,10 +16,9 @@ from distributed.security import Security
 from infoflow.foundation import UserError
 
 from ._child import StageMessage
-from ._following import GONE, PATIENCE, WATCH, Following
 from ._invitation import Invitation, Versions, self_signed
 from ._stage import Ending, Event, Message, Stage, in_order, path_lengths
-from ._where import RunNotes, address_in, parse_listen, require_free, require_private
+from ._where import GONE, PATIENCE, WATCH, Following, RunNotes, address_in, parse_listen, require_free, require_private
 from ._worker import StagePlugin, on_worker, own_settings, plugin_name, security_of, supervise, visible_devices
 
 _LOOK = 0.05

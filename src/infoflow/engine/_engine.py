@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from infoflow.foundation import launched, use_display
 
 from ._stage import Ending, Event, Relay, Stage, Tally, as_event, fault, in_order
-from ._stage_lock import Meter, use_threads
+from ._starting import Meter, use_threads
 
 # The protocol of engines, and how to get one.
 

@@ -143,9 +143,8 @@ def _awaited(folder: Path, seconds: float, ended: set[str]) -> Invitation | None
         if time.monotonic() >= deadline:
             if not ended:
                 raise UserError(
-                    f"No study accepts workers in {folder}. Start one with --cluster listen on a machine that "
-                    "shares this "
-                    "folder, or wait longer for it with --patience."
+                    f"No study accepts workers in {folder}. Start one with --cluster listen on a machine that shares "
+                    "this folder, or wait longer for it with --patience."
                 )
             return None
         if not told and not ended:

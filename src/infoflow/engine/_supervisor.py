@@ -252,11 +252,11 @@ _ADVICE = (
 )
 
 
-def last_lines(log: str, count: int = _LAST_LINES) -> str:
+def last_lines(log: str) -> str:
     """The last lines of a log."""
     try:
         with Path(log).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 20_000))
-            return b"\n".join(file.read().splitlines()[-count:]).decode(errors="replace")
+            return b"\n".join(file.read().splitlines()[-_LAST_LINES:]).decode(errors="replace")
     except OSError:
         return ""

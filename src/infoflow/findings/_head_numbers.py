@@ -87,30 +87,30 @@ def busiest_layer(*tables: Table, relative: Table) -> Reading:
     return together(_busiest, *tables, relative)
 
 
-def positional_heads(objective: Spec = TRANSLATION) -> Reading:
+def positional_heads() -> Reading:
     """Shares and confidence of positional heads.
 
     The columns are the largest share at offset −1 or +1, the largest share at any other measured offset (NaN if none
     was measured), and the mean confidence of the heads whose share reaches `POSITIONAL` at some offset (0 if there is
     none).
     """
-    return together(_positional, heads(HEAD_POSITIONAL.name, objective), heads(HEAD_CONFIDENCE.name, objective))
+    return together(_positional, heads(HEAD_POSITIONAL.name, TRANSLATION), heads(HEAD_CONFIDENCE.name, TRANSLATION))
 
 
-def dominant_heads(objective: Spec = TRANSLATION) -> Reading:
+def dominant_heads() -> Reading:
     """Dominance of heads by relevance.
 
     The columns are, for each layer, the share of its most relevant head times the number of heads; Spearman's
     correlation of relevance and confidence over all heads, without the first layer's rare-token head if rare-token
     scores were measured; and that head's relevance times the number of heads (NaN if they were not).
     """
-    tables = [heads(f"head_{name}", objective) for name in ("relevance", "confidence")]
-    return together(_dominant, *tables, heads(HEAD_RARE_TOKEN.name, objective, rarest=1), optional=1)
+    tables = [heads(f"head_{name}", TRANSLATION) for name in ("relevance", "confidence")]
+    return together(_dominant, *tables, heads(HEAD_RARE_TOKEN.name, TRANSLATION, rarest=1), optional=1)
 
 
-def ablations(stack: str, kind: str, removed: str, objective: Spec = TRANSLATION) -> Table:
+def ablations(stack: str, kind: str, removed: str) -> Table:
     """Change of the loss by ablating each head alone ("head"), or all others of its layer ("others")."""
-    table = Table(HEAD_ABLATION.name, objective, needs=("layer", "head", "value"))
+    table = Table(HEAD_ABLATION.name, TRANSLATION, needs=("layer", "head", "value"))
     return table.where(stack=stack, kind=kind, removed=removed, mode="zero", metric="loss")
 
 
@@ -124,14 +124,14 @@ def best_head_left(stack: str, kind: str) -> Reading:
     return Reading((ablations(stack, kind, "others"),), _best_left, 0)
 
 
-def removal_curve(order: str, kind: str = "all", objective: Spec = TRANSLATION, **draw: int) -> Reading:
+def removal_curve(order: str, kind: str = "all", **draw: int) -> Reading:
     """The loss with the shares `SHARES` of the heads ablated in one order; for random orders their mean or one draw."""
-    table = Table(HEAD_PRUNING_CURVE.name, objective, needs=("removed", "draw"))
+    table = Table(HEAD_PRUNING_CURVE.name, TRANSLATION, needs=("removed", "draw"))
     return table.where(order=order, kind=kind, mode="zero", metric="loss", **draw).reduce(_removal)
 
 
 def _best(*parts: SeedRows, less: str) -> np.ndarray:
-    return _beside([largest(rows.numbers - (rows.column(less) if less else 0.0))[:, 0] for rows in parts])
+    return beside([largest(rows.numbers - (rows.column(less) if less else 0.0))[:, 0] for rows in parts])
 
 
 def _one_head(*parts: SeedRows, less_baseline: tuple[bool, ...], thresholds: tuple[float, ...]) -> np.ndarray:
@@ -152,13 +152,13 @@ def _one_head(*parts: SeedRows, less_baseline: tuple[bool, ...], thresholds: tup
 def _busiest(first: SeedRows, *others: SeedRows) -> np.ndarray:
     means = [{layer: own.numbers.mean(axis=1) for layer, own in rows.groups("layer")} for rows in (first, *others)]
     layers = list(means[0])
-    layer = layers[int(held_out(_beside(list(means[0].values())))[0].argmax())]
+    layer = layers[int(held_out(beside(list(means[0].values())))[0].argmax())]
     if any(layer not in own for own in means):
         raise Absent(f"a table lacks layer {layer}, which attends most to SEP")
     relative = others[-1].frame
     columns = [held_out(own[layer][:, None])[1][:, 0] for own in means]
     columns[-1] = columns[-1] / relative.loc[relative["layer"] == layer, "baseline"].mean()
-    return _beside(columns)
+    return beside(columns)
 
 
 def _positional(shares: SeedRows, confidences: SeedRows) -> np.ndarray:
@@ -169,7 +169,7 @@ def _positional(shares: SeedRows, confidences: SeedRows) -> np.ndarray:
     confident = pd.MultiIndex.from_frame(confidences.frame[_HEAD]).isin(positional)
     found = confidence_RN[:, confident].mean(axis=1) if confident.any() else np.full(len(confidence_RN), np.nan)
     best = [_at_largest(first_N[which], share_RN[:, which]) for which in (adjacent, ~adjacent)]
-    return _beside([*best, found])
+    return beside([*best, found])
 
 
 def _dominant(relevance: SeedRows, confidence: SeedRows, rare: SeedRows | None) -> np.ndarray:
@@ -191,7 +191,7 @@ def _dominant(relevance: SeedRows, confidence: SeedRows, rare: SeedRows | None) 
     agreement = spearman(share_RN[:least, others], confidence_RN[:least, others])[:, 0]
     exception = np.full(least, np.nan) if pointer is None else times_heads_RN[:, pointer]
     best = [largest(times_heads_RN[:, layers == one])[:, 0] for one in sorted(set(layers))]
-    return _beside([*best, agreement, exception])
+    return beside([*best, agreement, exception])
 
 
 def _rare_head(frame: pd.DataFrame, rare: SeedRows) -> int | None:
@@ -237,7 +237,7 @@ def _at_largest(first_N: np.ndarray, numbers_RN: np.ndarray) -> np.ndarray:
     return numbers_RN[:, first_N.argmax()] if len(first_N) else np.full(len(numbers_RN), np.nan)
 
 
-def _beside(columns: list[np.ndarray]) -> np.ndarray:
+def beside(columns: list[np.ndarray]) -> np.ndarray:
     """Stack columns of numbers, truncated to the common number of replicates."""
     common = min(map(len, columns))
     return np.stack([column[:common] for column in columns], axis=1)

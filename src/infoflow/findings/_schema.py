@@ -13,11 +13,11 @@ from infoflow.results import END, Column, RunFolder, TableSchema
 
 
 def _text(name: str, description: str) -> Column:
-    return Column(name=name, dtype="string", unit="", description=description)
+    return Column(name, "string", "", description)
 
 
 def _number(name: str, description: str) -> Column:
-    return Column(name=name, dtype="float64", unit="see unit", description=description)
+    return Column(name, "float64", "see unit", description)
 
 
 FINDINGS_TABLE = TableSchema(
@@ -30,10 +30,10 @@ FINDINGS_TABLE = TableSchema(
         _text("model", "name of the external model; empty: the models of a study"),
         _text("architecture", "architecture of the models that it was tested on"),
         Column(
-            name="update",
-            dtype="int64",
-            unit="updates",
-            description="how many the models had; -1: all. Controls before training are of the same architecture",
+            "update",
+            "int64",
+            "updates",
+            "how many the models had; -1: all. Controls before training are of the same architecture",
         ),
         _text("verdict", "holds, fails, undetermined (interval includes the threshold) or not testable here"),
         _number("effect", "estimate of the condition that decides the verdict; NaN where nothing was measured"),
@@ -59,21 +59,15 @@ FINDINGS_TABLE = TableSchema(
         ),
         _text("reason", "what decided the verdict, in one or two sentences"),
         _text("tables", "the tables that were read, comma separated"),
-        Column(name="seeds", dtype="int64", unit="seeds", description="number of seeds behind the effect"),
+        Column("seeds", "int64", "seeds", "number of seeds behind the effect"),
         Column(
-            name="seeds_needed",
-            dtype="int64",
-            unit="seeds",
-            description="approximate number of seeds with this spread that would decide it; above 1000: no "
-            "number would; "
-            "0: decided, or unknown",
+            "seeds_needed",
+            "int64",
+            "seeds",
+            "approximate number of seeds with this spread that would decide it; above 1000: no number would; 0: "
+            "decided, or unknown",
         ),
-        Column(
-            name="effects",
-            dtype="list<float64>",
-            unit="see unit",
-            description="the effect of each seed alone, in the order of the seeds",
-        ),
+        Column("effects", "list<float64>", "see unit", "the effect of each seed alone, in the order of the seeds"),
         _text("note", "every condition and every control with its numbers, separated by newlines"),
     ),
 )
@@ -86,96 +80,45 @@ FINDINGS_OVER_SCALE = TableSchema(
     name="findings_over_scale",
     version=1,
     description="Published claims, each tested on every run of a grid of scales, at the end of training and at each "
-    "checkpoint; one row per condition of a claim. A claim has one `followed` condition per run and "
-    "update.",
+    "checkpoint; one row per condition of a claim. A claim has one `followed` condition per run and update.",
     columns=(
-        Column(name="id", dtype="string", unit="", description="room and number of the claim"),
-        Column(name="claim", dtype="string", unit="", description="the claim in plain words"),
-        Column(name="architecture", dtype="string", unit="", description="family of the blocks of the models"),
-        Column(name="run", dtype="string", unit="", description="name of the run's folder"),
-        Column(name="corpus", dtype="string", unit="", description="what its models were trained on"),
-        Column(name="width", dtype="int64", unit="units", description="of the states"),
+        Column("id", "string", "", "room and number of the claim"),
+        Column("claim", "string", "", "the claim in plain words"),
+        Column("architecture", "string", "", "family of the blocks of the models"),
+        Column("run", "string", "", "name of the run's folder"),
+        Column("corpus", "string", "", "what its models were trained on"),
+        Column("width", "int64", "units", "of the states"),
+        Column("layers", "int64", "layers", "of a stack; of an encoder beside a decoder, its own"),
+        Column("decoder_layers", "int64", "layers", "of a decoder beside an encoder"),
+        Column("update", "int64", "updates", "how many the models had; -1: all. Checkpoints are measured in less text"),
+        Column("tokens", "float64", "tokens", "of the source that the claim's models had read until then"),
+        Column("updates", "float64", "updates", "of the whole training"),
+        Column("parameters", "float64", "parameters", "mean over the claim's models, as the next two"),
+        Column("flops", "float64", "operations", "of the whole training; NaN: not counted"),
+        Column("cpu_seconds", "float64", "s", "of the whole training; NaN: not on record"),
         Column(
-            name="layers",
-            dtype="int64",
-            unit="layers",
-            description="of a stack; of an encoder beside a decoder, its own",
+            "condition", "string", "", "condition of the claim that the effect belongs to; empty: nothing was measured"
         ),
-        Column(name="decoder_layers", dtype="int64", unit="layers", description="of a decoder beside an encoder"),
-        Column(
-            name="update",
-            dtype="int64",
-            unit="updates",
-            description="how many the models had; -1: all. Checkpoints are measured in less text",
-        ),
-        Column(
-            name="tokens",
-            dtype="float64",
-            unit="tokens",
-            description="of the source that the claim's models had read until then",
-        ),
-        Column(name="updates", dtype="float64", unit="updates", description="of the whole training"),
-        Column(
-            name="parameters",
-            dtype="float64",
-            unit="parameters",
-            description="mean over the claim's models, as the next two",
-        ),
-        Column(name="flops", dtype="float64", unit="operations", description="of the whole training; NaN: not counted"),
-        Column(name="cpu_seconds", dtype="float64", unit="s", description="of the whole training; NaN: not on record"),
-        Column(
-            name="condition",
-            dtype="string",
-            unit="",
-            description="condition of the claim that the effect belongs to; empty: nothing was measured",
-        ),
-        Column(
-            name="followed",
-            dtype="bool",
-            unit="",
-            description="the claim's condition that decides its verdict in most runs",
-        ),
-        Column(name="decides", dtype="bool", unit="", description="this condition decides the verdict here"),
-        Column(
-            name="verdict", dtype="string", unit="", description="of the claim, by all its conditions: see findings"
-        ),
-        Column(name="effect", dtype="float64", unit="see unit", description="estimate of the condition"),
-        Column(name="low", dtype="float64", unit="see unit", description="lower end of its 95% interval"),
-        Column(name="high", dtype="float64", unit="see unit", description="upper end of its 95% interval"),
-        Column(
-            name="seed_error",
-            dtype="float64",
-            unit="see unit",
-            description="standard error by the choice of seeds; NaN: not known (one seed)",
-        ),
-        Column(
-            name="sentence_error",
-            dtype="float64",
-            unit="see unit",
-            description="the same by sentences, beyond what the spread of seeds holds",
-        ),
-        Column(name="threshold", dtype="float64", unit="see unit", description="what the effect must lie beyond"),
-        Column(name="above", dtype="bool", unit="", description="the claim says above; false: below"),
-        Column(
-            name="published",
-            dtype="float64",
-            unit="see unit",
-            description="the same number by the source's own; NaN: it gives none",
-        ),
-        Column(name="unit", dtype="string", unit="", description="unit of the effect"),
-        Column(name="seeds", dtype="int64", unit="seeds", description="number of seeds behind the effect"),
-        Column(
-            name="effects",
-            dtype="list<float64>",
-            unit="see unit",
-            description="the effect of each seed alone, in the order of the seeds",
-        ),
-        Column(name="reason", dtype="string", unit="", description="what decided the verdict, or why there is none"),
+        Column("followed", "bool", "", "the claim's condition that decides its verdict in most runs"),
+        Column("decides", "bool", "", "this condition decides the verdict here"),
+        Column("verdict", "string", "", "of the claim, by all its conditions: see findings"),
+        Column("effect", "float64", "see unit", "estimate of the condition"),
+        Column("low", "float64", "see unit", "lower end of its 95% interval"),
+        Column("high", "float64", "see unit", "upper end of its 95% interval"),
+        Column("seed_error", "float64", "see unit", "standard error by the choice of seeds; NaN: not known (one seed)"),
+        Column("sentence_error", "float64", "see unit", "the same by sentences, beyond what the spread of seeds holds"),
+        Column("threshold", "float64", "see unit", "what the effect must lie beyond"),
+        Column("above", "bool", "", "the claim says above; false: below"),
+        Column("published", "float64", "see unit", "the same number by the source's own; NaN: it gives none"),
+        Column("unit", "string", "", "unit of the effect"),
+        Column("seeds", "int64", "seeds", "number of seeds behind the effect"),
+        Column("effects", "list<float64>", "see unit", "the effect of each seed alone, in the order of the seeds"),
+        Column("reason", "string", "", "what decided the verdict, or why there is none"),
     ),
 )
 
 
-_RUN = Column(name="run", dtype="string", unit="", description="name of the run that this row is of")
+_RUN = Column("run", "string", "", "name of the run that this row is of")
 
 FINDINGS_BY_RUN = replace(
     FINDINGS_TABLE,
@@ -193,12 +136,7 @@ FINDINGS_AT_SCALE = replace(
     columns=(
         *FINDINGS_TABLE.columns,
         _RUN,
-        Column(
-            name="trend",
-            dtype="string",
-            unit="",
-            description="of the condition that is followed: see the tables findings_over_scale, trends",
-        ),
+        Column("trend", "string", "", "of the condition that is followed: see the tables findings_over_scale, trends"),
     ),
 )
 

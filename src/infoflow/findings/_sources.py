@@ -86,9 +86,8 @@ PARAMETER_CONTRIBUTIONS = Source(
     "abstract",
 )
 CONTRIBUTIONS_ON_SLIDES = Source(
-    "Vázquez, Celikkanat, Ravishankar, Creutz and Tiedemann 2022, A Closer Look at Parameter Contributions "
-    "When Training Neural Language and Translation Models, COLING (as told on the project's "
-    "slides)",
+    "Vázquez, Celikkanat, Ravishankar, Creutz and Tiedemann 2022, A Closer Look at Parameter Contributions When "
+    "Training Neural Language and Translation Models, COLING (as told on the project's slides)",
     "second hand",
 )
 TRANSLATION_DYNAMICS = Source(
@@ -194,9 +193,8 @@ BLEVINS = Source(
     "second hand",
 )
 TRANSLATION_STAGES = Source(
-    "Voita, Sennrich and Titov 2021, Language Modeling, Lexical Translation, Reordering: The Training Process"
-    " of NMT through the Lens of Classical SMT, EMNLP (which variant of the reordering score it has is not "
-    "known to us)",
+    "Voita, Sennrich and Titov 2021, Language Modeling, Lexical Translation, Reordering: The Training Process of NMT "
+    "through the Lens of Classical SMT, EMNLP (which variant of the reordering score it has is not known to us)",
     "abstract",
 )
 SOURCE_AND_TARGET = Source(

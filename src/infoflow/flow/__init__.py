@@ -2,24 +2,23 @@
 
 from ._distributed import agree, first_then_others, is_first, wait_for_all
 from ._distributed import processes as processes
-from ._failures import Failure, Failures
 from ._measure import AbstractMeasure as AbstractMeasure
+from ._measure import Failure, Failures, NothingToRead, Origin, describe_measure
 from ._measure import Intervention as Intervention
 from ._measure import Measure as Measure
-from ._measure import NothingToRead, Origin, describe_measure
 from ._measure import PairMeasure as PairMeasure
 from ._measure import PassOptions as PassOptions
 from ._measure import SampleMeasure as SampleMeasure
 from ._occurrences import Occurrences, RankStrata, Tag, TypeStrata, tag_columns
 from ._own_measures import given_measures, load_measures, measure_of
 from ._pass import SampleKey, check_finite, forward
-from ._reader import PaddedBatch, Row
 from ._reader import Reader as Reader
+from ._reader import Row
 from ._runner import MODEL, Measured, accepted_corpus, accepted_model, compare_samples, match_words
 from ._runner import collect as collect
 from ._runner import compare as compare
 from ._runner import measure as measure
-from ._sample import NO_LABEL, SAMPLE_COLUMNS, AttentionKey, Need, Regime, SampleFacts
+from ._sample import NO_LABEL, SAMPLE_COLUMNS, AttentionKey, Need, PaddedBatch, Regime, SampleFacts
 from ._sample import Activations as Activations
 from ._sample import SampleRequest as SampleRequest
 from ._sample import Stream as Stream

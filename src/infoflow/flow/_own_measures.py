@@ -79,7 +79,7 @@ def measure_of(
     keys += [("kind", "string", "self or cross")] if of != "hidden" else []
     keys += [("layer", "int64", "state, 0: embeddings" if of == "hidden" else "block, from 0")]
     keys += [("head", "int64", "head of the block, from 0")] if of != "hidden" else []
-    columns = tuple(Column(name=key, dtype=dtype, unit="", description=about) for key, dtype, about in keys)  # type: ignore[arg-type]
+    columns = tuple(Column(key, dtype, "", about) for key, dtype, about in keys)  # type: ignore[arg-type]
     values = estimate_columns(unit, told, "none (NaN): compare with the untrained control", "tokens")
     own = {"table": TableSchema(name=name, version=1, description=told, columns=(*columns, *values), declare=False)}
     return type("MeasureOf", (_FunctionMeasure,), own)(function, of)
@@ -115,9 +115,8 @@ class _FunctionMeasure(Measure):
         wanted = (valid.shape[0], *heads, valid.shape[1]) if self._of == "attention" else (*valid.shape, *heads)
         if not isinstance(values, Tensor) or values.shape != wanted or values.is_complex():
             raise UserError(
-                f"The function of {self.name} must return a real tensor of {_axes(wanted)} numbers, "
-                f"one for each token{' of each head' if heads else ''}, of a layer of {_axes(layer.shape)}. "
-                f"Got {_told(values)}."
+                f"The function of {self.name} must return a real tensor of {_axes(wanted)} numbers, one for each "
+                f"token{' of each head' if heads else ''}, of a layer of {_axes(layer.shape)}. Got {_told(values)}."
             )
         by_token = values.movedim(1, 2) if self._of == "attention" else values.reshape(*valid.shape, -1)
         # No product: a function may return infinities at padding, and infinity times zero is not zero.

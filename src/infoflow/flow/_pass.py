@@ -16,11 +16,10 @@ from infoflow.foundation import UserError, current_display
 from infoflow.models import FastLinear, Model, Tap, tap
 from infoflow.objectives import AbstractObjective
 
-from ._failures import Failures
-from ._measure import AbstractMeasure, Intervention, Measure, PairMeasure, PassOptions, SampleMeasure
+from ._measure import AbstractMeasure, Failures, Intervention, Measure, PairMeasure, PassOptions, SampleMeasure
 from ._occurrences import RankStrata, TypeStrata, read_tags
-from ._reader import PaddedBatch, Reader
-from ._sample import Activations, Need, Regime, SampleFacts, SampleRequest, TokenSample
+from ._reader import Reader
+from ._sample import Activations, Need, PaddedBatch, Regime, SampleFacts, SampleRequest, TokenSample
 from ._selection import SampleFiller, select_occurrences, within_budget
 
 _WIDE = 256  # width from which a CPU reads small batches, see `_small_batches`

@@ -3,8 +3,8 @@
 # B sentence, T token
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -21,12 +21,12 @@ from infoflow.corpus import (
     token_frequencies,
     tokenizer_digest,
 )
-from infoflow.foundation import UserError, block_of, running_word_spans, stream
+from infoflow.foundation import UserError, running_word_spans, stream
 from infoflow.models import Model, decoder_inputs
 from infoflow.objectives import AbstractObjective, Corrupted, pad_arrays
 
 from ._corruption import PROBED_SHARE, NoisySentence, ProbingNoise, corrupt_text, corruption_of, symbol_ids
-from ._sample import NO_LABEL, Regime, Stream
+from ._sample import NO_LABEL, PaddedBatch, Regime, Stream
 
 _NOISY_SENTENCES = 1 << 18
 """Corrupted sentences in memory: each is chosen from, clustered and read. About 120 MB.
@@ -45,30 +45,6 @@ class Row:
     special: np.ndarray
     words: np.ndarray
     probes: np.ndarray  # positions whose states are worth sampling
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class PaddedBatch:
-    """Rows of the corpus, right-padded, for every stack that is run."""
-
-    rows: np.ndarray
-    lines: np.ndarray  # row of each sentence in the original corpus, for messages
-    sentence_ids: np.ndarray  # `Corpus.content_ids`
-    streams: Mapping[str, Stream]
-
-    @property
-    def blocks(self) -> torch.Tensor:
-        return torch.from_numpy(block_of(self.sentence_ids))
-
-    def to(self, device: torch.device) -> "PaddedBatch":
-        """The same batch on another device."""
-        if device.type == "cpu":
-            return self
-        streams = {
-            stack: replace(stream, **{f.name: getattr(stream, f.name).to(device) for f in fields(stream)})
-            for stack, stream in self.streams.items()
-        }
-        return replace(self, streams=streams)
 
 
 class Reader:
@@ -291,7 +267,7 @@ class Reader:
                     probes=noisy.probes,
                 )
             }
-        labels = _next_tokens(tokens) if self.source_stack == "decoder" else np.full(len(tokens), NO_LABEL)
+        labels = np.append(tokens[1:], NO_LABEL) if self.source_stack == "decoder" else np.full(len(tokens), NO_LABEL)
         rows = {self.source_stack: _clean(tokens, labels, special, words)}
         if self._target is not None:
             rows["decoder"] = self._target_row(row)
@@ -401,10 +377,6 @@ def _ranks(counts: np.ndarray) -> np.ndarray:
 def _clean(tokens: np.ndarray, labels: np.ndarray, special: np.ndarray, words: np.ndarray) -> Row:
     probes = np.flatnonzero(~special)
     return Row(tokens=tokens, clean=tokens, labels=labels, special=special, words=words, probes=probes)
-
-
-def _next_tokens(tokens: np.ndarray) -> np.ndarray:
-    return np.append(tokens[1:], NO_LABEL)
 
 
 def _vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:

@@ -18,9 +18,10 @@ from infoflow.models import Model, load_model
 from infoflow.results import Column, Table
 
 from ._distributed import exchange, processes
-from ._failures import Failure, Failures
 from ._measure import (
     AbstractMeasure,
+    Failure,
+    Failures,
     Intervention,
     Measure,
     NothingToRead,
@@ -247,7 +248,7 @@ def _tables(measures: Sequence[AbstractMeasure], computed: dict[int, list[pd.Dat
 # `compare`: two or more models on the same words.
 
 
-MODEL = Column(name="model", dtype="string", unit="", description="name of the model")
+MODEL = Column("model", "string", "", "name of the model")
 """The key column of tables of one model."""
 
 

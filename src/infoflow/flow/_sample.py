@@ -4,11 +4,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -48,6 +49,30 @@ class Stream:
     """0 for a sentence's first real token, on either padding side; −1 at padding."""
     words: Int[Tensor, "sentence token"]
     """Index of the word a token belongs to; −1 for special tokens and padding."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class PaddedBatch:
+    """Rows of the corpus, right-padded, for every stack that is run."""
+
+    rows: np.ndarray
+    lines: np.ndarray  # row of each sentence in the original corpus, for messages
+    sentence_ids: np.ndarray  # `Corpus.content_ids`
+    streams: Mapping[str, Stream]
+
+    @property
+    def blocks(self) -> torch.Tensor:
+        return torch.from_numpy(block_of(self.sentence_ids))
+
+    def to(self, device: torch.device) -> "PaddedBatch":
+        """The same batch on another device."""
+        if device.type == "cpu":
+            return self
+        streams = {
+            stack: replace(stream, **{f.name: getattr(stream, f.name).to(device) for f in fields(stream)})
+            for stack, stream in self.streams.items()
+        }
+        return replace(self, streams=streams)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, weakref_slot=True)
@@ -107,18 +132,8 @@ _OF_TYPES = ("frequencies", "ranks")
 
 
 SAMPLE_COLUMNS = (
-    Column(
-        name="tokens_requested",
-        dtype="int64",
-        unit="tokens",
-        description="sampled tokens that were requested, as far as the text has them",
-    ),
-    Column(
-        name="tokens_kept",
-        dtype="int64",
-        unit="tokens",
-        description="of these, as many as fit the byte budget of the sample (sample_bytes)",
-    ),
+    Column("tokens_requested", "int64", "tokens", "sampled tokens that were requested, as far as the text has them"),
+    Column("tokens_kept", "int64", "tokens", "of these, as many as fit the byte budget of the sample (sample_bytes)"),
 )
 """Columns of tables that are based on a plain token sample."""
 

@@ -11,8 +11,8 @@ from infoflow.corpus import NOT_A_WORD
 from infoflow.foundation import hash64_array, reserve_space
 
 from ._occurrences import Occurrences, Strata, Tag, first_of_each
-from ._reader import PaddedBatch, Reader, Row
-from ._sample import STATES, Activations, Regime, SampleFacts, TokenSample
+from ._reader import Reader, Row
+from ._sample import STATES, Activations, PaddedBatch, Regime, SampleFacts, TokenSample
 
 _BUFFERED_ROWS = 20_000  # sentences between two prunings: bounds memory on any corpus
 

@@ -12,8 +12,7 @@ from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, atomic_folder, digest, file_digest, read_object
 from infoflow.models import Model
 
-from ._failures import Failures
-from ._measure import AbstractMeasure, PassOptions, describe_measure
+from ._measure import AbstractMeasure, Failures, PassOptions, describe_measure
 from ._pass import Pass
 from ._runner import Measured, accepted_measures, applicable, finish
 

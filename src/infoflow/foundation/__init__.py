@@ -55,6 +55,7 @@ from ._files import atomic_write as atomic_write
 from ._folders import (
     SEAL,
     disagreement,
+    is_still,
     kept,
     lock_file,
     locked,
@@ -64,11 +65,11 @@ from ._folders import (
     sealed_folder,
     sweep_stale,
 )
-from ._intervals import Halves, means_without_each, on_halves, seed_deviations, shared_part
 from ._intervals import block_effects as block_effects
 from ._intervals import block_interval as block_interval
 from ._intervals import interval_over_seeds as interval_over_seeds
 from ._intervals import join_halves as join_halves
+from ._intervals import means_without_each, on_halves, seed_deviations, shared_part
 from ._intervals import sentence_df as sentence_df
 from ._intervals import t_quantile as t_quantile
 from ._limits import (

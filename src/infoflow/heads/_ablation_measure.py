@@ -28,17 +28,17 @@ HEAD_ABLATION = TableSchema(
     columns=(
         *HEAD_KEYS,
         Column(
-            name="removed",
-            dtype="string",
-            unit="",
-            description="head: this head alone is ablated; others: all other heads of its layer and kind are",
+            "removed",
+            "string",
+            "",
+            "head: this head alone is ablated; others: all other heads of its layer and kind are",
         ),
-        Column(name="mode", dtype="string", unit="", description="zero, mean or resample; see heads.ablate"),
+        Column("mode", "string", "", "zero, mean or resample; see heads.ablate"),
         Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="loss, bleu (sacreBLEU, lower-cased; tokenizer 13a, or zh or char for scripts without spaces), "
+            "metric",
+            "string",
+            "",
+            "loss, bleu (sacreBLEU, lower-cased; tokenizer 13a, or zh or char for scripts without spaces), "
             "or the name of a user's function",
         ),
         *estimate_columns(
@@ -49,18 +49,13 @@ HEAD_ABLATION = TableSchema(
             "sentences",
         ),
         Column(
-            name="p",
-            dtype="float64",
-            unit="",
-            description="two-sided p-value of no change: random signs of the differences per sentence block; paired "
+            "p",
+            "float64",
+            "",
+            "two-sided p-value of no change: random signs of the differences per sentence block; paired "
             "bootstrap for bleu",
         ),
-        Column(
-            name="p_corrected",
-            dtype="float64",
-            unit="",
-            description="the same corrected for the number of rows with this value of removed",
-        ),
+        Column("p_corrected", "float64", "", "the same corrected for the number of rows with this value of removed"),
     ),
 )
 
@@ -200,7 +195,7 @@ ABLATION_TRANSFER = TableSchema(
     "two corpora.",
     made_by="a plan whose [corpus] has a transfer_name, a corpus of another domain, makes it",
     columns=(
-        Column(name="kind", dtype="string", unit="", description="heads compared: all, or one kind (encoder-self, …)"),
+        Column("kind", "string", "", "heads compared: all, or one kind (encoder-self, …)"),
         *estimate_columns(
             "Pearson's r",
             "correlation over heads",

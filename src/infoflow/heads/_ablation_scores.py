@@ -226,16 +226,8 @@ def _ratio(sums: np.ndarray) -> np.ndarray:
 
 
 def _bleu(sums: np.ndarray) -> np.ndarray:
-    def score(row: np.ndarray) -> float:
-        numbers = [int(number) for number in row]
-        return BleuStatistics(
-            correct=tuple(numbers[:4]),
-            total=tuple(numbers[4:8]),
-            hypothesis_length=numbers[8],
-            reference_length=numbers[9],
-        ).score
-
-    return np.array([score(row) for row in sums.reshape(-1, 10)]).reshape(sums.shape[:-1])
+    scores = [BleuStatistics.of(row).score for row in sums.reshape(-1, 10)]
+    return np.array(scores).reshape(sums.shape[:-1])
 
 
 def bleu_sums(model: Model, corpus: Corpus, beams: int) -> tuple[np.ndarray, str]:
@@ -247,7 +239,7 @@ def bleu_sums(model: Model, corpus: Corpus, beams: int) -> tuple[np.ndarray, str
     references = as_model_writes(model, [sentence.translation or "" for sentence in sentences])
     sums, signature = np.zeros((NUM_BLOCKS, 10)), ""
     for block, found in bleu_by_block(output, [[one] for one in references], block_of(corpus.content_ids)).items():
-        sums[block] = [*found.correct, *found.total, found.hypothesis_length, found.reference_length]
+        sums[block] = found.counts
         signature = found.signature
     return sums, signature
 

@@ -14,8 +14,8 @@ from infoflow.foundation import Scale, UserError, as_tensor, as_written, stream
 from infoflow.models import keys_stack
 from infoflow.results import Column, TableSchema, estimate_columns
 
+from ._attention_rows import Array, Attention, AttentionRows, largest, maxima, sum_on, sum_queries
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
-from ._rows import Array, Attention, AttentionRows, largest, maxima, sum_on, sum_queries
 
 # Statistics of a head's attention, as means over queries: confidence, entropy, positions.
 #

@@ -196,32 +196,27 @@ ENCODER_CONTEXT = TableSchema(
     "only itself. The sentences are the same open and closed, so differences are paired.",
     made_by="infoflow study on the run's folder makes it, without training again",
     columns=(
+        Column("kind", "string", "", "encoder-self or decoder-self: whose blocks are closed; empty where none is"),
         Column(
-            name="kind",
-            dtype="string",
-            unit="",
-            description="encoder-self or decoder-self: whose blocks are closed; empty where none is",
-        ),
-        Column(
-            name="which",
-            dtype="string",
-            unit="",
-            description="all: every block; upper: the highest `number` of them; block: block `number` alone, from 0; "
+            "which",
+            "string",
+            "",
+            "all: every block; upper: the highest `number` of them; block: block `number` alone, from 0; "
             "none: nothing is closed, the control of `retrained`",
         ),
-        Column(name="number", dtype="int64", unit="blocks", description="see `which`; of all: how many there are"),
+        Column("number", "int64", "blocks", "see `which`; of all: how many there are"),
         Column(
-            name="retrained",
-            dtype="int64",
-            unit="updates",
-            description="how long the model was trained on with these blocks closed, beside one as long with all open, "
+            "retrained",
+            "int64",
+            "updates",
+            "how long the model was trained on with these blocks closed, beside one as long with all open, "
             "which its score is compared with; of none: that one, compared with the model before; 0: not at all",
         ),
         Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="loss; share: the change of the loss as a share of what the model has learned beyond "
+            "metric",
+            "string",
+            "",
+            "loss; share: the change of the loss as a share of what the model has learned beyond "
             "frequencies, the unigram loss less its own (no row where that is not above 0); bleu, of greedy "
             "translations (sacreBLEU, lower-cased; tokenizer 13a, or zh or char for scripts without spaces)",
         ),

@@ -17,9 +17,8 @@ from infoflow.flow import Activations, AttentionKey, Need, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
+from ._attention_rows import Annotation, maxima, membership, uniform_attention, word_attention
 from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, UNIFORM, SummedMeasure, each_head
-from ._rows import maxima, uniform_attention
-from ._words import Annotation, membership, word_attention
 
 _BRACKET = re.compile(r"(\()?([^()|\s]+)(\))?|(\))")
 _NAME = re.compile(r"^([^-\[]+)")

@@ -17,9 +17,9 @@ from infoflow.flow import Activations, AttentionKey, Need, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError, block_interval, hash64_array, stream
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
+from ._attention_rows import Array, Attention, AttentionRows, check_attention
 from ._head_measure import HEAD_KEYS, SummedMeasure
 from ._head_sets import all_heads
-from ._rows import Array, Attention, AttentionRows, check_attention
 
 ByBlock = Mapping[int, Float[np.ndarray, "head head"]]
 _shared: "weakref.WeakKeyDictionary[Activations, dict[tuple[AttentionKey, bytes, float], ByBlock]]" = (
@@ -28,7 +28,7 @@ _shared: "weakref.WeakKeyDictionary[Activations, dict[tuple[AttentionKey, bytes,
 
 _STACK_KIND = HEAD_KEYS[:2]
 _PAIR = tuple(
-    Column(name=f"{name}_{end}", dtype="int64", unit="", description=f"{name} of the {which} head, from 0")
+    Column(f"{name}_{end}", "int64", "", f"{name} of the {which} head, from 0")
     for end, which in (("a", "first"), ("b", "second"))
     for name in ("layer", "head")
 )
@@ -41,11 +41,11 @@ HEAD_DISTANCE = TableSchema(
     columns=(
         *_STACK_KIND,
         *_PAIR,
-        Column(name="distance", dtype="float64", unit="nats", description="mean over queries, at most ln 2"),
-        Column(name="total", dtype="float64", unit="nats", description="sum over queries, as the authors' code has it"),
-        Column(name="low", dtype="float64", unit="nats", description="lower end of the mean's 95% interval"),
-        Column(name="high", dtype="float64", unit="nats", description="upper end of the mean's 95% interval"),
-        Column(name="count", dtype="int64", unit="occurrences", description="queries"),
+        Column("distance", "float64", "nats", "mean over queries, at most ln 2"),
+        Column("total", "float64", "nats", "sum over queries, as the authors' code has it"),
+        Column("low", "float64", "nats", "lower end of the mean's 95% interval"),
+        Column("high", "float64", "nats", "upper end of the mean's 95% interval"),
+        Column("count", "int64", "occurrences", "queries"),
     ),
 )
 HEAD_LAYER_DISTANCE = TableSchema(
@@ -55,7 +55,7 @@ HEAD_LAYER_DISTANCE = TableSchema(
     "of pairs from different layers, and their difference (between less within).",
     columns=(
         *_STACK_KIND,
-        Column(name="pairs", dtype="string", unit="", description="within, between or difference"),
+        Column("pairs", "string", "", "within, between or difference"),
         *estimate_columns(
             "nats",
             "mean over pairs and queries",

@@ -19,7 +19,7 @@ from infoflow.foundation import NUM_BLOCKS, Scale, UserError, is_punctuation
 from infoflow.models import keys_stack
 from infoflow.results import Column, ratio_estimate
 
-from ._rows import Array, Attention, AttentionRows, check_attention
+from ._attention_rows import Array, Attention, AttentionRows, check_attention
 
 # Roles of tokens in a sentence: special tokens by name, punctuation, custom tokens.
 

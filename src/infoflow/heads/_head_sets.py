@@ -46,9 +46,8 @@ def head_set(model: Model, heads: Iterable[Sequence[str | int]]) -> HeadSet:
                 sites[stack, kind] = max(layer, sites.get((stack, kind), 0))
             there = ", ".join(f"({as_written(s)}, {as_written(k)}, 0..{last}, head)" for (s, k), last in sites.items())
             raise UserError(
-                f"heads must be heads of {model.name}, each as (stack, kind, layer, head): {there}, "
-                f"with heads 0..{max(known.values()) - 1}. Got {as_written(list(given))}. "
-                "Layers and heads count from 0."
+                f"heads must be heads of {model.name}, each as (stack, kind, layer, head): {there}, with heads "
+                f"0..{max(known.values()) - 1}. Got {as_written(list(given))}. Layers and heads count from 0."
             )
         chosen.add(head)
     return frozenset(chosen)

@@ -24,11 +24,10 @@ HEAD_IMPORTANCE = TableSchema(
     name="head_importance",
     version=1,
     description="Sensitivity of the loss to each head: expected absolute derivative with respect to a gate on "
-    "the head's "
-    "output.",
+    "the head's output.",
     columns=(
         *HEAD_KEYS,
-        Column(name="convention", dtype="string", unit="", description="paper, token or batch; see heads.importance"),
+        Column("convention", "string", "", "paper, token or batch; see heads.importance"),
         *estimate_columns(
             "nats per token (paper: or per sentence) and unit of gate; none where normalised",
             "importance",

@@ -16,9 +16,9 @@ from infoflow.foundation import NUM_BLOCKS, UserError, as_tensor, as_written, bl
 from infoflow.models import AttentionCall, Readout, readout, tap
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
+from ._attention_rows import Array, Attention, check_attention, uniform_attention
 from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, compact
 from ._repeats import Repeats, batches, make_repeats
-from ._rows import Array, Attention, check_attention, uniform_attention
 from ._sentence_attention import copying_scores, logit_directions, output_weight
 
 PATTERNS = ("previous", "duplicate", "induction")

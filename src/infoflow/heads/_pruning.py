@@ -137,23 +137,18 @@ HEAD_PRUNING_CURVE = TableSchema(
     "used to rank the heads.",
     columns=(
         Column(
-            name="order",
-            dtype="string",
-            unit="",
-            description="which heads are removed first: the least important (importance: ranked once; iterative: again "
+            "order",
+            "string",
+            "",
+            "which heads are removed first: the least important (importance: ranked once; iterative: again "
             "after each step), those whose loss alone costs least (oracle), or any (random)",
         ),
-        Column(name="draw", dtype="int64", unit="", description="number of the random order; 0 for all others"),
-        Column(
-            name="kind",
-            dtype="string",
-            unit="",
-            description="heads that may be removed: all, or one kind (encoder-self, …)",
-        ),
-        Column(name="removed", dtype="float64", unit="share", description="share of these heads that is ablated"),
-        Column(name="heads", dtype="int64", unit="heads", description="number of heads that is ablated"),
-        Column(name="mode", dtype="string", unit="", description="zero, mean or resample; see heads.ablate"),
-        Column(name="metric", dtype="string", unit="", description="loss"),
+        Column("draw", "int64", "", "number of the random order; 0 for all others"),
+        Column("kind", "string", "", "heads that may be removed: all, or one kind (encoder-self, …)"),
+        Column("removed", "float64", "share", "share of these heads that is ablated"),
+        Column("heads", "int64", "heads", "number of heads that is ablated"),
+        Column("mode", "string", "", "zero, mean or resample; see heads.ablate"),
+        Column("metric", "string", "", "loss"),
         *estimate_columns(
             "nats per token",
             "score of the ablated model",

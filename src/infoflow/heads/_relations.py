@@ -16,22 +16,27 @@ from infoflow.flow import Activations, AttentionKey, Need, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError, as_tensor, as_written
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, UNIFORM, SummedMeasure, compact, each_head
-from ._rows import Array, Attention, AttentionRows, check_attention, maxima, uniform_attention
-from ._words import (
+from ._attention_rows import (
     ALL,
     DIRECTIONS,
     MERGES,
     Annotation,
+    Array,
+    Attention,
+    AttentionRows,
     Edges,
+    check_attention,
     clark_edges,
+    maxima,
     membership,
     reachable,
     read_edges,
     token_edges,
+    uniform_attention,
     voita_edges,
     word_attention,
 )
+from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, UNIFORM, SummedMeasure, compact, each_head
 
 CONVENTIONS = ("voita", "clark")
 MULTIPLES = ("per_edge", "any")

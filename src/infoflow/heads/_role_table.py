@@ -180,34 +180,32 @@ HEAD_ROLES = TableSchema(
     name="head_roles",
     version=2,
     description="Roles of heads: every score that defines a role, with the limit for holding it. Heads are "
-    "chosen for a "
-    "role on one half of the sentences and tested on the other.",
+    "chosen for a role on one half of the sentences and tested on the other.",
     columns=(
         *HEAD_KEYS,
-        Column(name="role", dtype="string", unit="", description="positional, syntactic (by relation), rarest token…"),
+        Column("role", "string", "", "positional, syntactic (by relation), rarest token…"),
         Column(
-            name="holds",
-            dtype="bool",
-            unit="",
-            description="chosen, and the lower end of the interval on the second half of the sentences exceeds the "
-            "limit",
+            "holds",
+            "bool",
+            "",
+            "chosen, and the lower end of the interval on the second half of the sentences exceeds the limit",
         ),
         Column(
-            name="chosen",
-            dtype="bool",
-            unit="",
-            description="whether the score on the first half of the sentences reaches the limit. Of the chosen scores "
+            "chosen",
+            "bool",
+            "",
+            "whether the score on the first half of the sentences reaches the limit. Of the chosen scores "
             "that are truly no higher than the limit, at most 2.5 % hold by chance",
         ),
-        Column(name="value", dtype="float64", unit="share", description="the score on all sentences"),
-        Column(name="low", dtype="float64", unit="share", description="lower end of its 95% interval"),
-        Column(name="high", dtype="float64", unit="share", description="upper end of its 95% interval"),
-        Column(name="baseline", dtype="float64", unit="share", description="the score's control, see its own table"),
-        Column(name="limit", dtype="float64", unit="share", description="what the score must exceed"),
-        Column(name="count", dtype="int64", unit="occurrences", description="sample size of the value"),
-        Column(name="held_out", dtype="float64", unit="share", description="the score on the second half"),
-        Column(name="held_out_low", dtype="float64", unit="share", description="lower end of its 95% interval"),
-        Column(name="held_out_high", dtype="float64", unit="share", description="upper end of its 95% interval"),
+        Column("value", "float64", "share", "the score on all sentences"),
+        Column("low", "float64", "share", "lower end of its 95% interval"),
+        Column("high", "float64", "share", "upper end of its 95% interval"),
+        Column("baseline", "float64", "share", "the score's control, see its own table"),
+        Column("limit", "float64", "share", "what the score must exceed"),
+        Column("count", "int64", "occurrences", "sample size of the value"),
+        Column("held_out", "float64", "share", "the score on the second half"),
+        Column("held_out_low", "float64", "share", "lower end of its 95% interval"),
+        Column("held_out_high", "float64", "share", "upper end of its 95% interval"),
     ),
 )
 

@@ -17,6 +17,7 @@ from infoflow.foundation import NUM_BLOCKS, Scale, UserError, as_tensor, as_writ
 from infoflow.models import AttentionCall, Model, keys_stack, tap
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
+from ._attention_rows import Array, AttentionRows, uniform_attention
 from ._head_measure import (
     HEAD,
     HEAD_KEYS,
@@ -30,7 +31,6 @@ from ._head_measure import (
     Roles,
     compact,
 )
-from ._rows import Array, AttentionRows, uniform_attention
 from ._scored import ScoredBatch, SentenceScorer, no_loss
 
 # Attention to surface features: neighbours, ends of a sentence, special tokens, punctuation.

@@ -169,43 +169,35 @@ with each matrix shuffled.
 """
 
 _ARM = Column(
-    name="arm",
-    dtype="string",
-    unit="",
-    description="what replaces the fresh model's heads: none; specialised heads of the trained model; random, as many "
-    "others of its heads in the same layers; shuffled, the specialised ones with the numbers of "
-    "each matrix "
-    "in random order",
+    "arm",
+    "string",
+    "",
+    "what replaces the fresh model's heads: none; specialised heads of the trained model; random, as many others of "
+    "its heads in the same layers; shuffled, the specialised ones with the numbers of each matrix in random order",
 )
 
 TRANSPLANT_CURVES = TableSchema(
     name="transplant_curves",
     version=1,
     description="Learning curves of fresh models with heads of a trained model, each in its original layer and "
-    "head. All "
-    "curves of a seed start from the same initial weights, which differ from the trained model's seed, and "
+    "head. All curves of a seed start from the same initial weights, which differ from the trained model's seed, and "
     "read the same batches in the same order. All points are scored on the same sentences.",
     made_by="a plan that says [transplant] on = true makes it",
     columns=(
         _ARM,
-        Column(
-            name="frozen",
-            dtype="bool",
-            unit="",
-            description="whether these heads were frozen (none: as initialised)",
-        ),
-        Column(name="draw", dtype="int64", unit="", description="number of the random draw; 0 for all other arms"),
-        Column(name="step", dtype="int64", unit="updates", description="optimiser steps of the fresh model so far"),
-        Column(name="source_tokens", dtype="int64", unit="tokens", description="source tokens read until then"),
-        Column(name="heads", dtype="int64", unit="heads", description="how many heads were put in, or frozen"),
-        Column(name="metric", dtype="string", unit="", description="loss, or, at the last step of translation, bleu"),
+        Column("frozen", "bool", "", "whether these heads were frozen (none: as initialised)"),
+        Column("draw", "int64", "", "number of the random draw; 0 for all other arms"),
+        Column("step", "int64", "updates", "optimiser steps of the fresh model so far"),
+        Column("source_tokens", "int64", "tokens", "source tokens read until then"),
+        Column("heads", "int64", "heads", "how many heads were put in, or frozen"),
+        Column("metric", "string", "", "loss, or, at the last step of translation, bleu"),
         *estimate_columns(
             "nats per token (loss), percent (bleu)",
             "score on held-out sentences",
             "score of the trained model that the heads are from",
             "sentences",
         ),
-        Column(name="signature", dtype="string", unit="", description="sacreBLEU's signature; empty for the loss"),
+        Column("signature", "string", "", "sacreBLEU's signature; empty for the loss"),
     ),
 )
 
@@ -217,21 +209,21 @@ TRANSPLANTED_HEADS = TableSchema(
     made_by="a plan that says [transplant] on = true makes it",
     columns=(
         _ARM,
-        Column(name="draw", dtype="int64", unit="", description="number of the random draw; 0 for specialised heads"),
+        Column("draw", "int64", "", "number of the random draw; 0 for specialised heads"),
         *HEAD_KEYS,
-        Column(name="roles", dtype="string", unit="", description="roles that it holds in its model, by commas"),
+        Column("roles", "string", "", "roles that it holds in its model, by commas"),
         Column(
-            name="importance",
-            dtype="float64",
-            unit="",
-            description="expected absolute derivative of the loss by a gate on the head, over the norm of its layer's",
+            "importance",
+            "float64",
+            "",
+            "expected absolute derivative of the loss by a gate on the head, over the norm of its layer's",
         ),
-        Column(name="rank", dtype="int64", unit="", description="place in the order of choice, from 0"),
+        Column("rank", "int64", "", "place in the order of choice, from 0"),
         Column(
-            name="by_chance",
-            dtype="float64",
-            unit="roles",
-            description="how many roles all heads of the model hold by chance, at most; missing where heads were not "
+            "by_chance",
+            "float64",
+            "roles",
+            "how many roles all heads of the model hold by chance, at most; missing where heads were not "
             "chosen by roles",
         ),
     ),

@@ -7,10 +7,9 @@ from ._anatomy import ParameterSlice as ParameterSlice
 from ._attention import AttentionCall, Site
 from ._bands import DILATION, FIRST_IS_GLOBAL, compute_densely
 from ._discovery import discover
-from ._elmo import Elmo, ElmoConfig
 from ._first_pass import tiny_inputs
 from ._hub import at_revision, unreadable
-from ._load import check_loading, quiet_loading
+from ._load import check_loading
 from ._load import load_model as load_model
 from ._losses import (
     IGNORED,
@@ -33,6 +32,8 @@ from ._modules import FastLinear, evaluating, fast_linear, learning_parameters
 from ._own_models import (
     AbstractOwnModel,
     CausalBertConfig,
+    Elmo,
+    ElmoConfig,
     PlainBertConfig,
     PlainBertForMaskedLM,
     PlainBertLMHeadModel,
@@ -41,7 +42,6 @@ from ._own_models import (
 )
 from ._pruned import check_free, is_pruned_folder, kept_heads, remove_heads
 from ._pruned import save_pruned as save_pruned
-from ._readout import Readout, readout
 from ._rerun import (
     BlockOutputs,
     BlockRerun,
@@ -54,6 +54,21 @@ from ._rerun import (
     without_token,
 )
 from ._tap import HeadCall, Tap, tap
-from ._text_scores import BleuStatistics, bleu, bleu_by_block, bleu_statistics, bleu_tokenizer, rouge
+from ._text_scores import (
+    BleuStatistics,
+    Numbers,
+    bleu,
+    bleu_by_block,
+    bleu_statistics,
+    bleu_tokenizer,
+    contains_answer,
+    exact_match,
+    memorisation_ratio,
+    normalise_answer,
+    rouge,
+    stored_bits,
+    token_f1,
+)
 from ._tokenizers import TARGET_FOLDER
-from ._translate import as_model_writes, translate, without_remarks, write_texts
+from ._translate import Readout, as_model_writes, readout, translate, without_remarks, write_texts
+from ._weights import quiet_loading

@@ -64,9 +64,8 @@ def base_of(folder: Path) -> str:
         raise UserError(f"The adapter in {folder} needs Megatron, which infoflow does not run. Use another adapter.")
     if not (folder / _WEIGHTS).is_file():
         raise UserError(
-            f"The adapter in {folder} must be saved as {_WEIGHTS}. There is none; weights in .bin files are "
-            "pickles, which "
-            "infoflow does not open. Save the adapter as safetensors."
+            f"The adapter in {folder} must be saved as {_WEIGHTS}. There is none; weights in .bin files are pickles, "
+            "which infoflow does not open. Save the adapter as safetensors."
         )
     if not isinstance(base, str) or not base.strip():
         raise UserError(

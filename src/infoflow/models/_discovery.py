@@ -148,10 +148,9 @@ def _attention(
         raise UserError(f"{type(module).__name__} {call.trouble} ({names[call.module]}). {_OTHER_FAMILY}")
     if call.projection is None and call.own:
         raise UserError(
-            f"{type(module).__name__} computes attention in its own code, and no linear output projection "
-            "receives its heads' outputs "
-            f"unchanged ({names[call.module]}): it adds to them, or mixes heads in a "
-            f"non-linear module. So heads cannot be read or gated individually. {_OTHER_FAMILY}"
+            f"{type(module).__name__} computes attention in its own code, and no linear output projection receives its "
+            f"heads' outputs unchanged ({names[call.module]}): it adds to them, or mixes heads in a non-linear module. "
+            f"So heads cannot be read or gated individually. {_OTHER_FAMILY}"
         )
     if call.projection is None:
         raise UserError(
@@ -211,9 +210,8 @@ def _require_every_block(module: nn.Module, stacks: list[Stack], two: bool) -> N
     for parent, blocks in silent.items():
         raise UserError(
             f"{type(module).__name__} has blocks that never call the attention function ({parent}: "
-            f"{', '.join(blocks)}), as hybrid and recurrent models do. infoflow only analyses models in which "
-            "every block "
-            "attends."
+            f"{', '.join(blocks)}), as hybrid and recurrent models do. infoflow only analyses models in which every "
+            "block attends."
         )
 
 

@@ -161,9 +161,8 @@ def unreadable(home: Path | str, error: Exception) -> UserError:
     reason = reason_of(error)
     if method := _quantised(home):
         return UserError(
-            f"The weights in {home} are quantised ({method}), and cannot be read here: {reason}.\nUse the "
-            "original model, "
-            "or load it where its library is installed and save it after dequantize()."
+            f"The weights in {home} are quantised ({method}), and cannot be read here: {reason}.\nUse the original "
+            "model, or load it where its library is installed and save it after dequantize()."
         )
     if isinstance(home, Path):
         return UserError(f"The model in {home} cannot be read: {reason}. Save or download it again.")

@@ -1,33 +1,193 @@
-"""Load a model by name, from a folder or a GGUF file, or take an instance, and check it before use."""
+"""Load a model by name, from a folder or a GGUF file, or take an instance; check its files and the model before use."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn import Module
-from transformers import (
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.auto import modeling_auto as registry
-from transformers.utils import logging
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, cached_file
 
-from infoflow.foundation import UserError, current_display, launched, local_rank, patient_hub
+from infoflow.foundation import UserError, as_written, current_display, launched, local_rank, model_name_of, patient_hub
 
-from ._adapter import is_adapter_folder
+from ._adapter import adapted_classes, base_of, fits, held_shapes, is_adapter_folder, merged, set_labels, supplied
 from ._anatomy import Anatomy
 from ._bands import read_bands_densely
+from ._checks import check_family, check_features, check_folder, check_index, model_class, without_kernels
 from ._discovery import discover
 from ._first_pass import output_embeddings, vocabulary_size
-from ._hub import named_at
+from ._hub import at_revision, hub_arguments, hub_is_reachable, named_at, unreadable
 from ._model import Model, Task
 from ._own_models import AbstractOwnModel, PlainBertForMaskedLM, PlainBertLMHeadModel
-from ._read import adapted_base, existing, read_module, short_name
+from ._pruned import is_pruned_folder, read_pruned
 from ._tokenizers import Reading, find_tokenizers, has_tokenizer, reading_tokenizers
 from ._trials import tried
-from ._weights import check_finite
+from ._weights import check_finite, check_loaded, listed, quiet_loading, read_gguf
+
+_GIVE_ONE = "config.json: name the folder of one checkpoint."
+_LONGEST_NAME = 255
+
+
+def existing(source: object) -> Path | str:
+    """A path that exists, or the string as a hub name."""
+    if not isinstance(source, str | Path):
+        given = f"a torch module of another kind ({type(source).__name__})" if isinstance(source, Module) else None
+        raise UserError(
+            "A model is a hub name, a folder, a .gguf file, or an instance of a transformers model class. "
+            f"Got {given or as_written(source)}."
+        )
+    if isinstance(source, str) and (not source.strip() or "\0" in source):
+        raise UserError(
+            "A model is a hub name, a folder, or a .gguf file. Got an empty name. For the current folder write ./"
+            if not source.strip()
+            else "A model's name must not contain a null character."
+        )
+    path = Path(source).expanduser()
+    if len(os.fsencode(path.name)) > _LONGEST_NAME:
+        raise UserError(f"A model's name must have at most {_LONGEST_NAME} bytes. Got {len(os.fsencode(path.name))}.")
+    if path.is_dir():
+        if not (path / "config.json").is_file() and not is_adapter_folder(path):
+            held = sorted(one.name for one in path.iterdir() if one.is_dir() and is_adapter_folder(one))
+            raise UserError(
+                f"A model folder must contain config.json and weights, as save_pretrained writes them. {path} has no "
+                + (f"config.json, but adapters in {listed(held)}: name one of these." if held else _GIVE_ONE)
+            )
+        return path
+    if path.is_file():
+        if path.suffix != ".gguf":
+            raise UserError(f"A model is a hub name, a folder, or a .gguf file. Got the file {path}.")
+        return path
+    if isinstance(source, Path) or source.startswith((".", "/", "~")) or at_revision(source)[0].count("/") > 1:
+        raise UserError(f"No model folder at {path}. Check the path, or use a name on the model hub.")
+    return str(source)
+
+
+def short_name(home: Path | str) -> str:
+    """A hub name in full; for a path, its `model_name_of`."""
+    return home if isinstance(home, str) else model_name_of(home)
+
+
+def read_module(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
+    """The module saved there.
+
+    Raises:
+        UserError: It cannot be read, or transformers' result would differ from what was saved.
+    """
+    try:
+        if isinstance(home, Path) and home.suffix == ".gguf":
+            return read_gguf(home, dtype)
+        if isinstance(home, Path) and is_pruned_folder(home):
+            return read_pruned(home, dtype)
+        if isinstance(home, Path) and is_adapter_folder(home):
+            return _read_adapted(home, dtype)
+        model, report = _read_weights(home, _configuration(home), dtype)
+    except UserError:
+        raise
+    except Exception as error:
+        raise unreadable(home, error) from error
+    check_loaded(model, report, home)
+    return model
+
+
+def _configuration(home: Path | str) -> PreTrainedConfig:
+    """The configuration of a checkpoint, after its checks."""
+    local = isinstance(home, Path) or not hub_is_reachable()
+    where, revision = hub_arguments(home)
+    _check_files(where, revision, local)
+    config = AutoConfig.from_pretrained(where, trust_remote_code=False, local_files_only=local, **revision)
+    check_features(config, home)
+    without_kernels(config)
+    return config
+
+
+def _read_weights(
+    home: Path | str, config: PreTrainedConfig, dtype: torch.dtype, family: type | None = None
+) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """The module, and transformers' loading report."""
+    where, revision = hub_arguments(home)
+    return (family or _model_class(config, home)).from_pretrained(
+        where,
+        config=config,
+        **revision,
+        dtype=dtype,
+        weights_only=True,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # refused by `check_loaded`, which names them
+        local_files_only=isinstance(home, Path) or not hub_is_reachable(),
+        use_kernels=False,
+    )
+
+
+def _read_adapted(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """The base model of an adapter, in the class that was adapted, with the adapter merged into its weights."""
+    base = adapted_base(folder)
+    current_display().note(f"Merging the adapter in {folder.name} into the weights of {short_name(base)}.")
+    if isinstance(base, Path) and (base.suffix == ".gguf" or is_pruned_folder(base)):
+        return merged(read_module(base, dtype), folder)
+    try:
+        config = _configuration(base)
+        own = _model_class(config, base)
+        own = own._model_mapping[type(config)] if own is AutoModel else own
+        set_labels(config, held_shapes(folder))
+        families = list(adapted_classes(folder, config, own))
+        family = next((one for one in families if fits(one, config, folder)), families[0])
+        check_family(family, config, folder)
+        model, report = _read_weights(base, config, dtype, family)
+    except UserError:
+        raise
+    except Exception as error:
+        raise unreadable(base, error) from error
+    replaced = supplied(folder)
+    report["missing_keys"] = {name for name in report["missing_keys"] if name not in replaced}
+    report["mismatched_keys"] = {one for one in report["mismatched_keys"] if one[0] not in replaced}
+    if family is not own:  # the base model's head differs from the adapted model's
+        report["unexpected_keys"] = set()
+    check_loaded(model, report, base)
+    return merged(model, folder)
+
+
+def adapted_base(folder: Path) -> Path | str:
+    """The model that an adapter in a folder was trained on, which must not be an adapter itself."""
+    base = existing(base_of(folder))
+    if isinstance(base, Path) and is_adapter_folder(base):
+        raise UserError(f"The adapter in {folder} belongs to another adapter, {base}. Merge that one first, with peft.")
+    return base
+
+
+def _check_files(home: Path | str, revision: Mapping[str, str], local: bool) -> None:
+    """Check the files of a folder, or of a name on the hub, before transformers loads them."""
+    if isinstance(home, Path):
+        check_folder(home)
+        return
+    index = cached_file(
+        home,
+        SAFE_WEIGHTS_INDEX_NAME,
+        **revision,
+        local_files_only=local,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    if index is not None:
+        check_index(Path(index))
+
+
+def _model_class(config: PreTrainedConfig, home: Path | str) -> type:
+    names = config.architectures or []
+    if not isinstance(names, list | tuple):
+        names = [names]
+    if not names:
+        return AutoModel
+    family = model_class(names[0], home)
+    check_family(family, config, home)
+    return family
+
+
+# Load a model by name, from a folder or a GGUF file, or take an instance, and check it before use.
+
 
 _UNSAVED = (
     "Tokens were added before the adapter was trained, and their embeddings were not saved with it. Save it with "
@@ -83,36 +243,21 @@ def load_model(
         source = named_at(source, revision)
     _check_instance(source)
     advice = "Use the tokenizer that the model was trained with."
-    if isinstance(source, PreTrainedModel):
-        module, name, home = source, source.name_or_path or source.config.model_type, None
-        device = source.device if device == "auto" else device
-    else:
-        home = existing(source)
-        name = short_name(home)
-        with quiet_loading(), patient_hub():
-            module = read_module(home, dtype)
+    module, name, home = _module(source, dtype)
     check_finite(module, name if home is None else home)
     if isinstance(home, Path) and is_adapter_folder(home):
         advice = _UNSAVED if tokenizer is None else advice
         home = home if has_tokenizer(home) else adapted_base(home)
-    wanted = _device(device)
+    wanted = module.device if home is None and device == "auto" else _device(device)
     if module.device != wanted:  # accelerate does not let a model that it placed move
         module = module.to(wanted)
     module = module.eval()
     found = find_tokenizers(tokenizer, home)
     _check_vocabulary(module, found[0], name, advice)
-    source_tokenizer, target_tokenizer = reading_tokenizers(
-        found,
-        name,
-        module.config,
-        getattr(module, "generation_config", None),
-        Reading(
-            source_language=source_language,
-            target_language=target_language,
-            prefix=prefix,
-            chosen=bool(source_language or target_language or prefix),
-        ),
-    )
+    chosen = bool(source_language or target_language or prefix)
+    reading = Reading(source_language=source_language, target_language=target_language, prefix=prefix, chosen=chosen)
+    generation = getattr(module, "generation_config", None)
+    source_tokenizer, target_tokenizer = reading_tokenizers(found, name, module.config, generation, reading)
     read_bands_densely(module)
     anatomy = discover(module)
     model = Model(
@@ -128,19 +273,30 @@ def load_model(
         model = tried(model)
     # The task last: its checks of the configuration would hide why a family cannot be read at all.
     model = replace(model, task=_task(module, anatomy))
-    _tell_of_full_attention(model)
-    if not model.pads:
-        current_display().note(
-            f"Padding changes the results of {name} for a sentence, so its batches hold sentences of equal length."
-        )
+    _note_peculiarities(model)
     return model
 
 
-def _tell_of_full_attention(model: Model) -> None:
+def _module(source: Path | str | PreTrainedModel, dtype: torch.dtype) -> tuple[PreTrainedModel, str, Path | str | None]:
+    """The module, its name, and where it was read; None for an instance."""
+    if isinstance(source, PreTrainedModel):
+        return source, source.name_or_path or source.config.model_type, None
+    home = existing(source)
+    with quiet_loading(), patient_hub():
+        return read_module(home, dtype), short_name(home), home
+
+
+def _note_peculiarities(model: Model) -> None:
+    """Say what is unusual about the model's attention or batches."""
     if getattr(model.module.config, "attention_type", None) == "block_sparse":
         current_display().note(
             f"{model.name} attends in blocks in long texts. As transformers does after a first short text, "
             "infoflow reads every text with full attention."
+        )
+    if not model.pads:
+        current_display().note(
+            f"Padding changes the results of {model.name} for a sentence, so its batches hold sentences of equal "
+            "length."
         )
 
 
@@ -148,9 +304,8 @@ def _check_instance(source: object) -> None:
     """Refuse modules with an adapter: their weights are not those that their layers compute with."""
     if isinstance(source, Module) and any(type(child).__module__.startswith("peft.") for child in source.modules()):
         raise UserError(
-            f"The {type(source).__name__} contains an adapter. Use the model that its merge_and_unload() "
-            "returns, or the "
-            "folder of the adapter."
+            f"The {type(source).__name__} contains an adapter. Use the model that its merge_and_unload() returns, or "
+            "the folder of the adapter."
         )
     if not isinstance(source, PreTrainedModel):
         return
@@ -217,8 +372,7 @@ def _task(module: PreTrainedModel, anatomy: Anatomy) -> Task:
         if not all(stack.causal for stack in anatomy.stacks):
             raise UserError(
                 f"{family} predicts the next token but attends to later tokens: its configuration lacks "
-                "is_decoder=True. "
-                "Set it, or load the checkpoint as a masked language model."
+                "is_decoder=True. Set it, or load the checkpoint as a masked language model."
             )
         return "causal-lm"
     if family in _MASKED:
@@ -240,17 +394,3 @@ def _pad_token_id(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | 
     candidates = [getattr(module.config, "pad_token_id", None), getattr(tokenizer, "pad_token_id", None)]
     size = vocabulary_size(module)
     return next((int(token) for token in candidates if token is not None and 0 <= token < size), 0)
-
-
-@contextmanager
-def quiet_loading() -> Iterator[None]:
-    """Silences transformers' progress bars and load reports: relevant problems are checked here."""
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()

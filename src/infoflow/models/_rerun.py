@@ -257,9 +257,9 @@ def rerun_blocks(
         for edit in edits:
             applied = edit
             # Not `block(...)`: hooks of other taps must see one run of the block.
-            edited.append(_states(block.forward(*args, **kwargs)))
+            edited.append(states_of(block.forward(*args, **kwargs)))
         applied = None
-        reruns.append(BlockRerun(kept=_states(output), edited=tuple(edited)))
+        reruns.append(BlockRerun(kept=states_of(output), edited=tuple(edited)))
 
     modules = {model.module.get_submodule(layer.block) for layer in layers}
     with tap(model, on_attention=on_attention), _after(modules, again):
@@ -294,8 +294,8 @@ def rerun_others(model: Model, others: Sequence[Model], stack: str, forward: Cal
         _require_no_cache(model, [*args, *kwargs.values()])
         states = args[0] if args else kwargs["hidden_states"]
         path = layers[len(found)].block
-        theirs = [_states(other.module.get_submodule(path).forward(*args, **kwargs)) for other in others]
-        found.append(BlockUpdates(own=_states(output) - states, others=tuple(each - states for each in theirs)))
+        theirs = [states_of(other.module.get_submodule(path).forward(*args, **kwargs)) for other in others]
+        found.append(BlockUpdates(own=states_of(output) - states, others=tuple(each - states for each in theirs)))
 
     with _after({model.module.get_submodule(layer.block) for layer in layers}, again):
         forward()
@@ -337,7 +337,8 @@ def without_edges(call: AttentionCall, forbidden: Bool[Tensor, "#sentence #token
     return call.edited(mask=torch.where(forbidden[:, None], torch.finfo(mask.dtype).min, mask))
 
 
-def _states(output: Any) -> Tensor:
+def states_of(output: Any) -> Tensor:
+    """The states that a block returns, alone or first."""
     return output if isinstance(output, Tensor) else output[0]
 
 

@@ -22,7 +22,7 @@ from ._attention import AttentionCall
 from ._first_pass import runs_alone, tiny_inputs
 from ._losses import accepts, without_cache
 from ._model import Model, position_tables
-from ._rerun import returning, without_token
+from ._rerun import returning, states_of, without_token
 from ._tap import tap
 
 _CHANGED = 1  # index of the changed token: not the first, with neighbours on both sides
@@ -102,7 +102,7 @@ def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
                 args, kwargs = _with_states(args, kwargs, _one_changed(states))
                 hiding = True
                 # Not `block(...)`: hooks must see one run of the block.
-                found = _first(block.forward(*args, **kwargs))
+                found = states_of(block.forward(*args, **kwargs))
                 hiding = False
                 seen.leaks.setdefault(stack, []).append(_differ(found))
 
@@ -145,10 +145,6 @@ def _differ(output_BTD: Tensor) -> bool:
     others = torch.arange(output_BTD.shape[1], device=output_BTD.device) != _CHANGED
     kept, changed = output_BTD[0, others], output_BTD[1, others]
     return not _distance(changed, kept) <= _ROUNDING * _epsilon(kept)
-
-
-def _first(output: Any) -> Tensor:
-    return output if isinstance(output, Tensor) else output[0]
 
 
 def _distance(found_TD: Tensor, expected_TD: Tensor) -> float:
@@ -253,7 +249,7 @@ def _require_the_last_state(model: Model, seen: _Seen, inputs: dict[str, Tensor]
     last = model.module.get_submodule(model.anatomy.predicts.layers[-1].block)
     same = _result(_passed_over(model, seen.outputs, inputs))
     changed = dict(seen.outputs)
-    states = _first(changed[last])
+    states = states_of(changed[last])
     other = 1.5 * states.flip(-1) - states
     changed[last] = other if isinstance(changed[last], Tensor) else (other, *changed[last][1:])
     if bool(same.isfinite().all()) and _equal(_result(_passed_over(model, changed, inputs)), same):

@@ -2,8 +2,8 @@
 
 import io
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import redirect_stderr
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 from infoflow.foundation import UserError, current_display, missing_extra
 
@@ -134,9 +135,8 @@ def _check_unexpected(model: PreTrainedModel, unexpected: set[str], home: Path |
         )
     if parts := {name for name in unexpected if _is_inside(name, model, used)}:
         raise UserError(
-            f"The checkpoint {home} contains weights of layers that {type(model).__name__}, as its "
-            "config.json describes "
-            f"it, does not have, so results would be wrong: {listed(parts)}. Correct its config.json."
+            f"The checkpoint {home} contains weights of layers that {type(model).__name__}, as its config.json "
+            f"describes it, does not have, so results would be wrong: {listed(parts)}. Correct its config.json."
         )
     current_display().warn(
         f"{len(unexpected)} weights of the checkpoint {home} are not used by {type(model).__name__}: "
@@ -327,3 +327,17 @@ def _expected(config: PreTrainedConfig, kind: str) -> set[str]:
     # llama.cpp omits an output matrix that equals the embeddings.
     tied = {"output.weight"} if config.tie_word_embeddings else set()
     return set(names) - tied
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Silences transformers' progress bars and load reports: relevant problems are checked here."""
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

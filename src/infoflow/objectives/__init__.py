@@ -2,12 +2,22 @@
 
 from infoflow.corpus import Vocabulary
 
-from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Field, collate, pad_arrays, supervised_cross_entropy
+from ._batch import (
+    NO_TARGET,
+    SENTENCE_FIELDS,
+    UNSUPERVISED,
+    Field,
+    collate,
+    pad_arrays,
+    stacks,
+    supervised_cross_entropy,
+)
 from ._batch import Batch as Batch
 from ._batch import Corrupted as Corrupted
 from ._batch import Example as Example
 from ._batch import LossTerm as LossTerm
 from ._batch import Noise as Noise
+from ._batch import Shown as Shown
 from ._causal_lm import BiLM as BiLM
 from ._causal_lm import CausalLM as CausalLM
 from ._causal_lm import PrefixDecoder as PrefixDecoder
@@ -15,19 +25,17 @@ from ._causal_lm import prefix_mask
 from ._encoder_decoder import Bart as Bart
 from ._encoder_decoder import Mass as Mass
 from ._encoder_decoder import Translation as Translation
+from ._masked_lm import AbstractPairObjective as AbstractPairObjective
 from ._masked_lm import MaskedLM as MaskedLM
+from ._masked_lm import NextSentence as NextSentence
+from ._masked_lm import SentenceOrder as SentenceOrder
 from ._masked_lm import SpanBert as SpanBert
 from ._objective import AbstractObjective as AbstractObjective
 from ._objective import Answers as Answers
 from ._objective import Family, Metric, Reads, accuracy, area_under_curve, drop_tokens
-from ._pair_objectives import AbstractPairObjective as AbstractPairObjective
-from ._pair_objectives import NextSentence as NextSentence
-from ._pair_objectives import SentenceOrder as SentenceOrder
 from ._registry import OBJECTIVES, further_objectives, takes_token_dropout
 from ._registry import make_objective as make_objective
-from ._show_text import show_text as show_text
-from ._shown import NO_TARGET, stacks
-from ._shown import Shown as Shown
+from ._registry import show_text as show_text
 from ._skip_gram import SkipGram as SkipGram
 from ._skip_gram import keep_probability
 from ._text_to_text import DenoiseFull as DenoiseFull
@@ -40,12 +48,3 @@ from ._text_to_text import Seq2SeqLM as Seq2SeqLM
 from ._text_to_text import SpanCorruption as SpanCorruption
 from ._two_models import Distillation as Distillation
 from ._two_models import Electra as Electra
-from ._written_answers import (
-    Numbers,
-    contains_answer,
-    exact_match,
-    memorisation_ratio,
-    normalise_answer,
-    stored_bits,
-    token_f1,
-)

@@ -1,4 +1,4 @@
-"""From examples to a loss: corrupted examples, their batch, its noise, cross-entropy of supervised positions."""
+"""From an example to a loss: corrupted examples, also as readable tokens, their batches, and the cross-entropy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -285,3 +285,36 @@ def prediction_head(module: nn.Module) -> nn.Module:
         f"{type(module).__name__} has no language-modelling head that infoflow knows ({', '.join(_HEADS)}).\n"
         "Load the model with its head: AutoModelForMaskedLM or AutoModelForCausalLM."
     )
+
+
+# What an objective makes of one example, as readable tokens: the inputs of its model and the targets of its loss.
+
+
+NO_TARGET = "·"
+"""Shown at positions that the loss ignores."""
+DESCRIBING = ("segments", "positions", "attends to")
+"""Names of lines that describe the tokens of the line before them, position by position."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shown:
+    """What an objective makes of one example: lines of readable tokens, by name."""
+
+    inputs: Mapping[str, Sequence[str]]  # what the model reads
+    targets: Mapping[str, Sequence[str]]  # by the loss term that they belong to
+
+
+def tokens_of(ids: Tensor, names: Sequence[str]) -> list[str]:
+    """The name of each id of one example; `NO_TARGET` for labels that the loss ignores."""
+    return [NO_TARGET if id == UNSUPERVISED else names[id] for id in ids.flatten().tolist()]
+
+
+def stacks(lines: Mapping[str, Sequence[str]]) -> list[dict[str, Sequence[str]]]:
+    """Each line together with those that describe its tokens."""
+    found: list[dict[str, Sequence[str]]] = []
+    for name, tokens in lines.items():
+        if found and name in DESCRIBING:
+            found[-1][name] = tokens
+        else:
+            found.append({name: tokens})
+    return found

@@ -23,10 +23,11 @@ from ._batch import (
     Field,
     LossTerm,
     Noise,
+    Shown,
     supervised_cross_entropy,
+    tokens_of,
 )
 from ._objective import AbstractObjective, Family, drop_tokens
-from ._shown import Shown, tokens_of
 from ._text_to_text import prefix_length
 
 

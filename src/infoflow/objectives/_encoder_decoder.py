@@ -21,11 +21,11 @@ from ._batch import (
     Field,
     LossTerm,
     Noise,
+    Shown,
     supervised_cross_entropy,
 )
 from ._masking import hide, mask_id, random_tokens
 from ._objective import BLEU, LOSS, AbstractObjective, Family, Metric, Writes, drop_tokens
-from ._shown import Shown
 
 # Shared parts of encoder-decoder objectives: the encoder reads a source, the decoder predicts a target.
 

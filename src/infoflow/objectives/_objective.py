@@ -15,8 +15,19 @@ from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Probability
 
-from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Field, LossTerm, Noise, collate
-from ._shown import Shown, tokens_of
+from ._batch import (
+    SENTENCE_FIELDS,
+    UNSUPERVISED,
+    Batch,
+    Corrupted,
+    Example,
+    Field,
+    LossTerm,
+    Noise,
+    Shown,
+    collate,
+    tokens_of,
+)
 
 # Scores of how well a model learned its training task, with a trivial baseline.
 

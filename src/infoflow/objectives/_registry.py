@@ -1,17 +1,21 @@
-"""Objectives by name, as used on the command line and in plans."""
+"""Objectives by name, as in plans, and what each of them makes of a text that somebody types."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, get_type_hints
 
-from infoflow._subjects import provided
-from infoflow.foundation import UserError, did_you_mean, read_setting
+import numpy as np
 
+from infoflow._subjects import provided
+from infoflow.corpus import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, STOPS, Vocabulary, sentences_of, sentinel_names
+from infoflow.foundation import UserError, did_you_mean, read_setting, stream, words_and_signs
+
+from ._batch import UNSUPERVISED, Corrupted, Noise, Shown
 from ._causal_lm import BiLM, CausalLM, PrefixDecoder
 from ._encoder_decoder import Bart, Mass, Translation
-from ._masked_lm import MaskedLM, SpanBert
+from ._masked_lm import MaskedLM, NextSentence, SentenceOrder, SpanBert
 from ._objective import OPTION as TOKEN_DROPOUT
 from ._objective import AbstractObjective, with_token_dropout
-from ._pair_objectives import NextSentence, SentenceOrder
 from ._skip_gram import SkipGram
 from ._text_to_text import (
     DenoiseFull,
@@ -94,3 +98,94 @@ def takes_token_dropout(name: str) -> bool:
 def _options(cls: type[AbstractObjective]) -> dict[str, Any]:
     """Options with their defaults."""
     return {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type] (all are dataclasses)
+
+
+# What every objective makes of a text that somebody types.
+
+
+_MOST_WORDS = 512
+_DRAWS = 20
+_OPTIONS: dict[str, dict[str, Any]] = {SkipGram.name: {"min_count": 1, "threshold": 1.0}}  # every word is frequent
+
+
+def show_text(
+    text: str, objectives: Sequence[str] = (), translation: str | None = None, seed: int = 0
+) -> dict[str, Shown]:
+    """What each objective makes of a text: the inputs of its model and the targets of its loss, by its name.
+
+    The objectives' own code corrupts the text, as in training. Words and signs are the tokens, and random tokens are
+    other words of the text. Where the noise leaves a short text unchanged, it is drawn again, at most 20 times.
+
+    Args:
+        text: One sentence or more. Pairs of segments are its halves.
+        objectives: Names; empty: all, those that translate only with a `translation`.
+        translation: The text in another language.
+        seed: Seed of the noise.
+
+    Raises:
+        UserError: There are no words or too many, an objective is unknown, or one needs a translation.
+
+    >>> show_text("Time flies", ["causal-lm"])["causal-lm"].targets
+    {'causal-lm': ['Time', 'flies', '[SEP]', '·']}
+    """
+    read = [words_and_signs(sentence) for sentence in sentences_of(_words_in(text, "The text"))]
+    written = [] if translation is None else words_and_signs(_words_in(translation, "The translation"))
+    target, target_names = _vocabulary([written])
+    answer = _ids(written, target_names) if written else None
+    shown = {}
+    for objective in _chosen(objectives, translates=bool(written)):
+        source, names = _vocabulary(read, objective.num_sentinels(2 * _MOST_WORDS))
+        rows = [_ids(sentence, names) for sentence in read]
+        example = objective.example(rows, source, answer)
+        drawn = [objective.corrupt(example, stream("shown-noise", seed, n), source) for n in range(_DRAWS)]
+        # The first draw that changes something; where none does, the first with a target other than the end.
+        made = max(drawn, key=lambda one: (one.selected.any(), _num_targets(one) > 1))
+        noise = Noise(((seed,),))
+        batch = objective.collate([made], source, target if objective.needs_translation else None, noise)
+        shown[objective.name] = objective.shown(batch, names, target_names if objective.needs_translation else names)
+    return shown
+
+
+def _chosen(names: Sequence[str], translates: bool) -> list[AbstractObjective]:
+    every = names or [*OBJECTIVES, *further_objectives()]
+    objectives = [make_objective(name, **_OPTIONS.get(name, {})) for name in dict.fromkeys(every)]
+    silent = [one.name for one in objectives if one.needs_translation and not translates]
+    if names and silent:
+        raise UserError(f"{silent[0]} needs the text's translation. Got none.\nGive it: --translation TEXT.")
+    return [one for one in objectives if one.name not in silent]
+
+
+def _num_targets(made: Corrupted) -> int:
+    return int((np.asarray(made.arrays.get("labels", ())) != UNSUPERVISED).sum())
+
+
+def _words_in(text: str, what: str) -> str:
+    number = len(words_and_signs(text))
+    if not 1 <= number <= _MOST_WORDS:
+        raise UserError(f"{what} must have 1 to {_MOST_WORDS} words and signs. Got {number:,}.")
+    return text
+
+
+def _vocabulary(sentences: Sequence[Sequence[str]], sentinels: int = 0) -> tuple[Vocabulary, list[str]]:
+    """The words of the text as a vocabulary, with special tokens and sentinels; and the name of each id."""
+    words = [word for sentence in sentences for word in sentence]
+    known = [*SPECIAL_TOKENS, *dict.fromkeys(words)]
+    names = [*known, *sentinel_names(sentinels)[::-1]]
+    marks = range(len(names) - 1, len(known) - 1, -1)
+    vocabulary = Vocabulary(
+        size=len(names),
+        pad=names.index(PAD),
+        start=names.index(CLS),
+        end=names.index(SEP),
+        mask=names.index(MASK),
+        special=(*range(len(SPECIAL_TOKENS)), *marks),
+        sentinels=tuple(marks),
+        full_stops=tuple(id for id, name in enumerate(known) if name in STOPS),
+        counts=np.bincount(_ids(words, names), minlength=len(names)),
+    )
+    return vocabulary, names
+
+
+def _ids(words: Sequence[str], names: Sequence[str]) -> np.ndarray:
+    ids = {name: id for id, name in enumerate(names)}
+    return np.array([ids[word] for word in words], dtype=np.int64)

@@ -18,10 +18,9 @@ from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Count, Limits, UserError
 
-from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Field, LossTerm, Noise
+from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Field, LossTerm, Noise, Shown, tokens_of
 from ._masking import text_counts
 from ._objective import AbstractObjective, Answers, Family, Metric
-from ._shown import Shown, tokens_of
 
 Threshold = Annotated[float, Limits(above=0, at_most=1)]
 Few = Annotated[int, Limits(at_least=1, at_most=1000)]

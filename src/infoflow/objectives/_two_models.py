@@ -17,6 +17,7 @@ from infoflow.corpus import Vocabulary
 from infoflow.foundation import Count, Limits, Name, Probability
 
 from ._batch import (
+    NO_TARGET,
     SENTENCE_FIELDS,
     UNSUPERVISED,
     Batch,
@@ -25,12 +26,13 @@ from ._batch import (
     Field,
     LossTerm,
     Noise,
+    Shown,
     prediction_head,
     supervised_cross_entropy,
+    tokens_of,
 )
 from ._masking import hide, mask_id, text_counts
 from ._objective import LOSS, AbstractObjective, Answers, Family, Metric
-from ._shown import NO_TARGET, Shown, tokens_of
 
 # ELECTRA: a small generator fills masked tokens, and the model detects which tokens were replaced.
 

@@ -13,11 +13,11 @@ from ._bert_score_measure import bert_score_tables as bert_score_tables
 from ._bert_score_measure import pearson_by_layer as pearson_by_layer
 from ._blanks import common_objects
 from ._codelength import DescriptionLength as DescriptionLength
+from ._codelength_codes import VariationalTraining as VariationalTraining
+from ._codelength_codes import online_codelength as online_codelength
+from ._codelength_codes import variational_codelength as variational_codelength
 from ._codelength_measure import PROBE_CODELENGTH
 from ._codelength_measure import Codelength as Codelength
-from ._codelength_online import online_codelength as online_codelength
-from ._codelength_variational import VariationalTraining as VariationalTraining
-from ._codelength_variational import variational_codelength as variational_codelength
 from ._depth_statistics import center_of_gravity as center_of_gravity
 from ._depth_statistics import (
     contextual_headroom,
@@ -55,10 +55,9 @@ from ._stacked import Schedule as Schedule
 from ._structural_measure import PROBE_TREES
 from ._structural_measure import StructuralProbe as StructuralProbe
 from ._structural_probe import StructuralMaps as StructuralMaps
-from ._structural_probe import random_maps
+from ._structural_probe import TreeSentence as TreeSentence
+from ._structural_probe import depth_scores, distance_scores, random_maps, spearman_rows, tree_distances, tree_sentence
 from ._structural_probe import structural_probe as structural_probe
 from ._tasks import MINIMAL_PAIRS_TASK, MOST_CLASSES, build_task, check_task, load_task_corpus, tasks
 from ._text_pairs import TextPairs as TextPairs
 from ._text_pairs import read_text_pairs as read_text_pairs
-from ._trees import TreeSentence as TreeSentence
-from ._trees import depth_scores, distance_scores, spearman_rows, tree_distances, tree_sentence

@@ -32,8 +32,8 @@ HEAD_PROBE = TableSchema(
     made_by="it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy, and a plan that "
     "does not leave it out",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
-        Column(name="probe", dtype="string", unit="", description="what it reads: " + ", ".join(PROBES)),
+        Column("stack", "string", "", "the stack that reads the text"),
+        Column("probe", "string", "", "what it reads: " + ", ".join(PROBES)),
         *estimate_columns("share", "share of words", "every word's head is its neighbour, on the better side", "words"),
     ),
 )

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from infoflow.foundation import UserError, hash64, require_memory, stream
 
-from ._probe_inputs import InputRows, ProbeInputs, Scaling
+from ._features import InputRows, ProbeInputs, Scaling
 from ._probe_scores import first_choice
 
 NOT_ASKED = -1

@@ -38,11 +38,9 @@ BERT_SCORE = TableSchema(
     description="Correlation (Pearson) of BERTScore with human scores of the same pairs, layer by layer.",
     made_by="infoflow bert-score with pairs that people scored makes it",
     columns=(
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(name="score", dtype="string", unit="", description=", ".join(SCORES)),
-        Column(
-            name="labels", dtype="string", unit="", description="human, or permuted: the same scores in random order"
-        ),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
+        Column("score", "string", "", ", ".join(SCORES)),
+        Column("labels", "string", "", "human, or permuted: the same scores in random order"),
         *estimate_columns(
             "correlation", "Pearson's r over pairs", "mean over 100 shuffles of the human scores", "pairs"
         ),
@@ -128,7 +126,7 @@ def _pearson(sums: Float[np.ndarray, "draw 6"]) -> Float[np.ndarray, " draw"]:
 # BERTScore of a model by layer, with random pairs of the same texts as baseline, and agreement with human scores.
 
 
-_LAYER = Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings")
+_LAYER = Column("layer", "int64", "", "state 0..L; 0 = embeddings")
 
 BERT_SCORE_LAYERS = TableSchema(
     name="bert_score_layers",
@@ -136,10 +134,10 @@ BERT_SCORE_LAYERS = TableSchema(
     description="Mean BERTScore of text pairs by layer; the control is random pairs of the same texts.",
     columns=(
         _LAYER,
-        Column(name="score", dtype="string", unit="", description=", ".join(SCORES)),
-        Column(name="idf", dtype="bool", unit="", description="whether rare tokens weigh more"),
-        Column(name="rescaled", dtype="bool", unit="", description="(s - b) / (1 - b), b the mean of random pairs"),
-        Column(name="random", dtype="float64", unit="cosine", description="mean of random pairs: b, never rescaled"),
+        Column("score", "string", "", ", ".join(SCORES)),
+        Column("idf", "bool", "", "whether rare tokens weigh more"),
+        Column("rescaled", "bool", "", "(s - b) / (1 - b), b the mean of random pairs"),
+        Column("random", "float64", "cosine", "mean of random pairs: b, never rescaled"),
         *estimate_columns(
             "cosine, or share of the way from random pairs to equal ones", "mean over pairs",
             "the same of random pairs: a candidate with another pair's reference; 0 where rescaled", "pairs",
@@ -152,10 +150,10 @@ BERT_SCORE_PAIRS = TableSchema(
     version=1,
     description="BERTScore of each pair of texts by layer.",
     columns=(
-        Column(name="pair", dtype="int64", unit="", description="place in the file, from 0"),
+        Column("pair", "int64", "", "place in the file, from 0"),
         _LAYER,
-        *(Column(name=name, dtype="float64", unit="cosine, or as rescaled", description=name) for name in SCORES),
-        Column(name="human", dtype="float64", unit="", description="human score; NaN: none"),
+        *(Column(name, "float64", "cosine, or as rescaled", name) for name in SCORES),
+        Column("human", "float64", "", "human score; NaN: none"),
     ),
 )
 

@@ -12,9 +12,8 @@ from infoflow.foundation import Scale, UserError, current_display, stream
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._codelength import DescriptionLength
-from ._codelength_online import online_codelength
-from ._codelength_variational import VariationalTraining, variational_codelength
-from ._probe_inputs import LayerInputs, Scaling
+from ._codelength_codes import VariationalTraining, online_codelength, variational_codelength
+from ._features import LayerInputs, Scaling
 from ._probe_scores import SEED_COLUMNS, block_sums, replicated, seed_estimate
 from ._probed_task import PARTS, ProbedTask, TaskChoice, control_labels, example_types, probed_task
 from ._stacked import Schedule
@@ -29,40 +28,30 @@ PROBE_CODELENGTH = TableSchema(
     version=2,
     description="Description length of a task's labels given a layer's states, in bits: probe and labels together.",
     columns=(
-        Column(name="task", dtype="string", unit="", description="what is read from the states"),
-        Column(name="unit", dtype="string", unit="", description="what is labelled: token, span, pair or sentence"),
-        Column(name="probe", dtype="string", unit="", description="linear, or mlp with the sizes of its hidden layers"),
-        Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        Column("task", "string", "", "what is read from the states"),
+        Column("unit", "string", "", "what is labelled: token, span, pair or sentence"),
+        Column("probe", "string", "", "linear, or mlp with the sizes of its hidden layers"),
+        Column("stack", "string", "", "the stack that reads the text"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
         Column(
-            name="labels",
-            dtype="string",
-            unit="",
-            description="task; control: each type of word has one label by lot; shuffled: the task's labels in random "
+            "labels",
+            "string",
+            "",
+            "task; control: each type of word has one label by lot; shuffled: the task's labels in random "
             "order, which no code can compress beyond what their frequencies allow",
         ),
-        Column(name="code", dtype="string", unit="", description="online or variational"),
+        Column("code", "string", "", "online or variational"),
         Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="bits of the whole code; compression, the uniform code over it; model_bits and data_bits, its "
+            "metric",
+            "string",
+            "",
+            "bits of the whole code; compression, the uniform code over it; model_bits and data_bits, its "
             "parts; accuracy on the test part; surviving, inputs that a variational probe keeps",
         ),
-        Column(
-            name="probe_layer",
-            dtype="int64",
-            unit="",
-            description="of surviving inputs: which linear layer of the probe, from 0; else -1",
-        ),
-        Column(name="training", dtype="int64", unit="targets", description="labels that are coded"),
-        Column(name="capacity", dtype="int64", unit="parameters", description="of one probe"),
-        Column(
-            name="units",
-            dtype="string",
-            unit="",
-            description="bits; mixed: natural logarithms beside binary ones as in the reference's code",
-        ),
+        Column("probe_layer", "int64", "", "of surviving inputs: which linear layer of the probe, from 0; else -1"),
+        Column("training", "int64", "targets", "labels that are coded"),
+        Column("capacity", "int64", "parameters", "of one probe"),
+        Column("units", "string", "", "bits; mixed: natural logarithms beside binary ones as in the reference's code"),
         *estimate_columns(
             "bits; of compression a ratio, of accuracy a share, of surviving inputs",
             "see metric; bits scale with the labels coded",

@@ -35,13 +35,13 @@ _GAIN: Scale = (-1.0, 1.0)  # range of a difference of two F1
 _LEAST_GAIN = 0.02  # of F1 from 0 to 1: two points
 
 _KEYS = (
-    Column(name="task", dtype="string", unit="", description="what is read from the states"),
-    Column(name="unit", dtype="string", unit="", description="what is labelled: token, span, pair or sentence"),
-    Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
+    Column("task", "string", "", "what is read from the states"),
+    Column("unit", "string", "", "what is labelled: token, span, pair or sentence"),
+    Column("stack", "string", "", "the stack that reads the text"),
 )
 _SIZES = (
-    Column(name="training", dtype="int64", unit="examples", description="that the probes are trained on"),
-    Column(name="capacity", dtype="int64", unit="parameters", description="of one probe"),
+    Column("training", "int64", "examples", "that the probes are trained on"),
+    Column("capacity", "int64", "parameters", "of one probe"),
 )
 
 PROBE_MIXING = TableSchema(
@@ -50,12 +50,12 @@ PROBE_MIXING = TableSchema(
     description="Edge probes on a learned mix of layers: the weight of each layer, and what it adds to the score.",
     columns=(
         *_KEYS,
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
         Column(
-            name="statistic",
-            dtype="string",
-            unit="",
-            description="weight: of the layer in the mix of the probe that sees all; score: micro-F1 of the probe that "
+            "statistic",
+            "string",
+            "",
+            "weight: of the layer in the mix of the probe that sees all; score: micro-F1 of the probe that "
             "sees the layers up to this one; delta: score less that of the layer below (from 1 on); fraction: delta as "
             "a share of the headroom, the best score less that of layer 0",
         ),
@@ -77,10 +77,10 @@ PROBE_DEPTH = TableSchema(
     columns=(
         *_KEYS,
         Column(
-            name="statistic",
-            dtype="string",
-            unit="",
-            description="expected_layer; expected_layer_running_maximum, of the highest score so far; "
+            "statistic",
+            "string",
+            "",
+            "expected_layer; expected_layer_running_maximum, of the highest score so far; "
             "center_of_gravity and center_of_gravity_oneplus (without layer 0) of the mix; k_weights, entropy_weights, "
             "of the mix; k_differences; headroom; negative_mass",
         ),
@@ -93,10 +93,10 @@ PROBE_DEPTH = TableSchema(
         ),
         *SEED_COLUMNS,
         Column(
-            name="warning",
-            dtype="string",
-            unit="",
-            description="why the expected layer is unstable (gain below 2 points of F1, or over 20% of all change is "
+            "warning",
+            "string",
+            "",
+            "why the expected layer is unstable (gain below 2 points of F1, or over 20% of all change is "
             "loss); empty where it is not. The running maximum is to be read then",
         ),
     ),

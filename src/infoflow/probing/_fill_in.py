@@ -25,35 +25,22 @@ FILL_IN = TableSchema(
     version=2,
     description="Share of facts whose object a model fills into a blank, when the answer is read off each layer.",
     columns=(
-        Column(name="stack", dtype="string", unit="", description="the stack that has the output head"),
+        Column("stack", "string", "", "the stack that has the output head"),
+        Column("asked", "string", "", "how: mask; next (token); sentinel, rewrite, continue, write (encoder–decoders)"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings, L = the model's output"),
+        Column("lens", "string", "", "logit (states as they are) or tuned (translated)"),
         Column(
-            name="asked",
-            dtype="string",
-            unit="",
-            description="how: mask; next (token); sentinel, rewrite, continue, write (encoder–decoders)",
-        ),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings, L = the model's output"),
-        Column(name="lens", dtype="string", unit="", description="logit (states as they are) or tuned (translated)"),
-        Column(
-            name="prompts",
-            dtype="string",
-            unit="",
-            description=f"family of the templates: manual, mined, paraphrased, ...; {TOGETHER}: of all",
+            "prompts", "string", "", f"family of the templates: manual, mined, paraphrased, ...; {TOGETHER}: of all"
         ),
         Column(
-            name="ensemble",
-            dtype="string",
-            unit="",
-            description="uniform: mean log-probability over the prompts; optimised: weighted by training facts; best: "
+            "ensemble",
+            "string",
+            "",
+            "uniform: mean log-probability over the prompts; optimised: weighted by training facts; best: "
             "the prompt that answers most training facts, alone",
         ),
-        Column(name="relation", dtype="string", unit="", description="the relation, or all"),
-        Column(
-            name="average",
-            dtype="string",
-            unit="",
-            description="relation: one alone; macro: mean over relations; micro: over facts",
-        ),
+        Column("relation", "string", "", "the relation, or all"),
+        Column("average", "string", "", "relation: one alone; macro: mean over relations; micro: over facts"),
         *estimate_columns(
             "share of facts",
             "P@1: the object's token is the likeliest of the common vocabulary",
@@ -61,19 +48,19 @@ FILL_IN = TableSchema(
             "facts",
         ),
         Column(
-            name="without_subject",
-            dtype="float64",
-            unit="share of facts",
-            description="the same prompts with the subject masked (left out where there is no mask): what the "
+            "without_subject",
+            "float64",
+            "share of facts",
+            "the same prompts with the subject masked (left out where there is no mask): what the "
             "template alone gives away; absent where such a prompt cannot be read (an average is over the others)",
         ),
-        Column(name="templates", dtype="float64", unit="templates", description="per relation, on average"),
-        Column(name="vocabulary", dtype="int64", unit="tokens", description="candidates for the blank"),
+        Column("templates", "float64", "templates", "per relation, on average"),
+        Column("vocabulary", "int64", "tokens", "candidates for the blank"),
         Column(
-            name="left_out",
-            dtype="int64",
-            unit="facts",
-            description="facts of these relations that were not asked: their object is not one token, or their "
+            "left_out",
+            "int64",
+            "facts",
+            "facts of these relations that were not asked: their object is not one token, or their "
             "sentence cannot be read; under all, also those of relations without a usable template",
         ),
     ),

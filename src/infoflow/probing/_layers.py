@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int, Shaped
 from infoflow.foundation import UserError, block_of, current_display, hash64_array
 
 from ._batched import LabelledRows, ProbeGrid, ProbeSettings, train_probes
-from ._probe_inputs import ChosenRows, InputRows
+from ._features import ChosenRows, InputRows
 from ._probe_scores import ProbePredictions, score_rows
 from ._probed_task import PARTS, ExampleTypes, control_labels
 from ._tasks import DEV_SHARE, MOST_CLASSES, TEST_SHARE

@@ -29,17 +29,17 @@ MINIMAL_PAIRS = TableSchema(
     description="Share of minimal pairs whose acceptable sentence is more likely under the prediction of each layer.",
     made_by='a plan with tasks = ["minimal-pairs"] in [probing] makes it',
     columns=(
-        Column(name="stack", dtype="string", unit="", description="the stack that has the output head"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings, L = the model's output"),
-        Column(name="phenomenon", dtype="string", unit="", description="of the pairs; all: every pair"),
+        Column("stack", "string", "", "the stack that has the output head"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings, L = the model's output"),
+        Column("phenomenon", "string", "", "of the pairs; all: every pair"),
         Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="preferred: share of pairs, a tie counts half; margin: log-probability of the acceptable "
+            "metric",
+            "string",
+            "",
+            "preferred: share of pairs, a tie counts half; margin: log-probability of the acceptable "
             "sentence less that of the other, in nats",
         ),
-        Column(name="ties", dtype="int64", unit="pairs", description="pairs that the layer finds equally likely"),
+        Column("ties", "int64", "pairs", "pairs that the layer finds equally likely"),
         *estimate_columns(
             "share, or nats for margin", "the metric, mean over pairs", "chance: one half, or no margin", "pairs"
         ),

@@ -14,9 +14,8 @@ from infoflow.foundation import UserError, current_display, digest, hash64_array
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._batched import ProbeSettings
-from ._features import POOLINGS, WordFeatures
+from ._features import POOLINGS, LayerInputs, WordFeatures
 from ._layers import Answered, AskedPart, ProbeProblem, answered, check_classes
-from ._probe_inputs import LayerInputs
 from ._probe_scores import ProbePredictions
 from ._probed_task import (
     PARTS,
@@ -44,41 +43,38 @@ PROBE_SCORES = TableSchema(
     "sentences; the control task gives random labels to word types.",
     made_by="a plan with tasks in [probing] makes it",
     columns=(
-        Column(name="task", dtype="string", unit="", description="what is asked"),
-        Column(name="unit", dtype="string", unit="", description="what is labelled: token, span, pair or sentence"),
-        Column(name="probe", dtype="string", unit="", description="linear; mlp: with one hidden layer"),
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder: the one that reads the text"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        Column("task", "string", "", "what is asked"),
+        Column("unit", "string", "", "what is labelled: token, span, pair or sentence"),
+        Column("probe", "string", "", "linear; mlp: with one hidden layer"),
+        Column("stack", "string", "", "encoder or decoder: the one that reads the text"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
         Column(
-            name="labels",
-            dtype="string",
-            unit="",
-            description="task; control: every word type has one label, drawn from the task's distribution, or, where "
+            "labels",
+            "string",
+            "",
+            "task; control: every word type has one label, drawn from the task's distribution, or, where "
             "arcs are asked, one head among itself, the first and the last word",
         ),
         Column(
-            name="words",
-            dtype="string",
-            unit="",
-            description="all; seen, unseen: test examples whose type is, or is not, in the training part",
+            "words", "string", "", "all; seen, unseen: test examples whose type is, or is not, in the training part"
         ),
         Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="accuracy; macro_f1: F1 averaged over the classes of the test part; selectivity: accuracy on "
+            "metric",
+            "string",
+            "",
+            "accuracy; macro_f1: F1 averaged over the classes of the test part; selectivity: accuracy on "
             "the task less that on the control",
         ),
-        Column(name="share", dtype="float64", unit="", description="of the training sentences that the probe saw"),
-        Column(name="training", dtype="int64", unit="examples", description="that the probe of the task saw"),
-        Column(name="capacity", dtype="int64", unit="parameters", description="of one probe"),
-        Column(name="dropout", dtype="float64", unit="", description="of what the probe's last layer reads"),
-        Column(name="weight_decay", dtype="float64", unit="", description="of the probe's weights"),
+        Column("share", "float64", "", "of the training sentences that the probe saw"),
+        Column("training", "int64", "examples", "that the probe of the task saw"),
+        Column("capacity", "int64", "parameters", "of one probe"),
+        Column("dropout", "float64", "", "of what the probe's last layer reads"),
+        Column("weight_decay", "float64", "", "of the probe's weights"),
         Column(
-            name="corrupted",
-            dtype="float64",
-            unit="",
-            description="share of the examples whose types get the control's label; the others keep the task's",
+            "corrupted",
+            "float64",
+            "",
+            "share of the examples whose types get the control's label; the others keep the task's",
         ),
         *estimate_columns(
             "share of examples; of selectivity, difference of shares",
@@ -87,13 +83,10 @@ PROBE_SCORES = TableSchema(
             "test examples",
         ),
         Column(
-            name="untaught",
-            dtype="int64",
-            unit="examples",
-            description="test examples whose label the training part lacks: they count as errors",
+            "untaught", "int64", "examples", "test examples whose label the training part lacks: they count as errors"
         ),
-        Column(name="seed_sd", dtype="float64", unit="as value", description="spread of the probe's seeds"),
-        Column(name="seeds", dtype="int64", unit="", description="how many probes the value is the mean of"),
+        Column("seed_sd", "float64", "as value", "spread of the probe's seeds"),
+        Column("seeds", "int64", "", "how many probes the value is the mean of"),
     ),
 )
 
@@ -287,26 +280,25 @@ PROBE_EXAMPLES = TableSchema(
     name="probe_examples",
     version=1,
     description="Test examples of a task, at most one per sentence, chosen by a hash of their text, and the "
-    "predictions "
-    "of each layer's probes for them. They are chosen before anything is trained and are the same for all "
+    "predictions of each layer's probes for them. They are chosen before anything is trained and are the same for all "
     "models. They are illustrations, not findings.",
     columns=(
-        Column(name="task", dtype="string", unit="", description="what is asked"),
-        Column(name="unit", dtype="string", unit="", description="what is labelled: token, span, pair or sentence"),
-        Column(name="probe", dtype="string", unit="", description="linear; mlp: with one hidden layer"),
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder: the one that reads the text"),
-        Column(name="example", dtype="int64", unit="", description="number of the example, in the order of hashes"),
-        Column(name="text", dtype="string", unit="", description="the sentence, its words parted by spaces"),
+        Column("task", "string", "", "what is asked"),
+        Column("unit", "string", "", "what is labelled: token, span, pair or sentence"),
+        Column("probe", "string", "", "linear; mlp: with one hidden layer"),
+        Column("stack", "string", "", "encoder or decoder: the one that reads the text"),
+        Column("example", "int64", "", "number of the example, in the order of hashes"),
+        Column("text", "string", "", "the sentence, its words parted by spaces"),
         *(
-            Column(name=f"{span}_{end}", dtype="int64", unit="words", description=told)
+            Column(f"{span}_{end}", "int64", "words", told)
             for span, of in (("first", "what is labelled"), ("second", "of a pair, the other span; -1: none"))
             for end, told in (("start", f"first word of {of}"), ("end", f"behind the last word of {of}"))
         ),
-        Column(name="gold", dtype="string", unit="", description="the label that is right"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(name="said", dtype="string", unit="", description="the label that most of the probes give"),
-        Column(name="right", dtype="float64", unit="share of probes", description="that give the right label"),
-        Column(name="seeds", dtype="int64", unit="", description="how many probes were asked"),
+        Column("gold", "string", "", "the label that is right"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
+        Column("said", "string", "", "the label that most of the probes give"),
+        Column("right", "float64", "share of probes", "that give the right label"),
+        Column("seeds", "int64", "", "how many probes were asked"),
     ),
 )
 

@@ -82,12 +82,9 @@ def f1_counts(
 
 SEED_COLUMNS = (
     Column(
-        name="seed_sd",
-        dtype="float64",
-        unit="as value",
-        description="standard deviation of the value over the probe's seeds; NaN for one seed",
+        "seed_sd", "float64", "as value", "standard deviation of the value over the probe's seeds; NaN for one seed"
     ),
-    Column(name="seeds", dtype="int64", unit="", description="trainings of the probe, which the value is the mean of"),
+    Column("seeds", "int64", "", "trainings of the probe, which the value is the mean of"),
 )
 
 

@@ -1,5 +1,6 @@
 """How much of a sentence's dependency tree the geometry of each layer encodes."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,18 +17,21 @@ from ._features import WordFeatures, shared_features
 from ._probe_scores import SEED_COLUMNS, block_sums, replicated, seed_estimate
 from ._probed_task import chosen_sentences
 from ._stacked import Schedule
-from ._structural_probe import STRUCTURES, StructuralMaps, Structure, random_maps, structural_probe
-from ._tasks import DEV_SHARE, TEST_SHARE
-from ._trees import (
+from ._structural_probe import (
+    STRUCTURES,
+    StructuralMaps,
+    Structure,
     TreeScores,
     TreeSentence,
     chain,
     depth_scores,
     distance_scores,
-    is_syntax,
     macro_average,
+    random_maps,
+    structural_probe,
     tree_sentence,
 )
+from ._tasks import DEV_SHARE, TEST_SHARE
 
 _SCORES = {"distance": distance_scores, "depth": depth_scores}
 _HITS = {"distance": "uuas", "depth": "root"}
@@ -39,42 +43,36 @@ PROBE_TREES = TableSchema(
     "layer's states, on sentences that the map was not trained on.",
     columns=(
         Column(
-            name="structure",
-            dtype="string",
-            unit="",
-            description="distance: edges between two words; depth: edges between a word and the root",
+            "structure", "string", "", "distance: edges between two words; depth: edges between a word and the root"
         ),
         Column(
-            name="probe",
-            dtype="string",
-            unit="",
-            description="structural: a trained map; random: the map before training; chain: no states, every word "
+            "probe",
+            "string",
+            "",
+            "structural: a trained map; random: the map before training; chain: no states, every word "
             "hangs on its neighbour",
         ),
-        Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings; -1: of the chain"),
+        Column("stack", "string", "", "the stack that reads the text"),
+        Column("layer", "int64", "", "state 0..L; 0 = embeddings; -1: of the chain"),
         Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="uuas: share of the tree's edges in the minimum spanning tree of predicted distances, without "
+            "metric",
+            "string",
+            "",
+            "uuas: share of the tree's edges in the minimum spanning tree of predicted distances, without "
             "punctuation; root: share of sentences whose word of least predicted depth is the root; spearman: rank "
             "correlation of predicted and gold distances or depths, averaged over sentence lengths 5 to 50",
         ),
-        Column(name="rank", dtype="int64", unit="", description="of the map; 0: of the chain"),
-        Column(name="training", dtype="int64", unit="sentences", description="that the map is trained on"),
-        Column(name="capacity", dtype="int64", unit="parameters", description="of one map"),
+        Column("rank", "int64", "", "of the map; 0: of the chain"),
+        Column("training", "int64", "sentences", "that the map is trained on"),
+        Column("capacity", "int64", "parameters", "of one map"),
         Column(
-            name="no_tree",
-            dtype="int64",
-            unit="sentences",
-            description="left out: several roots or none, a circle, or words that hang on nothing",
+            "no_tree", "int64", "sentences", "left out: several roots or none, a circle, or words that hang on nothing"
         ),
         Column(
-            name="constant",
-            dtype="int64",
-            unit="rows",
-            description="of spearman: words (distance) or sentences (depth) without a correlation, as all numbers "
+            "constant",
+            "int64",
+            "rows",
+            "of spearman: words (distance) or sentences (depth) without a correlation, as all numbers "
             "agree; mean over seeds",
         ),
         *estimate_columns(
@@ -275,3 +273,36 @@ def _spearman(scores: TreeScores, blocks: np.ndarray) -> tuple[float, np.ndarray
     values, lengths = scores.spearman[kept], scores.length[kept]
     weights = replicate_weights()[:, blocks[kept]]
     return macro_average(values, lengths), macro_average(values, lengths, weights)
+
+
+# Words that are not syntax.
+
+
+_UNIVERSAL = frozenset({"PUNCT", ".", "PU"})
+"""Part-of-speech tags of punctuation: Universal Dependencies, its 2012 predecessor, Chinese Treebank."""
+_PENN = frozenset(
+    {"''", "``", ",", ".", ":", "(", ")", "-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "HYPH", "NFP"}
+)
+_STTS = frozenset({"$,", "$.", "$(", "$["})
+_UNKNOWN = frozenset({"", "_", "-", "--"})
+
+
+def is_syntax(words: Sequence[str], xpos: Sequence[str] | None, upos: Sequence[str] | None) -> np.ndarray:
+    """Which words are not punctuation.
+
+    UPOS decides or, if it is missing, XPOS with a known tag set (Penn Treebank, STTS, Chinese Treebank). Otherwise a
+    word is punctuation if it consists only of Unicode punctuation.
+    """
+    unknown = ("_",) * len(words)
+    rows = zip(words, xpos or unknown, upos or unknown, strict=True)
+    return np.array([not _is_punctuation(*row) for row in rows], dtype=bool)
+
+
+def _is_punctuation(word: str, xpos: str, upos: str) -> bool:
+    if upos not in _UNKNOWN:
+        return upos in _UNIVERSAL
+    if xpos in _UNIVERSAL | _PENN | _STTS:
+        return True
+    if xpos == "POS":  # the apostrophe of a possessive
+        return False
+    return all(char in "`´" or unicodedata.category(char)[0] == "P" for char in word)

@@ -146,21 +146,18 @@ def estimate_columns(
 ) -> tuple[Column, ...]:
     """The columns of every number: value, 95% interval, control, sample size, bootstrap replicates."""
     return (
-        Column(name="value", dtype="float64", unit=unit, description=value),
+        Column("value", "float64", unit, value),
         Column(
-            name="low",
-            dtype="float64",
-            unit=unit,
-            description="lower end of the 95% interval over the choice of sentences, see `block_interval`",
+            "low", "float64", unit, "lower end of the 95% interval over the choice of sentences, see `block_interval`"
         ),
-        Column(name="high", dtype="float64", unit=unit, description="upper end of the 95% interval"),
-        Column(name="baseline", dtype="float64", unit=unit, description=baseline),
-        Column(name="count", dtype="int64", unit="occurrences", description=count),
+        Column("high", "float64", unit, "upper end of the 95% interval"),
+        Column("baseline", "float64", unit, baseline),
+        Column("count", "int64", "occurrences", count),
         Column(
-            name="replicates",
-            dtype="list<float64>",
-            unit=unit,
-            description="bootstrap replicates of the value; paired between models measured on the same sentences",
+            "replicates",
+            "list<float64>",
+            unit,
+            "bootstrap replicates of the value; paired between models measured on the same sentences",
         ),
     )
 
@@ -172,24 +169,16 @@ RETRIEVAL_SCORES = TableSchema(
     name="retrieval_scores",
     version=2,
     description="How well passages are found: one row per system, group of queries, metric and cut-off. hit: share of "
-    "queries with a relevant passage among the first k; recall: share of the relevant ones found; "
-    "mrr: mean "
-    "of 1 / rank of the first; collapse: entropy of the passages found over all queries, of the entropy of "
-    "all passages; nothing_found: share of queries without any; em, f1: of answers. Of an arm of a study: "
-    "training_p1, of its training queries with its own candidates; learned: 1 where that exceeds a "
-    "guess by "
-    "more than .05.",
+    "queries with a relevant passage among the first k; recall: share of the relevant ones found; mrr: mean of 1 / "
+    "rank of the first; collapse: entropy of the passages found over all queries, of the entropy of all passages; "
+    "nothing_found: share of queries without any; em, f1: of answers. Of an arm of a study: training_p1, of its "
+    "training queries with its own candidates; learned: 1 where that exceeds a guess by more than .05.",
     made_by="a plan that says [retrieval] on = true makes it",
     columns=(
-        Column(
-            name="system",
-            dtype="string",
-            unit="",
-            description="bm25, dense, ...; random: passages drawn; oracle: relevant ones first",
-        ),
-        Column(name="queries", dtype="string", unit="", description="which queries: all, a kind of fact, ..."),
-        Column(name="metric", dtype="string", unit="", description="see above"),
-        Column(name="k", dtype="int64", unit="passages", description="how many are looked at; 0: all that were found"),
+        Column("system", "string", "", "bm25, dense, ...; random: passages drawn; oracle: relevant ones first"),
+        Column("queries", "string", "", "which queries: all, a kind of fact, ..."),
+        Column("metric", "string", "", "see above"),
+        Column("k", "int64", "passages", "how many are looked at; 0: all that were found"),
         *estimate_columns("share", "mean over queries", "the same of passages drawn at random", "queries"),
     ),
 )
@@ -198,10 +187,10 @@ QUERY_LEAKAGE = TableSchema(
     version=1,
     description="Test questions that also occur among the training queries: one row for each of the first ten.",
     columns=(
-        Column(name="questions", dtype="int64", unit="questions", description="of the test"),
-        Column(name="leaked", dtype="int64", unit="questions", description="of them known from training"),
-        Column(name="question", dtype="string", unit="", description="one of these; empty: there is none"),
-        Column(name="query", dtype="string", unit="", description="the query of training that leaks it"),
+        Column("questions", "int64", "questions", "of the test"),
+        Column("leaked", "int64", "questions", "of them known from training"),
+        Column("question", "string", "", "one of these; empty: there is none"),
+        Column("query", "string", "", "the query of training that leaks it"),
     ),
 )
 RETRIEVAL_LEARNING = TableSchema(
@@ -211,15 +200,15 @@ RETRIEVAL_LEARNING = TableSchema(
     "means over the queries that were read with a passage. With the index's age, and at a refresh how much of its top "
     "k on fixed queries the stale one had already.",
     columns=(
-        Column(name="update", dtype="int64", unit="updates", description="of the run, from 1"),
-        Column(name="queries", dtype="int64", unit="queries", description="read with a passage in this update"),
-        Column(name="reader_term", dtype="float64", unit="nats", description="log p(y|z,x), posterior mean"),
-        Column(name="retriever_term", dtype="float64", unit="nats", description="divergence of posterior from prior"),
-        Column(name="utility_passage", dtype="float64", unit="nats", description="retrieval utility, mean passage"),
-        Column(name="utility_marginal", dtype="float64", unit="nats", description="log p(y|x) over log p(y|∅,x)"),
-        Column(name="null_prior", dtype="float64", unit="probability", description="of the null passage"),
-        Column(name="age", dtype="int64", unit="updates", description="of the index; −1: there is none"),
-        Column(name="overlap", dtype="float64", unit="share", description="of stale and fresh top k; NaN: no refresh"),
+        Column("update", "int64", "updates", "of the run, from 1"),
+        Column("queries", "int64", "queries", "read with a passage in this update"),
+        Column("reader_term", "float64", "nats", "log p(y|z,x), posterior mean"),
+        Column("retriever_term", "float64", "nats", "divergence of posterior from prior"),
+        Column("utility_passage", "float64", "nats", "retrieval utility, mean passage"),
+        Column("utility_marginal", "float64", "nats", "log p(y|x) over log p(y|∅,x)"),
+        Column("null_prior", "float64", "probability", "of the null passage"),
+        Column("age", "int64", "updates", "of the index; −1: there is none"),
+        Column("overlap", "float64", "share", "of stale and fresh top k; NaN: no refresh"),
     ),
 )
 

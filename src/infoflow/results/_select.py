@@ -21,12 +21,12 @@ TASK_SCORES = TableSchema(
     description="How well each model does the task it was trained for, on unseen sentences.",
     light=True,
     columns=(
-        Column(name="split", dtype="string", unit="", description="part of the corpus: validation or test"),
+        Column("split", "string", "", "part of the corpus: validation or test"),
         Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="loss (nats per predicted token; of several terms the weighted sum, and `loss of …` for each), "
+            "metric",
+            "string",
+            "",
+            "loss (nats per predicted token; of several terms the weighted sum, and `loss of …` for each), "
             "perplexity (exp of the loss), bleu (sacreBLEU, percent), rougeL (of what the decoder writes, 0 to 1); "
             "`… accuracy` (share of pairs judged rightly), `… AUC` (probability that a replaced token is told from "
             "another, a true pair of words from a drawn one)",
@@ -38,7 +38,7 @@ TASK_SCORES = TableSchema(
             "what the encoder reads copied (bleu, rougeL; for text without spaces also one sentence for all), "
             "the more frequent answer (accuracy), a half (AUC)",
         ),
-        Column(name="signature", dtype="string", unit="", description="sacreBLEU's signature; empty for losses"),
+        Column("signature", "string", "", "sacreBLEU's signature; empty for losses"),
     ),
 )
 
@@ -47,7 +47,7 @@ GIVEN_SCORES = TableSchema(
     version=1,
     description="How well each external model predicts the tokens of the sentences that it is measured on.",
     columns=(
-        Column(name="metric", dtype="string", unit="", description="loss"),
+        Column("metric", "string", "", "loss"),
         *estimate_columns(
             "nats per token",
             "cross-entropy of the model's predictions; NaN where it has no head that predicts tokens",
@@ -63,14 +63,14 @@ TRAINING_RUNS = TableSchema(
     description="What each model was trained on, and what that cost.",
     columns=(
         *KEYS,
-        Column(name="updates", dtype="int64", unit="updates", description="optimiser steps"),
-        Column(name="source_tokens", dtype="int64", unit="tokens", description="source tokens read, padding excluded"),
-        Column(name="target_tokens", dtype="int64", unit="tokens", description="target tokens read by a decoder"),
-        Column(name="supervised_tokens", dtype="int64", unit="tokens", description="tokens that the loss looked at"),
-        Column(name="seconds", dtype="float64", unit="s", description="wall time of training, interruptions excluded"),
-        Column(name="cpu_seconds", dtype="float64", unit="s", description="CPU time of the whole training"),
-        Column(name="parameters", dtype="int64", unit="", description="number of parameters"),
-        Column(name="validation_loss", dtype="float64", unit="nats/token", description="loss on the validation part"),
+        Column("updates", "int64", "updates", "optimiser steps"),
+        Column("source_tokens", "int64", "tokens", "source tokens read, padding excluded"),
+        Column("target_tokens", "int64", "tokens", "target tokens read by a decoder"),
+        Column("supervised_tokens", "int64", "tokens", "tokens that the loss looked at"),
+        Column("seconds", "float64", "s", "wall time of training, interruptions excluded"),
+        Column("cpu_seconds", "float64", "s", "CPU time of the whole training"),
+        Column("parameters", "int64", "", "number of parameters"),
+        Column("validation_loss", "float64", "nats/token", "loss on the validation part"),
     ),
 )
 
@@ -78,14 +78,13 @@ LEARNING_CURVES = TableSchema(
     name="learning_curves",
     version=1,
     description="Training loss over time; each value is the mean over the updates since the previous one. "
-    "Measured with "
-    "dropout and the objective's own noise, so it lies above the loss of the finished model.",
+    "Measured with dropout and the objective's own noise, so it lies above the loss of the finished model.",
     over_training=True,
     columns=(
         *KEYS,
-        Column(name="step", dtype="int64", unit="updates", description="last optimiser step of the mean"),
-        Column(name="source_tokens", dtype="int64", unit="tokens", description="source tokens read until then"),
-        Column(name="value", dtype="float64", unit="nats per token", description="mean training loss"),
+        Column("step", "int64", "updates", "last optimiser step of the mean"),
+        Column("source_tokens", "int64", "tokens", "source tokens read until then"),
+        Column("value", "float64", "nats per token", "mean training loss"),
     ),
 )
 
@@ -96,39 +95,35 @@ MATCH = TableSchema(
     made_by="infoflow study on the run's folder makes it, without training again",
     columns=(
         *KEYS,
-        Column(name="parameters", dtype="int64", unit="", description="of all that was trained or taught it"),
-        Column(name="measured_parameters", dtype="int64", unit="", description="of the part that is measured"),
+        Column("parameters", "int64", "", "of all that was trained or taught it"),
+        Column("measured_parameters", "int64", "", "of the part that is measured"),
         Column(
-            name="flops",
-            dtype="float64",
-            unit="operations",
-            description="of the whole training, forward and backward: matrix products and attention, counted on the "
+            "flops",
+            "float64",
+            "operations",
+            "of the whole training, forward and backward: matrix products and attention, counted on the "
             "training's own batches (`count_training_flops`)",
         ),
         Column(
-            name="flops_error",
-            dtype="float64",
-            unit="operations",
-            description="standard error of flops, which are counted on some of the updates",
+            "flops_error", "float64", "operations", "standard error of flops, which are counted on some of the updates"
         ),
-        Column(name="updates", dtype="int64", unit="updates", description="optimiser steps"),
-        Column(name="source_tokens", dtype="int64", unit="tokens", description="read by the stack that reads the text"),
-        Column(name="target_tokens", dtype="int64", unit="tokens", description="read by a decoder beside an encoder"),
-        Column(name="supervised_tokens", dtype="int64", unit="tokens", description="that the loss looked at"),
+        Column("updates", "int64", "updates", "optimiser steps"),
+        Column("source_tokens", "int64", "tokens", "read by the stack that reads the text"),
+        Column("target_tokens", "int64", "tokens", "read by a decoder beside an encoder"),
+        Column("supervised_tokens", "int64", "tokens", "that the loss looked at"),
         Column(
-            name="drawn_weights",
-            dtype="int64",
-            unit="",
-            description="random initial weights of the measured part; biases, norms and what starts equal are left out",
+            "drawn_weights",
+            "int64",
+            "",
+            "random initial weights of the measured part; biases, norms and what starts equal are left out",
         ),
         Column(
-            name="matched_weights",
-            dtype="int64",
-            unit="",
-            description="of these, equal bit for bit to the initial weights of a masked LM with BERT's blocks and the "
-            "same seed",
+            "matched_weights",
+            "int64",
+            "",
+            "of these, equal bit for bit to the initial weights of a masked LM with BERT's blocks and the same seed",
         ),
-        Column(name="initialisation", dtype="string", unit="", description="whether first weights match, and why"),
+        Column("initialisation", "string", "", "whether first weights match, and why"),
     ),
 )
 
@@ -139,19 +134,19 @@ OBJECTIVE_EXAMPLES = TableSchema(
     "loss, token by token.",
     made_by="infoflow study on the run's folder makes it, without training again",
     columns=(
-        Column(name="part", dtype="string", unit="", description="inputs or targets"),
+        Column("part", "string", "", "inputs or targets"),
         Column(
-            name="line",
-            dtype="string",
-            unit="",
-            description="what is read (tokens, segments, positions; of the encoder or the decoder), or a loss term",
+            "line",
+            "string",
+            "",
+            "what is read (tokens, segments, positions; of the encoder or the decoder), or a loss term",
         ),
-        Column(name="place", dtype="int64", unit="tokens", description="position in the line, from 0"),
+        Column("place", "int64", "tokens", "position in the line, from 0"),
         Column(
-            name="token",
-            dtype="string",
-            unit="",
-            description="the text of a token, after ## where it continues a word; · where the loss has no target",
+            "token",
+            "string",
+            "",
+            "the text of a token, after ## where it continues a word; · where the loss has no target",
         ),
     ),
 )
@@ -162,16 +157,16 @@ RETRIEVAL_RUNS = TableSchema(
     description="How each reader was trained, what it cost, and whether it learned.",
     columns=(
         *KEYS,
-        Column(name="updates", dtype="int64", unit="updates", description="optimiser steps"),
-        Column(name="learning_rate", dtype="float64", unit="", description="of the reader, at its peak"),
-        Column(name="query_tokens", dtype="int64", unit="tokens", description="of queries, padding excluded"),
-        Column(name="targets", dtype="int64", unit="tokens", description="masked tokens that the loss looked at"),
-        Column(name="seconds", dtype="float64", unit="s", description="wall time of training"),
-        Column(name="cpu_seconds", dtype="float64", unit="s", description="CPU time of the whole training"),
-        Column(name="parameters", dtype="int64", unit="", description="of reader and retriever"),
-        Column(name="training_p1", dtype="float64", unit="share", description="of training queries answered rightly"),
-        Column(name="chance", dtype="float64", unit="share", description="of a guess among the relation's objects"),
-        Column(name="learned", dtype="bool", unit="", description="whether it answers .05 more than a guess"),
+        Column("updates", "int64", "updates", "optimiser steps"),
+        Column("learning_rate", "float64", "", "of the reader, at its peak"),
+        Column("query_tokens", "int64", "tokens", "of queries, padding excluded"),
+        Column("targets", "int64", "tokens", "masked tokens that the loss looked at"),
+        Column("seconds", "float64", "s", "wall time of training"),
+        Column("cpu_seconds", "float64", "s", "CPU time of the whole training"),
+        Column("parameters", "int64", "", "of reader and retriever"),
+        Column("training_p1", "float64", "share", "of training queries answered rightly"),
+        Column("chance", "float64", "share", "of a guess among the relation's objects"),
+        Column("learned", "bool", "", "whether it answers .05 more than a guess"),
     ),
 )
 

@@ -17,14 +17,14 @@ UNTRAINED = 0
 """Value of `update` for the initial state, before the first update."""
 
 KEYS = (
-    Column(name="model", dtype="string", unit="", description="name of the model"),
-    Column(name="objective", dtype="string", unit="", description="what it was trained for"),
-    Column(name="variant", dtype="string", unit="", description='variant of its objective; "": none'),
-    Column(name="architecture", dtype="string", unit="", description="family of its blocks, as Hugging Face calls it"),
-    Column(name="start", dtype="string", unit="", description='model that it started from; "": random weights'),
-    Column(name="seed", dtype="int64", unit="", description="seed of initialisation, data order and noise"),
-    Column(name="update", dtype="int64", unit="updates", description="optimiser steps so far; 0: none, -1: all"),
-    Column(name="trained", dtype="bool", unit="", description="false: as initialised (the control)"),
+    Column("model", "string", "", "name of the model"),
+    Column("objective", "string", "", "what it was trained for"),
+    Column("variant", "string", "", 'variant of its objective; "": none'),
+    Column("architecture", "string", "", "family of its blocks, as Hugging Face calls it"),
+    Column("start", "string", "", 'model that it started from; "": random weights'),
+    Column("seed", "int64", "", "seed of initialisation, data order and noise"),
+    Column("update", "int64", "updates", "optimiser steps so far; 0: none, -1: all"),
+    Column("trained", "bool", "", "false: as initialised (the control)"),
 )
 """The columns that identify a row's model, uniquely by their combination."""
 
@@ -38,7 +38,7 @@ def pair_keys() -> tuple[Column, ...]:
             for column in each
             for side, which in (("a", "first"), ("b", "second"))
         ),
-        Column(name="trained", dtype="bool", unit="", description="false: both models as initialised (the control)"),
+        Column("trained", "bool", "", "false: both models as initialised (the control)"),
     )
 
 

@@ -28,9 +28,8 @@ from ._graph import Graph, run_stages
 from ._measures import named_measures, probed_corpus, probing_measures, standard_measures
 from ._plan import build_settings
 from ._plan_sections import AnalysisPlan
-from ._run import Run
+from ._run import Run, WallClock, reset_clock, wall_clock
 from ._study import only_one, removed_if_refused
-from ._study_facts import WallClock, reset_clock, wall_clock
 from ._workbench import Workbench
 from .stages import AbstractStage, Check, Compare, MeasureGiven
 from .stages._measure import SHARDS, described, shards_in

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from infoflow.corpus import Corpus, SplitRule, leakage, load_corpus, most_of_document
-from infoflow.foundation import UserError, comparable, current_display, hash64_array
+from infoflow.corpus import Corpus, SplitRule, leakage, load_corpus, most_of_document, normalised
+from infoflow.foundation import UserError, current_display, hash64_array
 
 from ._plan_sections import CorpusPlan
 
@@ -117,8 +117,8 @@ def without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
     """Sentences whose source is in none of the others; for documents, those less than half contained in them."""
     if not others:
         return corpus
-    seen = {_key(text) for other in others for text in other.column("text")}
-    found = np.array([_key(text) in seen for text in corpus.column("text")])
+    seen = {normalised(text) for other in others for text in other.column("text")}
+    found = np.array([normalised(text) in seen for text in corpus.column("text")])
     if (documents := corpus.documents) is not None:
         found = most_of_document(found, documents)
     if found.all():
@@ -133,16 +133,12 @@ def distinct(corpus: Corpus) -> Corpus:
     they would find each other, and as independent observations they would narrow every interval.
     """
     chosen: dict[str, int] = {}
-    keys, ids = [_key(text) for text in corpus.column("text")], corpus.content_ids
+    keys, ids = [normalised(text) for text in corpus.column("text")], corpus.content_ids
     for row, key in enumerate(keys):
         if key not in chosen or ids[row] < ids[chosen[key]]:
             chosen[key] = row
     rows = np.sort(np.array(list(chosen.values())))
     return corpus if len(rows) == len(corpus) else corpus.select(rows, corpus.name)
-
-
-def _key(text: str) -> str:
-    return " ".join(comparable(text).casefold().split())  # the same normalisation as in `Corpus.split`
 
 
 def at_most(corpus: Corpus, sentences: int) -> Corpus:

@@ -1,6 +1,6 @@
 """`probe` and `score_pairs`: analyses whose tables are those of the requested probes or of text pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,42 +143,22 @@ def score_pairs(
     if baseline_pairs < 1:
         raise UserError(f"The baseline needs at least one random pair. Got {baseline_pairs}.")
     read = pairs if isinstance(pairs, TextPairs) else read_text_pairs(pairs, columns)
-    options = AnalyzeOptions(
-        control=control,
-        seed=seed,
-        tokenizer=tokenizer,
-        source_language=source_language,
-        target_language=target_language,
-        prefix=prefix,
-        device=device,
-    )
+    marks = {"source_language": source_language, "target_language": target_language, "prefix": prefix}
+    options = AnalyzeOptions(control=control, seed=seed, tokenizer=tokenizer, device=device, **marks)
     run = RunFolder(out)
     check_output(run, KIND)
     corpus = Corpus.from_sentences(list(dict.fromkeys([*read.candidates, *read.references])), read.name)
-    frames: dict[str, list[pd.DataFrame]] = {}
-    told = []
-    for given in given_models(sources, options):
-        model = given.load(options)
-        how = {"layer": layer, "idf": idf, "rescale": rescale, "baseline_pairs": baseline_pairs}
-        tables = bert_score_tables(model, read, **how)
-        tables[GIVEN_SCORES.name] = given_scores(model, corpus)
-        keys = given.subject(model).keys()
-        for name, frame in tables.items():
-            if name != BERT_SCORE_PAIRS.name or given.trained:  # random weights: single pairs say nothing
-                frames.setdefault(name, []).append(frame.assign(**keys))
-        if given.trained:
-            named = {("name" if name == "model" else name): value for name, value in keys.items()}
-            told.append({**named, "parameters": sum(one.numel() for one in model.module.parameters())})
-    plan = {"models": sources, "pairs": read.digest, "layer": layer, "idf": idf, "rescale": rescale}
+    how = {"layer": layer, "idf": idf, "rescale": rescale}
+    frames, models_json = _scored(sources, options, read, corpus, how | {"baseline_pairs": baseline_pairs})
     run.tables.clear()
     for name, parts in frames.items():
         run.tables.write(pd.concat(parts, ignore_index=True), _SCHEMAS[name].with_keys(*KEYS))
     run.update(
         kind=KIND,
         title="Pairs of texts scored by layer",
-        plan=plan,
+        plan={"models": sources, "pairs": read.digest, **how},
         corpus={"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus)},
-        models=told,
+        models=models_json,
         warnings=[],
         failures=[],
         command=provenance()["command"],
@@ -186,3 +166,22 @@ def score_pairs(
     )
     write_report(run)
     return Run(run)
+
+
+def _scored(
+    sources: Sequence[str], options: AnalyzeOptions, pairs: TextPairs, corpus: Corpus, how: Mapping[str, Any]
+) -> tuple[dict[str, list[pd.DataFrame]], list[dict[str, Any]]]:
+    """The tables of each model and control by name, and the trained models for run.json."""
+    frames: dict[str, list[pd.DataFrame]] = {}
+    trained = []
+    for given in given_models(sources, options):
+        model = given.load(options)
+        tables = bert_score_tables(model, pairs, **how) | {GIVEN_SCORES.name: given_scores(model, corpus)}
+        keys = given.subject(model).keys()
+        for name, frame in tables.items():
+            if name != BERT_SCORE_PAIRS.name or given.trained:  # random weights: single pairs say nothing
+                frames.setdefault(name, []).append(frame.assign(**keys))
+        if given.trained:
+            named = {("name" if name == "model" else name): value for name, value in keys.items()}
+            trained.append({**named, "parameters": sum(one.numel() for one in model.module.parameters())})
+    return frames, trained

@@ -182,13 +182,16 @@ def _row(
     }
 
 
-def rows_by_block(blocks: np.ndarray, lengths: np.ndarray, sentences: int = 256) -> list[np.ndarray]:
+_TOGETHER = 256  # sentences of one block in a batch
+
+
+def rows_by_block(blocks: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
     """Rows of one block at a time, sorted by length, so that sums per block need no sums per sentence."""
     batches = []
     for block in np.unique(blocks):
         rows = np.flatnonzero(blocks == block)
         rows = rows[np.argsort(lengths[rows], kind="stable")]
-        batches += [rows[start : start + sentences] for start in range(0, len(rows), sentences)]
+        batches += [rows[start : start + _TOGETHER] for start in range(0, len(rows), _TOGETHER)]
     return batches
 
 

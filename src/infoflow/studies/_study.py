@@ -31,8 +31,7 @@ from infoflow.training import usable_device
 from ._graph import Graph, graph, run_stages
 from ._measures import check_tables
 from ._plan import StudyPlan, stored_plan
-from ._run import Run
-from ._study_facts import CLOCK_FILE, SO_FAR, WallClock, split_facts, study_facts, wall_clock
+from ._run import CLOCK_FILE, SO_FAR, Run, WallClock, split_facts, study_facts, wall_clock
 from .stages import AbstractStage, Train
 
 # `study`: train, measure, compare, check and report; an interrupted study continues where it stopped.

@@ -19,20 +19,18 @@ from ._checkpoint_schedule import (
 )
 from ._checkpoint_schedule import over_training as over_training
 from ._config import TrainConfig as TrainConfig
-from ._config import learning_rate
+from ._config import build_models, learning_rate
+from ._config import count_training_flops as count_training_flops
 from ._data import ExampleRows, LengthBucketSampler, PairRows, WindowRows, micro_batches
 from ._data import TokenRows as TokenRows
 from ._data import TrainingData as TrainingData
-from ._hooks import FrozenSlices as FrozenSlices
-from ._hooks import Step as Step
-from ._hooks import TrainingDiverged, TrainingInterrupted
-from ._hooks import TrainingHook as TrainingHook
-from ._hooks import frozen_slices as frozen_slices
-from ._models import TrainingFlops, build_models
-from ._models import count_training_flops as count_training_flops
 from ._records import read_log, trained_objective
 from ._snapshots import SNAPSHOTS, Snapshot, Snapshots
 from ._snapshots import SnapshotPlan as SnapshotPlan
 from ._train import TrainResult as TrainResult
 from ._train import train as train
-from ._update import Updater, evaluate, make_accelerator, usable_device
+from ._update import FrozenSlices as FrozenSlices
+from ._update import Step as Step
+from ._update import TrainingDiverged, TrainingInterrupted, Updater, evaluate, make_accelerator, usable_device
+from ._update import TrainingHook as TrainingHook
+from ._update import frozen_slices as frozen_slices

@@ -139,24 +139,14 @@ _NOT_MEASURED = (f"findings{SUFFIX}",)
 NOT_THE_SAME = -1
 
 CLOCKS = (
+    Column("tokens", "float64", "tokens", "supervised tokens so far; NaN: unknown"),
+    Column("progress", "float64", "", "share of the training's updates: 0 to 1"),
+    Column("lr_share", "float64", "", "sum of the learning rates until then as a share of all; NaN: unknown"),
     Column(
-        name="tokens",
-        dtype="float64",
-        unit="tokens",
-        description="supervised tokens so far; NaN: unknown",
-    ),
-    Column(name="progress", dtype="float64", unit="", description="share of the training's updates: 0 to 1"),
-    Column(
-        name="lr_share",
-        dtype="float64",
-        unit="",
-        description="sum of the learning rates until then as a share of all; NaN: unknown",
-    ),
-    Column(
-        name="same_as",
-        dtype="int64",
-        unit="updates",
-        description="an earlier checkpoint with the very same weights, whose rows these are; -1: none",
+        "same_as",
+        "int64",
+        "updates",
+        "an earlier checkpoint with the very same weights, whose rows these are; -1: none",
     ),
 )
 """The columns of a checkpoint's position in its training, in addition to `update` of `KEYS`."""
@@ -214,35 +204,24 @@ CHECKPOINTS = TableSchema(
     description="The checkpoints of a training: their origin and what they record about themselves.",
     over_training=True,
     columns=(
-        Column(name="name", dtype="string", unit="", description="its folder or revision"),
-        Column(name="revision", dtype="string", unit="", description='repository@branch on the hub; "": a folder'),
-        Column(name="commit", dtype="string", unit="", description='of the repository; "": a folder'),
-        Column(name="sha256", dtype="string", unit="", description="of its files of weights, in the order of names"),
-        Column(name="bytes", dtype="int64", unit="bytes", description="of its files of weights"),
-        Column(name="dtype", dtype="string", unit="", description="of most of its stored weights; read as float32"),
+        Column("name", "string", "", "its folder or revision"),
+        Column("revision", "string", "", 'repository@branch on the hub; "": a folder'),
+        Column("commit", "string", "", 'of the repository; "": a folder'),
+        Column("sha256", "string", "", "of its files of weights, in the order of names"),
+        Column("bytes", "int64", "bytes", "of its files of weights"),
+        Column("dtype", "string", "", "of most of its stored weights; read as float32"),
+        Column("lr", "float64", "", "learning rate as recorded by its training; NaN: unknown"),
+        Column("training_loss", "float64", _NATS, "as recorded by its training; NaN: unknown"),
+        Column("validation_loss", "float64", _NATS, "as recorded by its training; NaN: unknown"),
         Column(
-            name="lr", dtype="float64", unit="", description="learning rate as recorded by its training; NaN: unknown"
+            "sample_loss",
+            "float64",
+            _NATS,
+            "on a few of the sentences, uncorrupted, the same at each checkpoint; NaN: no token",
         ),
         Column(
-            name="training_loss", dtype="float64", unit=_NATS, description="as recorded by its training; NaN: unknown"
+            "skipped", "float64", "updates", "updates that its training had skipped so far, as recorded; NaN: unknown"
         ),
-        Column(
-            name="validation_loss", dtype="float64", unit=_NATS, description="as recorded by its training; NaN: unknown"
-        ),
-        Column(
-            name="sample_loss",
-            dtype="float64",
-            unit=_NATS,
-            description="on a few of the sentences, uncorrupted, the same at each checkpoint; NaN: no token",
-        ),
-        Column(
-            name="skipped",
-            dtype="float64",
-            unit="updates",
-            description="updates that its training had skipped so far, as recorded; NaN: unknown",
-        ),
-        Column(
-            name="excluded", dtype="bool", unit="", description="left out of the other tables, see checkpoint_checks"
-        ),
+        Column("excluded", "bool", "", "left out of the other tables, see checkpoint_checks"),
     ),
 )

@@ -45,10 +45,18 @@ from ._config import (
     restore_optimizer,
 )
 from ._data import LengthBucketSampler, TrainingData
-from ._hooks import Step, TrainingDiverged, TrainingHook, TrainingInterrupted
 from ._records import FACTS, INITIAL_WEIGHTS, LogWindow, MetricsLog, check_conditions, check_key, run_key
 from ._snapshots import SNAPSHOTS, SnapshotPlan, SnapshotWriter
-from ._update import Updater, UpdateResult, evaluate, make_accelerator
+from ._update import (
+    Step,
+    TrainingDiverged,
+    TrainingHook,
+    TrainingInterrupted,
+    Updater,
+    UpdateResult,
+    evaluate,
+    make_accelerator,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

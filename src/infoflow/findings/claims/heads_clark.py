@@ -31,8 +31,7 @@ _C1_READS: dict[str, Reading] = {
     published="BERT-base on Stanford Dependencies, best head over best offset, in per cent: det 94.3 over 51.7, dobj "
     "86.8 over 40.0, nsubj 58.5 over 45.5, amod 75.6 over 68.3; no head does well on all relations (34.5)",
     statistic="for determiners, objects, subjects and adjectives the best head (in the better direction) is above "
-    "the best "
-    f"offset of -3 to 2, and by over ten points on average; heads are {CHOSEN}",
+    f"the best offset of -3 to 2, and by over ten points on average; heads are {CHOSEN}",
     reads=_C1_READS,
     controls=(Control(name="untrained model", reads=untrained(_C1_READS)),),
     learned=(MASKED,),
@@ -158,9 +157,8 @@ _C4_READS: dict[str, Reading] = {
     published="over half of BERT's attention in layers 6 to 10 is on SEP; SEP attends to SEP with over 90 % there; "
     "the loss's gradient with respect to that attention is small from layer 5 on (a figure)",
     statistic="in the layer with most attention on SEP, more than half of all attention and of SEP's own falls on "
-    "it, and "
-    "the gradient of the loss there is smaller than with respect to attention on the most frequent other tokens; "
-    f"the layer is {CHOSEN}",
+    "it, and the gradient of the loss there is smaller than with respect to attention on the most frequent other "
+    f"tokens; the layer is {CHOSEN}",
     reads=_C4_READS,
     controls=(Control(name="untrained model", reads=untrained(_C4_READS)),),
     learned=(MASKED,),
@@ -183,13 +181,9 @@ def c4(curves: Curves) -> list[Condition]:
     ]
 
 
-def _c5_surface(statistic: str) -> Table:
-    return heads(HEAD_SURFACE.name, MASKED, statistic=statistic)
-
-
 _C5_READS: dict[str, Reading] = {
-    "positions": best_heads(_c5_surface("previous"), _c5_surface("next")),
-    "broad": best_heads(_c5_surface("entropy"), less="baseline"),
+    "positions": best_heads(_surface("previous"), _surface("next")),
+    "broad": best_heads(_surface("entropy"), less="baseline"),
     "layers": best_heads(heads(HEAD_LAYER_DISTANCE.name, MASKED, pairs="difference"), less="baseline"),
 }
 
@@ -205,9 +199,8 @@ BROAD = -1.05
     published="BERT-base: 4 heads (layers 2, 4, 7, 8) with over 50 % on the previous token, 5 (layers 1, 2, 2, 3, 6) "
     "on the next; broad heads in the lowest layers; heads of one layer lie together in a map of their distances",
     statistic="some head has over half of its attention on the previous token and some on the next, some head's "
-    "entropy is "
-    "within 1.05 nats of uniform attention, and heads of one layer diverge less than heads with permuted layers; "
-    f"the heads are {CHOSEN}",
+    "entropy is within 1.05 nats of uniform attention, and heads of one layer diverge less than heads with permuted "
+    f"layers; the heads are {CHOSEN}",
     reads=_C5_READS,
     controls=(Control(name="untrained model", reads=untrained(_C5_READS)),),
     learned=(MASKED,),

@@ -78,9 +78,8 @@ _V7_READS: dict[str, Reading] = {
     published="OpenSubtitles: 66 % of the time to the rarest token, 83 % to one of the two rarest; WMT: over 50 % to "
     "one of the two rarest",
     statistic="some head of block 0 attends most to one of the two rarest tokens at over half of the queries, in "
-    "sentences "
-    "with a token outside the 500 most frequent, and the same head more often to the rarest than uniform attention "
-    f"and than itself with shuffled frequency ranks; it is {CHOSEN}",
+    "sentences with a token outside the 500 most frequent, and the same head more often to the rarest than uniform "
+    f"attention and than itself with shuffled frequency ranks; it is {CHOSEN}",
     reads=_V7_READS,
     controls=(Control(name="untrained model", reads=untrained(_V7_READS)),),
     learned=(TRANSLATION,),
@@ -179,9 +178,8 @@ _V9_READS: dict[str, Reading] = {
     "adjectives 74 and 82 over 72, adverbs 48 and 46 over 52; OpenSubtitles: 77 and 70 over 45, 61 and 84 over 46, 81 "
     "over 80, 38 and 42 over 33",
     statistic="for subjects and for objects some head exceeds the relation's most frequent offset by 10 percentage "
-    "points in "
-    "one of the directions; for adjectives and adverbs on average by more than nothing (the published gains are "
-    f"small, and one is negative); heads are {CHOSEN}",
+    "points in one of the directions; for adjectives and adverbs on average by more than nothing (the published gains "
+    f"are small, and one is negative); heads are {CHOSEN}",
     reads=_V9_READS,
     controls=(Control(name="untrained model", reads=untrained(_V9_READS)),),
     learned=(TRANSLATION,),

@@ -28,9 +28,8 @@ KEPT_ALONE = ablations("decoder", "cross", "others")
     source=SIXTEEN_HEADS,
     published="8 of 96 encoder heads change BLEU (36.05) significantly when removed, 4 of them upwards",
     statistic=f"share of the encoder's self-attention heads whose own ablation changes the loss by more than "
-    f"{MATTERS} nats "
-    "per predicted token (1 % of the perplexity), below half; while removing 80 % of them in random order raises "
-    f"it by over {TOGETHER}; significance of each head, corrected for their number, is in the table",
+    f"{MATTERS} nats per predicted token (1 % of the perplexity), below half; while removing 80 % of them in random "
+    f"order raises it by over {TOGETHER}; significance of each head, corrected for their number, is in the table",
     reads=_M1_READS,
     controls=(
         Control(name="untrained model", reads=untrained(_M1_READS)),
@@ -84,8 +83,7 @@ _M2_READS: dict[str, Reading] = {
     published="BLEU with the best single head: worst encoder layer −1.31, cross-attention layer 6 −13.56 and layer 5 "
     "−1.55, decoder self-attention none significant",
     statistic=f"the best single head costs less than {ENOUGH} nats per predicted token in over half of the layers, "
-    f"and more "
-    f"in the last cross-attention than in any self-attention, by over {MATTERS}; heads are {CHOSEN}",
+    f"and more in the last cross-attention than in any self-attention, by over {MATTERS}; heads are {CHOSEN}",
     reads=_M2_READS,
     controls=(
         Control(name="untrained model", reads=untrained(_M2_READS)),
@@ -131,8 +129,7 @@ _M3_READS: dict[str, Reading] = {
     source=SIXTEEN_HEADS,
     published="about 20 % (WMT), 40 % (MNLI), 50 % (CoLA, MRPC) and 60 % (SST-2) go without significant cost",
     statistic=f"removing 20 % of all heads costs less than {CHEAP} nats per predicted token, and at 20, 40 and 60 % "
-    f"the "
-    f"order of importance costs less than random orders, by over {MATTERS}",
+    f"the order of importance costs less than random orders, by over {MATTERS}",
     reads=_M3_READS,
     controls=(
         Control(
@@ -180,8 +177,7 @@ RANDOM: dict[str, Reading] = {name: removal_curve("random", kind) for name, kind
     source=SIXTEEN_HEADS,
     published="beyond 60 % of its heads cross-attention collapses; the other kinds keep about 30 BLEU with 20 % left",
     statistic="with 60 and 80 % of a kind's heads removed in order of importance, the loss is higher for "
-    "cross-attention "
-    f"than for the encoder's and the decoder's self-attention, by over {MATTERS} nats per token",
+    f"cross-attention than for the encoder's and the decoder's self-attention, by over {MATTERS} nats per token",
     reads=_M4_READS,
     controls=(
         Control(name="untrained model", reads=untrained(_M4_READS)),

@@ -1,6 +1,6 @@
 """Relevance of heads and input tokens for a model's predictions."""
 
-from ._alti import alti_contributions as alti_contributions
+from ._mixing import alti_contributions as alti_contributions
 from ._relevance import Relevance as Relevance
 from ._relevance import relevance as relevance
 from ._relevance import sentence_relevance as sentence_relevance

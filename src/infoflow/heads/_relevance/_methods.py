@@ -15,10 +15,9 @@ from torch.overrides import TorchFunctionMode
 from infoflow.foundation import UserError
 from infoflow.models import AttentionCall, Model, tap
 
-from ._alti import alti_relevance
 from ._chefer import chefer_propagated, chefer_relevance, gradient_relevance
 from ._lrp import unembedding_of, voita_relevance
-from ._mixing import flow_relevance, rollout_relevance
+from ._mixing import alti_relevance, flow_relevance, rollout_relevance
 from ._nodes import (
     ACTIVATIONS,
     CURVES,

@@ -225,8 +225,8 @@ HEAD_RELEVANCE = TableSchema(
     "averaged over predictions.",
     columns=(
         *HEAD_KEYS,
-        Column(name="method", dtype="string", unit="", description="see heads.relevance"),
-        Column(name="normalise", dtype="string", unit="", description="signed or abs: over the heads of a layer"),
+        Column("method", "string", "", "see heads.relevance"),
+        Column("normalise", "string", "", "signed or abs: over the heads of a layer"),
         *estimate_columns(
             "share of the layer",
             "mean relevance",

@@ -14,7 +14,7 @@ from infoflow.foundation import UserError
 from infoflow.models import IGNORED, Model, decoder_inputs
 from infoflow.models import without_cache as no_cache
 
-from .._rows import Array
+from .._attention_rows import Array
 
 _OURS = ("labels", "use_cache", "return_dict", "output_attentions", "output_hidden_states")
 """Arguments that relevance sets itself, or that do not affect it."""

@@ -4,8 +4,8 @@ from infoflow._subjects import provided
 
 from ._check import Check as Check
 from ._check import MatchModel as MatchModel
+from ._check import ShowExample as ShowExample
 from ._check import matched_weights as matched_weights
-from ._examples import ShowExample as ShowExample
 from ._keep import Keep as Keep
 from ._measure import LoadedOnce as LoadedOnce
 from ._measure import MeasureGiven as MeasureGiven

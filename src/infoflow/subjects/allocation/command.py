@@ -65,7 +65,7 @@ def _one(runs: tuple[Path, ...], out: Path | None) -> tuple[Path, ...]:
 
 
 def _compare(runs: tuple[Path, ...], out: Path) -> None:
-    from .stages._record import compare_recordings
+    from .stages import compare_recordings
 
     compared = compare_recordings(runs, out)
     table = compared.tables["allocation_corpora"]

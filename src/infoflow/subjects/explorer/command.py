@@ -79,6 +79,6 @@ def explore(
 
 def _name(model: str) -> str:
     """As `infoflow view` names it."""
-    from infoflow.cli._analyze import run_name
+    from infoflow.cli._session import run_name
 
     return run_name("view", model)[len("view-") :]

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from infoflow.cli._findings import show_scorecard
 from infoflow.cli._session import Log, Out, reporting, run_folder, show_path
+from infoflow.cli._study import show_scorecard
 
 
 def over_scale(*runs: Path, out: Out = None, log: Log = None) -> None:
@@ -15,7 +15,7 @@ def over_scale(*runs: Path, out: Out = None, log: Log = None) -> None:
         out: Folder for tables and report. Default: runs/over-scale.
     """
     with reporting(log):
-        from .stages._over_scale import over_scale as compare
+        from .stages import over_scale as compare
 
         compared = compare(runs, run_folder(out, "over-scale"))
         show_scorecard(compared.findings, untestable=False)

@@ -1,10 +1,10 @@
 """`infoflow over-training`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from infoflow.cli._analyze import MaxLength, Sentences, parse_shard, run_name, show_run
+from infoflow.cli._analyze import MaxLength, Sentences
 from infoflow.cli._options import Reading, limited, measuring_settings, names_in
 from infoflow.cli._session import (
     Anonymous,
@@ -16,12 +16,18 @@ from infoflow.cli._session import (
     Settings,
     TextColumn,
     TranslationColumn,
+    parse_shard,
     run_folder,
+    run_name,
     show,
     show_path,
+    show_run,
     show_table,
     working,
 )
+
+if TYPE_CHECKING:
+    from infoflow.studies import Run
 
 
 def over_training(
@@ -105,16 +111,24 @@ def over_training(
         )
         if part is not None:
             show_run(run, part)
-            return
-        found = run.tables["checkpoint_checks"]
-        rows = [[one.level, one.check, one.message] for one in found.itertuples()]
-        if rows:
-            show_table(["level", "check", "message"], rows)
-        left = run.tables["checkpoints"]
-        show(f"{len(left)} checkpoints, {int(left['excluded'].sum())} of them excluded.")
-        if check:
-            show_path("Tables", run.path / "tables")
         else:
-            show_run(run)
-        if lost := [one.message for one in found.itertuples() if (one.check, one.level) == ("K12", "error")]:
-            raise Incomplete("These checkpoints differ from what was written and are left out:\n" + "\n".join(lost))
+            _show(run, check)
+
+
+def _show(run: "Run", check: bool) -> None:
+    """Print what the checks found, and what the run holds.
+
+    Raises:
+        Incomplete: A checkpoint differs from what was written.
+    """
+    found = run.tables["checkpoint_checks"]
+    if rows := [[one.level, one.check, one.message] for one in found.itertuples()]:
+        show_table(["level", "check", "message"], rows)
+    left = run.tables["checkpoints"]
+    show(f"{len(left)} checkpoints, {int(left['excluded'].sum())} of them excluded.")
+    if check:
+        show_path("Tables", run.path / "tables")
+    else:
+        show_run(run)
+    if lost := [message for level, name, message in rows if (name, level) == ("K12", "error")]:
+        raise Incomplete("These checkpoints differ from what was written and are left out:\n" + "\n".join(lost))

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from infoflow.cli._analyze import run_name
 from infoflow.cli._options import Reading, counts_or_shares, limited, names_in
 from infoflow.cli._session import (
     COMMON,
@@ -15,6 +14,7 @@ from infoflow.cli._session import (
     TextColumn,
     TranslationColumn,
     run_folder,
+    run_name,
     show,
     show_path,
     show_table,
@@ -63,7 +63,7 @@ def prune(
         from infoflow.corpus import load_corpus
 
         from .measures import PrunedToEach
-        from .stages._prune_model import prune as prune_model
+        from .stages._prune import prune as prune_model
 
         chosen = names_in("--kinds", kinds)  # before a model is loaded
         pruned = prune_model(

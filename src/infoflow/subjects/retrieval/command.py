@@ -5,9 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from infoflow.cli._analyze import parse_shard
 from infoflow.cli._options import limited
-from infoflow.cli._session import DocumentColumn, Documents, Log, TextColumn, estimate, reporting, show, show_table
+from infoflow.cli._session import (
+    DocumentColumn,
+    Documents,
+    Log,
+    TextColumn,
+    estimate,
+    parse_shard,
+    reporting,
+    show,
+    show_table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -148,15 +148,13 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
             )
         if not set(self.measures) & set(OF_TEXT):
             raise UserError(
-                f"retrieval.measures must contain {' or '.join(OF_TEXT)} with retrieval.corpus: the others "
-                "need a world of "
-                f"facts. Got {', '.join(self.measures)}."
+                f"retrieval.measures must contain {' or '.join(OF_TEXT)} with retrieval.corpus: the others need a "
+                f"world of facts. Got {', '.join(self.measures)}."
             )
         if self.checkpoints:
             raise UserError(
-                "retrieval.checkpoints must be 0 with retrieval.corpus: answers over training need a world "
-                "of facts. Got "
-                f"{self.checkpoints}."
+                "retrieval.checkpoints must be 0 with retrieval.corpus: answers over training need a world of facts. "
+                f"Got {self.checkpoints}."
             )
 
     def world(self, variant: str = "") -> FactConfig:
@@ -239,9 +237,8 @@ def check_retrieval(plan: Retrieves) -> None:
     if not asked.corpus and plan.model.positions <= _LONGEST_QUESTION:
         raise UserError(
             f"model.positions must be at least {_LONGEST_QUESTION + 1} with retrieval.on: a question about a fact has "
-            f"up to {_LONGEST_QUESTION} tokens, followed by [SEP]. Got {plan.model.positions}. Try 64, which "
-            "leaves room "
-            "for a passage."
+            f"up to {_LONGEST_QUESTION} tokens, followed by [SEP]. Got {plan.model.positions}. Try 64, which leaves "
+            "room for a passage."
         )
     if plan.training.learning_rate and asked.learning_rate * plan.training.weight_decay >= 1:
         raise UserError(

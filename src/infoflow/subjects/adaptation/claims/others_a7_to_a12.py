@@ -81,8 +81,7 @@ _A8_READS = _a8_reads(*map(tuned, VARIANTS))
     published="GLUE: 82.96 (as BERT), 82.32 (as MASS), 83.28 (spans replaced), 84.44 (tokens dropped), 66.22 without "
     "pretraining (table 5, and table 1; recalled, not read)",
     statistic="main test metric after full fine-tuning, mean over tasks: the best and the worst of "
-    f"{', '.join(one.label for one in VARIANTS)} differ by less than half of what they gain over an untrained "
-    "model",
+    f"{', '.join(one.label for one in VARIANTS)} differ by less than half of what they gain over an untrained model",
     reads=_A8_READS,
     controls=(
         Control(name="causal LM in place of one variant", reads=_a8_reads(*map(tuned, (*VARIANTS[:-1], CAUSAL)))),

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from infoflow.cli._analyze import run_name
 from infoflow.cli._options import Reading
-from infoflow.cli._session import Anonymous, Device, Out, Session, run_folder, show_path, working
+from infoflow.cli._session import Anonymous, Device, Out, Session, run_folder, run_name, show_path, working
 
 from ._options import Arm, TaskFiles, TuneOptions, arms, show_tuned, tell_of_leakage
 
@@ -195,9 +194,8 @@ class InsideTuning:
             seeds = f"seed{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
             current_display().note(
                 f"Loss changes of {self.arm.task.task} in {self.arm.model.name} were not recorded for {seeds}. With "
-                "several learning rates the first of several seeds is never recorded, nor are models tuned "
-                "earlier without "
-                "--inside."
+                "several learning rates the first of several seeds is never recorded, nor are models tuned earlier "
+                "without --inside."
             )
 
     def _view(self, tuned: "Tuned", only: list[str] | None = None) -> "dict[str, pd.DataFrame]":

@@ -1,13 +1,13 @@
 """Further pretraining and fine-tuning, and their effects on layers and heads."""
 
 from ._allocation_hooks import AllocationHooks, TuningAllocation, tuning_allocation
-from ._built_in_tasks import BUILT_IN_TASKS, built_in_task
 from ._choice_and_tagging import Choice, Tagging
 from ._generation import Generation
 from ._generation import as_text as as_text
 from ._inside_view import INSIDE, INSIDE_TABLES, InsideSizes, inside_view
 from ._label_by_layer import first_readable, label_by_layer, label_readable, probes_after_tuning
-from ._layer_swaps import layer_swaps
+from ._labelled_examples import BUILT_IN_TASKS, built_in_task, leakage, training_part
+from ._layers_after_tuning import layer_swaps, tuning_change, tuning_weights
 from ._load_task import load_task
 from ._make_task import Classification, Regression, make_task, reads_both_sides
 from ._methods import DEFAULT_RATES, Method, Rates, Seeds, TuneSettings
@@ -37,9 +37,7 @@ from ._task import AbstractTask as AbstractTask
 from ._task import TaskData as TaskData
 from ._task_model import task_model
 from ._task_pruning import HEAD_OVERLAP, head_overlap, task_pruning
-from ._training_part import leakage, training_part
 from ._tune import tune as tune
 from ._tuned import Tuned as Tuned
 from ._tuned import TunedModel, load_tuned
-from ._tuning_change import tuning_change, tuning_weights
 from ._tuning_heads import tuning_heads

@@ -23,7 +23,7 @@ from infoflow.models import AbstractOwnModel, Model
 
 from ._body import began_as
 from ._label_by_layer import askable, label_places, label_table, no_labels, probes_after_tuning
-from ._layer_swaps import layer_swaps, no_pretraining_loss
+from ._layers_after_tuning import change_table, layer_swaps, no_pretraining_loss, tuning_weights
 from ._states import Places, States, read_states
 from ._tables import (
     LABEL_BY_LAYER,
@@ -37,7 +37,6 @@ from ._tables import (
 from ._task import AbstractTask, TaskData
 from ._task_parts import TaskPart
 from ._task_pruning import task_pruning
-from ._tuning_change import change_table, tuning_weights
 from ._tuning_heads import tuning_heads
 
 

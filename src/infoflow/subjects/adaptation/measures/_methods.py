@@ -159,7 +159,7 @@ def add_adapters(module: PreTrainedModel, head: frozenset[str], *, rank: int, al
         torch.manual_seed(hash64("adapters", seed) % 2**63)
         inject_adapter_in_model(config, module)
     for name, parameter in module.named_parameters():
-        parameter.requires_grad_(name in head or _is_adapter(name))
+        parameter.requires_grad_(name in head or "lora_" in name)
 
 
 def projections(anatomy: Anatomy) -> list[str]:
@@ -184,10 +184,6 @@ def _adapted(module: nn.Module) -> Iterator[tuple[str, Any]]:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     return ((name, child) for name, child in module.named_modules() if isinstance(child, BaseTunerLayer))
-
-
-def _is_adapter(name: str) -> bool:
-    return "lora_" in name
 
 
 # Which weights a tuning method changes, and how fast.

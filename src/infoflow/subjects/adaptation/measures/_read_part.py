@@ -90,7 +90,7 @@ def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: 
             return _by_layout(path, shape, tags)
         if suffix in (".conllu", ".conll"):
             return load_corpus(path)
-        found = _columns_of(path)
+        found = table_columns(path) if path.is_file() else []
         if "paragraphs" in found and suffix == ".json" and not named:
             return Corpus.from_squad(path)
         named = _all_named(found, named, shape)
@@ -165,9 +165,8 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
         return Corpus.from_labelled(path, (2 if shape == "regression" else 1, 3, 4))
     raise UserError(
         f"{path} has an unknown layout: {width} tab-separated columns"
-        f"{'' if full else ', most lines with a blank one'}. Known are label and text; label, first "
-        "and second text; class, number, first and second text; one word and its tag per line, with blank "
-        "lines between "
+        f"{'' if full else ', most lines with a blank one'}. Known are label and text; label, first and second text; "
+        "class, number, first and second text; one word and its tag per line, with blank lines between "
         f"sentences.\nName the columns {BY_NUMBER}."
     )
 
@@ -237,11 +236,6 @@ def is_tagged(lines: Sequence[str]) -> bool:
     return blank and all(len(cells) == 2 and not any(" " in cell for cell in cells[1:]) for cells in rows)
 
 
-def _columns_of(path: Path) -> list[str]:
-    """The column names of a table; empty if the file is not a table or does not exist."""
-    return table_columns(path) if path.is_file() else []
-
-
 def _all_named(columns: Sequence[str], named: Mapping[str, Any], shape: Shape | None) -> dict[str, Any]:
     """The named columns, and the others under usual names; for generation a list may also hold the references."""
     usual = _USUAL_OF.get(shape, _USUAL) if shape else _USUAL
@@ -277,11 +271,11 @@ def _usual(
     return {name: column for name, column in found.items() if column is not None}
 
 
-def check_named(columns: Mapping[str, Any], known: Sequence[str] = COLUMNS) -> dict[str, Any]:
+def check_named(columns: Mapping[str, Any]) -> dict[str, Any]:
     """The named columns; a UserError for one that no task has."""
     for name, column in columns.items():
-        if name not in known:
-            raise UserError(f"A task has no column {name}. It can have: {', '.join(known)}.")
+        if name not in COLUMNS:
+            raise UserError(f"A task has no column {name}. It can have: {', '.join(COLUMNS)}.")
         if column is not None and not isinstance(column, str | int):
             raise UserError(f"{name} must be the name or the number of a column. Got {as_written(column)}.")
     return {name: column for name, column in columns.items() if column is not None}

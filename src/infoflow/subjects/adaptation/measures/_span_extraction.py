@@ -14,7 +14,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow import objectives
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import Count, UserError
-from infoflow.objectives import SENTENCE_FIELDS, Batch, Field, LossTerm, Noise, normalise_answer, token_f1
+from infoflow.models import normalise_answer, token_f1
+from infoflow.objectives import SENTENCE_FIELDS, Batch, Field, LossTerm, Noise
 
 from ._span_rows import LEFT_OUT, SpanRows, Window, WindowSize
 from ._task import AbstractTask, Predictions, Score, Shape, check_options

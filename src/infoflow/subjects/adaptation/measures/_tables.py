@@ -13,23 +13,23 @@ the domain alone, with its own vocabulary.
 """
 
 TUNED = (
-    Column(name="task", dtype="string", unit="", description="name of the task"),
-    Column(name="shape", dtype="string", unit="", description="classification, regression, tagging, span, ..."),
-    Column(name="strategy", dtype="string", unit="", description="what came before: see STRATEGIES"),
-    Column(name="method", dtype="string", unit="", description="full, frozen, mix, top, decay or lora: see METHODS"),
-    Column(name="examples", dtype="int64", unit="examples", description="labelled examples that it was tuned on"),
-    Column(name="control", dtype="string", unit="", description='"": none; shuffled-labels: labels changed places'),
+    Column("task", "string", "", "name of the task"),
+    Column("shape", "string", "", "classification, regression, tagging, span, ..."),
+    Column("strategy", "string", "", "what came before: see STRATEGIES"),
+    Column("method", "string", "", "full, frozen, mix, top, decay or lora: see METHODS"),
+    Column("examples", "int64", "examples", "labelled examples that it was tuned on"),
+    Column("control", "string", "", '"": none; shuffled-labels: labels changed places'),
 )
 """Columns that describe the tuning; several seeds of tuning are averaged, or are rows of `tuning_seed`."""
-TUNING_SEED = Column(name="tuning_seed", dtype="int64", unit="", description="seed of head, data order and dropout")
+TUNING_SEED = Column("tuning_seed", "int64", "", "seed of head, data order and dropout")
 """The column of the seed of one tuning: of its new head, the order of the data and dropout."""
-_LAYER = Column(name="layer", dtype="int64", unit="", description="state, 0: embeddings; of the tuned stack")
-_STACK = Column(name="stack", dtype="string", unit="", description="encoder or decoder")
+_LAYER = Column("layer", "int64", "", "state, 0: embeddings; of the tuned stack")
+_STACK = Column("stack", "string", "", "encoder or decoder")
 _HEAD = (
     _STACK,
-    Column(name="kind", dtype="string", unit="", description="self or cross"),
-    Column(name="layer", dtype="int64", unit="", description="block, from 0"),
-    Column(name="head", dtype="int64", unit="", description="head, from 0"),
+    Column("kind", "string", "", "self or cross"),
+    Column("layer", "int64", "", "block, from 0"),
+    Column("head", "int64", "", "head, from 0"),
 )
 
 TASK_SCORES = TableSchema(
@@ -40,11 +40,11 @@ TASK_SCORES = TableSchema(
     columns=(
         *TUNED,
         TUNING_SEED,
-        Column(name="part", dtype="string", unit="", description="dev or test"),
-        Column(name="metric", dtype="string", unit="", description="accuracy, macro_f1, matthews, pearson, f1, ..."),
-        Column(name="main", dtype="bool", unit="", description="whether it is the task's main metric"),
-        Column(name="learning_rate", dtype="float64", unit="", description="peak, chosen on dev"),
-        Column(name="updates", dtype="int64", unit="updates", description="optimiser steps of tuning"),
+        Column("part", "string", "", "dev or test"),
+        Column("metric", "string", "", "accuracy, macro_f1, matthews, pearson, f1, ..."),
+        Column("main", "bool", "", "whether it is the task's main metric"),
+        Column("learning_rate", "float64", "", "peak, chosen on dev"),
+        Column("updates", "int64", "updates", "optimiser steps of tuning"),
         *estimate_columns("score", "the metric, 1 the best", "the best guess without a model", "examples"),
     ),
 )
@@ -55,12 +55,12 @@ TASK_ANSWERS = TableSchema(
     columns=(
         *TUNED,
         TUNING_SEED,
-        Column(name="example", dtype="int64", unit="", description="row of the test part"),
-        Column(name="text", dtype="string", unit="", description="what is read, shortened"),
-        Column(name="wanted", dtype="string", unit="", description="the right answer"),
-        Column(name="said", dtype="string", unit="", description="the model's answer"),
-        Column(name="probability", dtype="float64", unit="", description="of the answer, as the model has it"),
-        Column(name="right", dtype="bool", unit="", description="whether the answer is right; false of every number"),
+        Column("example", "int64", "", "row of the test part"),
+        Column("text", "string", "", "what is read, shortened"),
+        Column("wanted", "string", "", "the right answer"),
+        Column("said", "string", "", "the model's answer"),
+        Column("probability", "float64", "", "of the answer, as the model has it"),
+        Column("right", "bool", "", "whether the answer is right; false of every number"),
     ),
 )
 TUNING_CHANGE = TableSchema(
@@ -72,7 +72,7 @@ TUNING_CHANGE = TableSchema(
         *TUNED,
         _STACK,
         _LAYER,
-        Column(name="measure", dtype="string", unit="", description="pwcca, cka or rsa"),
+        Column("measure", "string", "", "pwcca, cka or rsa"),
         *estimate_columns(
             "distance", "1 − similarity of the state before and after tuning", "between two seeds", "words"
         ),
@@ -86,11 +86,11 @@ TUNING_WEIGHTS = TableSchema(
         *TUNED,
         TUNING_SEED,
         _STACK,
-        Column(name="layer", dtype="int64", unit="", description="block, from 0; -1: embeddings"),
-        Column(name="component", dtype="string", unit="", description="as in the anatomy: query, key, mlp_in, ..."),
-        Column(name="parameters", dtype="int64", unit="", description="how many weights"),
-        Column(name="relative", dtype="float64", unit="", description="norm of the change over norm before"),
-        Column(name="cosine", dtype="float64", unit="", description="between the weights before and after"),
+        Column("layer", "int64", "", "block, from 0; -1: embeddings"),
+        Column("component", "string", "", "as in the anatomy: query, key, mlp_in, ..."),
+        Column("parameters", "int64", "", "how many weights"),
+        Column("relative", "float64", "", "norm of the change over norm before"),
+        Column("cosine", "float64", "", "between the weights before and after"),
     ),
 )
 TUNING_HEADS = TableSchema(
@@ -101,16 +101,14 @@ TUNING_HEADS = TableSchema(
     columns=(
         *TUNED,
         *_HEAD,
-        Column(name="js", dtype="float64", unit="nats", description="Jensen–Shannon divergence of its attention"),
-        Column(name="js_low", dtype="float64", unit="nats", description="lower end of the 95% interval"),
-        Column(name="js_high", dtype="float64", unit="nats", description="upper end"),
-        Column(name="confidence_before", dtype="float64", unit="", description="mean largest weight, before"),
-        Column(name="confidence_after", dtype="float64", unit="", description="after"),
-        Column(
-            name="role_before", dtype="string", unit="", description='those that it holds by `head_roles`; "": none'
-        ),
-        Column(name="role_after", dtype="string", unit="", description='likewise; "": none'),
-        Column(name="cost_before", dtype="float64", unit="nats", description="pretraining loss without it, less with"),
+        Column("js", "float64", "nats", "Jensen–Shannon divergence of its attention"),
+        Column("js_low", "float64", "nats", "lower end of the 95% interval"),
+        Column("js_high", "float64", "nats", "upper end"),
+        Column("confidence_before", "float64", "", "mean largest weight, before"),
+        Column("confidence_after", "float64", "", "after"),
+        Column("role_before", "string", "", 'those that it holds by `head_roles`; "": none'),
+        Column("role_after", "string", "", 'likewise; "": none'),
+        Column("cost_before", "float64", "nats", "pretraining loss without it, less with"),
         *estimate_columns("nats", "task loss of the tuned model without the head, less with it", "0", "examples"),
     ),
 )
@@ -122,8 +120,8 @@ LABEL_BY_LAYER = TableSchema(
         *TUNED,
         _STACK,
         _LAYER,
-        Column(name="state", dtype="string", unit="", description="before, after or untrained"),
-        Column(name="metric", dtype="string", unit="", description="accuracy of a linear probe; or information"),
+        Column("state", "string", "", "before, after or untrained"),
+        Column("metric", "string", "", "accuracy of a linear probe; or information"),
         *estimate_columns("share or nats", "of the metric", "majority class; shuffled labels", "examples"),
     ),
 )
@@ -133,10 +131,10 @@ PROBES_AFTER_TUNING = TableSchema(
     description="What linguistic probes lose and gain by tuning.",
     columns=(
         *TUNED,
-        Column(name="probe", dtype="string", unit="", description="probing task: upos, position, ..."),
+        Column("probe", "string", "", "probing task: upos, position, ..."),
         _STACK,
         _LAYER,
-        Column(name="state", dtype="string", unit="", description="before or after"),
+        Column("state", "string", "", "before or after"),
         *estimate_columns("share", "accuracy of a linear probe", "most frequent class", "test words"),
     ),
 )
@@ -144,26 +142,25 @@ LAYER_SWAPS = TableSchema(
     name="layer_swaps",
     version=5,
     description="Some layers of the tuned model reset to their weights before tuning: what the task loses, and "
-    "what the "
-    "pretraining objective regains.",
+    "what the pretraining objective regains.",
     made_by="a plan with tables [[tune]] makes it",
     columns=(
         *TUNED,
         Column(
-            name="rewound",
-            dtype="string",
-            unit="",
-            description="lower: embeddings and blocks below `blocks` are "
+            "rewound",
+            "string",
+            "",
+            "lower: embeddings and blocks below `blocks` are "
             "from before; upper: the last `blocks` and the norm above; one: block `layer` alone; all; none",
         ),
-        Column(name="blocks", dtype="int64", unit="blocks", description="how many blocks are from before"),
+        Column("blocks", "int64", "blocks", "how many blocks are from before"),
         Column(
-            name="layer",
-            dtype="int64",
-            unit="",
-            description="the block that alone is from before, from 0, an encoder's before its decoder's; else -1",
+            "layer",
+            "int64",
+            "",
+            "the block that alone is from before, from 0, an encoder's before its decoder's; else -1",
         ),
-        Column(name="quantity", dtype="string", unit="", description="score: the task's main metric; pretraining-loss"),
+        Column("quantity", "string", "", "score: the task's main metric; pretraining-loss"),
         *estimate_columns("score or nats", "of the quantity", "of the model before tuning", "examples or tokens"),
     ),
 )
@@ -175,11 +172,11 @@ TUNING_ALLOCATION = TableSchema(
         *TUNED,
         TUNING_SEED,
         _STACK,
-        Column(name="layer", dtype="int64", unit="", description="block, from 0; -1: embeddings; -2: the task's head"),
-        Column(name="component", dtype="string", unit="", description="as in the anatomy; adapter; task-head"),
-        Column(name="parameters", dtype="int64", unit="", description="how many weights"),
-        Column(name="value", dtype="float64", unit="nats", description="allocated change of the training loss"),
-        Column(name="total", dtype="float64", unit="nats", description="change of the loss over all parameters"),
+        Column("layer", "int64", "", "block, from 0; -1: embeddings; -2: the task's head"),
+        Column("component", "string", "", "as in the anatomy; adapter; task-head"),
+        Column("parameters", "int64", "", "how many weights"),
+        Column("value", "float64", "nats", "allocated change of the training loss"),
+        Column("total", "float64", "nats", "change of the loss over all parameters"),
     ),
 )
 TASK_PRUNING = TableSchema(
@@ -188,9 +185,9 @@ TASK_PRUNING = TableSchema(
     description="Score of a tuned model as heads are removed, least important first or at random.",
     columns=(
         *TUNED,
-        Column(name="order", dtype="string", unit="", description="importance or random"),
-        Column(name="removed", dtype="int64", unit="heads", description="heads taken away"),
-        Column(name="heads", dtype="int64", unit="heads", description="heads of the model"),
+        Column("order", "string", "", "importance or random"),
+        Column("removed", "int64", "heads", "heads taken away"),
+        Column("heads", "int64", "heads", "heads of the model"),
         *estimate_columns("score", "the task's main metric", "without any removed", "examples"),
     ),
 )
@@ -200,8 +197,8 @@ DOMAIN_LOSS = TableSchema(
     description="How well models predict in-domain and general text, before tuning.",
     made_by="a plan with tables [[tune]] and a [domain] makes it",
     columns=(
-        Column(name="strategy", dtype="string", unit="", description="as-is, continued or scratch"),
-        Column(name="text", dtype="string", unit="", description="domain or general"),
+        Column("strategy", "string", "", "as-is, continued or scratch"),
+        Column("text", "string", "", "domain or general"),
         *estimate_columns("nats per word", "pretraining loss, per word of the text", "frequencies alone", "words"),
     ),
 )
@@ -210,10 +207,10 @@ TASK_LEAKAGE = TableSchema(
     version=1,
     description="Test texts of tasks that occur in the models' training data.",
     columns=(
-        Column(name="task", dtype="string", unit="", description="name of the task"),
-        Column(name="within", dtype="string", unit="", description="pretraining, domain or train"),
-        Column(name="texts", dtype="int64", unit="texts", description="distinct test texts"),
-        Column(name="same", dtype="int64", unit="texts", description="of them with the same words there"),
-        Column(name="near", dtype="int64", unit="texts", description="of them equal to a text there or one word apart"),
+        Column("task", "string", "", "name of the task"),
+        Column("within", "string", "", "pretraining, domain or train"),
+        Column("texts", "int64", "texts", "distinct test texts"),
+        Column("same", "int64", "texts", "of them with the same words there"),
+        Column("near", "int64", "texts", "of them equal to a text there or one word apart"),
     ),
 )

@@ -114,7 +114,7 @@ def _config(model: Model, source: PreTrainedModel, task: AbstractTask) -> Any:
     config: Any = copy.deepcopy(source.config)
     if isinstance(config, PlainBertConfig):  # its body is BERT's, and its head is dropped
         config = BertConfig.from_dict(config.to_dict() | {"model_type": BertConfig.model_type})
-    if _is_causal_bert(config) and task.head in _READS_THE_START:
+    if config.model_type == "bert" and config.is_decoder and task.head in _READS_THE_START:
         config = CausalBertConfig.from_dict(config.to_dict() | {"model_type": CausalBertConfig.model_type})
     config.pad_token_id = padding_id(model)  # GPT-2 uses it to find a text's last token
     if task.shape == "regression":
@@ -136,10 +136,6 @@ def padding_id(model: Model) -> int:
         getattr(config, "eos_token_id", None),
     )
     return next((token for token in candidates if isinstance(token, int) and token >= 0), model.pad_token_id)
-
-
-def _is_causal_bert(config: Any) -> bool:
-    return config.model_type == "bert" and config.is_decoder
 
 
 def _family(model: Model, config: Any, task: AbstractTask) -> Any:

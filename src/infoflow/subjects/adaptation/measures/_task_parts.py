@@ -24,11 +24,11 @@ from infoflow.training import ExampleRows, TrainingData, micro_batches
 from ._choice_and_tagging import CHOICES
 from ._generation import Generation
 from ._generation_rows import text_format
+from ._labelled_examples import training_part
 from ._methods import TuneConfig
 from ._task import AbstractTask, TaskData
 from ._task_model import padding_id
 from ._task_rows import SEGMENTS, has_segments
-from ._training_part import training_part
 
 # Fits a task to a model: maximum lengths of inputs and targets, and the first token of targets.
 

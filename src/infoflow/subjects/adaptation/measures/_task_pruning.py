@@ -19,7 +19,7 @@ from infoflow.heads import Head, HeadEdit, HeadSet, ablate, all_heads, by_first_
 from infoflow.models import FastLinear, Model, recorded_blocks, skipped_blocks, tap
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, scale_of
 
-from ._layer_swaps import mean_score, part_score
+from ._layers_after_tuning import mean_score, part_score
 from ._scoring import Score
 from ._states import without_tuned
 from ._tables import TASK_PRUNING
@@ -194,13 +194,13 @@ HEAD_OVERLAP = TableSchema(
     version=2,
     description="Do two tasks need the same heads in models tuned from one pretrained model?",
     columns=(
-        Column(name="task_a", dtype="string", unit="", description="one task"),
-        Column(name="task_b", dtype="string", unit="", description="the other"),
+        Column("task_a", "string", "", "one task"),
+        Column("task_b", "string", "", "the other"),
         Column(
-            name="measure",
-            dtype="string",
-            unit="",
-            description="spearman: of what each head is worth; jaccard: of the quarter of heads that is worth most",
+            "measure",
+            "string",
+            "",
+            "spearman: of what each head is worth; jaccard: of the quarter of heads that is worth most",
         ),
         *estimate_columns("1", "agreement of the two tasks", "expected of unrelated tasks", "heads"),
     ),
@@ -227,9 +227,8 @@ def head_overlap(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     for a, b in combinations(worth, 2):
         if not worth[a][0].equals(worth[b][0]):
             raise UserError(
-                f"Heads can only be compared between tasks of the same model. {a} and {b} have different "
-                "heads: use tables of models "
-                "tuned from the same pretrained model."
+                f"Heads can only be compared between tasks of the same model. {a} and {b} have different heads: use "
+                "tables of models tuned from the same pretrained model."
             )
         (_, first), (_, second) = worth[a], worth[b]
         kept = max(1, round(KEPT * first.shape[1]))

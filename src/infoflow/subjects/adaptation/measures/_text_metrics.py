@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from infoflow.corpus import Corpus, sentences_of
+from infoflow.corpus import Corpus, normalised, sentences_of
 from infoflow.foundation import NUM_BLOCKS, Scale, comparable, replicate_weights
 from infoflow.models import BleuStatistics, bleu_by_block, bleu_statistics, rouge
 from infoflow.results import estimate, ratio_estimate
@@ -99,7 +99,7 @@ def text_scores(said: Sequence[str], wanted: Wanted, corpus: Corpus, train: Corp
 
 def exact_text(said: str, wanted: Sequence[str]) -> float:
     """1 if the text is one of `wanted`, ignoring case, spacing and compatibility forms, else 0."""
-    return float(_plain(said) in map(_plain, wanted))
+    return float(normalised(said) in map(normalised, wanted))
 
 
 def corpus_bleu(said: Sequence[str], wanted: Sequence[Sequence[str]]) -> float:
@@ -156,10 +156,6 @@ def _streams(wanted: Sequence[Sequence[str]]) -> list[list[str | None]]:
     """Transposed references: as many lists as the longest has, with None where a text has fewer."""
     most = max(map(len, wanted))
     return [[right[place] if place < len(right) else None for right in wanted] for place in range(most)]
-
-
-def _plain(text: str) -> str:
-    return " ".join(comparable(text).casefold().split())
 
 
 def _comparable(said: Sequence[str], wanted: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:

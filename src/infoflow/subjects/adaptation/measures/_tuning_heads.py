@@ -31,7 +31,7 @@ from infoflow.models import Model, keys_stack, tap
 from infoflow.results import ratio_estimate
 
 from ._body import began_as, run_body
-from ._layer_swaps import no_pretraining_loss
+from ._layers_after_tuning import no_pretraining_loss
 from ._states import without_tuned
 from ._tables import TUNING_HEADS
 from ._task import AbstractTask

@@ -1,8 +1,7 @@
 """Stages of a study on adaptation."""
 
-from ._specialise import CountLeakage, MeasureDomain, Specialise
+from ._specialise import CountLeakage, MeasureDomain, Specialise, train_further
 from ._study_tasks import StudyTasks, prepared
-from ._train_further import train_further
 from ._tune import InsideTuned, Tune
 
 STAGES = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from infoflow.flow import agree, is_first, wait_for_all
 from infoflow.foundation import digest
-from infoflow.studies._study_facts import without_notes
+from infoflow.studies._run import without_notes
 from infoflow.studies._study_models import StudyModels
 from infoflow.studies._workbench import Part, Schemas, Workbench
 from infoflow.studies.stages._stage import AbstractStage, AbstractTableStage, firsts

@@ -1,25 +1,120 @@
-"""The objective map of a study: which objectives are near each other, and whether neighbours share a family.
+"""The objective map of a study: objectives in a plane by their distances, and whether neighbours share a family.
 
 It uses only the tables of pairs and heads. Distances are means over seeds, and the picture of each seed is rotated onto
 that of the mean. The control uses untrained models, which differ by their masks and not by learning.
 """
-
-# O objectives, S seeds
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
+from scipy.linalg import orthogonal_procrustes
+from scipy.spatial.distance import pdist, squareform
 
 from infoflow.findings._finding import wilson
 from infoflow.findings._model_group import ModelGroup, model_groups
-from infoflow.findings._scaling import Scaled, aligned, scale, shuffled_stress, turn
 from infoflow.foundation import stream
 from infoflow.objectives import OBJECTIVES
 from infoflow.results import END, Column, TableSchema
 
 from ._objective_distances import ASPECTS, Likeness, ObjectiveDistance, Pair, summary
+
+# O objects, D dimensions of the picture
+
+
+_STEPS, _STILL = 2000, 1e-8
+_STARTS = 3  # besides classical scaling: local minima of a dozen points may be worse than the best
+_SHUFFLES = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Scaled:
+    """A picture of distances, and its error."""
+
+    points_OD: np.ndarray
+    stress: float  # Kruskal's stress-1, see `scale`
+
+
+def scale(distances_OO: Float[np.ndarray, "object object"], start_OD: np.ndarray | None = None, num: int = 2) -> Scaled:
+    r"""Metric scaling by SMACOF, the best of several starts or from one start; equal input gives an equal picture.
+
+    $$ \sigma_1 = \sqrt{\sum_{i<j} (d_{ij} - \delta_{ij})^2 / \sum_{i<j} d_{ij}^2} $$
+
+    δ are the input distances and d those of the points; scikit-learn's SMACOF lowers the numerator. Starts are
+    classical scaling and random pictures; a random one is chosen only if it ends clearly lower. A stress of 0.05 is
+    considered good, 0.2 poor.
+
+    Source: [@deleeuw1977], [@kruskal1964].
+    """
+    if start_OD is not None:
+        return _descend(start_OD, distances_OO)
+    best = _descend(classical_scaling(distances_OO, num), distances_OO)
+    rng, size = stream("scaling-starts", len(distances_OO)), float(distances_OO.max(initial=0.0))
+    for _ in range(_STARTS):
+        other = _descend(rng.normal(0, size, (len(distances_OO), num)), distances_OO)
+        best = other if other.stress < 0.999 * best.stress - 1e-9 else best
+    return best
+
+
+def _descend(points_OD: np.ndarray, distances_OO: np.ndarray) -> Scaled:
+    if not distances_OO.any():
+        return Scaled(points_OD=np.zeros_like(points_OD), stress=0.0)
+    from sklearn.manifold import smacof  # slow to import
+
+    options = {"max_iter": _STEPS, "eps": _STILL, "normalized_stress": False, "n_init": 1}
+    found = smacof(distances_OO, n_components=points_OD.shape[1], init=points_OD, **options)[0]
+    drawn = distances_between(found)
+    raw = ((drawn - distances_OO) ** 2).sum()
+    return Scaled(points_OD=found, stress=float(np.sqrt(raw / max((drawn**2).sum(), 1e-30))))
+
+
+def classical_scaling(distances_OO: Float[np.ndarray, "object object"], num: int = 2) -> np.ndarray:
+    """Principal coordinates of the doubly centred squared distances; the largest coordinate of each axis is positive.
+
+    Source: [@torgerson1952].
+    """
+    size = len(distances_OO)
+    centre = np.eye(size) - 1 / size
+    values, vectors = np.linalg.eigh(-0.5 * centre @ distances_OO**2 @ centre)
+    largest = np.argsort(-values, kind="stable")[:num]
+    points = vectors[:, largest] * np.sqrt(np.maximum(values[largest], 0.0))
+    peaks = points[np.abs(points).round(12).argmax(axis=0), np.arange(points.shape[1])]
+    return points * np.where(peaks < 0, -1.0, 1.0)
+
+
+def aligned(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
+    """The points rotated, mirrored and moved, but not stretched, to come as near as possible to others."""
+    return (points_OD - points_OD.mean(axis=0)) @ turn(points_OD, onto_OD) + onto_OD.mean(axis=0)
+
+
+def turn(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
+    """The rotation, with or without reflection, (D, D), that brings centred points nearest to other centred points.
+
+    It does not depend on sizes. Source: [@schonemann1966].
+    """
+    return orthogonal_procrustes(points_OD - points_OD.mean(axis=0), onto_OD - onto_OD.mean(axis=0))[0]
+
+
+def shuffled_stress(distances_OO: Float[np.ndarray, "object object"]) -> float:
+    """The mean stress of pictures whose distances are assigned to the pairs at random."""
+    size = len(distances_OO)
+    upper, rng = np.triu_indices(size, 1), stream("shuffled-stress", size)
+    found = []
+    for _ in range(_SHUFFLES):
+        dealt = np.zeros_like(distances_OO)
+        dealt[upper] = rng.permutation(distances_OO[upper])
+        found.append(scale(dealt + dealt.T).stress)
+    return float(np.mean(found))
+
+
+def distances_between(points_OD: np.ndarray) -> np.ndarray:
+    return squareform(pdist(points_OD))
+
+
+# O objectives, S seeds
+
 
 LEAST_OBJECTIVES = 5
 MEAN = -1
@@ -29,19 +124,19 @@ _DIGITS = 9  # threshold for distances: identical untrained models differ by rou
 
 
 def _text(name: str, description: str) -> Column:
-    return Column(name=name, dtype="string", unit="", description=description)
+    return Column(name, "string", "", description)
 
 
 def _number(name: str, unit: str, description: str) -> Column:
-    return Column(name=name, dtype="float64", unit=unit, description=description)
+    return Column(name, "float64", unit, description)
 
 
 _ABOUT = (
     _text("architecture", "family of the blocks"),
     _text("aspect", "in what the models are compared: spaces, spaces by CKA, heads, learning"),
-    Column(name="trained", dtype="bool", unit="", description="false: models as initialised (the control)"),
+    Column("trained", "bool", "", "false: models as initialised (the control)"),
 )
-_SEEDS = Column(name="seeds", dtype="int64", unit="seeds", description="how many seeds the number is of")
+_SEEDS = Column("seeds", "int64", "seeds", "how many seeds the number is of")
 
 OBJECTIVE_DISTANCES = TableSchema(
     name="objective_distances",
@@ -63,14 +158,13 @@ OBJECTIVE_MAP = TableSchema(
     name="objective_map",
     version=1,
     description="Points in a plane whose distances approximate those of objective_distances (SMACOF), for the "
-    "mean over "
-    "seeds and for each seed rotated onto it; axes have no meaning.",
+    "mean over seeds and for each seed rotated onto it; axes have no meaning.",
     columns=(
         *_ABOUT,
         _text("objective", "what the models were trained for"),
         _text("variant", 'what sets it apart; "": nothing'),
         _text("family", "that the objective declares"),
-        Column(name="seed", dtype="int64", unit="", description="seed; -1: the mean of all"),
+        Column("seed", "int64", "", "seed; -1: the mean of all"),
         _number("x", "of the distance", "place across"),
         _number("y", "of the distance", "place upwards"),
         _number("stress", "", "Kruskal's stress-1 of the picture: 0 where it is right, .2 is poor"),
@@ -78,7 +172,7 @@ OBJECTIVE_MAP = TableSchema(
         _text("nearest", "the closest objective, with its variant; ties: the first by name"),
         _text("nearest_family", "its family"),
         _number("nearest_distance", "of the distance", "its distance"),
-        Column(name="equally_near", dtype="int64", unit="objectives", description="that are at this distance"),
+        Column("equally_near", "int64", "objectives", "that are at this distance"),
         _SEEDS,
     ),
 )
@@ -86,8 +180,7 @@ OBJECTIVE_FAMILIES = TableSchema(
     name="objective_families",
     version=1,
     description="Share of the objectives whose nearest neighbour belongs to the family they declare, among "
-    "those with a "
-    "relative in the map.",
+    "those with a relative in the map.",
     columns=(
         *_ABOUT,
         _number("value", "share", "share of the objectives"),
@@ -95,7 +188,7 @@ OBJECTIVE_FAMILIES = TableSchema(
         _number("high", "share", "upper end, likewise"),
         _number("baseline", "share", "expected when families are dealt out at random"),
         _number("p", "probability", "that families dealt out at random reach the share (9,999 permutations)"),
-        Column(name="count", dtype="int64", unit="objectives", description="that have a relative in the map"),
+        Column("count", "int64", "objectives", "that have a relative in the map"),
         _SEEDS,
     ),
 )

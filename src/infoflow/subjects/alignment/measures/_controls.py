@@ -13,9 +13,9 @@ from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, as_tensor
 from infoflow.models import Model
 
+from ._both_ways import ExplicitConfig, align_explicit, initial_encoder
 from ._encoders import AlignedEncoder
 from ._evaluate import Kind
-from ._explicit import ExplicitConfig, align_explicit, initial_encoder
 from ._held_out import linked_vectors
 from ._links import AbstractWordLinks, IdentityLinks, LinkedSentences, ShuffledLinks
 

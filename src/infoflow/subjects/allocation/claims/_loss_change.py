@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from infoflow.findings._bounded_times import limit
 from infoflow.findings._finding import Agreement, Condition, Curves, exceeds
 from infoflow.findings._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION, Absent
+from infoflow.findings._readings import limit
 from infoflow.findings._table import Reading, SeedRows, Table, exact
 from infoflow.foundation import stream
 from infoflow.results import Spec

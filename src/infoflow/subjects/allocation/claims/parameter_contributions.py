@@ -1,21 +1,25 @@
-"""Claims about dynamics: V1, V2, V3."""
+"""Claims about dynamics: V1 to V9."""
 
 from itertools import combinations
 
 import numpy as np
 
-from infoflow.findings._control import seeds_alone
+from infoflow.findings._control import layers_in_any_order, seeds_alone
 from infoflow.findings._curves import layer_names
 from infoflow.findings._finding import Condition, Control, Curves, claim, exceeds
-from infoflow.findings._model_group import NAMES, OBJECTIVES
-from infoflow.findings._sources import PARAMETER_CONTRIBUTIONS
+from infoflow.findings._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION
+from infoflow.findings._sources import CONTRIBUTIONS_ON_SLIDES, PARAMETER_CONTRIBUTIONS
 from infoflow.findings._table import Reading, baselines
 
 from ._loss_change import (
     ATTENTION,
+    COMPONENTS,
     FEED_FORWARD,
     corpus_similarity,
     halves_agree,
+    head_spread,
+    hurting,
+    last_hurting,
     own_over_others,
     profile,
     profile_similarity,
@@ -131,3 +135,237 @@ def v3(curves: Curves) -> list[Condition]:
     """Share profiles of the stacks that read the text, on several corpora and under different seeds."""
     name = "similarity of one objective on two corpora, less that of two objectives on one corpus"
     return [own_over_others(name, curves)]
+
+
+# Claims about dynamics: V4, V5, V6, V7, V8, V9.
+
+
+_V4_READS: dict[str, Reading] = {
+    "encoder, masked": profile_similarity(TRANSLATION, MASKED, "encoder", "encoder"),
+    "encoder, causal": profile_similarity(TRANSLATION, CAUSAL, "encoder", "decoder"),
+    "decoder, causal": profile_similarity(TRANSLATION, CAUSAL, "decoder", "decoder"),
+    "decoder, masked": profile_similarity(TRANSLATION, MASKED, "decoder", "encoder"),
+}
+
+
+@claim(
+    "dynamics:V4",
+    "A translation encoder learns like a masked LM, its decoder like a causal LM.",
+    source=CONTRIBUTIONS_ON_SLIDES,
+    published="shown as maps of layers and components (slides; no number)",
+    statistic="rank correlation of the shares of layers × components under different seeds: for the encoder it is "
+    "higher with the masked LM than with the causal LM, for the decoder the reverse (cross-attention and "
+    "embeddings left out)",
+    reads=_V4_READS,
+    controls=(
+        seeds_alone(_V4_READS, ("encoder, masked", "decoder, causal"), ("encoder, causal", "decoder, masked")),
+        Control(name="shuffled profiles", reads=baselines(_V4_READS), decisive=False),  # expected: no similarity
+    ),
+    learned=OBJECTIVES,
+    reliable=halves_agree(),
+)
+def v4(curves: Curves) -> list[Condition]:
+    """Both stacks of translation compared with both language models, under different seeds."""
+    gaps = [
+        curves["encoder, masked"] - curves["encoder, causal"],
+        curves["decoder, causal"] - curves["decoder, masked"],
+    ]
+    return [
+        exceeds(
+            "similarity to the language model of its kind, less that to the other",
+            np.concatenate(gaps, axis=1),
+            0.0,
+            "rank correlation",
+            ["translation encoder", "translation decoder"],
+        )
+    ]
+
+
+_V5_READS: dict[str, Reading] = {
+    "encoder": profile(TRANSLATION, "encoder"),
+    "decoder": profile(TRANSLATION, "decoder"),
+}
+
+
+@claim(
+    "dynamics:V5",
+    "In translation the feed-forward parts of the upper layers contribute most.",
+    source=CONTRIBUTIONS_ON_SLIDES,
+    published="feed-forward contributions peak in upper layers (slides; no number)",
+    statistic="the largest share of W1 and W2 lies in the upper third of the layers, in the encoder and in the decoder",
+    reads=_V5_READS,
+    controls=(
+        layers_in_any_order(_V5_READS, numbers=len(COMPONENTS)),
+        # The same share for every layer.
+        Control(name="the same allocation for every parameter", reads=baselines(_V5_READS), decisive=False),
+    ),
+    learned=(TRANSLATION,),
+    reliable=halves_agree((TRANSLATION,)),
+)
+def v5(curves: Curves) -> list[Condition]:
+    """Feed-forward shares of translation by layer."""
+    margins, labels = [], []
+    for stack, curve in curves.items():
+        feed = total_of(curve, FEED_FORWARD)
+        upper = max(1, round(feed.shape[1] / 3))
+        margins.append(feed[:, -upper:].max(axis=1, keepdims=True) - feed[:, :-upper])
+        labels += [f"{stack}, {layer}" for layer in layer_names(feed.shape[1] - upper, 0)]
+    return [
+        exceeds(
+            "largest share of W1 and W2 in the upper third, less that of each layer below",
+            np.concatenate(margins, axis=1),
+            0.0,
+            "share",
+            labels,
+        )
+    ]
+
+
+LOOKING, REST = ("key", "query"), ("value", "output", "mlp_in", "mlp_out")
+
+
+_V6_READS: dict[str, Reading] = {
+    "hurt": hurting(MASKED, (*LOOKING, *REST)),
+}
+
+
+@claim(
+    "dynamics:V6",
+    "In masked language modelling keys and queries raise the loss in many more steps than anything else.",
+    source=CONTRIBUTIONS_ON_SLIDES,
+    published="steps of 125,000 in which a component raised the loss (slides): masked LM key 1565, query 2055, value "
+    "24, output 6, W1 0, W2 0; causal LM 24 to 29 each; translation key and query 64, value 130, output 113, W1 59, "
+    "W2 131",
+    statistic="keys and queries, each as a sum over layers, hurt in more steps than value, output, W1 and W2 each, "
+    "and in over 1 % of the steps",
+    reads=_V6_READS,
+    controls=(
+        Control(
+            name="causal LM in place of the masked LM",
+            reads={"hurt": hurting(CAUSAL, (*LOOKING, *REST))},
+        ),
+        Control(
+            name="translation encoder",
+            reads={"hurt": hurting(TRANSLATION, (*LOOKING, *REST))},
+            decisive=False,
+        ),
+    ),
+    learned=(MASKED,),
+    reliable=halves_agree((MASKED,)),
+)
+def v6(curves: Curves) -> list[Condition]:
+    """Components as sums over layers; intervals over seeds."""
+    hurt = curves["hurt"]
+    looking, others = hurt[:, :2], hurt[:, 2:]
+    return [
+        exceeds(
+            "steps in which keys or queries hurt, less those of another component",
+            (looking[:, :, None] - others[:, None, :]).reshape(len(hurt), -1),
+            0.0,
+            "share of steps",
+            [f"{one} and {other}" for one in LOOKING for other in REST],
+        ),
+        exceeds("steps in which keys or queries hurt", np.asarray(looking), 0.01, "share of steps", LOOKING),
+    ]
+
+
+_V7_READS: dict[str, Reading] = {
+    "causal": last_hurting(CAUSAL),
+    "masked": last_hurting(MASKED),
+    "translation": last_hurting(TRANSLATION),
+}
+
+
+def _later(name: str, late: np.ndarray, early: np.ndarray) -> Condition:
+    """A part that hurts in the last step may hurt later still."""
+    reach = float(early[0, 1]), float(late[0, 1])
+    return exceeds(name, late[:, :1] - early[:, :1], 0.0, "share of the training", reach=reach)
+
+
+@claim(
+    "dynamics:V7",
+    "Components stop hurting first in causal language modelling, then in translation, last in masked modelling.",
+    source=CONTRIBUTIONS_ON_SLIDES,
+    published="last of 125,000 steps in which a component hurt (slides): causal LM 1,072, translation 2,673, masked "
+    "LM 59,727; largest loss change of a component 5.58 (key), 95 (W2), 68.18 (value)",
+    statistic="the last step in which any component, summed over layers, hurt, as a share of the training: masked LM "
+    "after translation after causal LM",
+    reads=_V7_READS,
+    controls=(seeds_alone(_V7_READS, *_V7_READS),),
+    learned=OBJECTIVES,
+    reliable=halves_agree(),
+)
+def v7(curves: Curves) -> list[Condition]:
+    """The last step in which a component, summed over layers, hurt; intervals over seeds."""
+    causal, masked, translation = (curves[name] for name in ("causal", "masked", "translation"))
+    return [
+        _later("the masked LM's last hurting step after translation's", masked, translation),
+        _later("translation's last hurting step after the causal LM's", translation, causal),
+    ]
+
+
+_V8_READS: dict[str, Reading] = {NAMES[one]: head_spread(one) for one in OBJECTIVES}
+
+
+@claim(
+    "dynamics:V8",
+    "The heads of a layer contribute unequally to the loss change.",
+    source=CONTRIBUTIONS_ON_SLIDES,
+    published="maps of layers × heads, normalised over the map (slides; how exactly is unverified; no number)",
+    statistic="the standard deviation over the heads of a layer, minus what the choice of sentences explains, exceeds "
+    "a quarter of their mean absolute contribution, in the mean over layers and in every objective",
+    reads=_V8_READS,
+    controls=(Control(name="equal heads that differ only by the choice of sentences", reads=baselines(_V8_READS)),),
+    learned=OBJECTIVES,
+    reliable=halves_agree(),
+)
+def v8(curves: Curves) -> list[Condition]:
+    """Heads of self-attention; intervals over seeds."""
+    return [
+        exceeds(
+            "standard deviation over the heads of a layer beyond noise, over their mean absolute contribution",
+            np.concatenate(list(curves.values()), axis=1),
+            0.25,
+            "ratio",
+            list(curves),
+        )
+    ]
+
+
+_V9_READS: dict[str, Reading] = {"causal": profile(CAUSAL)}
+
+
+@claim(
+    "dynamics:V9",
+    "In a causal LM the attention of the middle layers contributes more than that of the first and the last.",
+    source=CONTRIBUTIONS_ON_SLIDES,
+    published="the attention of middle layers contributes more, read as fine syntax learned there (slides; no number)",
+    statistic="share of query, key, value and output: the mean of the layers in between exceeds that of the first and "
+    "of the last layer",
+    reads=_V9_READS,
+    controls=(
+        layers_in_any_order(_V9_READS, numbers=len(COMPONENTS)),
+        # The same share for every layer.
+        Control(name="the same allocation for every parameter", reads=baselines(_V9_READS), decisive=False),
+        Control(
+            name="masked LM",
+            reads={"causal": profile(MASKED)},
+            decisive=False,
+        ),
+    ),
+    learned=(CAUSAL,),
+    reliable=halves_agree((CAUSAL,)),
+)
+def v9(curves: Curves) -> list[Condition]:
+    """Attention shares of the causal LM by layer."""
+    attention = total_of(curves["causal"], ATTENTION)
+    middle = attention[:, 1:-1].sum(axis=1) / (attention.shape[1] - 2)  # NaN with only two layers
+    return [
+        exceeds(
+            "mean share of attention in the layers between, less that of the first and of the last",
+            np.stack([middle - attention[:, 0], middle - attention[:, -1]], axis=1),
+            0.0,
+            "share",
+            ["first layer", "last layer"],
+        )
+    ]

@@ -26,9 +26,8 @@ from infoflow.training import Step, TrainingHook
 
 from ._cells import CellGroups, Cells, Histogram, find_cells
 from ._gradient import EvaluationSet, FlatParameters, undisturbed
-from ._history import PARAMETER_FIGURES, Chord, GroupCounts, History, ParameterCounts
-from ._residuals import Residuals, free_residuals
-from ._rules import Panels, Rule, quadrature, refined
+from ._history import PARAMETER_FIGURES, Chord, GroupCounts, History, ParameterCounts, Residuals
+from ._rules import Panels, Rule, free_residuals, quadrature, refined
 from ._tables import RecordConfig
 from ._targets import Channel, Targets, rank
 

@@ -14,9 +14,8 @@ from infoflow.foundation import NUM_REPLICATES, UserError, block_interval, seale
 from infoflow.results import estimate, read_table, write_table
 
 from ._cells import ATTENTION, Cell, bin_edges
-from ._history import NEVER, PARAMETER_FIGURES
+from ._history import NEVER, PARAMETER_FIGURES, reliability_rows
 from ._recorder import LossChangeRecorder
-from ._residuals import reliability_rows
 from ._tables import (
     ALLOCATION_GROUPS,
     ALLOCATION_HEADS,

@@ -318,3 +318,19 @@ def checked(start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[Weights, 
                     "differences of half-precision weights underflow; give the float32 master weights, no buffers."
                 )
     return first, last
+
+
+def free_residuals(
+    change_G: np.ndarray, first_G: np.ndarray | None, middle_G: np.ndarray | None, last_G: np.ndarray | None
+) -> dict[Rule | None, np.ndarray]:
+    r"""Residuals of simple rules on a chord, from the slopes $g \cdot \Delta$ at its start, middle and end."""
+    found: dict[Rule | None, np.ndarray] = {}
+    if first_G is not None:
+        found["first-order"] = change_G - first_G
+    if middle_G is not None:
+        found["midpoint"] = change_G - middle_G
+    if first_G is not None and last_G is not None:
+        found["trapezoid"] = change_G - (first_G + last_G) / 2
+        if middle_G is not None:
+            found["simpson"] = change_G - (first_G + 4 * middle_G + last_G) / 6
+    return found

@@ -22,7 +22,7 @@ _COMPARED = ("query", "key", "value", "output", "mlp_in", "mlp_out", "norm")
 _NUM_PERMUTATIONS = 2000
 
 _NAMES = tuple(column.name for column in KEYS if column.name != "trained")
-_STACK = Column(name="stack", dtype="string", unit="", description="encoder or decoder")
+_STACK = Column("stack", "string", "", "encoder or decoder")
 _ENDS = tuple(
     column.named(f"{column.name}_{end}")
     for end in "ab"
@@ -34,16 +34,13 @@ ALLOCATION_SIMILARITY = TableSchema(
     name="allocation_similarity",
     version=2,
     description="Similarity of the distribution of two trainings' loss changes over layers × components "
-    "(self-attention, "
-    "feed-forward and norms inside the blocks; embeddings, heads and cross-attention are left out), on the "
-    "train set.",
+    "(self-attention, feed-forward and norms inside the blocks; embeddings, heads and cross-attention are left out), "
+    "on the train set.",
     made_by="a plan that says [dynamics] on = true makes it",
     columns=(
         *_ENDS,
-        Column(name="normalisation", dtype="string", unit="", description="share, or per_parameter"),
-        Column(
-            name="metric", dtype="string", unit="", description="spearman or cosine; cosine follows the largest groups"
-        ),
+        Column("normalisation", "string", "", "share, or per_parameter"),
+        Column("metric", "string", "", "spearman or cosine; cosine follows the largest groups"),
         *estimate_columns(
             "similarity in [-1, 1]",
             "similarity of the two share vectors",
@@ -173,15 +170,12 @@ def _by_chance(first: np.ndarray, second: np.ndarray, metric: str) -> float:
 # Whether the corpus affects which parts learn: trainings on several corpora, compared pair by pair.
 
 
-_CORPORA = tuple(
-    Column(name=f"corpus_{end}", dtype="string", unit="", description=f"corpus of training {end}") for end in "ab"
-)
+_CORPORA = tuple(Column(f"corpus_{end}", "string", "", f"corpus of training {end}") for end in "ab")
 ALLOCATION_CORPORA = TableSchema(
     name="allocation_corpora",
     version=2,
     description="Similarity of the distribution of two trainings' loss changes over layers × components, as in "
-    "allocation_similarity, for pairs that differ in the corpus or in the objective and stack, but not in "
-    "both.",
+    "allocation_similarity, for pairs that differ in the corpus or in the objective and stack, but not in both.",
     made_by="it needs recordings on several corpora, and a study has one: run one study for each and compare "
     "their folders, infoflow dynamics RUN RUN ...",
     columns=(*_CORPORA, *ALLOCATION_SIMILARITY.columns),

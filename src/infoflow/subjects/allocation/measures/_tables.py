@@ -180,15 +180,15 @@ def hurting_table(hurting: pd.DataFrame, by: str = "objective") -> pd.DataFrame:
 
 
 def _text(name: str, description: str) -> Column:
-    return Column(name=name, dtype="string", unit="", description=description)
+    return Column(name, "string", "", description)
 
 
 def _whole(name: str, unit: str, description: str) -> Column:
-    return Column(name=name, dtype="int64", unit=unit, description=description)
+    return Column(name, "int64", unit, description)
 
 
 def _number(name: str, unit: str, description: str) -> Column:
-    return Column(name=name, dtype="float64", unit=unit, description=description)
+    return Column(name, "float64", unit, description)
 
 
 _TARGET = (
@@ -290,9 +290,7 @@ ALLOCATION_HURTING = TableSchema(
     name="allocation_hurting",
     version=1,
     description="How often, when last and by how much groups and their parameters raised the loss. For groups, "
-    "the *sum* "
-    "over a chord counts; for level 'parameter', each parameter counts by itself, as shares over "
-    "parameters "
+    "the *sum* over a chord counts; for level 'parameter', each parameter counts by itself, as shares over parameters "
     "and chords.",
     made_by="a plan that says [dynamics] on = true makes it",
     columns=(

@@ -6,7 +6,10 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from infoflow.findings._bounded_times import (
+from infoflow.findings._curves import spearman
+from infoflow.findings._finding import Control, Curves
+from infoflow.findings._model_group import Absent
+from infoflow.findings._readings import (
     EXACT,
     Bound,
     Reach,
@@ -18,9 +21,6 @@ from infoflow.findings._bounded_times import (
     of_order,
     with_reach,
 )
-from infoflow.findings._curves import spearman
-from infoflow.findings._finding import Control, Curves
-from infoflow.findings._model_group import Absent
 from infoflow.findings._table import Reading, SeedRows, Table, exact, together
 from infoflow.foundation import NUM_REPLICATES, stream
 from infoflow.heads import last_crossing

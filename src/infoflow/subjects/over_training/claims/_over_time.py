@@ -8,8 +8,8 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from infoflow.findings._bounded_times import EXACT, finished, limit, of_difference, of_extremum, with_reach
 from infoflow.findings._model_group import TRANSLATION, Absent
+from infoflow.findings._readings import EXACT, finished, limit, of_difference, of_extremum, with_reach
 from infoflow.findings._table import Reading, SeedRows, Table, exact
 from infoflow.results import Spec
 

@@ -31,37 +31,32 @@ FINDINGS_SINCE = TableSchema(
     description="From which checkpoint on a claim holds without interruption, and whether its effect still changes at "
     "the end.",
     columns=(
-        Column(name="id", dtype="string", unit="", description="room and number of the claim"),
-        Column(name="claim", dtype="string", unit="", description="the claim in plain words"),
-        Column(name="architecture", dtype="string", unit="", description="family of the blocks of the models"),
-        Column(name="verdict", dtype="string", unit="", description="at the last checkpoint"),
+        Column("id", "string", "", "room and number of the claim"),
+        Column("claim", "string", "", "the claim in plain words"),
+        Column("architecture", "string", "", "family of the blocks of the models"),
+        Column("verdict", "string", "", "at the last checkpoint"),
         Column(
-            name="since",
-            dtype="int64",
-            unit="updates",
-            description="first checkpoint from which it holds at all that follow; -1: it does not hold at the last",
+            "since",
+            "int64",
+            "updates",
+            "first checkpoint from which it holds at all that follow; -1: it does not hold at the last",
         ),
         Column(
-            name="before",
-            dtype="int64",
-            unit="updates",
-            description="the checkpoint before that: it became true after this one; -1: `since` is the first measured",
+            "before",
+            "int64",
+            "updates",
+            "the checkpoint before that: it became true after this one; -1: `since` is the first measured",
         ),
-        Column(name="effect", dtype="float64", unit="see unit", description="at the last checkpoint"),
+        Column("effect", "float64", "see unit", "at the last checkpoint"),
+        Column("change", "float64", "see unit", "of the effect over the last third of the checkpoints, at least three"),
         Column(
-            name="change",
-            dtype="float64",
-            unit="see unit",
-            description="of the effect over the last third of the checkpoints, at least three",
-        ),
-        Column(
-            name="moves",
-            dtype="string",
-            unit="",
-            description="grows, falls: the effect changed in one direction at each of those checkpoints, in all by "
+            "moves",
+            "string",
+            "",
+            "grows, falls: the effect changed in one direction at each of those checkpoints, in all by "
             "more than half its interval; settled: it did not; unknown: fewer than three checkpoints have one",
         ),
-        Column(name="unit", dtype="string", unit="", description="unit of effect and change"),
+        Column("unit", "string", "", "unit of effect and change"),
     ),
 )
 

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from infoflow.findings._bounded_times import Bound, finished, limit, of_crossing, of_difference, of_distance, with_reach
 from infoflow.findings._head_numbers import held_out
 from infoflow.findings._model_group import MASKED, Absent
+from infoflow.findings._readings import Bound, finished, limit, of_crossing, of_difference, of_distance, with_reach
 from infoflow.findings._table import Reading, SeedRows, Table, exact, together
 from infoflow.heads import HEAD_POSITIONAL, HEAD_RELATIONS, last_crossing
 from infoflow.probing import MINIMAL_PAIRS, PROBE_SCORES

@@ -1,16 +1,17 @@
-"""Claims about time: T11, T12, T13, T14, T16, T17, T18, T19, T22."""
+"""Claims about time: T11, T12, T13, T14, T16, T17, T18, T19, T22; and about heads over training: heads:M7."""
 
 import numpy as np
 
-from infoflow.findings._bounded_times import reach_at
 from infoflow.findings._finding import SHARE, Condition, Control, Curves, claim, exceeds, stays_below
 from infoflow.findings._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION, Absent
+from infoflow.findings._readings import reach_at
 from infoflow.findings._sources import (
     BLEVINS,
     FOUR_PHASES,
     NGRAM_STAGES,
     RAZZHIGAEV,
     SIMILARITY,
+    SIXTEEN_HEADS,
     SOURCE_AND_TARGET,
     TRANSLATION_STAGES,
 )
@@ -19,7 +20,7 @@ from infoflow.results import Spec
 
 from ..measures import CHECKPOINT_STEPS, STAGES_BY_WARMUP
 from ._curves_over_time import seeds_apart
-from ._over_time import divergence_left, language_first, lower_more_alike, order_last, rank_course, source_dip
+from ._over_time import divergence_left, language_first, lower_more_alike, order_last, prunable, rank_course, source_dip
 from ._probes_over_time import best_layer_moves
 
 _T11_READS: dict[str, Reading] = {"language": language_first()}
@@ -325,4 +326,47 @@ def t22(curves: Curves) -> list[Condition]:
             reach=reach_at(curves["moves"], 2),
         ),
         exceeds("accuracy that the last layer has lost since then", loss, 0.0, "accuracy", alone=False),
+    ]
+
+
+# Claim about heads over training: heads:M7.
+
+
+_M7_READS: dict[str, Reading] = {"prunable": prunable("importance")}
+
+
+@claim(
+    "heads:M7",
+    "That many heads can go shows early in training.",
+    source=SIXTEEN_HEADS,
+    published="IWSLT: from about epoch 10 on, 40 % of the heads can be removed while keeping 85 to 90 % of the BLEU; "
+    "in epochs 1 and 2, all heads cost the same",
+    statistic="largest share of heads, in order of importance, that can be removed while keeping 90 % of the model's "
+    "gain over unigrams: over .1 higher at the middle checkpoint than at the first with a gain, and at least "
+    "three quarters of that at the last checkpoint",
+    reads=_M7_READS,
+    controls=(Control(name="random order", reads={"prunable": prunable("random")}),),
+    learned=(TRANSLATION,),
+    minimum_seeds=1,
+)
+def m7(curves: Curves) -> list[Condition]:
+    """Share of removable heads at each checkpoint; only a study that keeps checkpoints can test it."""
+    share = curves["prunable"]
+    middle = share.shape[1] // 2
+    return [
+        Condition(
+            name="rise of the prunable share from the first checkpoint to the middle one",
+            values=share[:, [middle]] - share[:, :1],
+            labels=["middle"],
+            threshold=0.1,
+            unit="share of heads",
+        ),
+        Condition(
+            name="share prunable at the middle checkpoint less three quarters of the last one's",
+            values=share[:, [middle]] - 0.75 * share[:, -1:],
+            labels=["middle"],
+            threshold=0.0,
+            unit="share of heads",
+            alone=False,  # a constant share has its last value early: it counts with the rise
+        ),
     ]

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from infoflow.findings._bounded_times import reach_at
 from infoflow.findings._finding import CORRELATION, Condition, Control, Curves, claim, exceeds, stays_below
 from infoflow.findings._model_group import CAUSAL, MASKED
+from infoflow.findings._readings import reach_at
 from infoflow.findings._sources import (
     CHARACTERISTICS,
     CIRCUITS_OVER_TRAINING,

@@ -1,8 +1,8 @@
 """Claims about time: T9, T20, T21."""
 
-from infoflow.findings._bounded_times import reach_at
 from infoflow.findings._finding import CORRELATION, Condition, Control, Curves, claim, exceeds, stays_below
 from infoflow.findings._model_group import CAUSAL, MASKED
+from infoflow.findings._readings import reach_at
 from infoflow.findings._sources import OURS
 from infoflow.findings._table import Reading
 

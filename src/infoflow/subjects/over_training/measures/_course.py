@@ -16,13 +16,19 @@ from infoflow.models import Model
 from infoflow.results import KEYS, Column, TableSchema
 from infoflow.training import CLOCKS, of_whole_course
 
-from ._convergence_measure import CONVERGENCE, DISPLACEMENT, References
+from ._convergence import (
+    CONVERGENCE,
+    DISPLACEMENT,
+    PREDICTION_DIVERGENCE,
+    SEED_DIVERGENCE,
+    References,
+    prediction_divergence,
+)
 from ._in_context_measure import InContextLearning
 from ._loss_by_frequency import EMBEDDING_CHANGE, LossByFrequency, LossByPosition, embedding_change
 from ._ngram_agreement import NgramAgreement
 from ._phase_curves import PHASE_CURVES, phase_curve_rows, phase_curves
 from ._phase_table import PHASES, phases
-from ._prediction_divergence import PREDICTION_DIVERGENCE, SEED_DIVERGENCE, prediction_divergence
 from ._role_tables import HEAD_ROLE_EVENTS, ROLE_TURNOVER, role_tables
 from ._source_contribution import SourceContribution
 from ._translation_stages import TranslationStages
@@ -54,7 +60,14 @@ def course_measures(occurrences: int) -> list[AbstractMeasure]:
 # Measures that compare a checkpoint with others of the same training.
 
 
-class WeightChange(Intervention):
+class _AgainstCheckpoints(Intervention):
+    """A model compared with other checkpoints, which are loaded by name."""
+
+    def __init__(self, references: References, key: Sequence[str]) -> None:
+        self._references, self.key = references, tuple(key)
+
+
+class WeightChange(_AgainstCheckpoints):
     """`weight_change` against other checkpoints of the same training.
 
     Args:
@@ -64,15 +77,12 @@ class WeightChange(Intervention):
 
     table: ClassVar[TableSchema] = WEIGHT_CHANGE
 
-    def __init__(self, references: References, key: Sequence[str]) -> None:
-        self._references, self.key = references, tuple(key)
-
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         others = self._references()
         return weight_change(reader.model, others.get("initial"), others.get("previous"), others.get("final"))
 
 
-class PredictionDivergence(Intervention):
+class PredictionDivergence(_AgainstCheckpoints):
     """`prediction_divergence` from the last checkpoint of the same training.
 
     Args:
@@ -82,9 +92,6 @@ class PredictionDivergence(Intervention):
 
     table: ClassVar[TableSchema] = PREDICTION_DIVERGENCE
 
-    def __init__(self, references: References, key: Sequence[str]) -> None:
-        self._references, self.key = references, tuple(key)
-
     def refusal(self, model: Model) -> str | None:
         return "it predicts no token" if model.task == "encoder" else None
 
@@ -92,7 +99,7 @@ class PredictionDivergence(Intervention):
         return prediction_divergence(reader.model, self._references()["final"], reader.corpus, options=options)
 
 
-class EmbeddingChange(Intervention):
+class EmbeddingChange(_AgainstCheckpoints):
     """`embedding_change` from the last checkpoint of the same training, by frequency in its training text.
 
     Args:
@@ -103,13 +110,28 @@ class EmbeddingChange(Intervention):
     table: ClassVar[TableSchema] = EMBEDDING_CHANGE
     static: ClassVar[bool] = True
 
-    def __init__(self, references: References, key: Sequence[str]) -> None:
-        self._references, self.key = references, tuple(key)
-
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         read = reader.counted_rows(reader.source_stack)
         ordinary = np.asarray(read.flat_ids)[~np.asarray(read.flat_special)]
         return embedding_change(reader.model, self._references()["final"], np.bincount(ordinary))
+
+
+class SeedDivergence(_AgainstCheckpoints):
+    r"""\(\mathrm{KL}(p'_t \,\|\, p_t)\) of predictions of two trainings at one update t: see `prediction_divergence`.
+
+    Args:
+        references: Loads the other seed's checkpoint, as "seed".
+        key: Identifies it, in words or hashes, in the keys of results.
+    """
+
+    table: ClassVar[TableSchema] = SEED_DIVERGENCE
+
+    def refusal(self, model: Model) -> str | None:
+        return "it predicts no token" if model.task == "encoder" else None
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        found = prediction_divergence(reader.model, self._references()["seed"], reader.corpus, options=options)
+        return SEED_DIVERGENCE.conform(found)
 
 
 # Tables of convergence: normalised by each layer's start, with the time of settling.
@@ -125,10 +147,10 @@ CONVERGENCE_OVER_TRAINING = CONVERGENCE.named(
         *CLOCKS,
         *CONVERGENCE.columns,
         Column(
-            name="normalised",
-            dtype="float64",
-            unit="1",
-            description="share of the way from the similarity at step 0 to 1; NaN where the layer began there, or step "
+            "normalised",
+            "float64",
+            "1",
+            "share of the way from the similarity at step 0 to 1; NaN where the layer began there, or step "
             "0 is not there",
         ),
     ),
@@ -143,17 +165,17 @@ CONVERGENCE_TIME = TableSchema(
     columns=(
         *KEYS,
         *(column for column in CONVERGENCE.columns if column.name in _CURVE),
-        Column(name="time", dtype="float64", unit="updates", description="linear in log2 t; NaN: never"),
-        Column(name="before", dtype="float64", unit="updates", description="the checkpoint before it"),
-        Column(name="after", dtype="float64", unit="updates", description="the checkpoint at or after it"),
+        Column("time", "float64", "updates", "linear in log2 t; NaN: never"),
+        Column("before", "float64", "updates", "the checkpoint before it"),
+        Column("after", "float64", "updates", "the checkpoint at or after it"),
         Column(
-            name="null_time",
-            dtype="float64",
-            unit="updates",
-            description="the same of the null: when final weights with noise as large as what is left of the way would "
+            "null_time",
+            "float64",
+            "updates",
+            "the same of the null: when final weights with noise as large as what is left of the way would "
             "have settled; NaN: never, or another reference",
         ),
-        Column(name="area", dtype="float64", unit="1", description="mean of the normalised curve over log2 t"),
+        Column("area", "float64", "1", "mean of the normalised curve over log2 t"),
     ),
 )
 _SETTLED = 0.9

@@ -30,15 +30,15 @@ IN_CONTEXT_LEARNING = TableSchema(
     light=True,
     columns=(
         Column(
-            name="measure",
-            dtype="string",
-            unit="",
-            description="gain: mean loss around token i less that around token j of the same texts; repeat_gain: mean "
+            "measure",
+            "string",
+            "",
+            "gain: mean loss around token i less that around token j of the same texts; repeat_gain: mean "
             "loss in the first copy of random tokens less that in the second, without each copy's first token",
         ),
-        Column(name="i", dtype="int64", unit="tokens", description="the early place, from 1; -1 for repeat_gain"),
-        Column(name="j", dtype="int64", unit="tokens", description="the late place; -1 for repeat_gain"),
-        Column(name="length", dtype="int64", unit="tokens", description="of the texts; of one copy (repeat_gain)"),
+        Column("i", "int64", "tokens", "the early place, from 1; -1 for repeat_gain"),
+        Column("j", "int64", "tokens", "the late place; -1 for repeat_gain"),
+        Column("length", "int64", "tokens", "of the texts; of one copy (repeat_gain)"),
         *estimate_columns(
             "nats per token",
             "the gain: above 0 where what was read helps",

@@ -53,19 +53,19 @@ LOSS_BY_FREQUENCY = TableSchema(
     light=True,
     columns=(
         Column(
-            name="decile",
-            dtype="int64",
-            unit="",
-            description="tenth of the types by their number in the counted text, from 0, the most frequent; -1: types "
+            "decile",
+            "int64",
+            "",
+            "tenth of the types by their number in the counted text, from 0, the most frequent; -1: types "
             "that never occur in it",
         ),
-        Column(name="corpus", dtype="string", unit="", description="where tokens were counted"),
-        Column(name="types", dtype="int64", unit="types", description="of the decile, among the predicted tokens"),
+        Column("corpus", "string", "", "where tokens were counted"),
+        Column("types", "int64", "types", "of the decile, among the predicted tokens"),
         Column(
-            name="log_frequency",
-            dtype="float64",
-            unit="ln of a share",
-            description="mean over these types of ln((n + 1/2) / (N + V/2)): n times among N counted tokens, V types",
+            "log_frequency",
+            "float64",
+            "ln of a share",
+            "mean over these types of ln((n + 1/2) / (N + V/2)): n times among N counted tokens, V types",
         ),
         *estimate_columns(
             "nats per token",
@@ -120,12 +120,11 @@ LOSS_BY_POSITION = TableSchema(
     light=True,
     columns=(
         Column(
-            name="position",
-            dtype="int64",
-            unit="tokens",
-            description="position of the predicted token among the ordinary tokens of its text, from 1; the "
-            "end-of-text "
-            "token comes after the last",
+            "position",
+            "int64",
+            "tokens",
+            "position of the predicted token among the ordinary tokens of its text, from 1; the end-of-text token "
+            "comes after the last",
         ),
         *estimate_columns(
             "nats per token",
@@ -173,23 +172,22 @@ EMBEDDING_CHANGE = TableSchema(
     name="embedding_change",
     version=1,
     description="Distance of rows of the input embedding matrix from those of the last checkpoint: deciles of "
-    "the types "
-    "of the counted text.",
+    "the types of the counted text.",
     light=True,
     columns=(
         Column(
-            name="decile",
-            dtype="int64",
-            unit="",
-            description="tenth of the types by their number in the counted text, from 0, the most frequent; -1: types "
+            "decile",
+            "int64",
+            "",
+            "tenth of the types by their number in the counted text, from 0, the most frequent; -1: types "
             "that never occur in it, among them special ones",
         ),
-        Column(name="types", dtype="int64", unit="types", description="rows of the decile"),
+        Column("types", "int64", "types", "rows of the decile"),
         Column(
-            name="value",
-            dtype="float64",
-            unit="",
-            description="displacement: |E - F| / |F - mean F| over the decile's rows, E of the checkpoint, F of the "
+            "value",
+            "float64",
+            "",
+            "displacement: |E - F| / |F - mean F| over the decile's rows, E of the checkpoint, F of the "
             "last one, mean F over all rows; not aligned",
         ),
     ),

@@ -22,19 +22,18 @@ PHASE_CURVES = TableSchema(
     name="phase_curves",
     version=1,
     description="The curves over training that `phases` is about, at every checkpoint, and straight lines over log2 of "
-    "the update, one after the other, whose number is chosen by BIC over 1 to 4: a visual aid, not "
-    "a finding "
-    "by itself. Errors are those of the choice of sentences.",
+    "the update, one after the other, whose number is chosen by BIC over 1 to 4: a visual aid, not a finding by "
+    "itself. Errors are those of the choice of sentences.",
     over_training=True,
     columns=(
         *KEYS,
         *CLOCKS,
-        Column(name="table", dtype="string", unit="", description="where the curve is from"),
-        Column(name="curve", dtype="string", unit="", description="what it is of"),
-        Column(name="value", dtype="float64", unit="of the curve", description="at this checkpoint"),
-        Column(name="error", dtype="float64", unit="of the curve", description="its standard error"),
-        Column(name="segment", dtype="int64", unit="", description="number of its line, from 0; -1: step 0 has none"),
-        Column(name="line", dtype="float64", unit="of the curve", description="the line there; NaN at step 0"),
+        Column("table", "string", "", "where the curve is from"),
+        Column("curve", "string", "", "what it is of"),
+        Column("value", "float64", "of the curve", "at this checkpoint"),
+        Column("error", "float64", "of the curve", "its standard error"),
+        Column("segment", "int64", "", "number of its line, from 0; -1: step 0 has none"),
+        Column("line", "float64", "of the curve", "the line there; NaN at step 0"),
     ),
 )
 

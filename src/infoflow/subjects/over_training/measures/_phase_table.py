@@ -30,19 +30,18 @@ PHASES = TableSchema(
     name="phases",
     version=2,
     description="Curves over training: their levels at both ends, when a tenth, a half and nine tenths of the change "
-    "were done, and whether it was abrupt. No time is more exact than the checkpoints around it. "
-    "Errors are "
-    "those of the choice of sentences.",
+    "were done, and whether it was abrupt. No time is more exact than the checkpoints around it. Errors are those of "
+    "the choice of sentences.",
     over_training=True,
     made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
         *KEYS,
-        Column(name="table", dtype="string", unit="", description="where the curve is from"),
-        Column(name="curve", dtype="string", unit="", description="what it is of"),
-        Column(name="first", dtype="float64", unit="of the curve", description="mean of the first three points"),
-        Column(name="last", dtype="float64", unit="of the curve", description="mean of the last three"),
+        Column("table", "string", "", "where the curve is from"),
+        Column("curve", "string", "", "what it is of"),
+        Column("first", "float64", "of the curve", "mean of the first three points"),
+        Column("last", "float64", "of the curve", "mean of the last three"),
         *(
-            Column(name=f"{time}{side}", dtype="float64", unit="updates", description=told)
+            Column(f"{time}{side}", "float64", "updates", told)
             for time in _TIMES
             for side, told in (
                 ("", f"update at which {time[1:]} % of the change are over; NaN: no change"),
@@ -50,25 +49,25 @@ PHASES = TableSchema(
                 ("_after", "the checkpoint at or after it; inf: none"),
             )
         ),
-        Column(name="t50_tokens", dtype="float64", unit="tokens", description="tokens that the loss had seen at t50"),
-        Column(name="width", dtype="float64", unit="doublings", description="from 10 to 90 % of the fitted logistic"),
-        Column(name="share", dtype="float64", unit="", description="the same as a share of the training"),
+        Column("t50_tokens", "float64", "tokens", "tokens that the loss had seen at t50"),
+        Column("width", "float64", "doublings", "from 10 to 90 % of the fitted logistic"),
+        Column("share", "float64", "", "the same as a share of the training"),
         Column(
-            name="verdict",
-            dtype="string",
-            unit="",
-            description="abrupt, gradual, unresolved (too few checkpoints around it), unfinished, started before, no "
+            "verdict",
+            "string",
+            "",
+            "abrupt, gradual, unresolved (too few checkpoints around it), unfinished, started before, no "
             "change, or goes and returns, which has no t10, t50 and t90",
         ),
-        Column(name="delta_bic", dtype="float64", unit="", description="by which a step beats the gradual curves"),
+        Column("delta_bic", "float64", "", "by which a step beats the gradual curves"),
         Column(
-            name="at_warm_up",
-            dtype="bool",
-            unit="",
-            description="t50 lies within half a doubling of the end of the warm-up: it may follow the learning rate",
+            "at_warm_up",
+            "bool",
+            "",
+            "t50 lies within half a doubling of the end of the warm-up: it may follow the learning rate",
         ),
         *(
-            Column(name=f"{name}{side}", dtype="float64", unit="updates", description=told.format(what))
+            Column(f"{name}{side}", "float64", "updates", told.format(what))
             for name, what in (
                 ("turn", "of the extremum of a curve that goes and returns"),
                 ("out", "at which half of the way to the extremum is over"),
@@ -80,7 +79,7 @@ PHASES = TableSchema(
                 ("_after", "the checkpoint after that {}"),
             )
         ),
-        Column(name="extremum", dtype="float64", unit="of the curve", description="mean of the three points there"),
+        Column("extremum", "float64", "of the curve", "mean of the three points there"),
     ),
 )
 _ENDS = 3  # points of a level, and of an extremum
@@ -222,27 +221,21 @@ PHASES_OVER_SEEDS = TableSchema(
     name="phases_over_seeds",
     version=2,
     description="Agreement between the phases of the same curve in several seeds. Seeds without a change, or with a "
-    "change that began before the first checkpoint or is not over at the last, are counted but give "
-    "no time.",
+    "change that began before the first checkpoint or is not over at the last, are counted but give no time.",
     columns=(
-        Column(name="objective", dtype="string", unit="", description="of the models"),
-        Column(name="variant", dtype="string", unit="", description="of the objective"),
-        Column(name="architecture", dtype="string", unit="", description="of the models"),
-        Column(name="start", dtype="string", unit="", description="what their training began from; empty: random"),
-        Column(name="update", dtype="int64", unit="updates", description="-1: of their whole course"),
-        Column(name="table", dtype="string", unit="", description="where the curve is from"),
-        Column(name="curve", dtype="string", unit="", description="what it is of"),
-        Column(name="seeds", dtype="int64", unit="seeds", description="that have the curve"),
-        Column(name="changed", dtype="int64", unit="seeds", description="whose change begins and ends in the training"),
-        Column(name="abrupt", dtype="int64", unit="seeds", description="whose change comes at once"),
-        Column(
-            name="verdict",
-            dtype="string",
-            unit="",
-            description="the verdict of all seeds; mixed: they differ; unknown: fewer than three",
-        ),
+        Column("objective", "string", "", "of the models"),
+        Column("variant", "string", "", "of the objective"),
+        Column("architecture", "string", "", "of the models"),
+        Column("start", "string", "", "what their training began from; empty: random"),
+        Column("update", "int64", "updates", "-1: of their whole course"),
+        Column("table", "string", "", "where the curve is from"),
+        Column("curve", "string", "", "what it is of"),
+        Column("seeds", "int64", "seeds", "that have the curve"),
+        Column("changed", "int64", "seeds", "whose change begins and ends in the training"),
+        Column("abrupt", "int64", "seeds", "whose change comes at once"),
+        Column("verdict", "string", "", "the verdict of all seeds; mixed: they differ; unknown: fewer than three"),
         *(
-            Column(name=f"{name}{part}", dtype="float64", unit=unit, description=told.format(what))
+            Column(f"{name}{part}", "float64", unit, told.format(what))
             for name, unit, what in (
                 *((time, "updates", f"update at which {time[1:]} % of the change are over") for time in _TIMES),
                 ("t50_tokens", "tokens", "tokens that the loss had seen at t50"),
@@ -255,12 +248,10 @@ PHASES_OVER_SEEDS = TableSchema(
                 ("_most", "{}: the latest or largest seed"),
             )
         ),
-        Column(name="t50_mean", dtype="float64", unit="updates", description="geometric mean of t50 over seeds"),
-        Column(
-            name="t50_low", dtype="float64", unit="updates", description="lower end of its 95 % interval over seeds"
-        ),
-        Column(name="t50_high", dtype="float64", unit="updates", description="its upper end; NaN below three seeds"),
-        Column(name="at_warm_up", dtype="int64", unit="seeds", description="whose t50 lies at the end of the warm-up"),
+        Column("t50_mean", "float64", "updates", "geometric mean of t50 over seeds"),
+        Column("t50_low", "float64", "updates", "lower end of its 95 % interval over seeds"),
+        Column("t50_high", "float64", "updates", "its upper end; NaN below three seeds"),
+        Column("at_warm_up", "int64", "seeds", "whose t50 lies at the end of the warm-up"),
     ),
 )
 

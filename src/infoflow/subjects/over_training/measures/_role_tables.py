@@ -42,11 +42,11 @@ HEAD_ROLE_EVENTS = TableSchema(
     columns=(
         *KEYS,
         *_HEAD_PLACE,
-        Column(name="event", dtype="string", unit="", description="initial, birth or death"),
-        Column(name="before", dtype="int64", unit="updates", description="the last checkpoint before it"),
-        Column(name="after", dtype="int64", unit="updates", description="the first checkpoint after it"),
-        Column(name="open", dtype="bool", unit="", description="only the last checkpoint says so"),
-        Column(name="flickers", dtype="int64", unit="", description="changes of this head that were no event"),
+        Column("event", "string", "", "initial, birth or death"),
+        Column("before", "int64", "updates", "the last checkpoint before it"),
+        Column("after", "int64", "updates", "the first checkpoint after it"),
+        Column("open", "bool", "", "only the last checkpoint says so"),
+        Column("flickers", "int64", "", "changes of this head that were no event"),
     ),
 )
 ROLE_TURNOVER = TableSchema(
@@ -60,22 +60,20 @@ ROLE_TURNOVER = TableSchema(
         *KEYS,
         *CLOCKS,
         *(column for column in _HEAD_PLACE if column.name in _PLACE),
-        Column(name="size", dtype="int64", unit="heads", description="heads that hold the role"),
+        Column("size", "int64", "heads", "heads that hold the role"),
         Column(
-            name="by_chance",
-            dtype="float64",
-            unit="heads",
-            description="how many of them hold it by chance, at most: 2.5 % of those chosen, see `head_roles`",
+            "by_chance",
+            "float64",
+            "heads",
+            "how many of them hold it by chance, at most: 2.5 % of those chosen, see `head_roles`",
         ),
-        Column(name="heads", dtype="int64", unit="heads", description="heads that could"),
-        Column(name="jaccard_previous", dtype="float64", unit="1", description="with the checkpoint before; NaN: none"),
-        Column(name="expected_previous", dtype="float64", unit="1", description="of random sets of these sizes"),
-        Column(name="jaccard_final", dtype="float64", unit="1", description="with the last checkpoint"),
-        Column(name="expected", dtype="float64", unit="1", description="of random sets of these sizes"),
-        Column(
-            name="rank_previous", dtype="float64", unit="1", description="Spearman correlation of all heads' scores"
-        ),
-        Column(name="rank_final", dtype="float64", unit="1", description="the same with the last checkpoint"),
+        Column("heads", "int64", "heads", "heads that could"),
+        Column("jaccard_previous", "float64", "1", "with the checkpoint before; NaN: none"),
+        Column("expected_previous", "float64", "1", "of random sets of these sizes"),
+        Column("jaccard_final", "float64", "1", "with the last checkpoint"),
+        Column("expected", "float64", "1", "of random sets of these sizes"),
+        Column("rank_previous", "float64", "1", "Spearman correlation of all heads' scores"),
+        Column("rank_final", "float64", "1", "the same with the last checkpoint"),
     ),
 )
 
@@ -197,18 +195,18 @@ PRUNABLE_BY_UPDATE = TableSchema(
     columns=(
         *KEYS,
         *CLOCKS,
-        Column(name="order", dtype="string", unit="", description="importance, or random (mean of its draws)"),
-        Column(name="kind", dtype="string", unit="", description="which heads may go: all"),
-        Column(name="value", dtype="float64", unit="share", description="of the heads"),
-        Column(name="replicates", dtype="list<float64>", unit="share", description="over the choice of sentences"),
+        Column("order", "string", "", "importance, or random (mean of its draws)"),
+        Column("kind", "string", "", "which heads may go: all"),
+        Column("value", "float64", "share", "of the heads"),
+        Column("replicates", "list<float64>", "share", "over the choice of sentences"),
         Column(
-            name="mask_previous",
-            dtype="float64",
-            unit="share",
-            description="of the heads in the less important half, those that were not in it at the row before; NaN: no "
+            "mask_previous",
+            "float64",
+            "share",
+            "of the heads in the less important half, those that were not in it at the row before; NaN: no "
             "such row, another order, or importances were not measured",
         ),
-        Column(name="mask_final", dtype="float64", unit="share", description="the same against the last row"),
+        Column("mask_final", "float64", "share", "the same against the last row"),
     ),
 )
 

@@ -112,28 +112,23 @@ SOURCE_CONTRIBUTION = TableSchema(
     "relevance is spread, on sentences of one length. The reference is read at every step. Shares depend on the rule: "
     "compare a rule with itself, never one with the other.",
     columns=(
-        Column(name="rule", dtype="string", unit="", description="method of heads.token_relevance"),
+        Column("rule", "string", "", "method of heads.token_relevance"),
+        Column("explained", "string", "", "top: the likeliest token at each step; reference: the reference's"),
         Column(
-            name="explained",
-            dtype="string",
-            unit="",
-            description="top: the likeliest token at each step; reference: the reference's",
+            "position",
+            "int64",
+            "tokens",
+            "step of the decoder, from 0, which sees the start symbol alone; -1: mean over those from 1",
         ),
         Column(
-            name="position",
-            dtype="int64",
-            unit="tokens",
-            description="step of the decoder, from 0, which sees the start symbol alone; -1: mean over those from 1",
-        ),
-        Column(
-            name="measure",
-            dtype="string",
-            unit="",
-            description="share: of the source; entropy: of the relevance over source tokens; prefix_entropy: over the "
+            "measure",
+            "string",
+            "",
+            "share: of the source; entropy: of the relevance over source tokens; prefix_entropy: over the "
             "tokens read so far, the start symbol among them",
         ),
-        Column(name="source_length", dtype="int64", unit="tokens", description="of each of the sentences"),
-        Column(name="target_length", dtype="int64", unit="tokens", description="decoder steps of each of them"),
+        Column("source_length", "int64", "tokens", "of each of the sentences"),
+        Column("target_length", "int64", "tokens", "decoder steps of each of them"),
         *estimate_columns(
             "share of 1 (share), nats",
             "the measure, mean over predictions",

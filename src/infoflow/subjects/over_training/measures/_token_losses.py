@@ -100,15 +100,13 @@ class ScoredTokens:
             yield slice(start, start + step)
 
 
-def scored_tokens(
-    reader: Reader, options: PassOptions, sentences: int | None, back: int, purpose: str = "over-training"
-) -> Iterator[ScoredTokens]:
+def scored_tokens(reader: Reader, options: PassOptions, sentences: int | None, back: int) -> Iterator[ScoredTokens]:
     """Predictions on `sentences` sentences, chosen by a hash of their text, with `back` tokens before each.
 
     A masked LM reads text corrupted as in its training, with the same noise at every checkpoint.
     """
     scorer = SentenceScorer(reader)
-    for batch in scorer.batches(scorer.choose(sentences, purpose), options.tokens_per_batch):
+    for batch in scorer.batches(scorer.choose(sentences, "over-training"), options.tokens_per_batch):
         yield predicted(scorer, batch, back)
 
 

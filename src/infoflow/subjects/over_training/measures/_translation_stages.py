@@ -17,10 +17,9 @@ from infoflow.heads import SentenceScorer
 from infoflow.models import BleuStatistics, Model, as_model_writes, bleu_by_block, start_token_id, translate
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
 
-from ._ngrams import NO_TOKEN, NgramModel
+from ._ngrams import NO_TOKEN, NgramModel, WordAligner, words_of
 from ._source_contribution import Reordering, fuzzy_reordering
 from ._token_losses import counted_ngrams
-from ._word_aligner import WordAligner, words_of
 
 _ORDERS = (2, 3, 4, 5)
 _BINS = ((1, 10), (11, 100), (101, 1000), (1001, None))
@@ -30,29 +29,26 @@ TRANSLATION_STAGES = TableSchema(
     name="translation_stages",
     version=2,
     description="Properties of greedy translations of some sentences: as text of the target language, word by "
-    "word, and "
-    "in word order.",
+    "word, and in word order.",
     light=True,
     columns=(
         Column(
-            name="measure",
-            dtype="string",
-            unit="",
-            description="lm_score: mean log-probability of an output token under an n-gram model of the training "
-            "corpus's translations less that of the references' tokens; bleu (corpus, lower-cased; tokenizer 13a, or "
-            "zh or char for scripts without spaces), chrf (mean over sentences); unigram_precision: share of output "
-            "words that are in the reference, by their frequency; "
-            "word_by_word: share that are in the word-by-word translation; frs_a, frs_b, tau_share: how monotone, see "
-            "fuzzy_reordering; degenerate: share of outputs that are empty or one repeated word, left out of those "
-            "three, as are outputs with fewer than two aligned words",
+            "measure",
+            "string",
+            "",
+            "lm_score: mean log-probability of an output token under an n-gram model of the training corpus's "
+            "translations less that of the references' tokens; bleu (corpus, lower-cased; tokenizer 13a, or zh or char "
+            "for scripts without spaces), chrf (mean over sentences); unigram_precision: share of output words that "
+            "are in the reference, by their frequency; word_by_word: share that are in the word-by-word translation; "
+            "frs_a, frs_b, tau_share: how monotone, see fuzzy_reordering; degenerate: share of outputs that are empty "
+            "or one repeated word, left out of those three, as are outputs with fewer than two aligned words",
         ),
-        Column(name="n", dtype="int64", unit="tokens", description="order of the n-gram model (lm_score); else -1"),
+        Column("n", "int64", "tokens", "order of the n-gram model (lm_score); else -1"),
         Column(
-            name="rank_bin",
-            dtype="string",
-            unit="",
-            description="frequency ranks of the words in the training corpus's translations (unigram_precision); else "
-            "empty",
+            "rank_bin",
+            "string",
+            "",
+            "frequency ranks of the words in the training corpus's translations (unigram_precision); else empty",
         ),
         *estimate_columns(
             "nats per token (lm_score), percent (bleu, chrf), a share of 1 else",
@@ -234,19 +230,9 @@ def _bleu(outputs: list[str], references: list[str], blocks: np.ndarray) -> Floa
     """Corpus BLEU: the estimate, then its bootstrap replicates."""
     sums = np.zeros((NUM_BLOCKS, 10))
     for block, found in bleu_by_block(outputs, [[one] for one in references], blocks).items():
-        sums[block] = [*found.correct, *found.total, found.hypothesis_length, found.reference_length]
+        sums[block] = found.counts
     weights_RK = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
-
-    def score(row: np.ndarray) -> float:
-        numbers = [int(number) for number in row]
-        return BleuStatistics(
-            correct=tuple(numbers[:4]),
-            total=tuple(numbers[4:8]),
-            hypothesis_length=numbers[8],
-            reference_length=numbers[9],
-        ).score
-
-    return np.array([score(row) for row in weights_RK @ sums])
+    return np.array([BleuStatistics.of(row).score for row in weights_RK @ sums])
 
 
 def _mean(

@@ -27,35 +27,24 @@ CHECKPOINT_CHECKS = TableSchema(
     name="checkpoint_checks",
     version=1,
     description="Anomalies of the checkpoints of a training. A checkpoint with an error is left out of the "
-    "other tables "
-    "unless requested.",
+    "other tables unless requested.",
     over_training=True,
     columns=(
-        Column(name="name", dtype="string", unit="", description="of the checkpoint: its folder or revision"),
+        Column("name", "string", "", "of the checkpoint: its folder or revision"),
         Column(
-            name="check",
-            dtype="string",
-            unit="",
-            description="K1 equal weights, K2 equal shards, K3 far from both neighbours, K4 nearer to the start than "
+            "check",
+            "string",
+            "",
+            "K1 equal weights, K2 equal shards, K3 far from both neighbours, K4 nearer to the start than "
             "the one before, K5 no descendant of step 0, K6 loss beside its decreasing fit, K7 no finite or only equal "
             "numbers, K8 another configuration or tokenizer, K9 missing or unexpected tensors, K10 precision, "
             "K11 another step than its name says, K12 missing, or norms that jump",
         ),
-        Column(name="level", dtype="string", unit="", description="note, warning or error"),
-        Column(name="value", dtype="float64", unit="as the check", description="measured value; NaN: no number"),
-        Column(
-            name="limit",
-            dtype="float64",
-            unit="as the check",
-            description="limit from which it is an anomaly; NaN: none",
-        ),
-        Column(
-            name="other_step",
-            dtype="int64",
-            unit="updates",
-            description="update of the other checkpoint that the message is about; -1: none",
-        ),
-        Column(name="message", dtype="string", unit="", description="for people"),
+        Column("level", "string", "", "note, warning or error"),
+        Column("value", "float64", "as the check", "measured value; NaN: no number"),
+        Column("limit", "float64", "as the check", "limit from which it is an anomaly; NaN: none"),
+        Column("other_step", "int64", "updates", "update of the other checkpoint that the message is about; -1: none"),
+        Column("message", "string", "", "for people"),
     ),
 )
 

@@ -31,8 +31,8 @@ EFFECTIVE_RANK = TableSchema(
     "eigenvalues of their covariance.",
     light=True,
     columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="layer", dtype="int64", unit="", description="state, 0 = embeddings"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state, 0 = embeddings"),
         *estimate_columns(
             "dimensions",
             "effective rank, from 1 to the width; NaN where states do not differ",
@@ -133,32 +133,30 @@ WEIGHT_CHANGE = TableSchema(
     name="weight_change",
     version=1,
     description="Size of a model's matrices, and how far they have moved. Vectors (biases, gains of norms) are "
-    "left out, "
-    "since they start equal in every training. Tied matrices and repeated layers count once.",
+    "left out, since they start equal in every training. Tied matrices and repeated layers count once.",
     light=True,
     columns=(
         Column(
-            name="part",
-            dtype="string",
-            unit="",
-            description="name of a matrix; head: the slices of the query, key, value and output matrices that belong "
+            "part",
+            "string",
+            "",
+            "name of a matrix; head: the slices of the query, key, value and output matrices that belong "
             "to one head; block: all matrices of one layer; all: of the model",
         ),
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder; empty: shared, or both"),
-        Column(name="kind", dtype="string", unit="", description="self or cross (heads and their matrices), or empty"),
-        Column(name="layer", dtype="int64", unit="", description="from 0; -1 outside of the layers"),
-        Column(name="head", dtype="int64", unit="", description="from 0; -1: no head"),
+        Column("stack", "string", "", "encoder or decoder; empty: shared, or both"),
+        Column("kind", "string", "", "self or cross (heads and their matrices), or empty"),
+        Column("layer", "int64", "", "from 0; -1 outside of the layers"),
+        Column("head", "int64", "", "from 0; -1: no head"),
         Column(
-            name="measure",
-            dtype="string",
-            unit="",
-            description="norm: Frobenius norm; from_initial, from_previous: norm of the difference to step 0 and to "
-            "the checkpoint before, as a share of their norm; step_length: the latter itself, whose sum over "
-            "checkpoints is a lower bound of the path; cosine_initial, cosine_final: cosine with step 0 and with the "
-            "last checkpoint; effective_rank: exp of the entropy of the singular values' shares (block, all: mean "
-            "over matrices)",
+            "measure",
+            "string",
+            "",
+            "norm: Frobenius norm; from_initial, from_previous: norm of the difference to step 0 and to the checkpoint "
+            "before, as a share of their norm; step_length: the latter itself, whose sum over checkpoints is a lower "
+            "bound of the path; cosine_initial, cosine_final: cosine with step 0 and with the last checkpoint; "
+            "effective_rank: exp of the entropy of the singular values' shares (block, all: mean over matrices)",
         ),
-        Column(name="value", dtype="float64", unit="", description="the measure; rows that have none are left out"),
+        Column("value", "float64", "", "the measure; rows that have none are left out"),
     ),
 )
 

@@ -1,11 +1,9 @@
 """Stages of a study on over training."""
 
-from ._measure_checkpoint import COMPARED_WITH, Course, MeasureCheckpoint, ProbeCheckpoint
+from ._measure_checkpoint import Course, MeasureCheckpoint, ProbeCheckpoint
 from ._over_training import merge_over_training
 from ._over_training import over_training as over_training
-from ._series import MeasureSuiteCheckpoint, WeighCheckpoint
-from ._series_stages import series_stage_of
-from ._series_tables import is_shard
+from ._series import is_shard
 
 STAGES = (
     (130, MeasureCheckpoint),

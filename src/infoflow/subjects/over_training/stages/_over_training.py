@@ -17,19 +17,17 @@ from infoflow.results import RunFolder, TableSchema
 from infoflow.studies._analyze import described_corpus
 from infoflow.studies._given import AnalyzeOptions, exists
 from infoflow.studies._graph import Graph, run_stages
-from infoflow.studies._run import Run
+from infoflow.studies._run import Run, WallClock, reset_clock, wall_clock
 from infoflow.studies._study import only_one
-from infoflow.studies._study_facts import WallClock, reset_clock, wall_clock
 from infoflow.studies._workbench import Part, stacked
 from infoflow.training import SUFFIX, measured_over_training
 
 from ..measures import CONVERGENCE, COURSE_TABLES, Ahead, CheckpointSeries, SeriesChecks, SuiteCheckpoint, course_tables
-from ._series import MeasureSuiteCheckpoint
-from ._series_stages import SeriesOptions, SeriesStages, settings_digest
-from ._series_tables import (
+from ._series import (
     CHECKPOINT_TABLES,
     SHARD_KIND,
-    MeasuredCheckpoint,
+    MeasureSuiteCheckpoint,
+    WeighCheckpoint,
     checked,
     clocks,
     gather_shards,
@@ -37,6 +35,7 @@ from ._series_tables import (
     series_rows,
     subject_of,
 )
+from ._series_stages import SeriesOptions, SeriesStages, settings_digest
 
 KIND = "over-training"
 _CHECKED_ON = {"corpus": "grammar"}  # needs no download
@@ -233,7 +232,7 @@ class _Following:
         return {keys[at]: stages[keys[at]] for at in of_shard(len(keys), self.shard)}
 
     def _to_measure(self, series: CheckpointSeries) -> list[SuiteCheckpoint]:
-        left_out = self._left_out(series, self.checks(series)) if self._weighed(series) else set()
+        left_out = self._left_out(series, self.checks(series)) if self._is_weighed(series) else set()
         left = [checkpoint for checkpoint in series.checkpoints if checkpoint.name not in left_out]
         if len(left) >= 2:
             return left
@@ -245,17 +244,20 @@ class _Following:
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
-    def _weighed(self, series: CheckpointSeries) -> bool:
-        return all(self.weighing[series.name, one.name].is_done() for one in series.checkpoints)
+    def _weighings(self, series: CheckpointSeries) -> list[WeighCheckpoint]:
+        return [self.weighing[series.name, one.name] for one in series.checkpoints]
+
+    def _is_weighed(self, series: CheckpointSeries) -> bool:
+        return all(one.is_done() for one in self._weighings(series))
 
     def checks(self, series: CheckpointSeries) -> SeriesChecks:
-        return checked(series, {one.name: self.weighing[series.name, one.name] for one in series.checkpoints})
+        return checked(series, self._weighings(series))
 
     def _left_out(self, series: CheckpointSeries, checks: SeriesChecks) -> set[str]:
         """Names of the suspects, or only of those that cannot be loaded if suspects are included."""
         if not self.asked.include_suspect:
             return set(checks.suspects)
-        return {one.name for one in series.checkpoints if not self.weighing[series.name, one.name].facts["task"]}
+        return {one.checkpoint.name for one in self._weighings(series) if not one.facts["task"]}
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
@@ -268,8 +270,7 @@ class _Following:
         for one in self.series:
             checks = self.checks(one)
             left_out = self._left_out(one, checks)
-            weighing = {each.name: self.weighing[one.name, each.name] for each in one.checkpoints}
-            measured = [MeasuredCheckpoint(checkpoint=each, weighing=weighing[each.name]) for each in one.checkpoints]
+            measured = self._weighings(one)
             parts.append(series_rows(one, measured, checks, left_out))
             times = clocks(one, checks)
             parts += [
@@ -307,14 +308,9 @@ class _Following:
         all_stages = [*{stage.key: stage for stage in self.weighing.values()}.values(), *measuring.values()]
         models = []
         for one in self.series:
-            measured = [
-                MeasuredCheckpoint(checkpoint=each, weighing=self.weighing[one.name, each.name])
-                for each in one.checkpoints
-            ]
-            last = measured[-1]
-            keys = subject_of(one, measured, last).keys()
-            facts = last.weighing.facts
-            models.append({"name": keys.pop("model"), **keys, "parameters": facts["parameters"]})
+            measured = self._weighings(one)
+            keys = subject_of(one, measured, measured[-1]).keys()
+            models.append({"name": keys.pop("model"), **keys, "parameters": measured[-1].facts["parameters"]})
         self.run.update(
             corpus=described_corpus(self.made.corpus),
             models=models,

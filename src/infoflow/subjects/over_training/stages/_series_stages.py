@@ -125,9 +125,8 @@ class SeriesStages:
                 continue
             if len(wanted) * len(series) > 1 or any(name not in _FROM_HUB for name in wanted):
                 raise UserError(
-                    f"At most two revisions of a hub model are on disk at a time: for {one.name} --reference "
-                    "must be either "
-                    f"final or initial, and it must be the only series. Got {', '.join(wanted)} for "
+                    f"At most two revisions of a hub model are on disk at a time: for {one.name} --reference must be "
+                    f"either final or initial, and it must be the only series. Got {', '.join(wanted)} for "
                     f"{len(series)} series."
                 )
 
@@ -199,9 +198,8 @@ class SeriesStages:
             return InTurn()
         if away := [one.name for one in series if not all(each.place.is_here for each in one.checkpoints)]:
             raise UserError(
-                "--jobs above 1 needs local checkpoints: at most two revisions of a hub model are on disk at "
-                "a time. Got "
-                f"{number} for {away[0]}. Leave --jobs out: the next revision is fetched while one is measured."
+                "--jobs above 1 needs local checkpoints: at most two revisions of a hub model are on disk at a time. "
+                f"Got {number} for {away[0]}. Leave --jobs out: the next revision is fetched while one is measured."
             )
         return local_engine(number, _PRELOAD, folder=self._run.path, entry=_ENTRY)
 

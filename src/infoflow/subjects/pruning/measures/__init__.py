@@ -4,7 +4,17 @@ from infoflow.heads import load_pruned as load_pruned
 from infoflow.heads import prune as prune
 from infoflow.models import save_pruned as save_pruned
 
-from ._curve import ALL_HEADS, KINDS, PRUNED_HEADS, PRUNING, point_tables
+from ._curve import (
+    ALL_HEADS,
+    KINDS,
+    PRUNED_HEADS,
+    PRUNED_ROLES,
+    PRUNING,
+    compare_speed,
+    point_tables,
+    role_measures,
+    roles_left,
+)
 from ._curve import quality as quality
 from ._greedy import GREEDY, greedy_pruning, greedy_removals, rank_heads
 from ._head_gates import HardConcrete as HardConcrete
@@ -18,4 +28,3 @@ from ._prune_to import Pruned as Pruned
 from ._prune_to import prune_to
 from ._prune_to_each import PrunedToEach as PrunedToEach
 from ._prune_to_each import prune_to_each
-from ._roles_left import PRUNED_ROLES, compare_speed, role_measures, roles_left

@@ -1,26 +1,33 @@
-"""Quality against the number of heads kept, in the same form for every selection method."""
+"""Quality against the number of heads kept, and what a pruned model keeps and saves."""
 
+import statistics
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from infoflow.architectures import ALL_HEADS, KINDS
 from infoflow.corpus import Corpus
-from infoflow.flow import PassOptions, Reader
+from infoflow.flow import AbstractMeasure, PassOptions, Reader, measure
 from infoflow.foundation import Scale, UserError
 from infoflow.heads import (
     Head,
     HeadSet,
+    PositionalScores,
+    RareTokenScores,
+    RelationScores,
     SentenceFunction,
     SentenceScorer,
     ablate,
     all_heads,
     corpus_scores,
+    head_roles,
     loss_scores,
 )
-from infoflow.models import Model
+from infoflow.models import Model, model_inputs
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 _SCALES: dict[str, Scale] = {"bleu": "percent", "loss": "positive"}
@@ -32,50 +39,34 @@ PRUNING = TableSchema(
     made_by="a plan that says [pruning] on = true makes it",
     columns=(
         Column(
-            name="method",
-            dtype="string",
-            unit="",
-            description="hard-concrete (learned gates), subset (exactly k), straight-through (exactly k at every "
+            "method",
+            "string",
+            "",
+            "hard-concrete (learned gates), subset (exactly k), straight-through (exactly k at every "
             "update), importance, iterative, confidence, relevance or random; scratch: trained from the start with the "
             "heads of the hard-concrete point of the same place; recovered: that point, trained on without gates; "
             "recovered-random: as many random heads, trained on; recovered-all: all heads, trained on; unpruned: the "
             "model before, at point -1",
         ),
         Column(
-            name="scope",
-            dtype="string",
-            unit="",
-            description="heads that could be removed: all, those of one kind (encoder-self, decoder-self, "
-            "decoder-cross) "
-            "or of several (with commas between); empty for unpruned and recovered-all",
+            "scope",
+            "string",
+            "",
+            "heads that could be removed: all, those of one kind (encoder-self, decoder-self, decoder-cross) or of "
+            "several (with commas between); empty for unpruned and recovered-all",
         ),
+        Column("draw", "int64", "", "seed of gates or training, or number of the random order"),
+        Column("point", "int64", "", "place in the sweep, from 0"),
+        Column("setting", "float64", "", "weight of the penalty, or heads to keep of those that may go"),
+        Column("kept", "int64", "heads", "heads of the model that are left, of all kinds"),
+        Column("total", "int64", "heads", "heads of the unpruned model"),
+        *(Column(f"kept_{kind.replace('-', '_')}", "int64", "heads", f"{kind} heads left") for kind in KINDS),
+        Column("undecided", "int64", "gates", "learned gates that are still neither 0 nor 1 (0 for all other methods)"),
         Column(
-            name="draw", dtype="int64", unit="", description="seed of gates or training, or number of the random order"
-        ),
-        Column(name="point", dtype="int64", unit="", description="place in the sweep, from 0"),
-        Column(
-            name="setting",
-            dtype="float64",
-            unit="",
-            description="weight of the penalty, or heads to keep of those that may go",
-        ),
-        Column(name="kept", dtype="int64", unit="heads", description="heads of the model that are left, of all kinds"),
-        Column(name="total", dtype="int64", unit="heads", description="heads of the unpruned model"),
-        *(
-            Column(name=f"kept_{kind.replace('-', '_')}", dtype="int64", unit="heads", description=f"{kind} heads left")
-            for kind in KINDS
-        ),
-        Column(
-            name="undecided",
-            dtype="int64",
-            unit="gates",
-            description="learned gates that are still neither 0 nor 1 (0 for all other methods)",
-        ),
-        Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="loss, bleu (sacreBLEU of detokenised beam search: lower-cased, one reference, tokenizer in "
+            "metric",
+            "string",
+            "",
+            "loss, bleu (sacreBLEU of detokenised beam search: lower-cased, one reference, tokenizer in "
             "`signature`), or the name of a user's function",
         ),
         *estimate_columns(
@@ -84,7 +75,7 @@ PRUNING = TableSchema(
             "score of the model before any head went",
             "sentences",
         ),
-        Column(name="signature", dtype="string", unit="", description="sacreBLEU's signature; empty for other metrics"),
+        Column("signature", "string", "", "sacreBLEU's signature; empty for other metrics"),
     ),
 )
 
@@ -94,26 +85,21 @@ PRUNED_HEADS = TableSchema(
     description="Heads left at each step of a pruning sweep.",
     made_by="a plan that says [pruning] on = true makes it",
     columns=(
-        Column(name="method", dtype="string", unit="", description="how heads were chosen, as in the table pruning"),
-        Column(name="scope", dtype="string", unit="", description="heads that could go, as in the table pruning"),
-        Column(name="draw", dtype="int64", unit="", description="as in the table pruning"),
-        Column(name="point", dtype="int64", unit="", description="as in the table pruning"),
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="kind", dtype="string", unit="", description="self or cross"),
-        Column(name="layer", dtype="int64", unit="", description="block, from 0"),
-        Column(name="head", dtype="int64", unit="", description="head, from 0"),
-        Column(name="alive", dtype="bool", unit="", description="whether the head is left (learned gates: not 0)"),
+        Column("method", "string", "", "how heads were chosen, as in the table pruning"),
+        Column("scope", "string", "", "heads that could go, as in the table pruning"),
+        Column("draw", "int64", "", "as in the table pruning"),
+        Column("point", "int64", "", "as in the table pruning"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("kind", "string", "", "self or cross"),
+        Column("layer", "int64", "", "block, from 0"),
+        Column("head", "int64", "", "head, from 0"),
+        Column("alive", "bool", "", "whether the head is left (learned gates: not 0)"),
+        Column("gate", "float64", "", "what its output is multiplied by in evaluation; 0 or 1 unless learned"),
         Column(
-            name="gate",
-            dtype="float64",
-            unit="",
-            description="what its output is multiplied by in evaluation; 0 or 1 unless learned",
-        ),
-        Column(
-            name="log_alpha",
-            dtype="float64",
-            unit="",
-            description="the learned gate's log α, or the logit of an exact-k choice; NaN for all other methods",
+            "log_alpha",
+            "float64",
+            "",
+            "the learned gate's log α, or the logit of an exact-k choice; NaN for all other methods",
         ),
     ),
 )
@@ -230,3 +216,147 @@ def frames(rows: list[dict], heads: list[dict]) -> dict[str, pd.DataFrame]:
         PRUNING.name: PRUNING.conform(pd.DataFrame(rows, columns=PRUNING.column_names)),
         PRUNED_HEADS.name: PRUNED_HEADS.conform(pd.DataFrame(heads, columns=PRUNED_HEADS.column_names)),
     }
+
+
+# Which roles of heads remain at each point of a pruning sweep.
+
+
+_HEAD = ["stack", "kind", "layer", "head"]
+_NAMES = {"value": "score", "holds": "present"}
+
+PRUNED_ROLES = TableSchema(
+    name="pruned_roles",
+    version=2,
+    description="Roles of heads, measured again at each step of a pruning sweep with the same thresholds on the same "
+    "sentences. A removed head still attends, so it has scores, but its output is not used.",
+    made_by="a plan that says [pruning] on = true makes it",
+    columns=(
+        Column("method", "string", "", "how heads were chosen, as in the table pruning"),
+        Column("scope", "string", "", "heads that could go, as in the table pruning"),
+        Column("draw", "int64", "", "as in the table pruning"),
+        Column("point", "int64", "", "as in the table pruning; -1 is the converged model before any head went"),
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("kind", "string", "", "self or cross"),
+        Column("layer", "int64", "", "block, from 0"),
+        Column("head", "int64", "", "head, from 0"),
+        Column("role", "string", "", "positional, syntactic or rarest token"),
+        Column("score", "float64", "share", "what the role is defined by"),
+        Column("baseline", "float64", "share", "the score's control, see its own table"),
+        Column("low", "float64", "share", "lower end of the score's 95% interval"),
+        Column("high", "float64", "share", "upper end of the score's 95% interval"),
+        Column(
+            "present",
+            "bool",
+            "",
+            "whether the head has the role at this point: chosen, and above the limit on the other half of "
+            "the sentences, see `head_roles`",
+        ),
+        Column("chosen", "bool", "", "whether it reaches the limit on the first half"),
+        Column("alive", "bool", "", "whether the head is left at this point"),
+    ),
+)
+
+
+def role_measures() -> list[AbstractMeasure]:
+    """Positional, syntactic (if the corpus has trees) and rare-token scores."""
+    return [PositionalScores(offsets=(-2, -1, 1, 2)), RelationScores(), RareTokenScores()]
+
+
+def roles_left(
+    model: Model,
+    corpus: Corpus,
+    removed: HeadSet,
+    keys: Mapping[str, Any],
+    *,
+    options: PassOptions | None = None,
+    ranks_from: Corpus | None = None,
+) -> pd.DataFrame:
+    """The table `pruned_roles` for a model without some of its heads.
+
+    Args:
+        model: The model, with learned gates attached or not.
+        corpus: Sentences for measuring roles; syntactic ones need trees.
+        removed: Heads to ablate.
+        keys: `method`, `scope`, `draw` and `point`.
+        options: How the corpus is run.
+        ranks_from: Source of token frequencies, see `measure`.
+    """
+    with ablate(model, sorted(removed)):
+        tables = measure(model, corpus, role_measures(), options, ranks_from)
+    roles = head_roles(tables).rename(columns=_NAMES)
+    heads = roles[_HEAD].itertuples(index=False, name=None)
+    alive = [(str(stack), str(kind), int(layer), int(head)) not in removed for stack, kind, layer, head in heads]
+    return PRUNED_ROLES.conform(roles.assign(**keys, alive=alive)[PRUNED_ROLES.column_names])
+
+
+# Savings from removal: parameters, memory, time.
+
+
+_COLUMNS = ["model", "heads", "parameters", "megabytes", "batch", "milliseconds", "speed-up"]
+
+
+def compare_speed(
+    models: Sequence[Model], *, batches: Sequence[int] = (1, 32), tokens: int = 32, rounds: int = 10
+) -> pd.DataFrame:
+    """Size and measured speed of models, compared with the first one.
+
+    Each round runs every model once on the same random token ids, so that load on the machine affects all equally.
+
+    Args:
+        models: A model and its pruned versions.
+        batches: Sentences per forward pass.
+        tokens: Tokens per sentence.
+        rounds: Forward passes of each model for the median; one more warms up.
+
+    Returns:
+        model, heads, parameters, megabytes (of the weights), batch, milliseconds (median of a forward pass), speed-up
+        (the first model's median over this one's).
+
+    Raises:
+        UserError: There is no model, or the models support fewer tokens.
+    """
+    if not models or rounds < 1 or tokens < 1:
+        raise UserError("compare_speed needs at least one model, one round and one token.")
+    rows = []
+    for batch in batches:
+        inputs = [_inputs(model, batch, tokens) for model in models]
+        times: list[list[float]] = []
+        for _ in range(rounds + 1):
+            times.append([_seconds(model, given) for model, given in zip(models, inputs, strict=True)])
+        medians = [statistics.median(own) for own in zip(*times[1:], strict=True)]
+        for model, median in zip(models, medians, strict=True):
+            rows.append([*_size(model), batch, 1000 * median, medians[0] / median])
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def _size(model: Model) -> tuple[str, int, int, float]:
+    parameters = list(model.module.parameters())
+    heads = sum(one.num_heads for one in model.anatomy.attentions())
+    weight_bytes = sum(p.numel() * p.element_size() for p in parameters)
+    return model.name, heads, sum(p.numel() for p in parameters), weight_bytes / 1e6
+
+
+def _inputs(model: Model, batch: int, tokens: int) -> dict:
+    size = model.module.get_input_embeddings().num_embeddings  # type: ignore[union-attr]
+    ids = torch.randint(min(5, size - 1), size, (batch, tokens), generator=torch.Generator().manual_seed(0))
+    target = ids if len(model.anatomy.stacks) > 1 else None
+    return model_inputs(model, ids, decoder_input_ids=None if target is None else target % _target_size(model))
+
+
+def _target_size(model: Model) -> int:
+    output = model.module.get_output_embeddings()
+    return int(output.weight.shape[0]) if output is not None else 1
+
+
+def _seconds(model: Model, inputs: dict) -> float:
+    with torch.inference_mode():
+        _wait(model)
+        start = time.perf_counter()
+        model.module(**inputs)
+        _wait(model)
+    return time.perf_counter() - start
+
+
+def _wait(model: Model) -> None:
+    if model.device.type == "cuda":
+        torch.cuda.synchronize(model.device)

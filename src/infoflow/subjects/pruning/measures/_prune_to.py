@@ -23,10 +23,9 @@ from infoflow.foundation import (
 from infoflow.heads import Head, all_heads, head_set, prune, silence
 from infoflow.models import TARGET_FOLDER, Model, check_free, save_pruned, translate
 
-from ._curve import quality
+from ._curve import compare_speed, quality
 from ._greedy import group_sizes, rank_heads
 from ._head_gates import gated_heads
-from ._roles_left import compare_speed
 
 # A model whose removed heads are zeros: of full size, and loadable by any program.
 
@@ -327,9 +326,8 @@ def model_card(
         [
             f"# {model.name} with {left} of {total} attention heads",
             "",
-            f"Made by `infoflow prune` from {model.name}: heads were ranked by {by}, and the last "
-            f"{total - left} of the "
-            f"{can_go} removable ones were removed, without further training.",
+            f"Made by `infoflow prune` from {model.name}: heads were ranked by {by}, and the last {total - left} of "
+            f"the {can_go} removable ones were removed, without further training.",
             "",
             "## Load it",
             "",

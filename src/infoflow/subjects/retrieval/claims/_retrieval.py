@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from infoflow.findings._head_numbers import largest
+from infoflow.findings._head_numbers import beside, largest
 from infoflow.findings._model_group import NAMES, RETRIEVE_LEARNED, Absent
 from infoflow.findings._table import Function, Reading, SeedRows, Table, exact, one_number, together, untrained
 from infoflow.results import RETRIEVAL_SCORES, Spec
@@ -118,11 +118,11 @@ def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
     }
 
 
-def by_passages(objective: Spec, metric: str = "p1", queries: str = "dates") -> Reading:
+def by_passages(objective: Spec) -> Reading:
     """Share of correct answers by the number of passages read, (1 + R, K)."""
-    absent = f"no {{state}} {NAMES[objective]} was asked about {queries} with several numbers of passages"
+    absent = f"no {{state}} {NAMES[objective]} was asked about dates with several numbers of passages"
     table = Table(RETRIEVAL_SCORES.name, objective, needs=("k",), absent=absent)
-    return table.where(system="own", queries=queries, metric=metric).reduce(_by_k)
+    return table.where(system="own", queries="dates", metric="p1").reduce(_by_k)
 
 
 def followed(objective: Spec, *, slope: bool = False) -> Reading:
@@ -207,17 +207,16 @@ def best_layer(reading: Reading) -> Reading:
     return Reading(reading.tables, partial(_highest, function=reading.function))
 
 
-def part_by_window(part: str, objective: Spec = RETRIEVE_LEARNED, since: str = "retriever") -> Reading:
+def part_by_window(part: str) -> Reading:
     """Loss change of a part (a component or a stack) in each window, then that of all parts, (1 + R, 2K).
 
-    Windows count from the first one in which the part `since` changes: while it is frozen its share is 0, which says
+    Windows count from the first one in which the retriever changes: while it is frozen its share is 0, which says
     nothing about when it learns.
     """
-    absent = f"no training of a {NAMES[objective]} was recorded"
-    table = Table(
-        ALLOCATION_STEPS.name, objective, needs=("component", "window", "term"), absent=absent, no_model=absent
-    )
-    return table.where(set="train", stack=...).reduce(_by_window, part=part, since=since)
+    absent = f"no training of a {NAMES[RETRIEVE_LEARNED]} was recorded"
+    needs = ("component", "window", "term")
+    table = Table(ALLOCATION_STEPS.name, RETRIEVE_LEARNED, needs=needs, absent=absent, no_model=absent)
+    return table.where(set="train", stack=...).reduce(_by_window, part=part)
 
 
 def _said(table: str, objective: Spec, absent: str, **where: Any) -> Reading:
@@ -254,12 +253,7 @@ def _bits(rows: SeedRows) -> np.ndarray:
         bits, nats = (one_number(own.at(own.frame["metric"] == metric)) for metric in ("bits", "nats"))
         held.append(bits[:, 0])
         there.append(np.full(len(bits), bits[0, 0] + abs(nats[0, 0]) / np.log(2)))
-    return _stacked([*held, *there])
-
-
-def _stacked(columns: Sequence[np.ndarray]) -> np.ndarray:
-    common = min(map(len, columns))
-    return np.stack([column[:common] for column in columns], axis=1)
+    return beside([*held, *there])
 
 
 def _by_k(rows: SeedRows) -> np.ndarray:
@@ -293,7 +287,7 @@ def _largest(*parts: SeedRows) -> np.ndarray:
         if subject.frame.empty or not np.isfinite(subject.numbers[0]).any():
             raise Absent("answers were traced at no token of the subject")
         found.append(largest(subject.numbers)[:, 0])
-    return _stacked(found)
+    return beside(found)
 
 
 def _share_of_heads(rows: SeedRows, least: float) -> np.ndarray:
@@ -311,7 +305,7 @@ def _without(ablation: SeedRows, heads: SeedRows, least: float, of: str) -> np.n
     if whole[0, 0] < least:
         raise Absent(f"there is nothing to lose, {whole[0, 0]:.2f} of the answers are right with all heads ({of})")
     chance = ablation.at(removed == some.max()).column("baseline")
-    return _stacked([whole[:, 0], less[:, 0], np.full(len(whole), chance[0])])
+    return beside([whole[:, 0], less[:, 0], np.full(len(whole), chance[0])])
 
 
 def _of_random(*rows: SeedRows, function: Function) -> np.ndarray | None:
@@ -328,7 +322,7 @@ def _entry(rows: SeedRows, of: str) -> np.ndarray:
                 f"where the answer enters is undefined for one model ({of}): the lens gains less than .05 by it"
             )
         columns.append(own.numbers[:, 0])
-    return _stacked(columns)
+    return beside(columns)
 
 
 def _highest(rows: SeedRows, function: Function) -> np.ndarray | None:
@@ -336,17 +330,17 @@ def _highest(rows: SeedRows, function: Function) -> np.ndarray | None:
     return None if curve is None else largest(curve)
 
 
-def _by_window(rows: SeedRows, part: str, since: str) -> np.ndarray:
+def _by_window(rows: SeedRows, part: str) -> np.ndarray:
     rows = rows.at(rows.frame["term"] == rows.frame["term"].iloc[0])
-    own, begins = _rows_of_part(rows, part), _rows_of_part(rows, since)
+    own, begins = _rows_of_part(rows, part), _rows_of_part(rows, "retriever")
     windows, values = rows.column("window"), rows.column("value")
     changed = windows[begins & (values != 0)]
     if not len(changed):
-        raise Absent(f"the {since} was frozen all the time")
+        raise Absent("the retriever was frozen all the time")
     known = np.unique(windows[windows >= changed.min()])
     if len(known) < 3:
         raise Absent(
-            f"thirds of a training need three windows in which the {since} learns (dynamics.windows), and there are "
+            "thirds of a training need three windows in which the retriever learns (dynamics.windows), and there are "
             f"{len(known)}"
         )
     return exact([values[keep & (windows == one)].sum() for keep in (own, windows >= 0) for one in known])

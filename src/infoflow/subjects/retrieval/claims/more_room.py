@@ -135,8 +135,7 @@ _R4_READS = _r4_reads(RETRIEVE_LEARNED)
     source=MORE_ROOM,
     published="better at local context and syntax, worse at global context (abstract; no number)",
     statistic=f"structural and label probes on generated grammar: with passages more than {POINT} above the "
-    "closed-book "
-    "reader (our threshold); loss on masked words of such sentences below that of the closed-book reader",
+    "closed-book reader (our threshold); loss on masked words of such sentences below that of the closed-book reader",
     reads=_R4_READS,
     controls=(
         Control(name="reader of random passages", reads=_r4_reads(READ_RANDOM)),

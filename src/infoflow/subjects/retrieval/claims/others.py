@@ -72,8 +72,7 @@ def hinders(curves: Curves, verdict: str) -> str | None:
     published="average indirect effect at the subject's last token .2 → .0375; without attention from the last token "
     "to the subject below 5 % are lost, without that to the attribute 20–25 %",
     statistic=f"passages about two entities: largest effect of restoring the subject's last token below {RATIO} "
-    "of that "
-    f"without a document; knocking out mask→object costs over {TIMES} times as much as mask→subject (our "
+    f"of that without a document; knocking out mask→object costs over {TIMES} times as much as mask→subject (our "
     "thresholds)",
     reads=_R15_READS,
     controls=(

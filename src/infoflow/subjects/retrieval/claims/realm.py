@@ -128,8 +128,7 @@ _R9_READS: dict[str, Reading] = {
     published="exact match 38.2, against 32.3 (tokens) and 35.3 (spans); recall@5 38.5, against 24.2 and 26.1 "
     "(table 2)",
     statistic=f"first passage right after equal updates: salient spans above random tokens and random spans by "
-    f"{_R9_LEAST} "
-    "(our threshold)",
+    f"{_R9_LEAST} (our threshold)",
     reads=_R9_READS,
     controls=(
         seeds_alone(_R9_READS, "salient", tuple(OTHERS)),
@@ -163,8 +162,7 @@ _R10_READS: dict[str, Reading] = {"fresh": found(RETRIEVE_LEARNED), "stale": fou
     source=REALM,
     published="an index rebuilt 30 times less often: exact match 38.2 → 28.7, recall@5 38.5 → 15.1 (table 2)",
     statistic=f"first passage right: index as often as planned above the seldom or never refreshed one by "
-    f"{_R10_LEAST} (our "
-    "threshold)",
+    f"{_R10_LEAST} (our threshold)",
     reads=_R10_READS,
     controls=(
         seeds_alone(_R10_READS, "fresh", "stale"),

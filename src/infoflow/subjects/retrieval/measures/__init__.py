@@ -24,6 +24,7 @@ from ._knowledge import knowledge as knowledge
 from ._knowledge import knowledge_conflict as knowledge_conflict
 from ._knowledge_lens import entry_rows, information_rows
 from ._knowledge_lens import knowledge_lens as knowledge_lens
+from ._knowledge_lens import knowledge_without_ffn as knowledge_without_ffn
 from ._retrieval_examples import decoded_answers
 from ._retrieval_examples import retrieval_examples as retrieval_examples
 from ._tables import (
@@ -39,4 +40,3 @@ from ._tables import (
     fact_blocks,
     sampled_facts,
 )
-from ._without_ffn import knowledge_without_ffn as knowledge_without_ffn

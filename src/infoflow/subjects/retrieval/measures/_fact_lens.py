@@ -25,24 +25,23 @@ from ._tables import EVERY_WEIGHT, group_rows, sampled_facts
 Place = Literal["mask", "subject"]
 
 
-def states_at(reader: PreTrainedModel, inputs: FactInputs, places: np.ndarray, batch: int = BATCH) -> Tensor:
+def states_at(reader: PreTrainedModel, inputs: FactInputs, places: np.ndarray) -> Tensor:
     """States 0..L at tokens of each row, (state, row, place, width), on the CPU.
 
     Args:
         reader: A BERT, in evaluation mode.
         inputs: Questions with their documents.
         places: int (row, place), indices of tokens; the state at −1 is undefined.
-        batch: Rows per forward pass.
     """
-    return states_of(reader, inputs.tensors(), places, batch)
+    return states_of(reader, inputs.tensors(), places)
 
 
 @torch.no_grad()
-def states_of(reader: PreTrainedModel, named: dict[str, Tensor], places: np.ndarray, batch: int = BATCH) -> Tensor:
+def states_of(reader: PreTrainedModel, named: dict[str, Tensor], places: np.ndarray) -> Tensor:
     """`states_at` for a BERT's arguments, padded at the end."""
     found = []
-    for start in range(0, len(places), batch):
-        rows = slice(start, start + batch)
+    for start in range(0, len(places), BATCH):
+        rows = slice(start, start + BATCH)
         longest = int(named["attention_mask"][rows].sum(dim=1).max())
         inputs = {name: tensor[rows, :longest].to(reader.device) for name, tensor in named.items()}
         states = reader.base_model(**inputs, output_hidden_states=True).hidden_states

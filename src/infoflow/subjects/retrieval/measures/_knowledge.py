@@ -10,7 +10,8 @@ from transformers import PreTrainedModel
 
 from infoflow.corpus import Fact, FactWorld, Vocabulary
 from infoflow.foundation import NUM_BLOCKS, Scale, UserError, current_display, digest, hash64, scratch_folder
-from infoflow.objectives import Example, make_objective, stored_bits
+from infoflow.models import stored_bits
+from infoflow.objectives import Example, make_objective
 from infoflow.representations import TunedLens
 from infoflow.results import ratio_estimate
 from infoflow.training import TrainConfig, TrainingData, train

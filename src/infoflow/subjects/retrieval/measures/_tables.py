@@ -15,18 +15,12 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 # arm's plain model; update 0 is an untrained model.
 
 
-_FACTS = Column(
-    name="facts", dtype="string", unit="", description="kind: trained, changed, held out, withheld or later"
-)
-_WEIGHT = Column(
-    name="weight", dtype="int64", unit="", description="exposures in training relative to others; -1: all of the kind"
-)
-_DOCUMENT = Column(
-    name="document", dtype="string", unit="", description="none, gold, random, conflict, retrieved; own: all candidates"
-)
-_INDEX = Column(name="index", dtype="string", unit="", description="as-trained, or edited: facts changed and added")
-_BLOCK = Column(name="layer", dtype="int64", unit="", description="block, from 0")
-_HEAD = (_BLOCK, Column(name="head", dtype="int64", unit="", description="head, from 0"))
+_FACTS = Column("facts", "string", "", "kind: trained, changed, held out, withheld or later")
+_WEIGHT = Column("weight", "int64", "", "exposures in training relative to others; -1: all of the kind")
+_DOCUMENT = Column("document", "string", "", "none, gold, random, conflict, retrieved; own: all candidates")
+_INDEX = Column("index", "string", "", "as-trained, or edited: facts changed and added")
+_BLOCK = Column("layer", "int64", "", "block, from 0")
+_HEAD = (_BLOCK, Column("head", "int64", "", "head, from 0"))
 
 KNOWLEDGE = TableSchema(
     name="knowledge",
@@ -38,14 +32,14 @@ KNOWLEDGE = TableSchema(
         _WEIGHT,
         _DOCUMENT,
         _INDEX,
-        Column(name="reading", dtype="string", unit="", description="raw or elicited; without-ffn: see `layer`"),
-        Column(name="layer", dtype="int64", unit="", description="block whose FFN gives its mean; -1: none"),
-        Column(name="places", dtype="string", unit="", description='where it does: subject or all tokens; "": none'),
+        Column("reading", "string", "", "raw or elicited; without-ffn: see `layer`"),
+        Column("layer", "int64", "", "block whose FFN gives its mean; -1: none"),
+        Column("places", "string", "", 'where it does: subject or all tokens; "": none'),
         Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="p1: right object is the first; p1_old, p1_new: object before and after the edit; bits stored; "
+            "metric",
+            "string",
+            "",
+            "p1: right object is the first; p1_old, p1_new: object before and after the edit; bits stored; "
             "nats: -log p of the answer, among the objects of the relation",
         ),
         *estimate_columns("share, bits or nats", "of the metric", "a guess among the relation's objects", "questions"),
@@ -59,12 +53,12 @@ KNOWLEDGE_CONFLICT = TableSchema(
     columns=(
         _FACTS,
         _WEIGHT,
-        Column(name="layer", dtype="int64", unit="", description="state of the lens, 0: embeddings; -1: the output"),
+        Column("layer", "int64", "", "state of the lens, 0: embeddings; -1: the output"),
         Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="old, document: share that answers so; memorisation_ratio: old / (old + document); difference: "
+            "metric",
+            "string",
+            "",
+            "old, document: share that answers so; memorisation_ratio: old / (old + document); difference: "
             "log-probability of the document's object less that of the old one",
         ),
         *estimate_columns("share or nats", "of the metric", "a guess; the untrained model", "questions"),
@@ -79,14 +73,14 @@ KNOWLEDGE_LENS = TableSchema(
         _FACTS,
         _WEIGHT,
         _DOCUMENT,
-        Column(name="layer", dtype="int64", unit="", description="state, 0: embeddings; -1: of the whole curve"),
-        Column(name="lens", dtype="string", unit="", description="logit, tuned, probe or clusters"),
-        Column(name="place", dtype="string", unit="", description="mask, or the subject's last token"),
+        Column("layer", "int64", "", "state, 0: embeddings; -1: of the whole curve"),
+        Column("lens", "string", "", "logit, tuned, probe or clusters"),
+        Column("place", "string", "", "mask, or the subject's last token"),
         Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="probability, rank (1: first) or p1 of the answer among the relation's objects; probe: "
+            "metric",
+            "string",
+            "",
+            "probability, rank (1: first) or p1 of the answer among the relation's objects; probe: "
             "accuracy; control: of objects that changed places; half, centre: where it enters, see `evidence_entry`, "
             "NaN where nothing does; information: of the state's cluster about the answer's first token",
         ),
@@ -109,23 +103,23 @@ EVIDENCE_FLOW = TableSchema(
         _WEIGHT,
         _DOCUMENT,
         Column(
-            name="method",
-            dtype="string",
-            unit="",
-            description="knock-out: attention is blocked; removal: of one token as a key; tracing: noise, then one "
+            "method",
+            "string",
+            "",
+            "knock-out: attention is blocked; removal: of one token as a key; tracing: noise, then one "
             "output restored; tracing every mention: noise in sentences that do not answer too",
         ),
         Column(
-            name="what",
-            dtype="string",
-            unit="",
-            description="mask→evidence, query→evidence, evidence→query, mask→subject, mask→object; gold object, "
+            "what",
+            "string",
+            "",
+            "mask→evidence, query→evidence, evidence→query, mask→subject, mask→object; gold object, "
             "subject in the evidence, subject, another word; ffn or attention at the subject, object or mask; noise: "
             "the noise before anything is restored",
         ),
-        Column(name="scope", dtype="string", unit="", description="block: one; upward: it and all above; all"),
-        Column(name="layer", dtype="int64", unit="", description="block, from 0; -1: all"),
-        Column(name="metric", dtype="string", unit="", description="p1, nats or probability"),
+        Column("scope", "string", "", "block: one; upward: it and all above; all"),
+        Column("layer", "int64", "", "block, from 0; -1: all"),
+        Column("metric", "string", "", "p1, nats or probability"),
         *estimate_columns(
             "share or nats", "what is lost; regained by tracing", "as many random edges; a random word", "questions"
         ),
@@ -142,10 +136,10 @@ EVIDENCE_HEADS = TableSchema(
         _DOCUMENT,
         *_HEAD,
         Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="attention on evidence, question, special, itself or object; the same over its share of "
+            "metric",
+            "string",
+            "",
+            "attention on evidence, question, special, itself or object; the same over its share of "
             "tokens: evidence_relative, ...; copy: share of queries whose largest weight is on the answer in the "
             "evidence and that the model answers so",
         ),
@@ -161,8 +155,8 @@ EVIDENCE_ABLATION = TableSchema(
         _FACTS,
         _WEIGHT,
         _DOCUMENT,
-        Column(name="removed", dtype="int64", unit="heads", description="how many"),
-        Column(name="metric", dtype="string", unit="", description="p1, or nats: surprise of the right object"),
+        Column("removed", "int64", "heads", "how many"),
+        Column("metric", "string", "", "p1, or nats: surprise of the right object"),
         *estimate_columns("share or nats", "of the metric, heads by copy score removed", "random heads", "questions"),
     ),
 )
@@ -172,11 +166,9 @@ ATTENTION_RANKING = TableSchema(
     description="Does the reader's attention on a passage predict how much the passage helps?",
     made_by="a plan that says [retrieval] on = true makes it",
     columns=(
-        Column(name="facts", dtype="string", unit="", description="kind: trained, changed or held out; all of them"),
+        Column("facts", "string", "", "kind: trained, changed or held out; all of them"),
         _WEIGHT,
-        Column(
-            name="metric", dtype="string", unit="", description="spearman: with the posterior; hit: its first is gold"
-        ),
+        Column("metric", "string", "", "spearman: with the posterior; hit: its first is gold"),
         *estimate_columns("", "of attention from the mask on each candidate's evidence", "random heads", "queries"),
     ),
 )
@@ -185,19 +177,19 @@ RETRIEVAL_EXAMPLES = TableSchema(
     version=1,
     description="Single questions: the passages found, their probabilities, and the answer read from every state.",
     columns=(
-        Column(name="question", dtype="string", unit="", description="its words, with [MASK] for the object"),
+        Column("question", "string", "", "its words, with [MASK] for the object"),
         _FACTS,
         _WEIGHT,
-        Column(name="answer", dtype="string", unit="", description="the right object"),
-        Column(name="rank", dtype="int64", unit="", description="of the passage by its prior, from 0"),
-        Column(name="passage", dtype="string", unit="", description='its text; "": the empty passage'),
-        Column(name="gold", dtype="bool", unit="", description="whether it holds the fact"),
-        Column(name="prior", dtype="float64", unit="probability", description="of the passage, before the answer"),
-        Column(name="posterior", dtype="float64", unit="probability", description="of the passage, given the answer"),
-        Column(name="layer", dtype="int64", unit="", description="state, 0: embeddings"),
-        Column(name="place", dtype="int64", unit="", description="of the object among what the state says, from 0"),
-        Column(name="object", dtype="string", unit="", description="what the logit lens reads there"),
-        Column(name="probability", dtype="float64", unit="probability", description="of it, among the objects"),
+        Column("answer", "string", "", "the right object"),
+        Column("rank", "int64", "", "of the passage by its prior, from 0"),
+        Column("passage", "string", "", 'its text; "": the empty passage'),
+        Column("gold", "bool", "", "whether it holds the fact"),
+        Column("prior", "float64", "probability", "of the passage, before the answer"),
+        Column("posterior", "float64", "probability", "of the passage, given the answer"),
+        Column("layer", "int64", "", "state, 0: embeddings"),
+        Column("place", "int64", "", "of the object among what the state says, from 0"),
+        Column("object", "string", "", "what the logit lens reads there"),
+        Column("probability", "float64", "probability", "of it, among the objects"),
     ),
 )
 EVIDENCE_TABLES = (

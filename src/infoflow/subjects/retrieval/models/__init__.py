@@ -1,13 +1,6 @@
 """Retrieval: passages and indexes, retrievers, and the likelihood marginalised over passages."""
 
-from infoflow.objectives import (
-    contains_answer,
-    exact_match,
-    memorisation_ratio,
-    normalise_answer,
-    stored_bits,
-    token_f1,
-)
+from infoflow.models import contains_answer, exact_match, memorisation_ratio, normalise_answer, stored_bits, token_f1
 from infoflow.results import QUERY_LEAKAGE, RETRIEVAL_LEARNING, RETRIEVAL_SCORES
 
 from ._benchmarks import Benchmark as Benchmark
@@ -37,7 +30,8 @@ from ._found import read_run as read_run
 from ._found import reciprocal_rank as reciprocal_rank
 from ._found import write_qrels as write_qrels
 from ._found import write_run as write_run
-from ._index_folder import load_index, save_index, search_recall, tower_digest
+from ._index_folder import GroupIndex as GroupIndex
+from ._index_folder import ShardedIndex, load_index, save_index, search_recall, tower_digest
 from ._library import NULL, candidates, overlap, vectors_digest
 from ._library import Library as Library
 from ._passage_index import PassageIndex as PassageIndex
@@ -61,5 +55,3 @@ from ._scores import answer_scores, collapse, origins, question_blocks
 from ._scores import leakage_scores as leakage_scores
 from ._scores import query_leakage as query_leakage
 from ._scores import retrieval_scores as retrieval_scores
-from ._shards import GroupIndex as GroupIndex
-from ._shards import ShardedIndex

@@ -10,7 +10,7 @@ from typing import Any
 
 from infoflow.corpus import FactWorld, load_world, read_cells, read_lines
 from infoflow.foundation import UserError, as_written, current_display
-from infoflow.objectives import contains_answer
+from infoflow.models import contains_answer
 
 from ._passages import Passages
 
@@ -149,8 +149,7 @@ def _read_reqa(folder: Path) -> Benchmark:
         if not places or not all(place.isdecimal() and int(place) < len(texts) for place in places):
             raise UserError(
                 f"{path}, line {number}: expected a question, a tab and candidate line numbers from 0 to "
-                f"{len(texts) - 1}. "
-                f"Got {' '.join(cells)}."
+                f"{len(texts) - 1}. Got {' '.join(cells)}."
             )
         found = [ids[int(place)] for place in places if int(place) in ids]
         num_skipped += len(places) - len(found)

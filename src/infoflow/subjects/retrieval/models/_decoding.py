@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.foundation import UserError
-from infoflow.objectives import Numbers
+from infoflow.models import Numbers
 
 NextTokens = Callable[[Int[Tensor, "prefix token"]], Float[Tensor, "passage prefix vocabulary"]]
 """log p of every next token under each passage, for prefixes of equal length that begin with the start token."""

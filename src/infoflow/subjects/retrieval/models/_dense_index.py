@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from infoflow.foundation import UserError, missing_extra
-from infoflow.objectives import Numbers
+from infoflow.models import Numbers
 
 from ._found import Excluded, Found, best, check_search
 

@@ -25,6 +25,7 @@ from ._index_folder import (
     ABOUT,
     NUM_QUERIES,
     SearchRecall,
+    ShardedIndex,
     index_kind,
     load_index,
     save_index,
@@ -36,7 +37,6 @@ from ._passages import ABOUT as STORE
 from ._passages import Passages
 from ._retriever import Retriever
 from ._scores import origins
-from ._shards import ShardedIndex
 
 # `PassageIndex`: passages and their index in one folder, as `infoflow data index` uses them.
 

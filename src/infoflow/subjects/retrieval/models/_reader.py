@@ -59,9 +59,8 @@ class RetrievalModel(PreTrainedModel):
         super().__init__(reader.config)
         if (retriever is not None) != (source in ("frozen", "learned")):
             raise UserError(
-                "The sources frozen and learned need a retriever, and the others must not have one. Got "
-                f"source = {source} "
-                f"{'with' if retriever is not None else 'without'} one."
+                "The sources frozen and learned need a retriever, and the others must not have one. Got source = "
+                f"{source} {'with' if retriever is not None else 'without'} one."
             )
         self.reader, self.source = reader, source
         self.retriever = retriever.requires_grad_(source == "learned") if retriever is not None else None
@@ -138,7 +137,7 @@ class RetrievalModel(PreTrainedModel):
 
     def drawn(self, draws: np.ndarray, gold: np.ndarray, exclude: Sequence[Sequence[int]] | None = None) -> np.ndarray:
         """A random passage for each query among those that neither answer it nor are excluded; −1 if there is none."""
-        num, found = len(self._library()), np.full(len(gold), NULL, dtype=np.int64)
+        num, found = len(needed_library(self)), np.full(len(gold), NULL, dtype=np.int64)
         excluded = exclude if exclude is not None else [()] * len(gold)
         for row, (draw, right, out) in enumerate(zip(draws.tolist(), gold.tolist(), excluded, strict=True)):
             left_out = sorted({int(id) for id in (right, *out) if id != NULL})
@@ -152,7 +151,7 @@ class RetrievalModel(PreTrainedModel):
     def _searched(
         self, input_ids: Tensor, attention_mask: Tensor | None, k: int, exclude: Sequence[Sequence[int]]
     ) -> tuple[np.ndarray, np.ndarray]:
-        library = self._library()
+        library = needed_library(self)
         if self.source == "bm25":
             special = library.vocabulary.is_special
             found = library.by_words([row[~special[row]] for row in input_ids.cpu().numpy()], k, exclude)
@@ -165,14 +164,6 @@ class RetrievalModel(PreTrainedModel):
             found = library.by_vectors(vectors, k, exclude)
             found = found._replace(scores=found.scores / vectors.shape[-1] ** 0.5)
         return found.ids, found.scores
-
-    def _library(self) -> Library:
-        if self.passage_library is None:
-            raise UserError(
-                f"A model whose passages come from {self.source} needs a library. Got none.\n"
-                "Set model.passage_library = Library(passages, tokenizer) before training or scoring."
-            )
-        return self.passage_library
 
     # -- scores and likelihoods ---------------------------------------------------------------------------------------
 
@@ -204,7 +195,7 @@ class RetrievalModel(PreTrainedModel):
         assert self.retriever is not None
         queries = self.retriever.queries(input_ids, attention_mask)
         distinct, places = np.unique(choice.ids, return_inverse=True)
-        vectors = self._library().vectors(self.retriever.passages, distinct.tolist())
+        vectors = needed_library(self).vectors(self.retriever.passages, distinct.tolist())
         chosen = vectors[torch.from_numpy(places.reshape(choice.ids.shape)).to(vectors.device)]
         return (queries[:, None] * chosen).sum(dim=-1) / queries.shape[-1] ** 0.5
 
@@ -279,7 +270,7 @@ class RetrievalModel(PreTrainedModel):
             end = x[-1]  # the query's own [SEP] also closes the passage
             id = int(ids[query, candidate])
             room = limit - len(x) - 1
-            body = self._library().body_within(id, room) if id != NULL else np.empty(0, dtype=np.int64)
+            body = needed_library(self).body_within(id, room) if id != NULL else np.empty(0, dtype=np.int64)
             rows.append((x, np.append(body, end)))
         longest = max(len(x) + len(z) for x, z in rows)
         pad = int(self.config.pad_token_id or 0)
@@ -299,3 +290,17 @@ def _lengths(input_ids: Tensor, attention_mask: Tensor | None) -> list[int]:
     if attention_mask is None:
         return [input_ids.shape[1]] * len(input_ids)
     return attention_mask.sum(dim=1).tolist()
+
+
+def needed_library(model: RetrievalModel) -> Library:
+    """The model's library, without which it finds no passages.
+
+    Raises:
+        UserError: It has none.
+    """
+    if model.passage_library is None:
+        raise UserError(
+            f"A model whose passages come from {model.source} needs a library. Got none.\n"
+            "Set model.passage_library = Library(passages, tokenizer) before training or scoring."
+        )
+    return model.passage_library

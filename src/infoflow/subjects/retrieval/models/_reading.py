@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import EncoderDecoderModel, PreTrainedConfig, PreTrainedModel
 
 from infoflow.foundation import UserError
-from infoflow.objectives import Numbers
+from infoflow.models import Numbers
 
 # How a reader answers: its target tokens, and their log-probabilities with each passage.
 #

@@ -11,11 +11,10 @@ from jaxtyping import Int
 from torch import Tensor
 
 from infoflow.foundation import UserError, as_tensor
-from infoflow.models import Anatomy, Attention, ParameterGroup, ParameterSlice, Projection, Stack, discover
-from infoflow.objectives import Numbers
+from infoflow.models import Anatomy, Attention, Numbers, ParameterGroup, ParameterSlice, Projection, Stack, discover
 
 from ._library import NULL, Library, without_excluded
-from ._reader import Candidates, RetrievalModel
+from ._reader import Candidates, RetrievalModel, needed_library
 
 # The parts of a `RetrievalModel`: the reader's usual groups, the retriever by layer, and the candidates' weights.
 
@@ -122,7 +121,7 @@ def fixed_choice(
     null = np.full((len(input_ids), 1), NULL)
     if model.source == "none" or null_only.all():
         return Candidates(ids=null, there=np.ones_like(null, dtype=bool), scores=np.zeros(null.shape))
-    library = _library(model)
+    library = needed_library(model)
     special = library.vocabulary.is_special
     gold = without_excluded(gold, exclude)
     words = [row[~special[row]] for row in input_ids.cpu().numpy()]
@@ -158,15 +157,6 @@ def _scores(
         found = library.dense.vectors.to(vectors.device)[torch.from_numpy(ids)]
         return (vectors[:, None] * found).sum(dim=-1).div(vectors.shape[-1] ** 0.5).cpu().numpy()
     return np.zeros(ids.shape)
-
-
-def _library(model: RetrievalModel) -> Library:
-    if model.passage_library is None:
-        raise UserError(
-            f"A model whose passages come from {model.source} needs a library. Got none.\n"
-            "Set model.passage_library = Library(passages, tokenizer) before training or scoring."
-        )
-    return model.passage_library
 
 
 # The depth at which a document's evidence enters.

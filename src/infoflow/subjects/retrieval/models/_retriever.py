@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, BertConfig, BertModel, PreTrainedModel
 
 from infoflow.foundation import UserError
-from infoflow.objectives import Numbers
+from infoflow.models import Numbers
 
 # A dense retriever: queries and passages as vectors, with their inner product as score.
 

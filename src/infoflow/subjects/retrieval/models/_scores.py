@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import NUM_BLOCKS, UserError, block_of, comparable, hash64, running_words, stream, words_of
-from infoflow.objectives import exact_match, token_f1
+from infoflow.models import exact_match, token_f1
 from infoflow.results import QUERY_LEAKAGE, RETRIEVAL_SCORES, estimate, linear_replicates, ratio_estimate
 
 from ._found import NOTHING, Ranked, Relevant, hit_at, recall_at, reciprocal_rank

@@ -1,7 +1,7 @@
 """Objectives whose models read passages."""
 
 from ._inverse_cloze import InverseCloze as InverseCloze
-from ._retrieval_lm import SOURCES, Refresh, RetrievalSettings
+from ._retrieval_lm import SOURCES, RetrievalSettings
 from ._retrieval_lm import ClosedBook as ClosedBook
 from ._retrieval_lm import ReadGold as ReadGold
 from ._retrieval_lm import ReadRandom as ReadRandom

@@ -10,9 +10,8 @@ from transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Probability, UserError
-from infoflow.objectives._batch import Batch, Corrupted, Example, Field, LossTerm, Noise
+from infoflow.objectives._batch import Batch, Corrupted, Example, Field, LossTerm, Noise, Shown, tokens_of
 from infoflow.objectives._objective import AbstractObjective, Family
-from infoflow.objectives._shown import Shown, tokens_of
 
 from ..models import Retriever, in_batch_loss
 

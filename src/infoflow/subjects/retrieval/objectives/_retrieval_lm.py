@@ -29,10 +29,19 @@ from transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import LATER, Count, CountOrNone, Limits, Probability, UserError, read_setting
-from infoflow.objectives._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Field, LossTerm, Noise
+from infoflow.objectives._batch import (
+    SENTENCE_FIELDS,
+    UNSUPERVISED,
+    Batch,
+    Corrupted,
+    Example,
+    Field,
+    LossTerm,
+    Noise,
+    Shown,
+)
 from infoflow.objectives._masking import mask_id
 from infoflow.objectives._objective import AbstractObjective, Family
-from infoflow.objectives._shown import Shown
 
 from ..models import Candidates, RetrievalModel, document_posterior, fixed_choice, marginal_log_likelihood
 

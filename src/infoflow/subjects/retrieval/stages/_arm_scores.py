@@ -29,8 +29,7 @@ from ._question_reading import (
     unlikely,
     without_passage,
 )
-from ._reading_matter import ReadWorld
-from ._training_accuracy import spread, text_blocks
+from ._reading_matter import ReadWorld, spread, text_blocks
 
 _CUTS = (1, 2, 4, 20)
 _PASSAGES = (1, 2, 4, 8)  # numbers of passages, for dates

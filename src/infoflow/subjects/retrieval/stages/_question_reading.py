@@ -25,8 +25,7 @@ from ..models import (
     retrieval_scores,
 )
 from ..objectives._retrieval_lm import RetrievalLM
-from ._reading_matter import HELD_OUT, TRAINED, Questions, ReadText
-from ._training_accuracy import spread
+from ._reading_matter import HELD_OUT, TRAINED, Questions, ReadText, spread
 
 DEPTH = 20
 """Maximum number of ranked passages."""

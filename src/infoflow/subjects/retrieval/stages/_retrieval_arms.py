@@ -297,7 +297,7 @@ class _KeepLearning(TrainingHook):
             write_table(self._path, self._index.table, RETRIEVAL_LEARNING)
 
 
-def arm_models(models: StudyModels, halved: bool = False) -> list[ArmModel]:
+def arm_models(models: StudyModels) -> list[ArmModel]:
     """All models that the plan requests: for each seed the plain ones and null readings, then the other variants."""
     asked = models.plan.retrieval
     if not asked.on:
@@ -313,7 +313,7 @@ def arm_models(models: StudyModels, halved: bool = False) -> list[ArmModel]:
         for seed in seeds
     ]
     named = [{"arm": arm, "variant": variant, "seed": seed} for arm, variant, seed in [*first, *later]]
-    return [ArmModel(models=models, halved=halved, **one) for one in named]  # type: ignore[arg-type]
+    return [ArmModel(models=models, **one) for one in named]  # type: ignore[arg-type]
 
 
 def plain_arms(models: StudyModels) -> list[ArmModel]:

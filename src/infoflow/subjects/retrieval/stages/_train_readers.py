@@ -39,8 +39,8 @@ from infoflow.subjects.allocation.stages import is_begun_with
 from ..models import RetrievalModel, require_lexical, retrieval_anatomy
 from ._first_readers import WarmedReader, WarmModel
 from ._question_reading import SEARCHES
+from ._reading_matter import training_accuracy
 from ._retrieval_arms import LEARNING, READ, ArmModel, arm_models, at_half_rate, plain_arms, relative_cost
-from ._training_accuracy import training_accuracy
 
 # Recordings of loss changes in retrieval trainings: which parts learned to answer, and whether a training records.
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from infoflow.flow import processes
 from infoflow.foundation import current_display
 from infoflow.results import RETRIEVAL_LEARNING
-from infoflow.training._hooks import Step, TrainingHook
+from infoflow.training._update import Step, TrainingHook
 
 from ..models import Library, RetrievalModel, Tower, overlap, tower_copy, vectors_digest
 from ..objectives._retrieval_lm import RetrievalLM
@@ -137,9 +137,8 @@ class IndexRefresh(TrainingHook):
         self._digest = int(vectors_digest(self._library.dense)[:15], 16)
         if self._digest != digest:
             current_display().warn(
-                f"The re-embedded passages have the digest {self._digest:x}, before it was {digest:x}: the "
-                "hardware or a "
-                "library has changed. From here on the run is not reproducible bit for bit."
+                f"The re-embedded passages have the digest {self._digest:x}, before it was {digest:x}: the hardware or "
+                "a library has changed. From here on the run is not reproducible bit for bit."
             )
 
 

@@ -1,0 +1,387 @@
+"""Attention rows that count, their admissible keys, and the same attention from word to word."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from infoflow.corpus import Corpus
+from infoflow.flow import Activations, AttentionKey
+from infoflow.foundation import UserError, as_tensor, as_written
+
+# B sentence, H head, Q query, K key
+
+
+Array = Tensor | np.ndarray
+Attention = Array | Sequence[Array]
+"""(layer, batch, head, query, key), or the layers one by one, as Transformers' `outputs.attentions` has them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class AttentionRows:
+    """Which entries of attention matrices count. Weights are not renormalised after exclusion."""
+
+    admissible: Bool[Tensor, "sentence query key"]
+    """The query counts, and may attend to this key, which counts as well."""
+    visible: Bool[Tensor, "sentence query key"]
+    """The model lets the query attend to this key, whether it counts or not."""
+    offset: Int[Tensor, "sentence query key"]
+    """Key's position minus the query's; positions count real tokens, so padding does not shift them."""
+
+    @classmethod
+    def of_tokens(cls, valid: Bool[Tensor, "sentence token"]) -> "AttentionRows":
+        """Self-attention among the valid tokens."""
+        admissible = valid.unsqueeze(2) & valid.unsqueeze(1)
+        return cls(admissible=admissible, visible=admissible, offset=_offsets(*_index_positions(valid)))
+
+    @classmethod
+    def of_activations(
+        cls,
+        activations: Activations,
+        key: AttentionKey,
+        queries: Bool[Tensor, "sentence query"] | None = None,
+        keys: Bool[Tensor, "sentence key"] | None = None,
+        visible: Bool[Tensor, "sentence query key"] | None = None,
+    ) -> "AttentionRows":
+        """One stack's attention of one kind.
+
+        `queries` and `keys` are masks of tokens that count; default: all but padding and special tokens. `visible` is
+        the mask of the layer in question, one of `Activations.visible_keys`; default: the first layer's.
+        """
+        from_stream, to_stream = activations.streams[key[0]], activations.keys_stream(key)
+        queries = from_stream.valid if queries is None else queries
+        keys = to_stream.valid if keys is None else keys
+        visible = activations.visible_keys(key)[0] if visible is None else visible
+        return cls(
+            admissible=queries.unsqueeze(2) & keys.unsqueeze(1) & visible,
+            visible=visible,
+            offset=_offsets(from_stream.position, to_stream.position),
+        )
+
+    @property
+    def queries(self) -> Bool[Tensor, "sentence query"]:
+        """Queries with at least one key."""
+        return self.admissible.any(2)
+
+    @property
+    def uniform(self) -> Float[Tensor, "sentence head=1 query key"]:
+        """The head on which every control is computed: equal weights on all keys that a query may attend to.
+
+        As for the model's own heads, weights on keys that do not count are dropped, not redistributed.
+        """
+        return uniform_attention(self.visible)
+
+
+def _index_positions(valid: Bool[Tensor, "sentence token"]) -> tuple[Tensor, Tensor]:
+    position = torch.arange(valid.shape[1], device=valid.device).expand(valid.shape)
+    return position, position
+
+
+def _offsets(
+    queries: Int[Tensor, "sentence query"], keys: Int[Tensor, "sentence key"]
+) -> Int[Tensor, "sentence query key"]:
+    return keys.unsqueeze(1) - queries.unsqueeze(2)
+
+
+def uniform_attention(visible: Bool[Tensor, "sentence query key"]) -> Float[Tensor, "sentence head=1 query key"]:
+    """Weights of a head that attends equally to all visible keys, in float32 like a model's softmax."""
+    return (visible / visible.sum(2, keepdim=True).clamp(min=1)).unsqueeze(1)
+
+
+def largest(
+    weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
+) -> Float[Tensor, "sentence head query"]:
+    """Each row's largest weight over its keys; rows without keys give −1."""
+    # Filled, not multiplied: rows of padding may hold NaN.
+    return weights.masked_fill(~rows.admissible.unsqueeze(1), -1).amax(3)
+
+
+def maxima(
+    weights: Float[Tensor, "sentence head query key"], admissible: Bool[Tensor, "sentence #head query key"]
+) -> Float[Tensor, "sentence head query key"]:
+    """1/m on each of the m admissible keys that share the largest weight of their row, 0 on all others.
+
+    Weights tie only if they are exactly equal; a difference in the last digit decides. A row without keys is 0
+    everywhere.
+    """
+    kept = weights.masked_fill(~admissible, -1)
+    best = (kept == kept.amax(3, keepdim=True)).logical_and_(admissible).to(weights.dtype)
+    return best.div_(best.sum(3, keepdim=True).clamp_(min=1))
+
+
+def sum_on(
+    shares: Float[Tensor, "sentence head query key"], targets: Sequence[Bool[Tensor, "sentence query key"]]
+) -> Float[Tensor, "sentence head target"]:
+    """Sum of `maxima` over each set of targets, in float64."""
+    chosen = torch.stack(list(targets), dim=1).flatten(2).to(shares)
+    return (shares.flatten(2) @ chosen.mT).double()
+
+
+def sum_queries(scores: Float[Tensor, "sentence head query"], rows: AttentionRows) -> Float[Tensor, "sentence head"]:
+    """Sum over the queries that count, in float64."""
+    return scores.masked_fill(~rows.queries.unsqueeze(1), 0).double().sum(2)
+
+
+def check_attention(
+    attention: Attention, valid: Array | None
+) -> tuple[Float[Tensor, "layer sentence head token token"], Bool[Tensor, "sentence token"]]:
+    """Attention and validity (None: all valid) as tensors of matching shape on the CPU.
+
+    Raises:
+        UserError: A shape is wrong.
+    """
+    weights = _stacked(attention) if isinstance(attention, Sequence) else as_tensor(attention)
+    if weights.ndim != 5 or weights.shape[3] != weights.shape[4] or 0 in (weights.shape[0], *weights.shape[2:]):
+        raise UserError(
+            "attention must have shape (layer, batch, head, query, key) with as many queries as keys. "
+            f"Got {as_written(list(weights.shape))}. Give all layers: outputs.attentions."
+        )
+    mask = weights.new_ones(weights.shape[1], weights.shape[3]) if valid is None else as_tensor(valid)
+    if mask.shape != (weights.shape[1], weights.shape[3]):
+        raise UserError(
+            f"valid must have shape (batch, token), {weights.shape[1]} by {weights.shape[3]}, False at padding and "
+            f"excluded tokens. Got {as_written(list(mask.shape))}."
+        )
+    if weights.dtype not in (torch.float32, torch.float64):
+        weights = weights.float()
+    return weights, mask.bool()
+
+
+def _stacked(layers: Sequence[Array]) -> Float[Tensor, "layer *rest"]:
+    if not all(isinstance(layer, Array) and layer.shape == layers[0].shape for layer in layers) or not layers:
+        raise UserError(
+            "attention must hold one array of shape (batch, head, query, key) for each layer, all alike. "
+            f"Got {[tuple(getattr(layer, 'shape', ())) for layer in layers]}. Transformers needs "
+            'attn_implementation="eager" to return weights.'
+        )
+    return torch.stack([as_tensor(layer) for layer in layers])
+
+
+# B sentence, H head, T token, W word
+# E edge
+
+
+# Words of a corpus: their annotation, and word-level attention from subword attention.
+
+
+class Annotation:
+    """Per-word columns of a corpus, read batch by batch, so that they are never in memory as a whole."""
+
+    def __init__(self, corpus: Corpus, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self._corpus = corpus
+        self._order = np.argsort(corpus.content_ids)
+        self._sorted = corpus.content_ids[self._order]
+
+    @classmethod
+    def of(cls, corpus: Corpus, names: Sequence[str]) -> "Annotation | None":
+        """The columns `names`, or None if the corpus lacks one."""
+        return cls(corpus, names) if set(names) <= corpus.columns else None
+
+    def rows(self, sentence_ids: np.ndarray) -> list[tuple[Any, ...]]:
+        """The columns of each sentence, in the order of `names`."""
+        rows = self._order[np.searchsorted(self._sorted, sentence_ids)]
+        part = self._corpus.select(rows)
+        return list(zip(*(part.column(name) for name in self.names), strict=True))
+
+    def values(self, name: str) -> list[str]:
+        """All values of a column, sorted."""
+        return sorted({value for sentence in self._corpus.column(name) for value in sentence})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Annotation":
+        return self  # immutable, and the corpus is on disk
+
+
+MERGES = ("mean", "first")
+
+
+def word_attention(
+    attention: Float[Tensor, "sentence head token token"], words: Int[Tensor, "sentence token"], merge: str = "mean"
+) -> Float[Tensor, "sentence head word word"]:
+    r"""Attention from word to word: summed over the key's subwords, then averaged over the query's.
+
+    $$ a_{uv} = \frac{1}{|u|} \sum_{i \in u} \sum_{j \in v} a_{ij} $$
+
+    Rows sum to 1 minus the attention on tokens outside words. With `merge="first"` only the query's first subword
+    counts (the default of the authors' function; the paper used the mean).
+
+    Args:
+        attention: (batch, head, query, key) weights after softmax.
+        words: (batch, token) index of each token's word, from 0; −1 for special tokens and padding, which are dropped.
+        merge: `"mean"` or `"first"`.
+
+    Returns:
+        (batch, head, word, word); 0 for words without tokens.
+
+    Raises:
+        UserError: The merge is unknown.
+
+    Source: [@clark2019], the authors' code.
+
+    >>> weights = torch.tensor([[0.2, 0.3, 0.5], [0.4, 0.0, 0.6], [0.1, 0.1, 0.8]])[None, None]
+    >>> word_attention(weights, torch.tensor([[0, 0, 1]]))
+    tensor([[[[0.4500, 0.5500],
+              [0.2000, 0.8000]]]])
+    """
+    if merge not in MERGES:
+        raise UserError(f'merge must be "mean" or "first", over the subwords of the query. Got {merge}.')
+    member = membership(words).to(attention)
+    # Rows of padding may hold NaN, and 0 · NaN is NaN.
+    kept = attention.masked_fill((words < 0)[:, None, :, None], 0)
+    queries = _first_only(member) if merge == "first" else member / member.sum(1, keepdim=True).clamp(min=1)
+    return queries.mT.unsqueeze(1) @ (kept @ member.unsqueeze(1))
+
+
+def membership(words: Int[Tensor, "sentence token"]) -> Bool[Tensor, "sentence token word"]:
+    """Which token belongs to which word."""
+    return words.unsqueeze(2) == torch.arange(max(int(words.max()) + 1, 1), device=words.device)
+
+
+def _first_only(member: Float[Tensor, "sentence token word"]) -> Float[Tensor, "sentence token word"]:
+    return member * (member.cumsum(1) == 1)
+
+
+# Dependency edges of a batch, for the two conventions of scoring them.
+
+
+DIRECTIONS = ("dependent→head", "head→dependent")
+ALL = "all"
+"""Every word's edge, the root's included (which no head can predict)."""
+_UNLISTED = ("root", "punct")
+_POSSESSIVES = ("poss", "nmod:poss")
+_ROOT = -1
+
+Tree = tuple[Sequence[str], Sequence[int], Sequence[str]]  # words, heads, relations
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Edges:
+    """Edges of one direction: the query word, and the word that should get its largest weight."""
+
+    sentence: Int[np.ndarray, " edge"]  # row of the batch
+    start: Int[np.ndarray, " edge"]  # query word
+    goal: Int[np.ndarray, " edge"]  # right word; −1: none
+    relation: Int[np.ndarray, " edge"]  # code
+    offset: Int[np.ndarray, " edge"]  # of the right word, from the word that fixed offsets are counted from
+    last: Int[np.ndarray, " edge"]  # right-most position of the sentence, from the same word
+
+    def take(self, chosen: np.ndarray) -> "Edges":
+        """The edges of a mask, or of indices."""
+        return Edges(**{name: getattr(self, name)[chosen] for name in self.__dataclass_fields__})
+
+
+def read_edges(
+    trees: Sequence[Tree], present: Bool[np.ndarray, "sentence word"], codes: Mapping[str, int]
+) -> dict[str, np.ndarray]:
+    """Columns sentence, dependent, governor (−1: root), relation, asked, length of every word with tokens.
+
+    `asked` is the word whose prediction counts in [@clark2019]: for a possessor, it is the possessive clitic 's.
+    """
+    rows = [row for b, tree in enumerate(trees) for row in _sentence_edges(b, tree, present[b], codes)]
+    names = ("sentence", "dependent", "governor", "relation", "asked", "length")
+    table = np.array(rows, dtype=np.int64).reshape(-1, len(names))
+    return dict(zip(names, table.T, strict=True))
+
+
+def _sentence_edges(
+    b: int, tree: Tree, present: Bool[np.ndarray, " word"], codes: Mapping[str, int]
+) -> Iterator[tuple[int, ...]]:
+    words, heads, relations = tree
+    there = [w < len(present) and bool(present[w]) for w in range(len(words))]
+    for d, (g, relation) in enumerate(zip(heads, relations, strict=True)):
+        if not there[d] or (g != _ROOT and not there[g]):
+            continue
+        clitic = relation in _POSSESSIVES and d + 1 < len(words) and words[d + 1] == "'s" and there[d + 1]
+        yield b, d, g, codes[relation], d + 1 if clitic else d, len(words)
+
+
+def token_edges(
+    valid: Bool[np.ndarray, "sentence token"],
+    governors: Int[np.ndarray, "..."],
+    relations: Sequence[Sequence[str]],
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The columns of `read_edges` of every valid token whose head is valid or the root, and the labels, sorted.
+
+    Args:
+        valid: Tokens that count.
+        governors: (batch, token) index of each token's head; −1 for the root.
+        relations: For each sentence the label of each token's edge; those of roots and padding may be missing.
+
+    Raises:
+        UserError: A shape is wrong, a governor lies outside the sentence, or an edge has no label.
+    """
+    if governors.shape != valid.shape or len(relations) != len(valid):
+        raise UserError(
+            f"governors and relations must give each token of {valid.shape} its head and label. "
+            f"Got governors of shape {governors.shape} and {len(relations)} lists of relations."
+        )
+    sentence, dependent = np.nonzero(valid & (governors >= _ROOT))
+    governor = governors[sentence, dependent]
+    if governor.size and governor.max() >= valid.shape[1]:
+        raise UserError(f"governors must lie in −1..{valid.shape[1] - 1}, token indices. Got {governor.max()}.")
+    both = (governor == _ROOT) | valid[sentence, governor]
+    sentence, dependent, governor = sentence[both], dependent[both], governor[both]
+    columns = (sentence.tolist(), dependent.tolist(), governor.tolist())
+    labels = [_label(relations[s], d, s, g) for s, d, g in zip(*columns, strict=True)]
+    names = sorted(set(labels))
+    edges = {
+        "sentence": sentence,
+        "dependent": dependent,
+        "governor": governor,
+        "relation": np.array([names.index(label) for label in labels], dtype=np.int64),
+        "asked": dependent,
+        "length": (valid * np.arange(1, valid.shape[1] + 1)).max(axis=1, initial=0)[sentence],
+    }
+    return edges, names
+
+
+def _label(of_sentence: Sequence[str], token: int, sentence: int, governor: int) -> str:
+    if token < len(of_sentence):
+        return of_sentence[token]
+    if governor == _ROOT:
+        return "root"
+    raise UserError(
+        f"relations must label every token with a head. Sentence {sentence} has no label for token {token}."
+    )
+
+
+def voita_edges(edges: Mapping[str, np.ndarray], direction: str) -> Edges:
+    """Edges that query one end for the other; roots have no edge."""
+    kept = {name: column[edges["governor"] != _ROOT] for name, column in edges.items()}
+    ends = kept["dependent"], kept["governor"]
+    start, goal = ends if direction == DIRECTIONS[0] else ends[::-1]
+    return Edges(
+        sentence=kept["sentence"],
+        start=start,
+        goal=goal,
+        relation=kept["relation"],
+        offset=goal - start,
+        last=kept["length"] - 1 - start,
+    )
+
+
+def clark_edges(edges: Mapping[str, np.ndarray], codes: Mapping[str, int]) -> Edges:
+    """Edges that query every dependent for its head, in both directions, and once more under the label `ALL`."""
+    goal, dependent = edges["governor"], edges["dependent"]
+    columns = {
+        "sentence": edges["sentence"],
+        "start": edges["asked"],
+        "goal": goal,
+        "relation": edges["relation"],
+        "offset": np.where(goal == _ROOT, np.iinfo(np.int64).min, goal - dependent),
+        "last": edges["length"] - 1 - dependent,
+    }
+    twice = {name: np.concatenate([column, column]) for name, column in columns.items()}
+    twice["relation"][len(goal) :] = codes[ALL]
+    unlisted = [codes[name] for name in _UNLISTED if name in codes]
+    return Edges(**twice).take(~np.isin(twice["relation"], unlisted))
+
+
+def reachable(edges: Edges, governors_attend: bool) -> Edges:
+    """The edges that a head can follow: in causal attention, those from a later word to an earlier one."""
+    later = edges.offset < 0 if not governors_attend else edges.offset > 0
+    return edges.take(later & (edges.goal >= 0))

@@ -1,0 +1,400 @@
+"""How far tuning moved each layer and its weights, and what is lost if tuned layers are reset."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from infoflow.corpus import Corpus
+from infoflow.flow import PassOptions, Reader
+from infoflow.foundation import NUM_BLOCKS, UserError, current_display
+from infoflow.heads import SentenceScorer, loss_scores, no_loss
+from infoflow.models import Model
+from infoflow.objectives import AbstractObjective
+from infoflow.representations import (
+    BlockGroups,
+    ItemPairs,
+    LayerPair,
+    LayerSpace,
+    RankedSpace,
+    centred_ranks,
+    space_values,
+    warn_few_rows,
+)
+from infoflow.results import estimate, ratio_estimate, scale_of
+
+from ._body import BodyGroup, began_as, body_groups, body_parameters, with_weights
+from ._scoring import Score
+from ._states import Places, States, mean_estimate, read_states, without_tuned
+from ._tables import LAYER_SWAPS, TUNING_CHANGE, TUNING_WEIGHTS
+from ._task import AbstractTask, TaskData
+from ._task_parts import TaskPart
+
+# K bootstrap block (64), L blocks of all stacks
+
+
+Rewound = Literal["none", "lower", "upper", "one", "all"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Swap:
+    """Which blocks get their weights from before tuning; encoder blocks come before decoder blocks."""
+
+    rewound: Rewound
+    blocks: int
+    layer: int = -1  # for "one": which block, from 0
+
+
+def layer_swaps(
+    before: Model,
+    after: Sequence[Model],
+    task: AbstractTask,
+    data: TaskData,
+    options: PassOptions | None = None,
+    *,
+    pretraining: Corpus | None = None,
+    examples: int = 300,
+    sentences: int = 128,
+    points: int = 6,
+) -> pd.DataFrame:
+    """The table `LAYER_SWAPS` without the columns of `TUNED`: numbers are means over seeds.
+
+    With `rewound` "lower" the embeddings and the first blocks are reset, with "upper" the last blocks and the norm
+    above them, with "one" a single block (each in turn), with "all" the whole body; the rest is tuned. "lower" with 0
+    blocks resets only the embeddings, "upper" with 0 only the norm, if there is one. Compare the other rows with these,
+    since an output matrix that is tied to the embeddings is reset with them. The score is that of the tuned head on
+    that body.
+    The pretraining loss is that of the pretrained head on the body, in nats per predicted token; an output matrix tied
+    to the embeddings stays tied. Baselines: for the score, the whole pretrained body under the tuned head; for the
+    loss, the pretrained model. The models are unchanged afterwards.
+
+    Args:
+        before: The pretrained model.
+        after: The models tuned from it.
+        task: The task that they were tuned on.
+        data: Its parts; the score is on `test`.
+        options: Seed, maximum length, batch size, noise of the pretraining objective.
+        pretraining: Text for the pretraining loss; without text or without a language-model head, this loss is left
+            out.
+        examples: At most this many of `test`, chosen by hash.
+        sentences: At most this many of `pretraining`.
+        points: Maximum numbers of lower and of upper blocks to try between none and all.
+
+    Raises:
+        UserError: The models have different bodies.
+    """
+    options = options or PassOptions()
+    start = began_as(before, after)
+    part = TaskPart(task, data.test, start, options, most=examples)
+    text = _PretrainingText.of(before, pretraining, options, sentences)
+    rows = []
+    for swap in swaps(start, points):
+        scores, losses = [], []
+        for one in after:
+            with with_weights(one, _taken(start, swap, from_before=True)):
+                scores.append(part_score(one, part, data.train))
+            if text is not None:
+                with with_weights(start, _taken(one, swap, from_before=False)):
+                    losses.append(text.loss())
+        named = asdict(swap)
+        rows.append({**named, "quantity": "score", **mean_score(scores)})
+        if text is not None:
+            sums, counts = np.mean([each[0] for each in losses], axis=0), losses[0][1]
+            rows.append({**named, "quantity": "pretraining-loss", **ratio_estimate(sums, counts, float("nan"))})
+    schema = without_tuned(LAYER_SWAPS)
+    return schema.conform(_with_baselines(pd.DataFrame(rows, columns=schema.column_names)))
+
+
+def swaps(model: Model, points: int) -> list[Swap]:
+    """The swaps to try: nothing, the parts below and above the blocks, up to `points` numbers of lower and of upper
+    blocks, each block alone, and everything.
+    """
+    blocks = sum(len(stack.layers) for stack in model.anatomy.stacks)
+    between = np.unique(np.linspace(1, blocks - 1, min(points, blocks - 1)).round().astype(int)) if blocks > 1 else []
+    inner = [Swap(rewound=side, blocks=int(num)) for side in ("lower", "upper") for num in (0, *between)]
+    inner = [swap for swap in inner if rewound_names(model, swap)]
+    single = [Swap(rewound="one", blocks=1, layer=layer) for layer in range(blocks)]
+    return [Swap(rewound="none", blocks=0), *inner, *single, Swap(rewound="all", blocks=blocks)]
+
+
+def rewound_names(model: Model, swap: Swap) -> set[str]:
+    """Names of the body's parameters that are reset."""
+    first = {stack.name: sum(len(one.layers) for one in model.anatomy.stacks[:place])
+             for place, stack in enumerate(model.anatomy.stacks)}  # fmt: skip
+    blocks = sum(len(stack.layers) for stack in model.anatomy.stacks)
+
+    def is_rewound(one: BodyGroup) -> bool:
+        if swap.rewound in ("none", "all"):
+            return swap.rewound == "all"
+        if one.layer < 0:
+            return swap.rewound != "one" and one.of_embeddings == (swap.rewound == "lower")
+        place = first[one.group.stack or model.anatomy.stacks[0].name] + one.layer
+        if swap.rewound == "one":
+            return place == swap.layer
+        return place < swap.blocks if swap.rewound == "lower" else place >= blocks - swap.blocks
+
+    return {one.name for one in body_groups(model) if is_rewound(one)}
+
+
+def _taken(model: Model, swap: Swap, from_before: bool) -> dict[str, Tensor]:
+    """Parameters to copy from this model to the other: the reset ones, or all others."""
+    rewound = rewound_names(model, swap)
+    return {
+        name: parameter.detach()
+        for name, parameter in body_parameters(model).items()
+        if (name in rewound) == from_before
+    }
+
+
+def part_score(model: Model, part: TaskPart, train: Corpus) -> Score:
+    """The task's main metric on a part."""
+    task = part.task
+    said = task.predict(model.module, part.rows, part.corpus, part.vocabulary, part.options.tokens_per_batch)
+    return task.scores(said, part.corpus, train)[0]
+
+
+def mean_score(scores: Sequence[Score], baseline: float | None = None) -> dict[str, Any]:
+    """The estimate columns of the mean of one metric over models, within the metric's range."""
+    return mean_estimate([one.row for one in scores], scale_of(scores[0].metric), baseline)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _PretrainingText:
+    """Sentences for the pretraining loss, with noise that is the same for all bodies."""
+
+    scorer: SentenceScorer
+    rows: np.ndarray
+    options: PassOptions
+
+    @classmethod
+    def of(cls, model: Model, corpus: Corpus | None, options: PassOptions, sentences: int) -> "_PretrainingText | None":
+        """None if there is no text, no head, or nothing for a decoder to write."""
+        if corpus is None or no_pretraining_loss(model, corpus, options.corruption):
+            return None
+        reader = Reader(
+            model,
+            corpus,
+            max_length=options.max_length,
+            seed=options.seed,
+            decoder=model.task == "seq2seq",
+            corruption=options.corruption,
+            decoder_side="text" if _is_of_one_text(options.corruption) else "translation",
+        )
+        scorer = SentenceScorer(reader)
+        return cls(scorer=scorer, rows=scorer.choose(sentences, "layer-swaps"), options=options)
+
+    def loss(self) -> tuple[Float[np.ndarray, " block"], Float[np.ndarray, " block"]]:
+        """Summed nats and number of predicted tokens in each bootstrap block, with the model's current weights."""
+        sums = loss_scores(self.scorer, self.rows, [], options=self.options).sums_VKS[0]
+        assert sums.shape == (NUM_BLOCKS, 2)
+        return sums[:, 0], sums[:, 1]
+
+
+def no_pretraining_loss(model: Model, corpus: Corpus, trained: AbstractObjective | None) -> str | None:
+    """Why the pretraining loss cannot be computed on this text, or None.
+
+    `trained`: the pretraining objective, if known.
+    """
+    reason = no_loss(model)
+    if reason or model.task != "seq2seq":
+        return reason
+    if trained is not None and _is_of_one_text(trained):
+        return None if trained.writes == "text" else f"its decoder was trained on parts of texts ({trained.name})"
+    if "translation" not in corpus.columns:
+        return f"its decoder needs translations, and {corpus.name} has none"
+    return None
+
+
+def _is_of_one_text(trained: AbstractObjective | None) -> bool:
+    """Whether encoder and decoder share one language, as opposed to translation."""
+    return trained is not None and trained.layout == "encoder-decoder" and not trained.needs_translation
+
+
+def _with_baselines(frame: pd.DataFrame) -> pd.DataFrame:
+    """Adds the value of the model before tuning to every row of the same quantity."""
+    whole = frame[frame["rewound"] == "all"].set_index("quantity")["value"]
+    return frame.assign(baseline=frame["quantity"].map(whole))
+
+
+# leave_out: all words, then all but those of each group of bootstrap blocks
+
+
+# How far tuning moved each layer's representations.
+
+
+_SPACES = {"pwcca": "pwcca", "cka": "cka_debiased"}  # names in SpaceSimilarity
+_LEAST_WORDS = 4  # the debiased CKA divides by this minus 3
+_LEAST_FOR_PWCCA = 2  # words per dimension: below that, any two spaces share directions
+Layer = LayerSpace | RankedSpace
+
+
+def tuning_change(
+    before: Model,
+    after: Sequence[Model],
+    task: AbstractTask,
+    corpus: Corpus,
+    options: PassOptions | None = None,
+    *,
+    words: int = 3000,
+    items: int = 600,
+) -> pd.DataFrame:
+    r"""The table `TUNING_CHANGE` without the columns of `TUNED`.
+
+    $$ d_l = 1 - \frac{1}{S} \sum_s \mathrm{sim}(X_l, Y^s_l), \qquad
+       \mathrm{baseline}_l = 1 - \binom{S}{2}^{-1} \sum_{s < u} \mathrm{sim}(Y^s_l, Y^u_l) $$
+
+    X are the states of some words of the examples before tuning, Y those after tuning with seed s; sim is PWCCA,
+    debiased linear CKA, or the rank correlation of the cosine distances between words (RSA). All models read the task's
+    input (pairs as pairs), and the same words. The effect of tuning is the distance beyond the baseline, which is the
+    distance between seeds; the baseline is NaN with one seed. Intervals leave out sentences, as `SpaceSimilarity` does.
+    PWCCA is left out with two words per dimension or fewer.
+
+    Args:
+        before: The pretrained model.
+        after: The models tuned from it, one for each seed.
+        task: The task that they were tuned on.
+        corpus: The test part.
+        options: Seed, maximum length, batch size.
+        words: Maximum number of text tokens, chosen by hash; PWCCA needs ten per dimension, better twenty; with fewer
+            it is biased towards similarity, with a warning.
+        items: Number of these words for RSA.
+
+    Raises:
+        UserError: The models have different bodies, or there are fewer than 4 words.
+
+    Source: [@morcos2018], [@kornblith2019], [@kriegeskorte2008]; comparison of tuned and pretrained models:
+    [@merchant2020].
+    """
+    start = began_as(before, after)
+    places = Places(TaskPart(task, corpus, start, options or PassOptions()), words, tags=False)
+    return change_table(places, read_states(start, places), [read_states(one, places) for one in after], items)
+
+
+def change_table(places: Places, before: States, after: Sequence[States], items: int) -> pd.DataFrame:
+    """The table from states that were read before."""
+    rows = []
+    for stack, first in before.words.items():
+        if len(first) < _LEAST_WORDS:
+            raise UserError(
+                f"Similarity of spaces needs at least {_LEAST_WORDS} words. The {stack} reads {len(first)} in "
+                f"{places.part.corpus.name}: use more examples."
+            )
+        measures = _measures(len(first), first.shape[-1])
+        others = [one.words[stack] for one in after]
+        for layer in range(first.shape[1]):
+            states = [first[:, layer], *(other[:, layer] for other in others)]
+            found = _distances(states, places.blocks[stack], items, measures)
+            rows += [{"stack": stack, "layer": layer, **row} for row in found]
+    schema = without_tuned(TUNING_CHANGE)
+    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+
+
+def _measures(words: int, width: int) -> dict[str, str]:
+    """The similarity measures that this many words support."""
+    if words > _LEAST_FOR_PWCCA * width:
+        warn_few_rows(words, width)
+        return _SPACES
+    current_display().warn(
+        f"PWCCA before and after tuning is left out: it needs more than {_LEAST_FOR_PWCCA * width} words in {width} "
+        f"dimensions, and there are {words}. Use more examples."
+    )
+    return {name: metric for name, metric in _SPACES.items() if name != "pwcca"}
+
+
+def _distances(
+    states: Sequence[Float[np.ndarray, "word width"]], blocks: np.ndarray, items: int, measures: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Rows of one layer: its states before, then those after with each seed."""
+    groups = BlockGroups.of(blocks, states[0].shape[1])
+    spaces = [LayerSpace(one, groups) for one in states]
+    for measure, metric in measures.items():
+        values = [space_values(metric, LayerPair.of(spaces[0], one)) for one in spaces[1:]]
+        between = [_alone(metric, x, y) for x, y in combinations(spaces[1:], 2)]
+        yield {"measure": measure, **_estimate(np.mean(values, axis=0), between, groups)}
+    few = np.linspace(0, len(blocks) - 1, min(items, len(blocks))).round().astype(int)
+    pairs = ItemPairs(BlockGroups.of(blocks[few], states[0].shape[1]))
+    order = few[pairs.groups.order.numpy()]
+    ranked = [RankedSpace(centred_ranks(one[order], "cosine"), pairs) for one in states]
+    between = [x.correlation(y) for x, y in combinations(ranked[1:], 2)]
+    yield {
+        "measure": "rsa",
+        **_estimate(np.mean([ranked[0].values(one) for one in ranked[1:]], axis=0), between, pairs.groups),
+    }
+
+
+def _alone(metric: str, x: LayerSpace, y: LayerSpace) -> float:
+    """The similarity of all rows; words in their own order, so that no group is left out."""
+    return float(space_values(metric, LayerPair.shuffled(x, y, torch.arange(len(x.squares))))[0])
+
+
+def _estimate(
+    similarities: Float[np.ndarray, " leave_out"], between: Sequence[float], groups: BlockGroups
+) -> dict[str, Any]:
+    values = 1 - similarities
+    baseline = 1 - float(np.mean(between)) if between else float("nan")
+    ends = groups.interval(float(values[0]), values)
+    return estimate(float(values[0]), groups.replicates(values).round(5), baseline, len(groups.order), ends=ends)
+
+
+# How far tuning moved the weights of each block and component.
+
+
+Key = tuple[str, int, str]
+
+
+def tuning_weights(before: Model, after: Sequence[Model], seeds: Sequence[int] | None = None) -> pd.DataFrame:
+    r"""The table `TUNING_WEIGHTS` without the columns of `TUNED`: one row per component of each block and seed.
+
+    $$ \frac{\lVert θ' - θ \rVert}{\lVert θ \rVert}, \qquad
+       \frac{\langle θ', θ \rangle}{\lVert θ' \rVert \lVert θ \rVert} $$
+
+    θ are all weights and biases of the component before tuning, θ' after it. Heads and poolers, which tuning
+    initialises, are left out; NaN if all weights are 0.
+
+    Args:
+        before: The pretrained model.
+        after: The models tuned from it.
+        seeds: Their tuning seeds; default: 0, 1, ...
+
+    Raises:
+        UserError: The models have different bodies.
+    """
+    rows, start = [], began_as(before, after)
+    for seed, one in zip(range(len(after)) if seeds is None else seeds, after, strict=True):
+        weights = [body_parameters(model) for model in (start, one)]
+        for (stack, layer, component), members in _by_component(start).items():
+            then, now = (_together(members, each) for each in weights)
+            norm, moved = float(then.norm()), float((now - then).norm())
+            both = norm * float(now.norm())
+            rows.append(
+                {
+                    "tuning_seed": seed,
+                    "stack": stack,
+                    "layer": layer,
+                    "component": component,
+                    "parameters": len(then),
+                    "relative": moved / norm if norm else float("nan"),
+                    "cosine": float(now @ then) / both if both else float("nan"),
+                }
+            )
+    schema = without_tuned(TUNING_WEIGHTS)
+    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+
+
+def _by_component(model: Model) -> dict[Key, list[BodyGroup]]:
+    found: dict[Key, list[BodyGroup]] = {}
+    for one in body_groups(model):
+        found.setdefault((one.group.stack or "", one.layer, one.component), []).append(one)
+    return found
+
+
+def _together(members: Sequence[BodyGroup], weights: dict[str, torch.nn.Parameter]) -> Tensor:
+    """All weights of the members as one vector, float64."""
+    parts = [one.group.slice.take(weights[one.name].detach()).flatten() for one in members]
+    return torch.cat(parts).double().cpu()

@@ -1,3 +1,0 @@
-"""Stages of a study on over scale."""
-
-from ._over_scale import over_scale as over_scale

@@ -1,0 +1,325 @@
+"""Claims about pruned models: heads:V1 to V5, and heads:H2 about training them further."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from infoflow.findings._finding import SHARE, Condition, Control, Curves, claim, exceeds, stays_below
+from infoflow.findings._model_group import TRANSLATION, Absent
+from infoflow.findings._sources import HEAVY_LIFTING, OURS
+from infoflow.findings._table import Reading, SeedRows
+
+from ._pruned_models import (
+    CHEAP,
+    ENCODER,
+    RANDOM,
+    alive_by_kind,
+    paired_difference,
+    pruned_less_scratch,
+    pruning_quality,
+    removable_share,
+    side_by_side,
+    surviving_roles,
+    undecided_gates,
+)
+
+_V1_READS: dict[str, Reading] = {"removable": removable_share()}
+
+
+@claim(
+    "heads:V1",
+    "Most of a translation encoder's heads can be removed at almost no cost.",
+    source=HEAVY_LIFTING,
+    published="38 of 48 heads can be removed at .15 BLEU (WMT English-Russian, 29.6), 44 of 48 at .25 (OpenSubtitles, "
+    "32.4); then the curve falls: 5 heads 29.0 and 2 heads 28.25, 1 head 31.7",
+    statistic="in a sweep of penalties on learned gates with a frozen decoder, over half of the encoder's heads can be "
+    f"removed before quality drops by {CHEAP['bleu']} BLEU (without BLEU: {CHEAP['loss']} nats per token)",
+    reads=_V1_READS,
+    controls=(
+        Control(
+            name="random heads, as many, without further training",
+            reads={"removable": removable_share(RANDOM)},
+        ),
+    ),
+    learned=(TRANSLATION,),
+)
+def v1(curves: Curves) -> list[Condition]:
+    """Encoder heads that learned gates remove from the converged translation model."""
+    return [
+        exceeds(
+            "largest share of the encoder's heads that goes at almost no cost",
+            curves["removable"],
+            0.5,
+            "share of heads",
+            bounds=SHARE,
+            published=38 / 48,
+        )
+    ]
+
+
+_V2_READS: dict[str, Reading] = {"gap": pruned_less_scratch()}
+
+
+_UNITS = ("BLEU", "nats per token")
+
+
+@claim(
+    "heads:V2",
+    "A pruned model is better than a model trained from scratch with the same heads.",
+    source=HEAVY_LIFTING,
+    published="BLEU by encoder, decoder and cross-attention heads left, pruned against scratch: WMT 14/31/30 29.62 "
+    "and 29.47, 12/21/25 29.36 and 28.95, 8/13/15 29.06 and 28.56, 5/9/12 28.90 and 28.41; OpenSubtitles 27/31/46 "
+    "32.24 and 32.23, 13/17/31 32.23 and 31.98, 6/9/13 32.27 and 31.84",
+    statistic="BLEU (without it: the loss) of the pruned model minus that of a model trained with the same heads from "
+    "the start and for as many updates, mean over the steps of the sweep: above 0",
+    reads=_V2_READS,
+    controls=(
+        Control(
+            name="converged model with as many random heads instead of the pruned one",
+            reads={"gap": pruned_less_scratch(RANDOM)},
+        ),
+    ),
+    learned=(TRANSLATION,),
+)
+def v2(curves: Curves) -> list[Condition]:
+    """The pruned translation model compared with the same heads trained from scratch."""
+    column = int(np.isnan(curves["gap"][0, 0]))  # the loss if BLEU was not scored
+    return [
+        exceeds(
+            "quality of the pruned model beyond that of the same heads trained from scratch",
+            curves["gap"][:, column : column + 1],
+            0.0,
+            _UNITS[column],
+        )
+    ]
+
+
+_V3_READS: dict[str, Reading] = {"alive": alive_by_kind()}
+
+
+@claim(
+    "heads:V3",
+    "The encoder's self-attention loses its heads first and cross-attention last; the decoder's self-attention keeps "
+    "those of its lower layers, cross-attention those of its upper ones.",
+    source=HEAVY_LIFTING,
+    published="encoder, decoder and cross-attention heads left of 48 each: WMT 14/31/30, 12/21/25, 8/13/15, 5/9/12; "
+    "OpenSubtitles 27/31/46, 13/17/31, 6/9/13; by layer in a figure without numbers",
+    statistic="share of heads of each kind that survive, mean over the steps of a sweep with gates on all heads: "
+    "cross-attention above the decoder's self-attention above the encoder's; lower above upper half of the "
+    "decoder's layers in self-attention, and the reverse in cross-attention",
+    reads=_V3_READS,
+    controls=(
+        Control(
+            name="random orders of all heads",
+            reads={"alive": alive_by_kind(RANDOM)},
+        ),
+        # No difference, by construction.
+        Control(
+            name="the same share removed of every kind and layer",
+            reads={"alive": alive_by_kind(uniform=True)},
+            decisive=False,
+        ),
+    ),
+    learned=(TRANSLATION,),
+)
+def v3(curves: Curves) -> list[Condition]:
+    """Which kinds of attention lose their heads first if learned gates choose among all of them."""
+    encoder, decoder, cross, low, high = curves["alive"].T
+    conditions = [
+        exceeds(
+            "alive share of heads, mean over the sweep: difference of two kinds of attention",
+            np.stack([decoder - encoder, cross - encoder, cross - decoder], axis=1),
+            0.0,
+            "share of heads",
+            [
+                "decoder self-attention less encoder",
+                "cross-attention less encoder",
+                "cross-attention less decoder self-attention",
+            ],
+        )
+    ]
+    if np.isnan([low[0], high[0]]).any():  # a single layer has no halves
+        return conditions
+    halves = exceeds(
+        "alive share of the half of the layers that keeps its heads, less the other half's",
+        np.stack([low, high], axis=1),
+        0.0,
+        "share of heads",
+        ["decoder self-attention, lower layers", "cross-attention, upper layers"],
+    )
+    return [*conditions, halves]
+
+
+MOST = 0.8
+
+
+_V4_READS: dict[str, Reading] = {"survive": surviving_roles()}
+
+
+@claim(
+    "heads:V4",
+    "The heads that survive pruning keep the functions of the encoder.",
+    source=HEAVY_LIFTING,
+    published="the model with 17 of 48 encoder heads keeps all functions; they go one after the other below that",
+    statistic=f"of the roles that encoder heads of the converged model have, over {MOST:.0%} are still held by some "
+    "surviving head at the sweep step closest to 17 of 48 heads, with fewer than half of the heads left; "
+    "roles are measured again there, with the same thresholds",
+    reads=_V4_READS,
+    controls=(
+        Control(
+            name="as many random heads of the converged model (expected share)",
+            reads={"survive": surviving_roles("random")},
+        ),
+    ),
+    learned=(TRANSLATION,),
+)
+def v4(curves: Curves) -> list[Condition]:
+    """The functions of the translation encoder's heads once few of them are left."""
+    return [
+        exceeds(
+            "share of the functions that some living head still has",
+            curves["survive"][:, :1],
+            MOST,
+            "share of functions",
+            bounds=SHARE,
+            of=int(curves["survive"][0, 1]),
+            published=1.0,
+        )
+    ]
+
+
+FEW = 0.05
+
+
+_V5_READS: dict[str, Reading] = {"undecided": undecided_gates()}
+
+
+@claim(
+    "heads:V5",
+    "Learned gates are decisive: in the end, nearly all of them are 0 or 1.",
+    source=HEAVY_LIFTING,
+    published="almost all gates are exactly 0 or 1 after training, in words without a number",
+    statistic=f"at the largest penalty of the sweep under {FEW:.0%} of the gates evaluate to neither 0 nor 1",
+    reads=_V5_READS,
+    controls=(
+        Control(
+            name="gates without a penalty",
+            reads={"undecided": undecided_gates("zero")},
+        ),
+    ),
+    learned=(TRANSLATION,),
+)
+def v5(curves: Curves) -> list[Condition]:
+    """Learned gates at the end of the sweep of penalties."""
+    return [
+        stays_below(
+            "share of the gates that are neither 0 nor 1 at the largest penalty",
+            curves["undecided"][:, :1],
+            FEW,
+            "share of gates",
+            bounds=SHARE,
+            of=int(curves["undecided"][0, 1]),
+        )
+    ]
+
+
+# R bootstrap replicates, the estimate in their row 0
+
+
+RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL = "recovered", "recovered-random", "recovered-all"
+"""Trained further: the heads that gates left, as many random heads, and all heads."""
+
+UNPRUNED = "unpruned"
+THAN = {UNPRUNED: "the converged model", RECOVERED_ALL: "all heads", RECOVERED_RANDOM: "as many random heads"}
+
+
+def recovered_gaps(way: str = RECOVERED, than: Sequence[str] = (UNPRUNED, RECOVERED_ALL, RECOVERED_RANDOM)) -> Reading:
+    """Quality of pruned encoders after further training, minus that of other models: one number for each of `than`.
+
+    Numbers are in BLEU, then in loss; positive if the pruned models are better, NaN for an unscored metric. They use
+    the step nearest to `FEW_KEPT` among those with fewer than half of the encoder's heads left, paired by sentences.
+    """
+    return pruning_quality().where(metric=..., scope=...).reduce(_gaps, way=way, than=tuple(than))
+
+
+FEW_KEPT = 10 / 48
+"""Share of the encoder's heads that the paper left at a cost of .15 BLEU."""
+_METRICS = ("bleu", "loss")
+_NONE_LEFT_FEW = "no point at which fewer than half of the encoder's heads were left was trained on"
+
+
+def _gaps(rows: SeedRows, way: str, than: tuple[str, ...]) -> np.ndarray:
+    point = _point(rows)
+    gaps: list[np.ndarray | None] = []
+    for metric in _METRICS:
+        scored = rows.at(rows.frame["metric"] == metric)
+        own = _score(scored, way, point)
+        sign = 1 if metric == "bleu" else -1
+        for other in (_score(scored, one, point) for one in than):
+            gaps.append(None if own is None or other is None else sign * paired_difference(own, other))
+    return side_by_side(gaps)
+
+
+def _point(rows: SeedRows) -> int:
+    frame = rows.frame[(rows.frame["method"] == RECOVERED) & (rows.frame["scope"] == ENCODER)]
+    if frame.empty:
+        raise Absent(
+            "no pruned encoder was trained on: set recover in the plan's [pruning], and encoder-self among its scopes"
+        )
+    heads = frame["total"] - frame["kept_decoder_self"] - frame["kept_decoder_cross"]
+    left = (1 - (frame["total"] - frame["kept"]) / heads).groupby(frame["point"]).first()
+    few = left[left < 0.5]
+    if few.empty:
+        raise Absent(f"{_NONE_LEFT_FEW}: sweep larger penalties, or name more recover_points")
+    return int((few - FEW_KEPT).abs().idxmin())
+
+
+def _score(rows: SeedRows, way: str, point: int) -> np.ndarray | None:
+    """(1 + R,): the score of that step, or of the only one if all heads are kept."""
+    found = rows.frame["method"] == way
+    if way not in (UNPRUNED, RECOVERED_ALL):
+        found &= (rows.frame["scope"] == ENCODER) & (rows.frame["point"] == point)
+    own = rows.at(found)
+    return None if own.frame.empty else own.numbers[:, 0]
+
+
+_H2_READS: dict[str, Reading] = {"gaps": recovered_gaps(than=tuple(THAN))}
+
+LOST = (0.3, 0.03)
+
+_GAP_UNITS = ("BLEU", "nats per token")
+
+
+@claim(
+    "heads:H2",
+    "A translation encoder that is trained further with the few heads that gates left is as good as with all "
+    "heads, and better than with as many random ones.",
+    source=OURS,
+    published=f"none for models trained further, so the threshold, {LOST[0]} BLEU, is ours: twice the cost of "
+    "the 10 of 48 heads that gates left (heads:V1)",
+    statistic="at the step of a gate sweep that left closest to 10 of 48 encoder heads (fewer than half), trained "
+    f"further without gates: BLEU (without it: the loss) minus that of the converged model is above −{LOST[0]} "
+    f"({LOST[1]} nats per token), so is BLEU minus that with all heads, and BLEU minus that with as many random heads "
+    "is above 0; the last two were trained further for as many updates all, from the converged model",
+    reads=_H2_READS,
+    controls=(
+        Control(
+            name="as many random heads, trained on for as many updates",
+            reads={"gaps": recovered_gaps(RECOVERED_RANDOM, than=(UNPRUNED, RECOVERED_ALL, RECOVERED))},
+        ),
+    ),
+    learned=(TRANSLATION,),
+)
+def h2(curves: Curves) -> list[Condition]:
+    """A translation encoder with few heads left, trained further."""
+    gaps = np.split(curves["gaps"], 2, axis=1)
+    metric = int(np.isnan(gaps[0][0]).all())  # the loss if BLEU was not scored
+    return [
+        exceeds(
+            f"quality beyond that of {name}{'' if way == UNPRUNED else ', trained on for as many updates'}",
+            gaps[metric][:, at : at + 1],
+            0.0 if way == RECOVERED_RANDOM else -LOST[metric],
+            _GAP_UNITS[metric],
+        )
+        for at, (way, name) in enumerate(THAN.items())
+    ]

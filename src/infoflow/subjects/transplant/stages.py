@@ -1,0 +1,385 @@
+"""Train fresh models with transplanted heads of a trained one: the choice of heads, and the learning curves."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import is_first, measure, wait_for_all
+from infoflow.foundation import current_display, digest
+from infoflow.heads import (
+    ARMS,
+    TRANSPLANT_CURVES,
+    TRANSPLANTED_HEADS,
+    Head,
+    HeadScore,
+    all_heads,
+    by_chance,
+    drawn_heads,
+    head_roles,
+    head_slices,
+    importance,
+    shuffled_heads,
+    specialised_heads,
+    transplant,
+)
+from infoflow.models import Model, load_model
+from infoflow.results import UNTRAINED, Recipe, Subject, estimate
+from infoflow.studies._data import at_most
+from infoflow.studies._plan import StudyPlan
+from infoflow.studies._study_models import StudyModels
+from infoflow.studies._workbench import Part
+from infoflow.studies.stages._stage import AbstractFactStage, AbstractStage, AbstractTableStage, OfRecipe
+from infoflow.studies.stages._train import Train, pass_options, training_estimate
+from infoflow.subjects.pruning.measures import ALL_HEADS, quality, role_measures
+from infoflow.subjects.pruning.stages._pruning_points import derived_seed
+from infoflow.training import SNAPSHOTS, SnapshotPlan, Snapshots, TrainingHook, frozen_slices
+
+# Which heads of a trained model are transplanted into fresh ones: transplant variants, and the choice of heads.
+
+
+_HEAD = ["stack", "kind", "layer", "head"]
+NONE, SPECIALISED, RANDOM, SHUFFLED = ARMS
+
+_VERSION = 1  # increase when the same plan trains or scores other fresh models
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arm:
+    """One fresh model of a seed."""
+
+    name: str  # one of `ARMS`
+    frozen: bool
+    draw: int = 0
+
+    def __str__(self) -> str:
+        draw = f" {self.draw}" if self.name == RANDOM else ""
+        return f"{self.name}{draw}{', frozen' if self.frozen else ''}"
+
+    @property
+    def needs_heads(self) -> bool:
+        """Whether it differs from the unchanged fresh model."""
+        return self.name != NONE or self.frozen
+
+
+def arms(plan: StudyPlan) -> list[Arm]:
+    """The variants that the plan requests for every model."""
+    found = list[Arm]()
+    for frozen in plan.transplant.frozen:
+        for name in ARMS:
+            draws = plan.transplant.random_draws if name == RANDOM else 1
+            found += [Arm(name=name, frozen=frozen, draw=draw) for draw in range(draws)]
+    return found
+
+
+def fresh_recipe(recipe: Recipe) -> Recipe:
+    """The fresh recipe of a trained model's seed, shared by all its variants.
+
+    Initial weights, batch order, noise and dropout use another seed, at least 2³¹, which is derived from the trained
+    one's seed alone.
+    """
+    return replace(recipe, seed=derived_seed("fresh-model", recipe.seed))
+
+
+def specialised(plan: StudyPlan, scores: Sequence[HeadScore]) -> list[Head]:
+    """The donor's heads to transplant, first choice first."""
+    asked = plan.transplant
+    return specialised_heads(scores, asked.num_heads(len(scores)), asked.choose)
+
+
+def heads_of(plan: StudyPlan, recipe: Recipe, scores: Sequence[HeadScore], arm: Arm) -> list[Head]:
+    """The heads of a variant, in the donor and in the fresh model."""
+    chosen = specialised(plan, scores)
+    if arm.name == RANDOM:
+        return drawn_heads([one.head for one in scores], chosen, arm.draw, recipe.seed)
+    return chosen if arm.needs_heads else []
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChooseHeads(OfRecipe, AbstractFactStage):
+    """Importance and roles of a trained model's heads on validation sentences, and the model's own scores."""
+
+    kind = "choose"
+    named = "choose heads of {self.recipe.name}"
+    stored = "transplant-scores"
+    makes = (TRANSPLANTED_HEADS,)
+    guess = 0.2
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[ChooseHeads]":
+        """One stage for each model whose heads the plan transplants."""
+        asked = models.plan.transplant
+        recipes = models.plan.recipes(asked.objectives) if asked.on else []
+        return [
+            cls(models=models, recipe=recipe, needs=(Train(models=models, recipe=recipe).key,)) for recipe in recipes
+        ]
+
+    def depends(self) -> list[Any]:
+        return ["choose", self.recipe.name, self.content, self.models.plan.transplant]
+
+    @property
+    def content(self) -> str:
+        """Key of the scores of the donor and of its heads."""
+        asked, analysis = self.models.plan.transplant, self.models.plan.analysis
+        ranked_on = [asked.scope, asked.rank_sentences, asked.role_sentences if "roles" in asked.choose else None]
+        scored_on = [asked.metric, asked.score_sentences, analysis.sentences, analysis.beams]
+        return digest([_VERSION, "scores", self.models.train_key(self.recipe), ranked_on, scored_on])
+
+    def run(self) -> dict[str, Any]:
+        super().run()
+        self._tell(specialised(self.models.plan, self.head_scores()))
+        return {}
+
+    def head_scores(self) -> list[HeadScore]:
+        """The heads of the scope, once the stage is done."""
+        return [
+            HeadScore(head=(str(stack), str(kind), int(layer), int(head)), importance=worth, roles=tuple(roles))
+            for stack, kind, layer, head, worth, roles in self.facts()["heads"]
+        ]
+
+    def metrics(self) -> list[str]:
+        """Metrics of fresh models; before the end, only the loss."""
+        translates = self.models.objective(self.recipe).needs_translation
+        return ["loss", "bleu"] if translates and self.models.plan.transplant.metric == "bleu" else ["loss"]
+
+    def tables(self) -> Part:
+        """The heads of every draw."""
+        scores = self.head_scores()
+        by_head = {one.head: one for one in scores}
+        rows = []
+        for arm in [Arm(name=SPECIALISED, frozen=False), *_draws(self.models)]:
+            for rank, head in enumerate(heads_of(self.models.plan, self.recipe, scores, arm)):
+                own = by_head[head]
+                told = {"roles": ", ".join(own.roles), "importance": own.importance, "rank": rank}
+                rows.append({"arm": arm.name, "draw": arm.draw, **dict(zip(_HEAD, head, strict=True)), **told})
+        chance = self.facts().get("by_chance")
+        frame = pd.DataFrame(rows, columns=TRANSPLANTED_HEADS.column_names)
+        frame = TRANSPLANTED_HEADS.conform(frame.assign(by_chance=float("nan") if chance is None else chance))
+        return self._with_columns({TRANSPLANTED_HEADS.name: frame})
+
+    def make(self) -> dict[str, Any]:
+        """Plain values: each head of the scope with its importance and roles, and the model's own scores."""
+        models, recipe, asked = self.models, self.recipe, self.models.plan.transplant
+        model, options = models.load(Subject(recipe=recipe)), pass_options(models, recipe)
+        current_display().note(f"Scoring the heads of {recipe.name}.")
+        validation = models.data.validation
+        table = importance(model, at_most(validation, asked.rank_sentences), normalise="layer", options=options)
+        worth = {_head(row): float(row["value"]) for row in table.to_dict("records")}
+        by_roles = "roles" in asked.choose
+        roles, chance = self._roles(model, at_most(validation, asked.role_sentences)) if by_roles else ({}, None)
+        heads = [head for head in all_heads(model.anatomy) if asked.scope in (ALL_HEADS, f"{head[0]}-{head[1]}")]
+        held_out, beams = at_most(models.data.analysed, asked.score_sentences), models.plan.analysis.beams
+        scores = {
+            metric: float(quality(model, held_out, frozenset(), metric, beams=beams, options=options)["scores"][0])
+            for metric in self.metrics()
+        }
+        return {
+            "heads": [[*head, worth[head], roles.get(head, [])] for head in heads],
+            "scores": scores,
+            "by_chance": chance,
+        }
+
+    def _roles(self, model: Model, sentences: Corpus) -> tuple[dict[Head, list[str]], float]:
+        """The roles of each head, and the maximum share of heads that hold one by chance."""
+        options = pass_options(self.models, self.recipe)
+        found = head_roles(measure(model, sentences, role_measures(), options, self.models.data.train))
+        held: dict[Head, list[str]] = {}
+        for row in found[found["holds"]].to_dict("records"):
+            held.setdefault(_head(row), []).append(str(row["role"]))
+        chance, num = by_chance(found), sum(map(len, held.values()))
+        current_display().note(f"Its heads have {num:,} roles, at most {chance:.1f} of them by chance.")
+        return held, chance
+
+    def _tell(self, chosen: list[Head]) -> None:
+        """Report if the plan requests more heads than exist of the kind."""
+        asked = self.models.plan.transplant
+        wanted = asked.num_heads(len(self.head_scores()))
+        if len(chosen) < wanted:
+            current_display().warn(
+                f"{self.recipe.name}: {len(chosen)} of its heads in {asked.scope} have a role, fewer than the {wanted} "
+                f"requested: {'only these' if chosen else 'none'} are transplanted. "
+                'Add "importance" to transplant.choose for more.'
+            )
+
+
+def _draws(models: StudyModels) -> list[Arm]:
+    """The random draws, each once: frozen or not, they have the same heads."""
+    found = {arm.draw: arm for arm in arms(models.plan) if arm.name == RANDOM}
+    return list(found.values())
+
+
+def _head(row: dict[Any, Any]) -> Head:
+    return str(row["stack"]), str(row["kind"]), int(row["layer"]), int(row["head"])
+
+
+# Train fresh models with transplanted heads of a trained one, and compute their learning curves.
+#
+# Each variant is a stage with the same initial weights and the same batches in the same order, but other heads. Its
+# weights are kept at the steps of the curve until these are scored.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Transplant(OfRecipe, AbstractTableStage):
+    """One variant for one trained model: a fresh model from initial weights to the end of its learning curve."""
+
+    kind = "transplant"
+    named = "transplant {self.recipe.name}, {self.arm}"
+    stored = "transplanted"
+    makes = (TRANSPLANT_CURVES,)
+    arm: Arm
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Transplant]":
+        """Every variant for each model whose heads the plan transplants."""
+        asked = models.plan.transplant
+        return [
+            cls(models=models, recipe=recipe, arm=arm, needs=(ChooseHeads(models=models, recipe=recipe).key,))
+            for recipe in (models.plan.recipes(asked.objectives) if asked.on else [])
+            for arm in arms(models.plan)
+        ]
+
+    @property
+    def estimate(self) -> float:
+        training = self.models.plan.training
+        share = self.models.plan.transplant.num_updates(training) / training.updates
+        return training_estimate(self.recipe) * share + 0.02 * len(self._steps)
+
+    def depends(self) -> list[Any]:
+        return ["transplant", self.recipe.name, self.content]
+
+    @cached_property
+    def content(self) -> str:
+        """Key of the learning curve."""
+        schedule = self.models.plan.transplant.schedule
+        parts = [self._training_key, str(self.arm), self._choice.content, schedule]
+        return digest([_VERSION, TRANSPLANT_CURVES.version, parts])
+
+    @property
+    def _training_key(self) -> str:
+        """Key of the fresh model's weights, regardless of which updates are kept."""
+        models, asked, arm = self.models, self.models.plan.transplant, self.arm
+        settings: list[object] = [asked.num_updates(models.plan.training)]
+        if arm.needs_heads:
+            chosen = [asked.scope, asked.heads, asked.choose, asked.rank_sentences, asked.role_sentences]
+            settings += [models.train_key(self.recipe), chosen, arm.name, arm.frozen, arm.draw]
+        return digest([_VERSION, "training", models.train_key(fresh_recipe(self.recipe)), settings])
+
+    def run(self) -> dict[str, Any]:
+        super().run()
+        if is_first():
+            shutil.rmtree(self._folder, ignore_errors=True)
+        wait_for_all()
+        return {}
+
+    @property
+    def _choice(self) -> ChooseHeads:
+        return ChooseHeads(models=self.models, recipe=self.recipe)
+
+    @cached_property
+    def _steps(self) -> list[int]:
+        return self.models.plan.transplant.steps(self.models.plan.training)
+
+    @property
+    def _folder(self) -> Path:
+        return self.cache.path("transplanting", self._training_key)
+
+    @cached_property
+    def _heads(self) -> list[Head]:
+        return heads_of(self.models.plan, self.recipe, self._choice.head_scores(), self.arm)
+
+    # -- the curve ----------------------------------------------------------------------------------------------------
+
+    def make(self) -> pd.DataFrame:
+        """Train, then score every kept step; no rows if the trained model has no heads to transplant."""
+        if self.arm.needs_heads and not self._heads:
+            return TRANSPLANT_CURVES.conform(pd.DataFrame(columns=TRANSPLANT_CURVES.column_names))
+        kept = Snapshots(self._folder / SNAPSHOTS)
+        if is_first() and (self._folder / "model").exists() and not set(self._steps) <= set(kept.kept()):
+            shutil.rmtree(self._folder)  # finished for other steps, or damaged
+        wait_for_all()
+        self._train()
+        rows = [row for step in self._steps for row in self._points(kept, step)]
+        self._tell(rows)
+        return TRANSPLANT_CURVES.conform(pd.DataFrame(rows, columns=TRANSPLANT_CURVES.column_names))
+
+    def _points(self, kept: Snapshots, step: int) -> Iterator[dict[str, Any]]:
+        """The rows of one update."""
+        models, full = self.models, self._choice.facts()["scores"]
+        loaded = load_model(kept.path(step), device=models.plan.training.device)
+        model = models.named(loaded, self.recipe, str(self.arm))
+        options, beams = pass_options(models, self.recipe), models.plan.analysis.beams
+        for metric in self._choice.metrics() if step == self._steps[-1] else ["loss"]:
+            found = quality(model, self._held_out, frozenset(), metric, beams=beams, options=options)
+            yield {
+                "arm": self.arm.name,
+                "frozen": self.arm.frozen,
+                "draw": self.arm.draw,
+                "step": step,
+                "source_tokens": kept.entries()[step].source_tokens,
+                "heads": len(self._heads),
+                "metric": metric,
+                **estimate(float(found["scores"][0]), found["scores"][1:], full[metric], found["count"]),
+                "signature": found["signature"],
+            }
+
+    @cached_property
+    def _held_out(self) -> Corpus:
+        return at_most(self.models.data.analysed, self.models.plan.transplant.score_sentences)
+
+    def _tell(self, rows: Sequence[dict[str, Any]]) -> None:
+        last = [row for row in rows if row["step"] == self._steps[-1]]
+        scores = ", ".join(f"{row['metric']} {row['value']:.3g} (donor {row['baseline']:.3g})" for row in last)
+        current_display().note(
+            f"{len(self._heads)} heads transplanted or frozen: {scores} after {self._steps[-1]:,} updates"
+        )
+
+    # -- the training -------------------------------------------------------------------------------------------------
+
+    def _train(self) -> None:
+        plan, fresh = self.models.plan, fresh_recipe(self.recipe)
+        model = self._placed(self.models.load(Subject(recipe=fresh, update=UNTRAINED)))
+        with self._hooks(model) as hooks:
+            self.models.train_into(
+                fresh,
+                self._folder,
+                hooks,
+                model.module,
+                snapshots=SnapshotPlan(steps=lambda config: self._steps),
+                updates=plan.transplant.num_updates(plan.training),
+                max_source_tokens=None,
+                evaluate_every=0,
+                save_every=plan.transplant.save_every,
+                keep_last=1,
+            )
+
+    def _placed(self, fresh: Model) -> Model:
+        """The fresh model with the variant's heads in place of its own."""
+        if self.arm.name == NONE:
+            return fresh
+        donor = self.models.load(Subject(recipe=self.recipe))
+        if self.arm.name == SHUFFLED:
+            donor = shuffled_heads(donor, self._heads, self.recipe.seed)
+        return transplant(donor, fresh, {head: head for head in self._heads})
+
+    @contextmanager
+    def _hooks(self, model: Model) -> Iterator[list[TrainingHook]]:
+        if not self.arm.frozen:
+            yield []
+            return
+        with frozen_slices(model.module, head_slices(model, self._heads)) as hook:
+            yield [hook]
+
+
+# Stages of a study on transplant.
+
+
+STAGES = (
+    (30, ChooseHeads),
+    (40, Transplant),
+)
