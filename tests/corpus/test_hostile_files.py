@@ -66,7 +66,7 @@ def test_the_longest_line_is_read(write, end):
 
 
 @pytest.mark.parametrize(
-    ("name", "line"), [("a.conllu", "{0}\tx\tx\tX\t_\t_\t0\troot\t_\t_\n"), ("a.tagged", "x\tX\n")]
+    ("name", "line"), [("a.conllu", "{0}\tx\tx\tX\t_\t_\t0\troot\t_\t_\n"), ("a.tagged", "x\tX\ny\tX\n")]
 )
 def test_a_sentence_without_end(tmp_path, name, line):
     path = tmp_path / name

@@ -199,6 +199,52 @@ def test_a_carriage_return_inside_a_line_of_others_does_not_break_the_alignment(
     assert list(Corpus.from_text(path).column("text")) == ["one\rstill one", "two"]
 
 
+def test_two_kinds_of_line_ends_are_refused(write):
+    with pytest.raises(UserError, match="mixed two kinds of line ends"):
+        load_corpus(write("a.txt", "The cat sleeps.\rA dog runs.\n" * 10))
+
+
+def test_an_array_of_objects_is_a_json_document(write):
+    lines = ",\n".join(f'{{"text": "Cat {number} sleeps."}}' for number in range(6))
+    with pytest.raises(UserError, match="is a JSON document"):
+        load_corpus(write("a.txt", f"[\n{lines}\n]\n"))
+
+
+@pytest.mark.parametrize(
+    "header", ["English sentence\tGerman sentence", "Ausgangstext\tZieltext", "source_text\ttarget_text"]
+)
+def test_headers_of_several_words_and_languages(header, write):
+    with pytest.raises(UserError, match="has column names in its first line"):
+        load_corpus(
+            write("a.tsv", f"{header}\nThe cat sleeps well.\tDie Katze schläft gut.\nDogs run.\tHunde rennen.\n")
+        )
+    plain = write("b.tsv", "Hello\tHallo\nThe cat sleeps well.\tDie Katze schläft gut.\n")
+    assert load_corpus(plain)[0].text == "Hello"
+
+
+IN_FRONT = {
+    "token": "t0 John NN O\nt1 sleeps VB O\n\nt0 Mary NN O\nt1 runs VB O\n",
+    "sentence and token": "0.0 John NN O\n0.1 sleeps VB O\n\n1.0 Mary NN O\n1.1 runs VB O\n",
+    "offsets": "0-4\tJohn\tO\n5-11\tsleeps\tO\n12-15\tnow\tB-TIME\n",
+    "sentence": "".join(f"{number} John NN O\n{number} sleeps VB O\n\n" for number in range(5)),
+    "document": "wsj_0001 John NNP B-PER\nwsj_0001 sleeps VB O\n\nwsj_0001 Mary NNP B-PER\nwsj_0001 runs VB O\n",
+    "comment": "# id abc domain=en\nJohn _ _ B-PER\nsleeps _ _ O\n\n# id abd domain=en\nthe _ _ O\n",
+    "a number that is a word": "John NN B-PER\nsleeps VB O\n\n1999 CD O\n2001 CD O\n",
+    "words with numbers": "John A\nsleeps B\n\nw3 B\nw1 A\n",
+}
+
+
+@pytest.mark.parametrize("name", IN_FRONT)
+def test_words_stand_behind_identifiers(name, write):
+    text = IN_FRONT[name]
+    assert load_corpus(write("a.conll", text))[0].words[:2] == ["John", "sleeps"]
+
+
+def test_tags_in_front_of_words_are_refused(write):
+    with pytest.raises(UserError, match=r"(?s)column 1 has tags, not words.*B-PER ⇥ John.*word=2"):
+        load_corpus(write("a.tagged", "B-PER\tJohn\nO\tsleeps\n\n" * 3))
+
+
 def test_the_word_stands_behind_the_column_that_numbers_it(write):
     words = ["John", "sleeps"]
     files = {

@@ -20,7 +20,7 @@ AS_IS = "as-is:"
 _ROWS = 100
 _SHOWN = 90  # characters of a row in a message
 _WORDS = 20  # one-word lines that make a word list
-_MEMBER = re.compile(r'^\s*(?:"(?:[^"\\]|\\.)*"\s*(?::|,?\s*$)|[\[\]{}],?\s*$)')
+_MEMBER = re.compile(r'^\s*(?:"(?:[^"\\]|\\.)*"\s*(?::|,?\s*$)|[\[\]{}],?\s*$|\{\s*".*\},?\s*$)')
 _QUOTED = re.compile(r'^\s*"(?:[^"\\]|\\.|"")*"\s*$')
 _NUMBERED = re.compile(r"^\s*[(\[]?(\d{1,9})(?:[.):\]]|\.\))\s")
 _NAMED_LINE = re.compile(r"^\S*\d\S*[-_]\S*\d\S*\s")
@@ -165,6 +165,16 @@ def _table(lines: Sequence[str]) -> Found | None:
     return None
 
 
+def _mixed_ends(lines: Sequence[str]) -> Found | None:
+    """Carriage returns inside many lines: some line ends are of old Macintoshes."""
+    if len(lines) > 2 and _share(lines, lambda line: "\r" in line.strip()) > 0.2:
+        return (
+            "has carriage returns inside its lines, as if it mixed two kinds of line ends",
+            "Write one sentence per line: tr '\\r' '\\n' < FILE > NEW.",
+        )
+    return None
+
+
 def _in_front(lines: Sequence[str]) -> Found | None:
     """A number or unique identifier before every line."""
     numbers = [int(found[1]) if (found := _NUMBERED.match(line)) else -1 for line in lines]
@@ -216,4 +226,4 @@ def _is_sentence(text: str) -> bool:
     return len(text.split()) > 1 or text.endswith(ENDS) or writes_no_spaces(text)
 
 
-_KINDS = (_json, _by_pattern, _table, _in_front, _tagged, _numbers, _quoted, _word_list)
+_KINDS = (_json, _by_pattern, _mixed_ends, _table, _in_front, _tagged, _numbers, _quoted, _word_list)

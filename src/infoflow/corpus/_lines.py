@@ -221,7 +221,8 @@ _NAMES_LISTED = (
     "class category score scores similarity rating source src target tgt translation translations reference "
     "references hypothesis premise gold_label question question1 question2 answer context passage title body "
     "content document doc doc_id lang language file filename date author url genre split part domain topic "
-    "summary entailment relatedness sentiment stars review utterance speaker word tag pos"
+    "summary entailment relatedness sentiment stars review utterance speaker word tag pos original quelle quelltext "
+    "ausgangstext ziel zieltext satz sätze übersetzung phrase phrases traduction frase frases oración traducción"
 )
 _NAMES = frozenset(_NAMES_LISTED.split())
 _LANGUAGES_LISTED = (
@@ -274,7 +275,7 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
     usual name among them or numbers below one of them.
     """
     first = [cell.strip().strip('"').lower() for cell in rows[0]]
-    known = [cell in _NAMES or cell in _LANGUAGES or re.fullmatch(r"[a-z]{2}[-_][a-z]{2}", cell) for cell in first]
+    known = [_names_a_column(cell) for cell in first]
     if not any(first) or any(first == [cell.strip().lower() for cell in row] for row in rows[1:]):
         return False
     if all(known):
@@ -284,6 +285,14 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
         return False
     numbers = any(all(NUMBER.fullmatch(cell.strip()) for cell in column) for column in zip(*rows[1:], strict=False))
     return numbers or (any(cell in _NAMES for cell in first) and not _like_the_rest(first, rows[1:]))
+
+
+def _names_a_column(cell: str) -> bool:
+    """Whether a cell is a usual name or a language, or both together: `English sentence`."""
+    words = re.split(r"[\s_-]+", cell)
+    if cell in _NAMES or cell in _LANGUAGES or re.fullmatch(r"[a-z]{2}[-_][a-z]{2}", cell):
+        return True
+    return all(word in _NAMES or word in _LANGUAGES for word in words) and not _NAMES.isdisjoint(words)
 
 
 def _like_the_rest(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,7 +74,9 @@ def _unbracket(category: str) -> str:
 
 
 _DOCUMENT = "-DOCSTART-"
-_COMMENT = re.compile(r"#\s*\w[\w.:-]*\s*=|#(?:begin|end) document\b")
+_COMMENT = re.compile(r"#\s*\w[\w.:-]*\s*=|#\s*id\s|#(?:begin|end) document\b")
+_CHUNK_TAG = re.compile(r"O|[BIESLU][-_]\w[\w.-]*")
+_INTEGERS = re.compile(r"\d{1,18}")
 _SNIFFED = 1000  # lines
 
 
@@ -89,7 +91,8 @@ def tagged_columns(names: Sequence[str]) -> tuple[str, ...]:
 def conll_columns(path: Path) -> tuple[int, tuple[str, ...]] | None:
     """The word column of a `.conll` file, from 1, and names for the tag columns after it.
 
-    Words follow the column that numbers them, if there is one (CoNLL-X, 2009 and 2012, GermEval), else they are first.
+    Words follow the column that numbers them, if there is one (CoNLL-X, 2009 and 2012, GermEval), else they are in the
+    first column that holds neither identifiers, offsets nor chunk tags.
     `tag` is the last column (in CoNLL-2003 the named entity), those before it are `tag_1`, `tag_2`, ... None for a
     CoNLL-U file, which has ten fields, or a file without tags.
     """
@@ -99,7 +102,7 @@ def conll_columns(path: Path) -> tuple[int, tuple[str, ...]] | None:
     if width < 2 or widths[0] == NUM_FIELDS:
         return None
     rows = [row for row in rows if len(row) >= width or row == [""]]  # comments are shorter
-    word = next((place + 2 for place in range(width - 1) if _counts(rows, place)), 1)
+    word = next((place + 2 for place in range(width - 1) if _counts(rows, place)), 0) or _first_words(rows, width)
     num = (width if word > 1 else widths[0]) - word  # the number of columns of CoNLL-2012 varies by sentence
     return (word, (*(f"tag_{number}" for number in range(1, num)), "tag")) if num > 0 else None
 
@@ -118,6 +121,47 @@ def _counts(rows: Sequence[Sequence[str]], place: int) -> bool:
             return False
         expected += 1
     return len(firsts) == 1
+
+
+def _first_words(rows: Sequence[Sequence[str]], width: int) -> int:
+    """The first column, from 1, that may hold words; 1 if none does."""
+    return next((place + 1 for place in range(width) if not _not_words(_column(rows, place))), 1)
+
+
+def _column(rows: Sequence[Sequence[str]], place: int) -> list[list[str]]:
+    """The cells of a column by sentence; rows of one empty cell separate sentences."""
+    sentences: list[list[str]] = [[]]
+    for row in rows:
+        if row == [""]:
+            sentences.append([])
+        elif len(row) > place:
+            sentences[-1].append(row[place])
+    return [sentence for sentence in sentences if sentence]
+
+
+def _not_words(sentences: Sequence[Sequence[str]]) -> str | None:
+    """What the cells of a column are instead of words, if that shows."""
+    cells = [cell for sentence in sentences for cell in sentence]
+    if any(sentence in _numbered(len(sentence)) for sentence in sentences if len(sentence) > 1):
+        return "numbers"
+    if len(cells) > 3 and len(set(cells)) == 1:
+        return "the same value on every line"
+    if len(cells) > 3 and all(map(_CHUNK_TAG.fullmatch, cells)) and set(cells) != {"O"}:
+        return "tags"
+    pairs = [pair for sentence in sentences for pair in pairwise(sentence)]
+    alike = len({_INTEGERS.sub("0", cell) for cell in cells}) == 1 and bool(_INTEGERS.search(cells[0]))
+    if alike and len(pairs) > 1 and all(_integers(first) <= _integers(second) for first, second in pairs):
+        return "numbers or identifiers"
+    return None
+
+
+def _numbered(num: int) -> tuple[list[str], list[str]]:
+    """The numbers of words, from 0 and from 1."""
+    return [str(number) for number in range(num)], [str(number + 1) for number in range(num)]
+
+
+def _integers(cell: str) -> list[int]:
+    return [int(found) for found in _INTEGERS.findall(cell)]
 
 
 def _word_lines(lines: Iterable[tuple[int, str]]) -> Iterator[str]:
@@ -147,7 +191,7 @@ def read_tagged(path: Path, names: Sequence[str], blanks: bool = False, word: in
         UserError: A line does not have one word and one tag per name, or the words are implausible.
     """
     block: list[list[str]] = []
-    checked = False
+    _check_words(path, blanks, word)
     for number, line in read_lines(path):
         if (blanks and line.startswith(_DOCUMENT)) or (not block and _is_comment(line, word + len(names))):
             continue
@@ -155,26 +199,22 @@ def read_tagged(path: Path, names: Sequence[str], blanks: bool = False, word: in
             block.append(_cells(path, number, line, names, blanks, word))
             check_length(path, number - len(block) + 1, len(block))
         elif block:
-            checked = checked or _check_words(path, block, word)
             yield _sentence(block, names)
             block = []
     if block:
-        checked = checked or _check_words(path, block, word)
         yield _sentence(block, names)
 
 
-def _check_words(path: Path, block: Sequence[Sequence[str]], word: int) -> bool:
-    """Raise a UserError if the words of the first sentence are consecutive numbers, or all equal."""
-    words = [row[0] for row in block]
-    counted = len(words) > 1 and words in ([str(n + first) for n in range(len(words))] for first in (0, 1))
-    if counted or (len(words) > 3 and len(set(words)) == 1):
-        shown = "\n".join(f"  {printable(' ⇥ '.join(row))[:90]}" for row in block[:2])
+def _check_words(path: Path, blanks: bool, word: int) -> None:
+    """Raise a UserError if the first words are identifiers, offsets or chunk tags, or all equal."""
+    rows = [_line_fields(line, blanks) for line in islice(_word_lines(read_lines(path)), _SNIFFED)]
+    if found := _not_words(_column(rows, word - 1)):
+        shown = "\n".join(f"  {printable(' ⇥ '.join(row))[:90]}" for row in [row for row in rows if row != [""]][:2])
         raise UserError(
-            f"{path}: column {word} has {'numbers' if counted else 'the same value on every line'}, not words. Its "
-            f"first rows:\n{shown}\nName the column of the words, from 1: Corpus.from_tagged(..., word={word + 1}); "
-            "files named .conll skip a column of word numbers automatically."
+            f"{path}: column {word} has {found}, not words. Its first rows:\n{shown}\n"
+            f"Name the column of the words, from 1: Corpus.from_tagged(..., word={word + 1}); files named .conll skip "
+            "columns of numbers, identifiers and tags in front of the words."
         )
-    return True
 
 
 def _line_fields(line: str, blanks: bool) -> list[str]:

@@ -169,20 +169,21 @@ class Vocabulary:
             )
         pieces = tokenizer.get_vocab()
         texts = _texts(pieces)
+        size = max(len(tokenizer), 1 + max(pieces.values(), default=-1))  # ids may have holes
         return cls(
-            size=len(tokenizer),
+            size=size,
             pad=tokenizer.pad_token_id,
             start=start,
             end=end,
             mask=tokenizer.mask_token_id,
-            special=tuple(sorted({*tokenizer.all_special_ids})),
+            special=tuple(sorted({*tokenizer.all_special_ids} | ({*range(size)} - {*pieces.values()}))),
             sentinels=_sentinels(pieces),
             full_stops=tuple(
                 sorted(
                     id for piece, id in pieces.items() if texts[piece].decode(errors="ignore").lstrip("▁# ") in STOPS
                 )
             ),
-            continues=_continues(pieces, len(tokenizer), tokenizer.all_special_ids),
+            continues=_continues(pieces, size, tokenizer.all_special_ids),
         )
 
     def with_counts(self, counts: np.ndarray) -> "Vocabulary":
