@@ -56,3 +56,11 @@ def test_bytes_of_a_sentencepiece_vocabulary_are_parts_of_their_character():
     tokenizer = _loaded(model, pre_tokenizers.Metaspace(prepend_scheme="never"))
     ids = tokenizer("我猫")["input_ids"]
     assert list(Vocabulary.from_tokenizer(tokenizer).word_starts(np.array(ids))) == [True, False, False] * 2
+
+
+def test_ids_may_have_holes():
+    names = {"<s>": 0, "</s>": 1, "<pad>": 2, "cats": 3, "sleep": 6}
+    model = models.WordLevel(names, unk_token="<pad>")
+    vocabulary = Vocabulary.from_tokenizer(_loaded(model, pre_tokenizers.Whitespace()))
+    assert vocabulary.size == 7
+    assert vocabulary.ordinary.tolist() == [3, 6]
