@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 
 from infoflow.foundation import block_effects, block_interval, block_of
-from infoflow.representations import estimate_information
+from infoflow.representations import HalvedClusters, corrected_information, estimate_information
+from infoflow.representations._clusters import cluster, nearest
 
 TYPES, CLUSTERS, TOKENS, DRAWS = 1000, 100, 10_000, 12
 
@@ -90,3 +92,31 @@ def test_the_tail_is_good_and_turings_share_less_what_the_estimate_has_of_it():
 def tail_of(counts):
     types = np.repeat(np.arange(len(counts)), counts)
     return estimate_information(np.zeros_like(types), types, np.arange(len(types)) % 64).tail
+
+
+def test_halved_clusters_know_what_centres_gain_on_their_own_states():
+    """Twenty states per centre of one k-means of all states, and of two of a half each, against fresh states."""
+    rng = np.random.default_rng(0)
+    shares = 1 / np.arange(1, 301)
+    vectors = rng.standard_normal((300, 16)).astype(np.float32)
+
+    def drawn(num):
+        types = rng.choice(300, num, p=shares / shares.sum())
+        noise = 0.8 * rng.standard_normal((num, 16)).astype(np.float32)
+        return types, torch.from_numpy(vectors[types] + noise), block_of(np.arange(num) // 5)
+
+    types, states, blocks = drawn(2_000)
+    others, fresh, _ = drawn(100_000)
+    found = HalvedClusters.fitted(states, 100, blocks)
+    estimate = found.estimate(types)
+    values = [corrected_information(own, types, blocks) for own in found.labels]
+    assert estimate.value == pytest.approx(np.mean(values))
+    centres = cluster(states, 100).centres
+    truth = corrected_information(nearest(fresh, centres).labels.numpy(), others, block_of(np.arange(len(others)) // 5))
+    whole = corrected_information(nearest(states, centres).labels.numpy(), types, blocks)
+    assert whole - truth > 2 * abs(estimate.value - truth)
+    assert estimate.optimism > 0.05
+    ends = estimate.columns(0.0, len(types))
+    assert ends["low"] < truth < ends["high"]
+    few = HalvedClusters.fitted(fresh, 20, block_of(np.arange(len(fresh)) // 5)).estimate(others)
+    assert abs(few.optimism) < 0.01

@@ -56,6 +56,8 @@ class InformationEstimate:
     """The estimate from all sentences but those of each bootstrap block."""
     tail: float
     """The bias that unseen labels and cells may leave in the value, in nats: positive if it is too high."""
+    optimism: float = 0.0
+    """What information gains on states that centres were fitted to, as a standard error in nats."""
 
     @property
     def value(self) -> float:
@@ -78,12 +80,13 @@ class InformationEstimate:
     def columns(self, baseline: float, count: float, units: int | None = None) -> dict[str, Any]:
         """The estimate columns (`estimate`).
 
-        The interval covers the choice of sentences and possible remaining bias.
+        The interval covers the choice of sentences, possible remaining bias, and the fit of centres to the states.
         """
         ends = block_interval(self.value, self.value - self.without_block, units=units)
-        ends = wider(ends, self.value, abs(self.drift) * float(ndtri(0.975)))
+        ends = wider(ends, self.value, float(np.hypot(self.drift, self.optimism) * ndtri(0.975)))
         replicates = linear_replicates(self.value, self.without_block)
         replicates += bias_draws(self.drift, len(replicates))
+        replicates += self.optimism * standard_noise(len(replicates), "information-optimism")
         return estimate(self.value, replicates, baseline, count, ends=ends)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from jaxtyping import Float32, Int
 
 from infoflow.corpus import Corpus
@@ -15,7 +16,7 @@ from infoflow.flow import PassOptions, measure
 from infoflow.foundation import NUM_BLOCKS, UserError, stream
 from infoflow.models import Model
 from infoflow.probing import PROBE_SCORES, LabelledRows, Probe, ProbeGrid, ProbeSettings, tasks, train_probes
-from infoflow.representations import corrected_information, discretize, estimate_information
+from infoflow.representations import HalvedClusters
 from infoflow.results import ratio_estimate
 
 from ._body import began_as
@@ -227,11 +228,10 @@ def _information(
 ) -> dict[str, Any]:
     """The estimate columns of the information between states' clusters and labels."""
     clusters = max([each for each in _CLUSTERS if each * _PER_CLUSTER <= len(rows)], default=_CLUSTERS[0])
-    of_state = discretize(rows, min(clusters, len(rows))).numpy()
-    found = estimate_information(of_state, labels, blocks)
+    found = HalvedClusters.fitted(torch.from_numpy(rows), clusters, blocks)
     random = stream("label-information")
-    shuffled = [corrected_information(of_state, random.permutation(labels), blocks) for _ in range(_SHUFFLES)]
-    return found.columns(float(np.mean(shuffled)), len(labels))
+    shuffled = [found.corrected(random.permutation(labels)) for _ in range(_SHUFFLES)]
+    return found.estimate(labels).columns(float(np.mean(shuffled)), len(labels))
 
 
 # Changes in the accuracy of language probes due to tuning.

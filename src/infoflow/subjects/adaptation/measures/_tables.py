@@ -114,7 +114,7 @@ TUNING_HEADS = TableSchema(
 )
 LABEL_BY_LAYER = TableSchema(
     name="label_by_layer",
-    version=4,
+    version=5,
     description="In which layer the label can be read, before tuning, after tuning, and in the untrained model.",
     columns=(
         *TUNED,

@@ -21,7 +21,7 @@ from infoflow.foundation import (
     replicate_weights,
     symmetric_interval,
 )
-from infoflow.representations import TunedLens, corrected_information, discretize, estimate_information
+from infoflow.representations import HalvedClusters, TunedLens
 from infoflow.results import estimate
 
 from ..models import Library, evidence_entry
@@ -187,12 +187,13 @@ def information_rows(states: Tensor, inputs: FactInputs, seed: int = 0) -> Itera
     tokens = inputs.candidates[rows, inputs.answers, 0]
     moved = [inputs.candidates[rows, moved_objects(inputs, seed + draw), 0] for draw in range(_CONTROLS)]
     for layer, of_layer in enumerate(states[:, :, 0]):
-        labels = discretize(of_layer.float(), clusters, seed).numpy()
+        found = HalvedClusters.fitted(of_layer.float(), clusters, blocks, seed)
         for group in (one for one in fact_groups(inputs.facts) if one.weight == EVERY_WEIGHT):
-            part, here = labels[group.rows], blocks[group.rows]
-            found = estimate_information(part, tokens[group.rows], here)
-            control = np.mean([corrected_information(part, one[group.rows], here) for one in moved])
-            numbers = found.columns(float(control), len(part), units=len(np.unique(here)))
+            part = found.of(group.rows)
+            control = np.mean([part.corrected(one[group.rows]) for one in moved])
+            numbers = part.estimate(tokens[group.rows]).columns(
+                float(control), len(group.rows), units=len(np.unique(part.blocks))
+            )
             keys = {"facts": group.facts, "weight": group.weight, "layer": layer, "metric": "information"}
             yield {**keys, "document": inputs.document, "lens": "clusters", "place": "mask", **numbers}
 

@@ -66,7 +66,7 @@ KNOWLEDGE_CONFLICT = TableSchema(
 )
 KNOWLEDGE_LENS = TableSchema(
     name="knowledge_lens",
-    version=5,
+    version=6,
     description="From which layer the answer can be read, with each document.",
     made_by="a plan that says [retrieval] on = true makes it",
     columns=(

@@ -1,0 +1,62 @@
+"""Information of a few states by clusters, with the error from fitting centres to the states that are counted."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int
+from torch import Tensor
+
+from ._clusters import FOLDS, cluster, nearest
+from ._information_estimate import InformationEstimate, corrected_information, estimate_information
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HalvedClusters:
+    """Two clusterings, each fitted to every other bootstrap block, of all states.
+
+    Centres also fit the noise of their own states. The difference between blocks that a clustering was fitted to and
+    others shows by how much (`InformationEstimate.optimism`).
+    """
+
+    labels: Int[np.ndarray, "clustering token"]
+    blocks: Int[np.ndarray, " token"]
+
+    @classmethod
+    def fitted(
+        cls, states: Float32[Tensor, "token width"], clusters: int, blocks: Int[np.ndarray, " token"], seed: int = 0
+    ) -> "HalvedClusters":
+        """At most `clusters` clusters, and at most one for each state of a half."""
+        halves = [np.flatnonzero(blocks % FOLDS == fold) for fold in range(FOLDS)]
+        if min(map(len, halves)) < 2:  # the states of a single text
+            halves = [np.arange(len(blocks))] * FOLDS
+        num = min(clusters, *map(len, halves))
+        centres = [cluster(states[torch.from_numpy(half)], num, seed).centres for half in halves]
+        return cls(np.stack([nearest(states, each).labels.numpy() for each in centres]), blocks)
+
+    def of(self, rows: Int[np.ndarray, " chosen"]) -> "HalvedClusters":
+        """Some of the states."""
+        return HalvedClusters(self.labels[:, rows], self.blocks[rows])
+
+    def corrected(self, tokens: Int[np.ndarray, " token"]) -> float:
+        """The information about tokens, without its error."""
+        return float(np.mean([corrected_information(own, tokens, self.blocks) for own in self.labels]))
+
+    def estimate(self, tokens: Int[np.ndarray, " token"]) -> InformationEstimate:
+        """The information about tokens, mean over both clusterings."""
+        found = [estimate_information(own, tokens, self.blocks) for own in self.labels]
+        names = [field.name for field in fields(InformationEstimate) if field.name != "optimism"]
+        means = {name: np.mean([getattr(each, name) for each in found], axis=0) for name in names}
+        means["tail"] = float(means["tail"])
+        return InformationEstimate(**means, optimism=self._optimism(tokens))
+
+    def _optimism(self, tokens: Int[np.ndarray, " token"]) -> float:
+        """Half of the information on a clustering's own blocks beyond that on the others; 0 if one has no tokens."""
+        folds, gains = self.blocks % FOLDS, []
+        if len(np.unique(folds)) < FOLDS:
+            return 0.0
+        for fold, own in enumerate(self.labels):
+            parts = [np.flatnonzero(on) for on in (folds == fold, folds != fold)]
+            on_own, on_other = (corrected_information(own[at], tokens[at], self.blocks[at]) for at in parts)
+            gains.append(on_own - on_other)
+        return float(np.nan_to_num(np.mean(gains))) / 2
