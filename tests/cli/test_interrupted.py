@@ -1,6 +1,7 @@
 """A command that was interrupted or killed at any of its files ends, given again, as if it had not been."""
 
 import signal
+from itertools import cycle, product
 from pathlib import Path
 
 import pandas as pd
@@ -65,19 +66,27 @@ def test_what_was_interrupted_ends_as_if_it_had_not_been(command, tmp_path, requ
     code, whole = call("whole")
     assert code == 0, (whole / "stderr").read_text()
     number = (whole / "published").stat().st_size
-    for k in sorted({1, number // 2, number - 1, number} - {0}):
-        for name in ("SIGINT", "SIGKILL"):
-            code, again = call(f"{name}-{k}", name, k)
-            assert code == (-signal.SIGKILL if name == "SIGKILL" else 130), (again / "stderr").read_text()
-            if name == "SIGINT":
-                assert _left(again) == []
-            code, _ = call(again.name)
-            said = (again / "stderr").read_text()
-            assert code == 0, said
-            assert "Traceback" not in said
+    for k, name in _stops(number, everywhere=command == "study"):
+        code, again = call(f"{name}-{k}", name, k)
+        assert code == (-signal.SIGKILL if name == "SIGKILL" else 130), (again / "stderr").read_text()
+        if name == "SIGINT":
             assert _left(again) == []
-            assert _files(again) == _files(whole)
-            _compare(again / "run" / "tables", whole / "run" / "tables")
+        code, _ = call(again.name)
+        said = (again / "stderr").read_text()
+        assert code == 0, said
+        assert "Traceback" not in said
+        assert _left(again) == []
+        assert _files(again) == _files(whole)
+        _compare(again / "run" / "tables", whole / "run" / "tables")
+
+
+def _stops(number: int, everywhere: bool) -> set[tuple[int, str]]:
+    """At which of so many files it is stopped, and how: a study in every way, others by each signal at two of them."""
+    files = sorted({1, number // 2, number - 1, number} - {0})
+    signals = ("SIGKILL", "SIGINT")
+    if everywhere:
+        return {*product(files, signals)}
+    return {*zip(files, cycle(signals), strict=False)}
 
 
 def _left(folder: Path) -> list[str]:

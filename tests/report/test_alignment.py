@@ -59,7 +59,7 @@ def section(tmp_path):
     from synthetic_run import make_study
 
     def build(seeds=(1, 2, 3), **changes):
-        run = make_study(tmp_path / "study", seeds=seeds)
+        run = make_study(tmp_path / "study", seeds=seeds, tables=("training_runs",))
         seed = Column(name="seed", dtype="int64", unit="", description="seed")
         run.tables.write(rows(seeds, changes), ALIGNMENT.with_keys(seed))
         return drawn_section(run, "alignment")

@@ -162,7 +162,7 @@ def test_alignment(tmp_path):
             assert at.sum() == 1
             frame.loc[at, "value"] = value
     frame["replicates"] = [[] for _ in frame.index]
-    run = make_study(tmp_path, seeds=SEEDS)
+    run = make_study(tmp_path, seeds=SEEDS, tables=("training_runs",))
     seed = Column(name="seed", dtype="int64", unit="", description="seed")
     run.tables.write(frame, ALIGNMENT.with_keys(seed))
     figures = drawn_figures(run, "alignment")

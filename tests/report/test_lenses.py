@@ -51,7 +51,7 @@ def section(run, **chosen):
 def run(tmp_path):
     from synthetic_run import make_study
 
-    return make_study(tmp_path)
+    return make_study(tmp_path, tables=("training_runs",))
 
 
 def test_a_run_without_lenses_has_no_section(run):

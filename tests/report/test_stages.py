@@ -16,7 +16,9 @@ def _stage(number: int) -> dict:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> str:
-    run = make_study(tmp_path_factory.mktemp("stages"), seeds=(1,), objectives=("causal-lm",))
+    run = make_study(
+        tmp_path_factory.mktemp("stages"), seeds=(1,), objectives=("causal-lm",), tables=("training_runs",)
+    )
     run.update(stages=[_stage(number) for number in (1, 3, 2, *range(4, 16))])
     return write_report(run).read_text(encoding="utf-8")
 
@@ -46,7 +48,7 @@ def test_each_has_its_times_and_memory_and_short_ones_are_folded(page) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_run_without_stages_or_with_odd_ones_has_a_page(tmp_path) -> None:
-    run = make_study(tmp_path, seeds=(1,), objectives=("causal-lm",))
+    run = make_study(tmp_path, seeds=(1,), objectives=("causal-lm",), tables=("training_runs",))
     assert 'id="stages"' not in write_report(run).read_text(encoding="utf-8")
     run.update(stages=[{"label": "x"}])
     assert "leaves out the time per stage" in write_report(run).read_text(encoding="utf-8")

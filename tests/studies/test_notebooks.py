@@ -82,8 +82,7 @@ def browser():
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280)])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_of_a_notebook_shows_its_pictures_without_a_network(executed, browser, name, scheme, width):
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
