@@ -39,6 +39,12 @@ def test_no_difference_at_all_is_not_significant_and_a_constant_one_is():
     assert constant == 1 / (1 + PERMUTATIONS)
 
 
+def test_a_metric_without_a_value_has_no_p_value():
+    lost, other = sign_flip_p(np.stack([np.r_[np.nan, np.zeros(63)], np.full(64, 0.1)]))
+    assert np.isnan(lost)
+    assert other == 1 / (1 + PERMUTATIONS)
+
+
 def test_p_values_of_noise_are_uniform():
     noise = stream("significance-noise").normal(size=(400, 64))
     p = sign_flip_p(noise)
