@@ -169,7 +169,7 @@ def _pair(row: pd.Series, labels: dict[str, str]) -> str:
     return f"{labels.get(row['first'], row['first'])} and {labels.get(row['second'], row['second'])}"
 
 
-def _with_interval(row: pd.Series) -> str:
+def _with_interval(row: pd.Series | dict) -> str:
     places = decimals(row["low"], row["high"], row["value"])
     if not np.isfinite(row["low"]):
         return number(row["value"])
@@ -213,7 +213,7 @@ def _family_sentences(shares: pd.DataFrame) -> list[str]:
     found = []
     for aspect, own in shares.groupby("aspect", sort=False) if len(shares) else ():
         trained, before = own[own["trained"]], own.loc[~own["trained"], "value"]
-        for _, row in trained.head(1).iterrows():
+        for row in trained.head(1).to_dict("records"):
             untrained = f", and {number(before.iloc[0], 2)} before training" if len(before) else ""
             clear = "more than" if row["p"] < 0.05 else "not clearly more than"
             found.append(
