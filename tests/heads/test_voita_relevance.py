@@ -360,7 +360,7 @@ def test_embeddings_may_be_given_instead_of_tokens(build):
 def test_seeds_in_pieces_are_the_same(build, monkeypatch):
     model = load_model(build("bart"))
     whole = relevance(model, batch_of(model), "voita")["relevance"]
-    monkeypatch.setattr("infoflow.heads._relevance._chefer._SEED_NUMBERS", 1)
+    monkeypatch.setattr("infoflow.heads._relevance._lrp._SEED_NUMBERS", 1)
     monkeypatch.setattr("infoflow.heads._relevance._rule._CHUNK", 1)
     monkeypatch.setattr("infoflow.heads._relevance._rule._QUERY_CHUNK", 1)
     pieces = relevance(model, batch_of(model), "voita")["relevance"]

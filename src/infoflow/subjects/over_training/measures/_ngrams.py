@@ -294,7 +294,7 @@ class WordAligner:
         UserError: No pair has words on both sides.
 
     >>> pairs = [(["red", "cat"], ["chat", "rouge"]), (["cat"], ["chat"])]
-    >>> WordAligner(pairs).align(["red", "cat"], ["chat", "rouge"]).tolist()
+    >>> WordAligner(pairs, tension=0.5).align(["red", "cat"], ["chat", "rouge"]).tolist()
     [1, 0]
     """
 

@@ -1,4 +1,4 @@
-"""Stages of loss change allocation: recorded in a training or in a second one, and compared between corpora."""
+"""Loss change allocation, recorded in a training or in a second one, and compared between corpora."""
 
 import dataclasses
 import shutil
@@ -22,7 +22,7 @@ from infoflow.studies._workbench import Part, Workbench
 from infoflow.studies.stages._stage import AbstractKept, AbstractStage, AbstractTableStage, OfRecipe
 from infoflow.studies.stages._train import training_estimate
 
-from .measures import (
+from ..measures import (
     ALLOCATION_CORPORA,
     ALLOCATION_GROUPS,
     ALLOCATION_HISTOGRAM,
@@ -256,12 +256,3 @@ def _differences(plans: dict[str, dict]) -> list[str]:
         for part in parts
         if plan.get(part) != reference.get(part)
     ]
-
-
-# Stages of a study on allocation.
-
-
-STAGES = (
-    (90, Record),
-    (110, CompareRecordings),
-)
