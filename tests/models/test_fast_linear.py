@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from infoflow.models import _modules
+from infoflow.models import _modules, argmax, argmin
 from infoflow.models._modules import _through_onednn
 
 
@@ -125,3 +125,11 @@ def test_onednn_is_for_avx512_that_mkl_does_not_use(monkeypatch, name, capabilit
     for part in ("mkl", "mkldnn"):
         monkeypatch.setattr(getattr(torch.backends, part), "is_available", lambda: True)
     assert _modules._onednn_is_faster.__wrapped__() is expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_extremes_of_rows_are_the_first_of_equals(dtype) -> None:
+    rows = torch.randint(0, 3, (4, 50, 7), generator=torch.Generator().manual_seed(0)).to(dtype)
+    rows[0, 0, 3] = torch.nan
+    assert torch.equal(argmax(rows), rows.argmax(-1))
+    assert torch.equal(argmin(rows), rows.argmin(-1))

@@ -28,7 +28,7 @@ from ._losses import model_inputs as model_inputs
 from ._losses import pad_rows as pad_rows
 from ._model import Model as Model
 from ._model import Task, feed_forward_outputs, module_outputs
-from ._modules import FastLinear, evaluating, fast_linear, learning_parameters
+from ._modules import FastLinear, argmax, argmin, evaluating, fast_linear, learning_parameters
 from ._own_models import (
     AbstractOwnModel,
     CausalBertConfig,

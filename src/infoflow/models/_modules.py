@@ -1,4 +1,4 @@
-"""Modules of a model: its trained parameters, running without dropout, and fast linear layers."""
+"""Modules of a model: its trained parameters, running without dropout; fast linear layers, fast extremes of rows."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -27,6 +27,25 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for child, mode in modes:
             child.training = mode
+
+
+# The extreme of each row: NumPy finds it in a tenth of the time of torch on a CPU (1,024 rows of 500, 512 of 2,000).
+
+
+def argmax(rows: Float[Tensor, "*row column"]) -> Int[Tensor, " *row"]:
+    """`rows.argmax(-1)`: the first of the largest."""
+    return _extreme(rows, "argmax")
+
+
+def argmin(rows: Float[Tensor, "*row column"]) -> Int[Tensor, " *row"]:
+    """`rows.argmin(-1)`: the first of the smallest."""
+    return _extreme(rows, "argmin")
+
+
+def _extreme(rows: Tensor, name: str) -> Tensor:
+    if rows.device.type == "cpu" and rows.dtype == torch.float32:
+        return torch.from_numpy(getattr(rows.detach().numpy(), name)(-1))
+    return getattr(rows, name)(-1)
 
 
 # Linear layers in float32 with the faster of PyTorch's two matrix-product libraries.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from infoflow.flow import PassOptions, Reader, Regime, Stream, forward
 from infoflow.foundation import UserError, current_display, hash64_array, stream
-from infoflow.models import tap
+from infoflow.models import argmin, tap
 
 from ._views import Matrix, as_view
 
@@ -133,7 +133,7 @@ def nearest(rows: Float[Tensor, "token width"], centres: Float[Tensor, "cluster 
     middle = centres.mean(0)
     centred = centres - middle
     norms = centred.square().sum(1)
-    labels = [torch.addmm(norms, part - middle, centred.mT, alpha=-2).argmin(1) for part in rows.split(_AT_ONCE)]
+    labels = [argmin(torch.addmm(norms, part - middle, centred.mT, alpha=-2)) for part in rows.split(_AT_ONCE)]
     parts = zip(rows.split(_AT_ONCE), labels, strict=True)
     squares = [(part - centres[label]).square().sum(1) for part, label in parts]
     return Nearest(torch.cat(labels), torch.cat(squares))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from infoflow.flow import NO_LABEL, Intervention, PassOptions, Reader
 from infoflow.foundation import NUM_BLOCKS, Progress, UserError, current_display
-from infoflow.models import Model, Readout, readout
+from infoflow.models import Model, Readout, argmax, readout
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._lens import LensTraining, TunedLens, fit_tuned_lens, row_chunks
@@ -73,7 +73,7 @@ class Unigram:
             for chunk in chunks(batch, self._read):
                 shares = self._read(chunk.states[-1]).float().softmax(dim=-1)
                 self._total += shares.sum(dim=0, dtype=torch.float64).cpu()
-                self._wins += shares.argmax(dim=-1).bincount(minlength=len(self._wins)).cpu()
+                self._wins += argmax(shares).bincount(minlength=len(self._wins)).cpu()
         self.positions += len(batch)
 
     @property
@@ -106,7 +106,7 @@ class LensScores:
 
     def _add(self, chunk: LensStates) -> None:
         final = self._read(chunk.states[-1]).float().log_softmax(dim=-1)
-        target = _Target(log_shares=final, shares=final.exp(), labels=chunk.labels)
+        target = _Target(log_shares=final, shares=final.exp(), top=argmax(final), labels=chunk.labels)
         blocks = chunk.blocks.cpu().numpy()
         self._counts += _per_block(target.counts(), blocks)
         control = self._unigram.to(final).expand_as(final)
@@ -259,6 +259,7 @@ class _Target:
 
     log_shares: Float[Tensor, "row vocabulary"]
     shares: Float[Tensor, "row vocabulary"]
+    top: Tensor  # the most likely token
     labels: Tensor
 
     def counts(self) -> Tensor:
@@ -269,8 +270,7 @@ class _Target:
     def scores(self, log_shares: Float[Tensor, "row vocabulary"], guess: int | None = None) -> Tensor:
         """(R, 3): KL(final || these), whether the top tokens agree, and minus the log-probability of the label."""
         divergence = torch.linalg.vecdot(self.shares, self.log_shares - log_shares)
-        top = log_shares.argmax(dim=-1) if guess is None else guess
-        agreement = self.log_shares.argmax(dim=-1) == top
+        agreement = self.top == (argmax(log_shares) if guess is None else guess)
         asked = self.labels != NO_LABEL
         label_log_shares = log_shares.gather(1, self.labels.clamp(min=0)[:, None])[:, 0]
         loss = torch.where(asked, -label_log_shares, 0.0)
