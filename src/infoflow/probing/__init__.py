@@ -62,3 +62,5 @@ from ._text_pairs import TextPairs as TextPairs
 from ._text_pairs import read_text_pairs as read_text_pairs
 from ._trees import TreeSentence as TreeSentence
 from ._trees import depth_scores, distance_scores, spearman_rows, tree_distances, tree_sentence
+from ._usable_mlp import USABLE_INFORMATION_MLP, usable_by_mlp
+from ._usable_mlp import UsableInformationMLP as UsableInformationMLP

@@ -49,7 +49,7 @@ from ._space_similarity import SPACE_SIMILARITY
 from ._space_similarity import SpaceSimilarity as SpaceSimilarity
 from ._token_map import TOKEN_MAP, map_states
 from ._token_map import TokenMap as TokenMap
-from ._usable_information import USABLE_INFORMATION, estimate_usable
+from ._usable_information import USABLE_INFORMATION, UsableEstimate, estimate_usable, usable_columns
 from ._usable_information import UsableInformation as UsableInformation
 from ._usable_information import usable_information as usable_information
 from ._views import average_similarity as average_similarity
