@@ -21,7 +21,8 @@ from ._influence_by_frequency import InfluenceByFrequency as InfluenceByFrequenc
 from ._information_estimate import corrected_information as corrected_information
 from ._information_estimate import estimate_information as estimate_information
 from ._information_measure import MutualInformation as MutualInformation
-from ._information_table import CONVERGED, LIMITED, MUTUAL_INFORMATION
+from ._information_measure import MutualInformationWithoutPosition as MutualInformationWithoutPosition
+from ._information_table import CONVERGED, LIMITED, MUTUAL_INFORMATION, MUTUAL_INFORMATION_WITHOUT_POSITION
 from ._intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
 from ._intrinsic_dimension import spread_of_neighbours, two_neighbours
 from ._intrinsic_dimension import two_nn_dimension as two_nn_dimension
