@@ -58,6 +58,27 @@ def test_both_estimates_stand_side_by_side_under_the_entropy(figures_of):
     assert by_clusters.startswith("Estimate limited by its clusters: from layer 0 to layer 3, causal LM rises by 0.200")
 
 
+def test_further_estimates_are_panels_of_the_input_token_alone(figures_of):
+    sides = {kind: [*kind(FORGETS), *kind((0.2, 0.3, 0.9, 1.1), side="output")] for kind in (rows, usable)}
+    plain = {"usable_information": sides[usable], "mutual_information": [*rows(RECOVERS), *sides[rows][4:]]}
+    before = figures_of(**plain)
+    further = {"mutual_information_without_position": sides[rows], "usable_information_mlp": sides[usable]}
+    figures = figures_of(**plain, **further)
+    assert [panel.title for panel in figures["mi-input"].panels] == [
+        "usable information",
+        "estimate limited by its clusters",
+        "estimate by clusters without position",
+        "usable by a hidden layer",
+    ]
+    assert figures["mi-input"].tables == (*plain, *further)
+    assert "the mean vector at each position is subtracted first" in figures["mi-input"].caption
+    shortfall = before["mi-input"].caption.partition("Limited")[2].partition(".")[0]
+    assert shortfall in figures["mi-input"].caption
+    assert len(figures["mi-output"].panels) == 2
+    assert figures["mi-plane"].caption == before["mi-plane"].caption
+    assert set(figures) == set(before)
+
+
 def test_usable_information_alone_has_its_figure(figures_of):
     figures = figures_of(usable_information=usable(FORGETS))
     assert list(figures) == ["mi-input"]

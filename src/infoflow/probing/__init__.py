@@ -61,3 +61,5 @@ from ._structural_probe import structural_probe as structural_probe
 from ._tasks import MINIMAL_PAIRS_TASK, MOST_CLASSES, build_task, check_task, load_task_corpus, tasks
 from ._text_pairs import TextPairs as TextPairs
 from ._text_pairs import read_text_pairs as read_text_pairs
+from ._usable_mlp import USABLE_INFORMATION_MLP, usable_by_mlp
+from ._usable_mlp import UsableInformationMLP as UsableInformationMLP

@@ -22,7 +22,8 @@ from ._influence_by_frequency import InfluenceByFrequency as InfluenceByFrequenc
 from ._information_estimate import corrected_information as corrected_information
 from ._information_estimate import estimate_information as estimate_information
 from ._information_measure import MutualInformation as MutualInformation
-from ._information_table import CONVERGED, LIMITED, MUTUAL_INFORMATION
+from ._information_measure import MutualInformationWithoutPosition as MutualInformationWithoutPosition
+from ._information_table import CONVERGED, LIMITED, MUTUAL_INFORMATION, MUTUAL_INFORMATION_WITHOUT_POSITION
 from ._intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
 from ._intrinsic_dimension import spread_of_neighbours, two_neighbours
 from ._intrinsic_dimension import two_nn_dimension as two_nn_dimension
@@ -50,7 +51,7 @@ from ._space_similarity import SPACE_SIMILARITY
 from ._space_similarity import SpaceSimilarity as SpaceSimilarity
 from ._token_map import TOKEN_MAP, map_states
 from ._token_map import TokenMap as TokenMap
-from ._usable_information import USABLE_INFORMATION, estimate_usable
+from ._usable_information import USABLE_INFORMATION, UsableEstimate, estimate_usable, usable_columns
 from ._usable_information import UsableInformation as UsableInformation
 from ._usable_information import usable_information as usable_information
 from ._views import average_similarity as average_similarity

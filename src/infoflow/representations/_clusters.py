@@ -176,7 +176,10 @@ def _draw(weights: Float[Tensor, " token"], num: int, rng: np.random.Generator) 
 ROWS_PER_CENTRE = 40
 """States per centre for fitting a clustering."""
 _FIT_BYTES = 1 << 30
-"""Bytes of states held at a time. If all layers take more, the same sentences are read once per group of layers."""
+"""Bytes of states held at a time. If all layers take more, the same sentences are read once per group of layers; if one
+layer does, its clusterings share states."""
+_LEAST_AT_POSITION = 20
+"""States from which on a position has a mean of its own: 2,500 sentences have so many at nearly all their positions."""
 _CHUNK = 1024  # sentences between two looks at whether there are enough
 FOLDS = 2
 
@@ -186,6 +189,20 @@ Kept = Callable[[Stream], Bool[Tensor, "sentence token"]]
 def fold_of(sentence_ids: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
     """The half of the corpus that a sentence belongs to: 0 or 1, by the hash of its text."""
     return (hash64_array(("cluster-fold",), sentence_ids) % np.uint64(FOLDS)).astype(np.int64)
+
+
+def position_means(
+    states: Float[Tensor, "token width"], positions: Int[Tensor, " token"], num: int
+) -> Float[Tensor, "position width"]:
+    """The mean state at each of `num` positions; at those with few states, and at all others (the last row), the mean
+    of such states together, or of all states if there are none."""
+    count = positions.bincount(minlength=num + 1)
+    sums = torch.zeros((num + 1, states.shape[1]), dtype=torch.float64).index_add_(0, positions, states.double())
+    rare = count < _LEAST_AT_POSITION
+    shared = rare if bool(count[rare].any()) else torch.ones_like(rare)
+    return torch.where(
+        rare[:, None], sums[shared].sum(0) / count[shared].sum(), sums / count.clamp(min=1)[:, None]
+    ).float()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,27 +216,47 @@ class StateClusters:
     centres: Float[Tensor, "layer clustering cluster width"]
     inertia: Float[np.ndarray, " layer"]
     """Mean squared distance of the fitted states to their centre, over clusterings."""
+    offsets: Float[Tensor, "layer clustering position width"] | None = None
+    """`position_means` of the fitted states, which are subtracted first; None: nothing is."""
 
     def facts(self) -> dict[str, np.ndarray]:
         """Facts for the table; only counts with the same fingerprint, so the same centres, may be added."""
-        fingerprint = hashlib.sha256(self.centres.cpu().numpy().tobytes()).digest()
+        fitted = [self.centres, *([] if self.offsets is None else [self.offsets])]
+        fingerprint = hashlib.sha256(b"".join(each.cpu().numpy().tobytes() for each in fitted)).digest()
         return {
             "fingerprint": np.frombuffer(fingerprint, dtype=np.uint8),
             "num_clusters": np.asarray(self.centres.shape[2]),
             "inertia": self.inertia,
         }
 
-    def labels(self, layer: int, states: Float[Tensor, "token width"]) -> UInt16[np.ndarray, "clustering token"]:
+    def labels(
+        self, layer: int, states: Float[Tensor, "token width"], positions: Int[Tensor, " token"]
+    ) -> UInt16[np.ndarray, "clustering token"]:
         """The cluster of each state, in every clustering of its layer."""
-        found = [nearest(states, centres.to(states)).labels for centres in self.centres[layer]]
+        centres, found = self.centres[layer], []
+        for place, own in enumerate(centres):
+            rows = states
+            if self.offsets is not None:
+                means = self.offsets[layer, place].to(states)
+                rows = states - means[positions.clamp(max=len(means) - 1)]
+            found.append(nearest(rows, own.to(states)).labels)
         return torch.stack(found).cpu().numpy().astype(np.uint16)
 
 
 class _Fitted(NamedTuple):
-    """States to fit to, of one layer, and the fold of each."""
+    """States to fit to, of one layer, and the fold and position of each."""
 
     states: Float[Tensor, "row width"]
     folds: Int[np.ndarray, " row"]
+    positions: Int[Tensor, " row"]
+
+
+class _OfLayer(NamedTuple):
+    """What is fitted to a layer."""
+
+    centres: Float[Tensor, "clustering cluster width"]
+    inertia: float
+    offsets: Float[Tensor, "clustering *position_width"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -235,6 +272,8 @@ class ClusterFit:
     clusterings: int
     draws: int
     """Number of available passes of training noise."""
+    positions: bool = True
+    """False: the mean state at each position is subtracted first."""
 
     def run(self) -> StateClusters:
         """Read the chosen sentences and fit every layer."""
@@ -248,45 +287,56 @@ class ClusterFit:
                 for rows in self._states(layers[start : start + group]):
                     fitted.append(self._fit(rows))
                     progress.advance(1)
-        return StateClusters(torch.stack([f[0] for f in fitted]), np.array([f[1] for f in fitted]))
+        centres, offsets = (torch.stack([getattr(each, name) for each in fitted]) for name in ("centres", "offsets"))
+        inertia = np.array([each.inertia for each in fitted])
+        return StateClusters(centres, inertia, None if self.positions else offsets)
 
     @property
     def _rows_per_fold(self) -> int:
-        """Number of states to read: separate ones for each clustering of a fold."""
-        return ROWS_PER_CENTRE * self.clusters * math.ceil(self.clusterings / FOLDS)
+        """Number of states to read: separate ones for each clustering of a fold, if memory allows it."""
+        most = _FIT_BYTES // (4 * self.reader.model.anatomy.stack(self.stack).width * FOLDS)
+        return min(ROWS_PER_CENTRE * self.clusters * math.ceil(self.clusterings / FOLDS), max(most, self.clusters))
 
-    def _fit(self, rows: _Fitted) -> tuple[Float[Tensor, "clustering cluster width"], float]:
+    def _fit(self, rows: _Fitted) -> "_OfLayer":
         of_folds = [np.flatnonzero(rows.folds == fold) for fold in range(FOLDS)]
         if min(len(own) for own in of_folds) < 2:  # a corpus of a single long text
             of_folds = [np.arange(len(rows.folds))] * FOLDS
         clusters = min(self.clusters, *(len(own) for own in of_folds))
-        centres, inertia = [], []
+        centres, inertia, offsets = [], [], []
+        num = int(rows.positions.max()) + 1
         for seed in range(self.clusterings):
             own = of_folds[seed % FOLDS]
             chosen = stream("cluster-rows", self.reader.seed, seed).permutation(len(own))
-            states = rows.states[torch.from_numpy(own[np.sort(chosen[: ROWS_PER_CENTRE * clusters])])]
+            at = torch.from_numpy(own[np.sort(chosen[: ROWS_PER_CENTRE * clusters])])
+            states, means = rows.states[at], torch.zeros(0)
+            if not self.positions:
+                means = position_means(states, rows.positions[at], num)
+                states -= means[rows.positions[at]]
             found = cluster(states, clusters, seed).centres
             inertia.append(float(nearest(states, found).squares.double().mean()))
             centres.append(found)
-        return torch.stack(centres), float(np.mean(inertia))
+            offsets.append(means)
+        return _OfLayer(torch.stack(centres), float(np.mean(inertia)), torch.stack(offsets))
 
     def _states(self, layers: Sequence[int]) -> list[_Fitted]:
         """The chosen states of these layers, on the CPU."""
         held: list[list[Tensor]] = [[] for _ in layers]
         folds: list[np.ndarray] = []
+        positions: list[Tensor] = []
         with torch.inference_mode(), tap(self.reader.model, hidden=True) as tapped:
             for draw, batches in self._chunks():
                 for rows in batches:
                     batch = self.reader.padded(rows, self.regime, draw).to(self.reader.model.device)
                     forward(self.reader.model, batch)
                     kept = self.kept(batch.streams[self.stack])
+                    positions.append(batch.streams[self.stack].position[kept].long().cpu())
                     of_sentences = fold_of(batch.sentence_ids)
                     folds.append(np.broadcast_to(of_sentences[:, None], kept.shape)[kept.cpu().numpy()])
                     for parts, layer in zip(held, layers, strict=True):
                         parts.append(tapped.hidden[self.stack][layer][kept].float().cpu())
                 if np.bincount(np.concatenate(folds), minlength=FOLDS).min() >= self._rows_per_fold:
                     break
-        return [_Fitted(torch.cat(parts), np.concatenate(folds)) for parts in held]
+        return [_Fitted(torch.cat(parts), np.concatenate(folds), torch.cat(positions)) for parts in held]
 
     def _chunks(self) -> Iterator[tuple[int, list[np.ndarray]]]:
         """Batches of sentences of similar length, one draw of the corpus after the other, in the order of a hash."""

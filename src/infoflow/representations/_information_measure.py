@@ -14,7 +14,12 @@ from infoflow.models import Model
 from infoflow.results import TableSchema
 
 from ._clusters import ClusterFit, StateClusters
-from ._information_table import MUTUAL_INFORMATION, CountedTokens, InformationRows
+from ._information_table import (
+    MUTUAL_INFORMATION,
+    MUTUAL_INFORMATION_WITHOUT_POSITION,
+    CountedTokens,
+    InformationRows,
+)
 
 _LEAST_TOKENS = 20
 _LEAST_PER_CLUSTER = 10
@@ -25,8 +30,9 @@ _TOKENS_PER_CLUSTER = 100
 Levels may still be biased by more than .03 nats, which intervals and `converged` show
 (experiments/validation/information).
 """
-_CLUSTERS = (2, 5, 10, 20, 50, 100, 200, 500)
-_TRAINING_TOKENS = _TOKENS_PER_CLUSTER * _CLUSTERS[-1]
+_CLUSTERS = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+_MOST_CLUSTERS = 500
+_TRAINING_TOKENS = _TOKENS_PER_CLUSTER * _MOST_CLUSTERS
 """Occurrences in the regime "training", where a sentence provides few and is read again with other noise."""
 
 
@@ -62,13 +68,14 @@ class MutualInformation(Measure):
     tokens per cluster rarely suffice for `converged` in layers that forget much.
 
     Args:
-        clusters: Number of clusters; 0: by tokens, the largest of 2, 5, 10, ... 500 with 100 tokens per cluster. At
-            least ten tokens per cluster are needed; otherwise the number is reduced with a warning.
+        clusters: Number of clusters; 0: by tokens, the largest of 2, 5, 10, ... `most_clusters` with 100 tokens per
+            cluster. At least ten tokens per cluster are needed; otherwise the number is reduced with a warning.
         types: Number of most frequent token types.
         occurrences: Approximate maximum number of tokens, chosen by hash. They cost 2 bytes for each layer and
             clustering.
         regime: `"clean"`: unmodified text; `"training"`: masked as in training.
         clusterings: Number of k-means to average over; with one, intervals do not cover the clustering.
+        most_clusters: Largest number that is chosen by tokens; with a million tokens, up to 10,000.
 
     Source: [@voita2019evolution]: 10,000 clusters, 1,000 types, natural frequencies, 5 million tokens, no correction.
     """
@@ -76,6 +83,8 @@ class MutualInformation(Measure):
     table: ClassVar[TableSchema] = MUTUAL_INFORMATION
     needs = frozenset({"hidden"})
     only_replaced = True
+    most_clusters: int = _MOST_CLUSTERS
+    _positions: ClassVar[bool] = True  # False: their mean states are subtracted
 
     def __init__(
         self,
@@ -84,6 +93,7 @@ class MutualInformation(Measure):
         occurrences: int = 1_000_000,
         regime: Regime = "clean",
         clusterings: int = 2,
+        most_clusters: int = _MOST_CLUSTERS,
     ) -> None:
         least = {"types": 2, "clusterings": 1, "occurrences": 1}
         for name, number in (("types", types), ("clusterings", clusterings), ("occurrences", occurrences)):
@@ -94,6 +104,8 @@ class MutualInformation(Measure):
         self.clusters, self.types, self.clusterings, self.occurrences = clusters, types, clusterings, occurrences
         self.regime: Regime = regime
         self.top_types = types
+        if most_clusters != _MOST_CLUSTERS:  # results of the default keep their keys
+            self.most_clusters = most_clusters
         self._frequent: dict[str, Bool[np.ndarray, " id"]] = {}
         self._fitted: dict[str, StateClusters] = {}
         self._share: dict[str, float] = {}
@@ -128,6 +140,7 @@ class MutualInformation(Measure):
                 clusters=clusters,
                 clusterings=self.clusterings,
                 draws=1 if self.regime == "clean" else self.draws(reader),
+                positions=self._positions,
             ).run()
             self._facts[stack] = self._fitted[stack].facts()
 
@@ -141,7 +154,8 @@ class MutualInformation(Measure):
 
     def _affordable(self, tokens: int) -> int:
         if self.clusters == 0:
-            return max([each for each in _CLUSTERS if each * _TOKENS_PER_CLUSTER <= tokens], default=_CLUSTERS[0])
+            found = [each for each in _CLUSTERS if each * _TOKENS_PER_CLUSTER <= tokens and each <= self.most_clusters]
+            return max(found, default=_CLUSTERS[0])
         most = max(2, tokens // _LEAST_PER_CLUSTER)
         if self.clusters > most:
             current_display().warn(
@@ -166,13 +180,15 @@ class MutualInformation(Measure):
             if self._share[stack] < 1:
                 kept &= torch.from_numpy(self._thinned(sentence, stream, stack)).to(kept.device)
             at = kept.cpu().numpy()
-            states = activations.hidden[stack]
+            states, positions = activations.hidden[stack], stream.position[kept].long()
             counted = CountedTokens(
                 sentence=sentence[at],
-                position=stream.position.cpu().numpy()[at].astype(np.int32),
+                position=positions.cpu().numpy().astype(np.int32),
                 token=stream.input_ids.cpu().numpy()[at].astype(np.int32),
                 label=stream.labels.cpu().numpy()[at].astype(np.int32),
-                clusters=np.stack([fitted.labels(layer, state[kept].float()) for layer, state in enumerate(states)]),
+                clusters=np.stack(
+                    [fitted.labels(layer, state[kept].float(), positions) for layer, state in enumerate(states)]
+                ),
             )
             self._seen.setdefault(stack, []).append(counted)
 
@@ -226,6 +242,18 @@ class MutualInformation(Measure):
         if not rows:
             current_display().note(f"{self.name} of {self._model} is skipped: too few usable tokens.")
         return pd.DataFrame(rows, columns=None if rows else self.table.column_names)
+
+
+class MutualInformationWithoutPosition(MutualInformation):
+    """`MutualInformation` of states less the mean state at their position.
+
+    Position says nothing of the token, but where it takes as much room as the token, clusters are of positions. Means
+    are those of the states that a clustering is fitted to; positions with fewer than 20 of these share one. A constant
+    of any size that is added at each position changes nothing.
+    """
+
+    table: ClassVar[TableSchema] = MUTUAL_INFORMATION_WITHOUT_POSITION
+    _positions: ClassVar[bool] = False
 
 
 def regime_refusal(regime: Regime, model: Model) -> str | None:

@@ -1,5 +1,6 @@
 """Usable information: how much a simple classifier can read about a token from a layer's states."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar, NamedTuple
@@ -18,7 +19,7 @@ from infoflow.results import Column, TableSchema, estimate, estimate_columns, li
 
 from ._entropy import BlockCounts
 from ._gaussian_classifier import LabelledMoments
-from ._information_estimate import bias_draws
+from ._information_estimate import bias_draws, standard_noise, wider
 from ._information_measure import most_frequent, regime_refusal
 from ._information_table import CONVERGED, INFORMATION_KEYS
 from ._views import as_labels, as_view
@@ -30,17 +31,14 @@ _TEMPERATURES = (1.0, 0.5, 0.25, 0.12, 0.06)
 _FLOORS = (1e-4, 1e-3, 1e-2, 1e-1)  # share of the labels' frequencies in each prediction
 _CHOICE_TOKENS = 1500
 
-USABLE_INFORMATION = TableSchema(
-    name="usable_information",
-    version=2,
-    description="What a Gaussian classifier, fitted on other sentences, can read of the token from a layer's states, "
-    "in nats: entropy of the tokens minus the classifier's cross-entropy. A lower bound that needs no clusters. "
-    "Compare rows of equal types and count.",
-    columns=(
+
+def usable_columns(carries: str) -> tuple[Column, ...]:
+    """The columns of a table of usable information, whose intervals carry this."""
+    return (
         *INFORMATION_KEYS,
         *estimate_columns(
             "nats",
-            "usable information; its interval carries the choice of sentences and, above, what more tokens would add",
+            f"usable information; its interval carries {carries} and, above, what more tokens would add",
             "the same of shuffled labels",
             "occurrences; every one is scored by the classifier of the other half of the sentences",
         ),
@@ -54,7 +52,16 @@ USABLE_INFORMATION = TableSchema(
         Column(name="entropy", dtype="float64", unit="nats", description="entropy of the labels: the ceiling"),
         Column(name="types", dtype="int64", unit="types", description="distinct labels"),
         *SAMPLE_COLUMNS,
-    ),
+    )
+
+
+USABLE_INFORMATION = TableSchema(
+    name="usable_information",
+    version=2,
+    description="What a Gaussian classifier, fitted on other sentences, can read of the token from a layer's states, "
+    "in nats: entropy of the tokens minus the classifier's cross-entropy. A lower bound that needs no clusters. "
+    "Compare rows of equal types and count.",
+    columns=usable_columns("the choice of sentences"),
 )
 
 
@@ -76,6 +83,32 @@ class UsableEstimate:
     entropy: float
     without_block: Float[np.ndarray, " block"]
     """The value without the sentences of each bootstrap block among those scored."""
+    of_seed: float = 0.0
+    """Standard error of the choice of initial weights, if there is one."""
+
+    @classmethod
+    def of(
+        cls,
+        labels: Int[np.ndarray, " token"],
+        blocks: Int[np.ndarray, " token"],
+        scores: Float[np.ndarray, " token"],
+        at_half: float,
+        shuffled: float,
+        of_seed: float = 0.0,
+    ) -> "UsableEstimate":
+        """From each token's log-probability, and the means of classifiers of half of the tokens or shuffled labels."""
+        counts = BlockCounts.of(labels, blocks)
+        entropy, without = float(counts.sums().chao_wang_jost), counts.sums_without_each().chao_wang_jost
+        sums = np.bincount(blocks, weights=scores, minlength=NUM_BLOCKS)
+        sizes = np.bincount(blocks, minlength=NUM_BLOCKS)
+        return cls(
+            value=entropy + scores.mean(),
+            at_half=entropy + at_half,
+            baseline=entropy + shuffled,
+            entropy=entropy,
+            without_block=without + (sums.sum() - sums) / np.maximum(len(scores) - sizes, 1),
+            of_seed=of_seed,
+        )
 
     @property
     def drift(self) -> float:
@@ -90,7 +123,10 @@ class UsableEstimate:
         """The columns of the table that depend on the layer."""
         replicates = linear_replicates(self.value, self.without_block)
         replicates += bias_draws(self.drift, len(replicates))
+        replicates += self.of_seed * standard_noise(len(replicates), "usable-information-seed")
         low, high = block_interval(self.value, self.value - self.without_block)
+        if self.of_seed:
+            low, high = wider(Interval(low, high), self.value, self.of_seed * float(ndtri(0.975)))
         with_more = self.value + np.hypot(high - self.value, max(self.drift, 0.0) * ndtri(0.975))
         ends = Interval(low, max(high, min(float(with_more), self.entropy)))
         return {
@@ -166,18 +202,7 @@ def estimate_usable(
         fold_data = _Fold(states, targets, num_labels, np.flatnonzero(part), *which)
         score[scored], at_half[scored] = fold_data.scores(scored)
         shuffled.append(fold_data.shuffled())
-    counts = BlockCounts.of(labels, blocks)
-    entropy, without = float(counts.sums().chao_wang_jost), counts.sums_without_each().chao_wang_jost
-    sums = np.bincount(blocks, weights=score, minlength=NUM_BLOCKS)
-    sizes = np.bincount(blocks, minlength=NUM_BLOCKS)
-    mean = score.mean()
-    return UsableEstimate(
-        value=entropy + mean,
-        at_half=entropy + at_half.mean(),
-        baseline=entropy + float(np.mean(shuffled)),
-        entropy=entropy,
-        without_block=without + (sums.sum() - sums) / np.maximum(len(score) - sizes, 1),
-    )
+    return UsableEstimate.of(labels, blocks, score, float(at_half.mean()), float(np.mean(shuffled)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,8 +286,7 @@ class UsableInformation(SampleMeasure):
             if _lack(part.blocks):
                 continue
             classes, targets = np.unique(labels[kept], return_inverse=True)
-            for layer in range(sample.num_states):
-                found = estimate_usable(torch.from_numpy(part.states(layer)), targets.astype(np.int64), part.blocks)
+            for layer, found in enumerate(self.estimates(part, targets.astype(np.int64))):
                 keys = {"stack": sample.facts.stack, "regime": self.regime, "side": side, "layer": layer}
                 rows.append({**keys, **found.columns(len(kept)), "types": len(classes)})
         if not rows:
@@ -271,6 +295,11 @@ class UsableInformation(SampleMeasure):
             )
         frame = pd.DataFrame(rows, columns=None if rows else self.table.column_names)
         return frame.assign(**sample.sizes(self.request)) if rows else frame
+
+    def estimates(self, sample: TokenSample, labels: Int[np.ndarray, " token"]) -> Iterator[UsableEstimate]:
+        """What every layer of the sample says of its tokens' labels, 0..K−1."""
+        for layer in range(sample.num_states):
+            yield estimate_usable(torch.from_numpy(sample.states(layer)), labels, sample.blocks)
 
     def _sides(self, sample: TokenSample) -> dict[str, Int[np.ndarray, " token"]]:
         """The labels of both sides, −1 where they do not count."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from infoflow._subjects import provided
 from infoflow.corpus import Corpus
-from infoflow.flow import AbstractMeasure, PairMeasure
+from infoflow.flow import AbstractMeasure, PairMeasure, Regime
 from infoflow.foundation import SilentDisplay, UserError, did_you_mean, use_display
 from infoflow.heads import (
     Ablation,
@@ -31,6 +31,7 @@ from infoflow.probing import (
     MINIMAL_PAIRS,
     MINIMAL_PAIRS_TASK,
     PROBE_SCORES,
+    USABLE_INFORMATION_MLP,
     AttentionProbe,
     Codelength,
     EdgeDepth,
@@ -39,11 +40,13 @@ from infoflow.probing import (
     Probe,
     ProbeExamples,
     StructuralProbe,
+    UsableInformationMLP,
     build_task,
     check_task,
     load_task_corpus,
 )
 from infoflow.representations import (
+    MUTUAL_INFORMATION_WITHOUT_POSITION,
     ChangeByFrequency,
     ContextNeighbours,
     DistanceDistribution,
@@ -55,6 +58,7 @@ from infoflow.representations import (
     Lens,
     ModelDistance,
     MutualInformation,
+    MutualInformationWithoutPosition,
     PositionNeighbours,
     SpaceSimilarity,
     TagNeighbours,
@@ -165,6 +169,8 @@ SCORES_ONLY = "task_scores"
 
 OF_PROBES = (PROBE_SCORES.name, MINIMAL_PAIRS.name)
 """Tables of the section `probing` that can be computed at checkpoints, on request."""
+_MORE_INFORMATION = (USABLE_INFORMATION_MLP.name, MUTUAL_INFORMATION_WITHOUT_POSITION.name)
+_MOST_CLUSTERS = 10_000  # published, where training sentences are read too
 
 
 def light_tables() -> list[str]:
@@ -183,7 +189,9 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
     if unknown := [name for name in plan.tables if name not in known]:
         meant = did_you_mean(unknown[0], known)
         raise UserError(f"analysis.tables has no table {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
-    return [measure for measure in measures if not plan.tables or measure.name in plan.tables]
+    off = () if plan.more_information else _MORE_INFORMATION  # unless named
+    wanted = plan.tables or [name for name in known if name not in off]
+    return [measure for measure in measures if measure.name in wanted]
 
 
 def check_tables(plan: StudyPlan) -> None:
@@ -237,7 +245,7 @@ def named_measures(
         UserError: Nothing writes one of them; `setting` is where it was named, and `others` are further names valid
             there.
     """
-    every = [*standard_measures(plan), *_over_training(plan)]
+    every = [*standard_measures(replace(plan, more_information=True)), *_over_training(plan)]
     known = [*dict.fromkeys(measure.name for measure in every), *others]
     if unknown := [name for name in names if name not in known]:
         meant = did_you_mean(unknown[0], known)
@@ -256,17 +264,23 @@ def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:
 
 
 def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
-    information = {
+    information: dict[str, Any] = {
         "clusters": plan.clusters,
         "types": plan.types,
         "occurrences": plan.occurrences,
         "clusterings": plan.clusterings,
+        **({"most_clusters": _MOST_CLUSTERS} if plan.training_sentences else {}),
     }
+    usable: dict[str, Any] = {"types": plan.types, "occurrences": plan.usable_occurrences}
+    estimates: list[tuple[type[MutualInformation | UsableInformation], dict[str, Any]]] = [
+        (MutualInformation, information),
+        (UsableInformation, usable),
+        (MutualInformationWithoutPosition, information),
+        (UsableInformationMLP, usable),
+    ]
+    regimes: tuple[Regime, ...] = ("clean", "training")
     return [
-        MutualInformation(**information),
-        MutualInformation(**information, regime="training"),
-        UsableInformation(plan.types, plan.usable_occurrences),
-        UsableInformation(plan.types, plan.usable_occurrences, regime="training"),
+        *(estimate(**settings, regime=regime) for estimate, settings in estimates for regime in regimes),
         LayerDistance(occurrences=plan.distance_occurrences),
         ChangeByFrequency(per_bin=plan.frequency_occurrences),
         InfluenceByFrequency(per_bin=plan.frequency_occurrences),

@@ -137,9 +137,13 @@ class AnalysisPlan:
     sentences: CountOrNone = 0  # maximum number from the test part; 0: all
     occurrences: Count = 1_000_000  # maximum number of tokens for mutual information
     types: Several = 1000  # most frequent tokens used for mutual information
-    clusters: Clusters = 0  # clusters, for mutual information; 0: by number of tokens, at most 500
+    clusters: Clusters = 0  # clusters, for mutual information; 0: by tokens, at most 500 (see training_sentences)
     clusterings: Few = 2  # repetitions with other rows and starts: intervals include their spread
     usable_occurrences: Fitted = field(default=40_000, metadata=LATER)  # sampled tokens for usable information
+    # Also information that a probe with a hidden layer reads, and of clusters without the mean state at each position.
+    more_information: bool = field(default=False, metadata=LATER)
+    # Maximum number of training sentences that information by clusters reads in addition, then with up to 10,000.
+    training_sentences: CountOrNone = field(default=0, metadata=LATER)
     distance_occurrences: Count = 20_000  # sampled tokens for PWCCA
     neighbour_occurrences: Count = 20_000
     neighbours: Count = 50

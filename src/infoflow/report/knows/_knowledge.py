@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.representations import IDENTITY_NEIGHBOURS, USABLE_INFORMATION
+from infoflow.probing import USABLE_INFORMATION_MLP
+from infoflow.representations import IDENTITY_NEIGHBOURS, MUTUAL_INFORMATION_WITHOUT_POSITION, USABLE_INFORMATION
 from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
 
 from .._curves import Wording, trend_words
@@ -33,7 +34,7 @@ _IDENTITY_METHOD = Method(
 
 
 def _by_clusters(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame[frame["clusters"].notna()] if "clusters" in frame else frame.head(0)
+    return frame[frame["table"] == MUTUAL_INFORMATION_TABLE.name]
 
 
 def _ceiling(frame: pd.DataFrame) -> str:
@@ -64,12 +65,22 @@ def _shortfall(frame: pd.DataFrame) -> str:
 
 
 def _about_input(frame: pd.DataFrame) -> str:
-    return " ".join(filter(None, (_ceiling(frame), _shortfall(frame))))
+    further = [note for name, note in _NOTES.items() if name in set(frame["table"])]
+    return " ".join(filter(None, (_ceiling(frame), _shortfall(frame), *further)))
 
 
 _USABLE = "usable information"
 _ESTIMATES = {USABLE_INFORMATION.name: _USABLE, MUTUAL_INFORMATION_TABLE.name: "estimate by clusters"}
 """Tables of information, in the order of their panels."""
+_FURTHER = {
+    MUTUAL_INFORMATION_WITHOUT_POSITION.name: "estimate by clusters without position",
+    USABLE_INFORMATION_MLP.name: "usable by a hidden layer",
+}
+"""Tables of information about the input token only, likewise."""
+_NOTES = {
+    MUTUAL_INFORMATION_WITHOUT_POSITION.name: "Without position: the mean vector at each position is subtracted first.",
+    USABLE_INFORMATION_MLP.name: "A hidden layer reads what no linear reader can, but needs more tokens.",
+}
 _AXIS = {"baseline_name": "shuffled labels", "bounds": POSITIVE}
 _HOW_ESTIMATED = (
     "Usable information is what a simple classifier reads from vectors of sentences it was not fitted on. The estimate "
@@ -200,8 +211,10 @@ KNOWS = Section(
 def knowledge_section(tables: ModelTables) -> Section | None:
     """The section, or None if the run has none of its measures."""
     models = tables.models
-    frames = tables.some((*_ESTIMATES, IDENTITY_NEIGHBOURS.name))
-    figures = _information_figures({name: frames[name] for name in _ESTIMATES if name in frames}, models)
+    frames = tables.some((*_ESTIMATES, *_FURTHER, IDENTITY_NEIGHBOURS.name))
+    main = {name: frames[name] for name in _ESTIMATES if name in frames}
+    further = {name: frames[name] for name in _FURTHER if name in frames}
+    figures = _information_figures(main, further, models)
     identity = frames.get(IDENTITY_NEIGHBOURS.name)
     if identity is not None and len(rows := models.main(identity)):
         figures.append(_IDENTITY.drawn(rows, models.present(rows)))
@@ -209,10 +222,14 @@ def knowledge_section(tables: ModelTables) -> Section | None:
     return KNOWS.drawn_with(figures, models, frames.values())
 
 
-def _information_figures(frames: Mapping[str, pd.DataFrame], models: ShownModels) -> list[ReportFigure]:
+def _information_figures(
+    frames: Mapping[str, pd.DataFrame], further: Mapping[str, pd.DataFrame], models: ShownModels
+) -> list[ReportFigure]:
     main = [models.main(_named(name, frame)) for name, frame in frames.items()]
+    of_input = [*main, *(models.main(_named(name, frame)) for name, frame in further.items())]
     others = [models.others(_named(name, frame)) for name, frame in frames.items()]
-    figures = _drawn(_INPUT, _joined(input_rows, main), models) + _output_figures(_joined(output_rows, main), models)
+    figures = _drawn(_INPUT, _joined(input_rows, of_input), models)
+    figures += _output_figures(_joined(output_rows, main), models)
     training = _joined(lambda rows: rows[rows["regime"] == "training"], main)
     figures += [_training_figure(training[training["series"] == s.key], s) for s in models.present(training)]
     if main and (plane := plane_figure(next(iter(frames)), main[0], models)):
@@ -227,7 +244,7 @@ def _information_figures(frames: Mapping[str, pd.DataFrame], models: ShownModels
 def _named(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     """The table's rows; the column `estimate` says what they are, and whether clusters limit them."""
     short = name == MUTUAL_INFORMATION_TABLE.name and limited(frame[frame["side"] == "input"])
-    return frame.assign(table=name, estimate=f"estimate {LIMITED_BY}" if short else _ESTIMATES[name])
+    return frame.assign(table=name, estimate=f"estimate {LIMITED_BY}" if short else (_ESTIMATES | _FURTHER)[name])
 
 
 def _joined(of: Callable[[pd.DataFrame], pd.DataFrame], frames: list[pd.DataFrame]) -> pd.DataFrame:

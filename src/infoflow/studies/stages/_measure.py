@@ -144,23 +144,23 @@ class AbstractStudyMeasure(OfModels, AbstractMeasureStage):
     def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
         return self.measured(self.models.load(self.subject), names, with_sample)
 
-    def measured(self, model: Model, names: Sequence[str], with_sample: bool) -> Computed:
-        """Results of the measures for the model."""
+    def measured(self, model: Model, names: Sequence[str], with_sample: bool, corpus: Corpus | None = None) -> Computed:
+        """Results of the measures for the model, on `corpus` instead of its own sentences if given."""
         measures = [measure for name in names for measure in self.by_table.get(name, [])]
         tables: Part = {}
         failures: tuple[Failure, ...] = ()
         if with_sample:
             measures += self.pair_measures
         if any(measure.why_not(model) is None for measure in measures):
-            measured = self._pass(model, measures, with_sample)
+            measured = self._pass(model, corpus or self.corpus, measures, with_sample)
             tables, failures = dict(measured.tables), measured.failures
         return Computed(tables=tables, failures=failures)
 
-    def _pass(self, model: Model, measures: list[AbstractMeasure], keep_sample: bool) -> Measured:
+    def _pass(self, model: Model, corpus: Corpus, measures: list[AbstractMeasure], keep_sample: bool) -> Measured:
         plan, data = self.models.plan.analysis, self.models.data
         options = plan.passes(decoder_states=False, corruption=self.objective)
         several = sum(map(len, self.by_table.values())) > 1
-        run = partial(collect, model, self.corpus, measures, options=options, ranks_from=data.train)
+        run = partial(collect, model, corpus, measures, options=options, ranks_from=data.train)
         if not keep_sample:
             with scratch_folder() as temporary:
                 return run(folder=temporary, keep_going=several)

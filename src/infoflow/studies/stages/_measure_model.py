@@ -14,10 +14,12 @@ from infoflow.foundation import current_display, digest
 from infoflow.heads import ABLATION_TRANSFER, Ablation, ablation_transfer
 from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
+from infoflow.representations import MutualInformation
 from infoflow.results import TASK_SCORES, Recipe, Subject, pair_values
 
 from .._data import StudyData
 from .._measures import measures_by_table, pair_measures, probing_measures, probing_tables, standard_measures
+from .._parts import at_most, distinct
 from .._plan import StudyPlan
 from .._plan_sections import AnalysisPlan
 from .._scores import bleu_scores, content_ids_of, rouge_scores
@@ -71,7 +73,8 @@ class MeasureModel(AbstractScoredMeasure):
         plan, states = self.models.plan.analysis, self.models.states_key(self.subject)
         of = [self.models.train_key(self.subject.recipe), self.subject.trained, plan.sentences]
         scores = digest([digest(of), TASK_SCORES.version, plan.bleu_sentences, plan.beams])
-        keys = {name: digest([states, described(writing)]) for name, writing in self.by_table.items()}
+        more = {name: [plan.training_sentences] for name in self._with_training_text}
+        keys = {name: digest([states, described(own), *more.get(name, [])]) for name, own in self.by_table.items()}
         return {TASK_SCORES.name: scores} | keys | transfer_keys(states, self.models.other_domain, plan)
 
     def samples_key(self) -> str:
@@ -80,8 +83,22 @@ class MeasureModel(AbstractScoredMeasure):
     def plain_schemas(self) -> Schemas:
         return {schema.name: schema for schema in (TASK_SCORES, ABLATION_TRANSFER)} | super().plain_schemas()
 
-    def measured(self, model: Model, names: Sequence[str], with_sample: bool) -> Computed:
-        found = super().measured(model, names, with_sample)
+    @cached_property
+    def _with_training_text(self) -> list[str]:
+        """Tables that also count training text, from which nothing is learned there."""
+        if not self.models.plan.analysis.training_sentences:
+            return []
+        return [name for name, writing in self.by_table.items() if isinstance(writing[0], MutualInformation)]
+
+    def measured(self, model: Model, names: Sequence[str], with_sample: bool, corpus: Corpus | None = None) -> Computed:
+        more = [name for name in names if name in self._with_training_text]
+        found = super().measured(model, [name for name in names if name not in more], with_sample, corpus)
+        if more:
+            data, most = self.models.data, self.models.plan.analysis.training_sentences
+            text = data.analysed.with_test(at_most(distinct(data.train), most))
+            counted = super().measured(model, more, False, text)
+            tables, failures = {**found.tables, **counted.tables}, [*found.failures, *counted.failures]
+            found = Computed(tables=tables, failures=failures)
         if ABLATION_TRANSFER.name not in names:
             return found
         transferred = transfer(model, self.models.data, self.models.plan.analysis, self.objective)
