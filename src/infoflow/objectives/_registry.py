@@ -9,6 +9,7 @@ from infoflow.foundation import UserError, did_you_mean, read_setting
 from ._causal_lm import BiLM, CausalLM, PrefixDecoder
 from ._encoder_decoder import Bart, Mass, Translation
 from ._masked_lm import MaskedLM, SpanBert
+from ._multitask import MultiTask
 from ._objective import OPTION as TOKEN_DROPOUT
 from ._objective import AbstractObjective, with_token_dropout
 from ._pair_objectives import NextSentence, SentenceOrder
@@ -47,6 +48,7 @@ _ALL: tuple[type[AbstractObjective], ...] = (
     Distillation,
     BiLM,
     SkipGram,
+    MultiTask,
 )
 
 OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
