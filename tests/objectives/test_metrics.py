@@ -16,6 +16,7 @@ def test_every_objective_declares_its_scores() -> None:
         "electra": ["replaced-token AUC"],
         "distillation": ["loss of masked-lm"],
         "skip-gram": ["pair AUC"],
+        "multitask": ["loss", "bleu"],
     }
     baselines = {metric.name: metric.baseline for metric in Translation.metrics}
     assert baselines == {"loss": "unigram", "bleu": "source copied"}

@@ -6,12 +6,14 @@ from itertools import pairwise
 import pytest
 
 from infoflow.foundation import UserError
-from infoflow.objectives import OBJECTIVES, further_objectives, make_objective, show_text
+from infoflow.objectives import OBJECTIVES, MultiTask, further_objectives, make_objective, show_text
 
 TEXT = "The cat sat on the mat. It saw a dog and ran away."
 WORDS = ["The", "cat", "sat", "on", "the", "mat", ".", "It", "saw", "a", "dog", "and", "ran", "away", "."]
 FRENCH = "Le chat était assis."
 NOTHING = "·"
+ALONE = {name: cls for name, cls in OBJECTIVES.items() if name != "multitask"}
+TASKS = [f"multitask: {task}" for task in MultiTask().tasks]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,7 @@ def asked(tokens) -> dict[int, str]:
 
 
 def test_every_objective_is_shown(shown) -> None:
-    assert list(shown) == [*OBJECTIVES, *further_objectives()]
+    assert list(shown) == [*ALONE, *TASKS, *further_objectives()]
     for name, made in shown.items():
         assert all(map(len, made.inputs.values())), name
         assert any(token != NOTHING for tokens in made.targets.values() for token in tokens), name
@@ -33,7 +35,7 @@ def test_every_objective_is_shown(shown) -> None:
 
 def test_targets_are_loss_terms(shown) -> None:
     for name in set(shown) - {"skip-gram"}:
-        assert set(shown[name].targets) <= set(make_objective(name).term_weights), name
+        assert set(shown[name].targets) <= set(make_objective(name.partition(":")[0]).term_weights), name
     assert shown["distillation"].targets.keys() == {"masked-lm", "teacher", "cosine"}
     assert shown["spanbert"].targets.keys() == {"masked-lm", "span-boundary"}
 
@@ -91,7 +93,7 @@ def test_the_discriminator_s_targets_are_the_tokens_that_changed(shown) -> None:
 
 
 def test_decoders_write_the_text_the_translation_or_what_was_taken_out(shown) -> None:
-    for name, cls in OBJECTIVES.items():
+    for name, cls in ALONE.items():
         made = shown[name]
         if cls.layout != "encoder-decoder" or name == "mass":
             continue
@@ -108,6 +110,16 @@ def test_decoders_write_the_text_the_translation_or_what_was_taken_out(shown) ->
     left = [token for token in made.inputs["encoder"][1:-1] if token not in marks]
     written = [token for token in target[:-1] if not token.startswith("<extra_id_")]
     assert sorted(left + written) == sorted(WORDS)
+
+
+def test_each_task_of_one_model_is_shown_with_its_prefix(shown) -> None:
+    """What differs from the objective alone is the prefix, and the numbers of random draws."""
+    translating, spans = (shown[name] for name in TASKS)
+    prefix = ["translate", "English", "to", "French", ":"]
+    assert translating.inputs["encoder"] == ["[CLS]", *prefix, *WORDS, "[SEP]"]
+    assert translating.targets == {"multitask": shown["translation"].targets["translation"]}
+    assert spans.inputs == shown["span-corruption"].inputs
+    assert spans.targets == {"multitask": shown["span-corruption"].targets["span-corruption"]}
 
 
 def test_the_decoder_of_mass_has_the_positions_of_its_fragment(shown) -> None:
@@ -133,7 +145,7 @@ def test_noise_follows_from_the_seed() -> None:
 
 @pytest.mark.parametrize("text", ["Go", "No, no!", "词。", "<b>bold</b>"])
 def test_short_texts_of_any_script_are_shown(text) -> None:
-    assert len(show_text(text, translation=text)) == len(OBJECTIVES) + len(further_objectives())
+    assert len(show_text(text, translation=text)) == len(ALONE) + len(TASKS) + len(further_objectives())
 
 
 @pytest.mark.parametrize(
@@ -153,4 +165,4 @@ def test_what_cannot_be_shown_is_refused(text, options, told) -> None:
 
 
 def test_without_a_translation_only_translating_objectives_are_left_out(shown) -> None:
-    assert set(shown) - set(show_text(TEXT)) == {"translation"}
+    assert set(shown) - set(show_text(TEXT)) == {"translation", *TASKS}

@@ -14,6 +14,7 @@ PIECES = range(60, 80)  # go on with the word before them
 SENTINELS = tuple(range(119, 89, -1))  # <extra_id_0> is the last id
 SPECIAL = (0, 1, 2, 3, 4, *reversed(SENTINELS))
 ORDINARY = range(5, 90)
+TRANSLATE = "translate English to French: "
 
 
 def _continues() -> np.ndarray:
@@ -33,6 +34,7 @@ def vocabulary(**changes) -> Vocabulary:
         "full_stops": (FULL_STOP,),
         "continues": _continues(),
         "counts": np.arange(SIZE) + 1,
+        "ids": {TRANSLATE: np.arange(81, 86)},
     }
     return Vocabulary(**{**settings, **changes})
 

@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -155,6 +155,8 @@ class Vocabulary:
     """Bool (size,): whether a piece continues the word of the previous piece; None: every piece is a word."""
     counts: np.ndarray | None = field(default=None, compare=False, repr=False)
     """int64 (size,): count of each id in the training text; None: not counted."""
+    ids: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+    """int64 (token,): ids of a text, without special tokens; a tokenizer's vocabulary has those of every text."""
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Any) -> "Vocabulary":
@@ -184,6 +186,7 @@ class Vocabulary:
                 )
             ),
             continues=_continues(pieces, size, tokenizer.all_special_ids),
+            ids=_Ids(tokenizer),
         )
 
     def with_counts(self, counts: np.ndarray) -> "Vocabulary":
@@ -216,6 +219,18 @@ class Vocabulary:
     def cumulative_counts(self) -> np.ndarray | None:
         """int64 (ordinary,): cumulative counts of the ordinary ids; None: not counted."""
         return None if self.counts is None else read_only(np.cumsum(self.counts[self.ordinary]))
+
+
+class _Ids(dict[str, np.ndarray]):
+    """Ids of texts, encoded when they are first asked for."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+
+    def __missing__(self, text: str) -> np.ndarray:
+        ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return self.setdefault(text, read_only(np.array(ids, dtype=np.int64)))
 
 
 _PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))  # bytes that GPT-2's vocabulary writes as such

@@ -77,9 +77,13 @@ class Pass:
 
     @property
     def _denoises(self) -> bool:
-        """Whether it is an encoder–decoder of one text, not of two languages."""
+        """Whether it is an encoder–decoder of one text, or of several tasks, not of two languages."""
         trained = self.options.corruption
-        return trained is not None and trained.layout == "encoder-decoder" and not trained.needs_translation
+        return (
+            trained is not None
+            and trained.layout == "encoder-decoder"
+            and (trained.one_vocabulary or not trained.needs_translation)
+        )
 
     def _requests(self, regime: Regime) -> list[SampleRequest]:
         return [measure.request for measure in self.sampling if measure.regime == regime]

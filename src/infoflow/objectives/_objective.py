@@ -141,6 +141,8 @@ class AbstractObjective(ABC):
     family: ClassVar[Family]
     """Objectives of one family share a hue in figures."""
     needs_translation: ClassVar[bool] = False
+    one_vocabulary: ClassVar[bool] = False
+    """Whether its decoder writes translations and text, so that both sides must have the same token ids."""
     writes: ClassVar[Writes] = "part"
     """Target of a decoder with an encoder, which determines the decoder's input in measures."""
     reads: ClassVar[Reads] = "sentence"
@@ -177,12 +179,26 @@ class AbstractObjective(ABC):
         )
 
     @property
+    def parts(self) -> "dict[str, AbstractObjective]":
+        """Its tasks, each as the only one, by their names; empty unless it draws one of several for each example."""
+        return {}
+
+    @property
+    def translation_prefix(self) -> str | None:
+        """Text before a sentence to be translated; None: it translates nothing."""
+        return "" if self.needs_translation else None
+
+    @property
     def needs_mask(self) -> bool:
         """Whether its noise uses mask tokens, which the tokenizer must then have."""
         return False
 
     def num_sentinels(self, longest: int) -> int:
         """Maximum number of sentinel tokens for a text of `longest` tokens; 0 if its noise uses none."""
+        return 0
+
+    def added_tokens(self, vocabulary: Vocabulary) -> int:
+        """Maximum number of tokens that its input has before a text."""
         return 0
 
     @abstractmethod

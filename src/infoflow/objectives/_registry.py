@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -14,6 +15,7 @@ from ._batch import UNSUPERVISED, Corrupted, Noise, Shown
 from ._causal_lm import BiLM, CausalLM, PrefixDecoder
 from ._encoder_decoder import Bart, Mass, Translation
 from ._masked_lm import MaskedLM, NextSentence, SentenceOrder, SpanBert
+from ._multitask import MultiTask
 from ._objective import OPTION as TOKEN_DROPOUT
 from ._objective import AbstractObjective, with_token_dropout
 from ._skip_gram import SkipGram
@@ -51,6 +53,7 @@ _ALL: tuple[type[AbstractObjective], ...] = (
     Distillation,
     BiLM,
     SkipGram,
+    MultiTask,
 )
 
 OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
@@ -130,29 +133,35 @@ def show_text(
     """
     read = [words_and_signs(sentence) for sentence in sentences_of(_words_in(text, "The text"))]
     written = [] if translation is None else words_and_signs(_words_in(translation, "The translation"))
-    target, target_names = _vocabulary([written])
-    answer = _ids(written, target_names) if written else None
+    apart, answers = _vocabulary([written])
     shown = {}
-    for objective in _chosen(objectives, translates=bool(written)):
-        source, names = _vocabulary(read, objective.num_sentinels(2 * _MOST_WORDS))
+    for name, objective in _chosen(objectives, translates=bool(written)).items():
+        joint, prefixes = objective.one_vocabulary, objective.prefixes if isinstance(objective, MultiTask) else ()
+        sentinels = objective.num_sentinels(2 * _MOST_WORDS)
+        source, names = _vocabulary([*read, *([written] if joint else [])], sentinels, prefixes)
+        target, target_names = (source, names) if joint or not objective.needs_translation else (apart, answers)
         rows = [_ids(sentence, names) for sentence in read]
-        example = objective.example(rows, source, answer)
+        example = objective.example(rows, source, _ids(written, target_names) if objective.needs_translation else None)
         drawn = [objective.corrupt(example, stream("shown-noise", seed, n), source) for n in range(_DRAWS)]
         # The first draw that changes something; where none does, the first with a target other than the end.
         made = max(drawn, key=lambda one: (one.selected.any(), _num_targets(one) > 1))
-        noise = Noise(((seed,),))
-        batch = objective.collate([made], source, target if objective.needs_translation else None, noise)
-        shown[objective.name] = objective.shown(batch, names, target_names if objective.needs_translation else names)
+        batch = objective.collate([made], source, target, Noise(((seed,),)))
+        shown[name] = objective.shown(batch, names, target_names)
     return shown
 
 
-def _chosen(names: Sequence[str], translates: bool) -> list[AbstractObjective]:
+def _chosen(names: Sequence[str], translates: bool) -> dict[str, AbstractObjective]:
+    """The objectives by their names; of one that has several tasks, each task."""
     every = names or [*OBJECTIVES, *further_objectives()]
     objectives = [make_objective(name, **_OPTIONS.get(name, {})) for name in dict.fromkeys(every)]
     silent = [one.name for one in objectives if one.needs_translation and not translates]
     if names and silent:
         raise UserError(f"{silent[0]} needs the text's translation. Got none.\nGive it: --translation TEXT.")
-    return [one for one in objectives if one.name not in silent]
+    chosen = dict[str, AbstractObjective]()
+    for one in objectives:
+        if one.name not in silent:
+            chosen |= {f"{one.name}: {task}": part for task, part in one.parts.items()} or {one.name: one}
+    return chosen
 
 
 def _num_targets(made: Corrupted) -> int:
@@ -166,10 +175,13 @@ def _words_in(text: str, what: str) -> str:
     return text
 
 
-def _vocabulary(sentences: Sequence[Sequence[str]], sentinels: int = 0) -> tuple[Vocabulary, list[str]]:
-    """The words of the text as a vocabulary, with special tokens and sentinels; and the name of each id."""
+def _vocabulary(
+    sentences: Sequence[Sequence[str]], sentinels: int = 0, prefixes: Sequence[str] = ()
+) -> tuple[Vocabulary, list[str]]:
+    """The words of text and prefixes as a vocabulary, with special tokens and sentinels; and the name of each id."""
     words = [word for sentence in sentences for word in sentence]
-    known = [*SPECIAL_TOKENS, *dict.fromkeys(words)]
+    told = {prefix: words_and_signs(prefix) for prefix in prefixes}
+    known = [*SPECIAL_TOKENS, *dict.fromkeys([*words, *chain.from_iterable(told.values())])]
     names = [*known, *sentinel_names(sentinels)[::-1]]
     marks = range(len(names) - 1, len(known) - 1, -1)
     vocabulary = Vocabulary(
@@ -182,6 +194,7 @@ def _vocabulary(sentences: Sequence[Sequence[str]], sentinels: int = 0) -> tuple
         sentinels=tuple(marks),
         full_stops=tuple(id for id, name in enumerate(known) if name in STOPS),
         counts=np.bincount(_ids(words, names), minlength=len(names)),
+        ids={prefix: _ids(said, names) for prefix, said in told.items()},
     )
     return vocabulary, names
 

@@ -74,12 +74,20 @@ class StudyData:
         """A part in the form that an objective reads: sentences, windows, or `copies` passes of pairs.
 
         Raises:
-            UserError: The objective reads windows or pairs, and the corpus has no documents.
+            UserError: The objective reads windows or pairs, and the corpus has no documents; or its prefix is too long.
         """
         if reads == "pair":
             assert isinstance(objective, AbstractPairObjective)
             return self.pairs(part, positions, objective.pairs, copies=copies)
-        return self.windows(part, positions) if reads == "window" else self.encoded(part, positions)
+        if reads == "window":
+            return self.windows(part, positions)
+        prefix = objective.added_tokens(self.vocabulary)
+        if prefix > positions - 3:
+            raise UserError(
+                f"The longest prefix of {objective.name} has {prefix} tokens and leaves no room for a text. "
+                f"Got model.positions = {positions}: raise it, or use shorter prefixes."
+            )
+        return self.encoded(part, positions - prefix)
 
     def windows(self, part: Corpus, positions: int, budget: int = 0) -> TrainingData:
         """A part as windows of consecutive sentences, of at most `budget` tokens; 0: `positions`.
@@ -176,6 +184,12 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers]
         )
     parts = cut_up(corpus, plan.corpus, parallel)
     objectives = [plan.objective(name) for name in plan.objectives]
+    joint = [objective.name for objective in objectives if objective.one_vocabulary]
+    if joint and not plan.corpus.joint_vocabulary:
+        raise UserError(
+            f"{joint[0]} writes text and translations with one vocabulary. Got one for each language.\n"
+            "Set [corpus] joint_vocabulary = true."
+        )
     readers = [name for name in plan.objectives if plan.reads(plan.objective(name)) != "sentence"]
     if readers and corpus.documents is None:
         raise UserError(

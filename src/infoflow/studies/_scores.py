@@ -45,7 +45,8 @@ def task_scores(
 ) -> pd.DataFrame:
     """Loss and perplexity of `model` on `data`, and the further scores of its objective.
 
-    Noise is frozen per sentence, and intervals are over sentence blocks.
+    If it has several tasks, also the loss of each on all rows. Noise is frozen per sentence, and intervals are over
+    sentence blocks.
 
     `content_ids` belong to the rows of `data` (`content_ids_of`), so that measures of the same corpus share blocks.
     """
@@ -64,7 +65,11 @@ def task_scores(
                 sums[index, block] += float(losses[term].total)
                 baseline[index, block] += guesses[term]
                 counts[index, block] += losses[term].count
-    return pd.DataFrame([*_loss_rows(objective, split, sums, baseline, counts), *answers.rows(split)])
+    whole = pd.DataFrame([*_loss_rows(objective, split, sums, baseline, counts), *answers.rows(split)])
+    tasks = objective.parts if len(objective.parts) > 1 else {}
+    apart = {task: task_scores(model, one, data, content_ids, training, split) for task, one in tasks.items()}
+    losses = [one[one["metric"] == "loss"].assign(metric=f"loss of {task}") for task, one in apart.items()]
+    return pd.concat([whole, *losses], ignore_index=True)
 
 
 def content_ids_of(rows: TokenRows, corpus: Corpus) -> np.ndarray:
@@ -98,15 +103,16 @@ def _loss_rows(
     return [*rows, *(_row(split, f"loss of {term}", *part) for term, *part in parts)]
 
 
-def bleu_scores(model: Model, corpus: Corpus, sentences: int, beams: int, split: str) -> pd.DataFrame:
+def bleu_scores(model: Model, corpus: Corpus, sentences: int, beams: int, split: str, prefix: str = "") -> pd.DataFrame:
     """BLEU of beam search on `sentences` distinct source sentences, against all their translations.
 
-    Text is lower-cased and in the form that the model's tokenizer writes; the signature names the tokenizer for its
-    script.
+    The model reads `prefix` before each. Text is lower-cased and in the form that the model's tokenizer writes; the
+    signature names the tokenizer for its script.
     """
     sources, references, ids = _distinct(corpus, sentences)
     references = [as_model_writes(model, texts) for texts in references]
-    said = bleu_by_block(translate(model, sources, beams=beams), references, block_of(ids))
+    written = translate(model, [prefix + source for source in sources], beams=beams)
+    said = bleu_by_block(written, references, block_of(ids))
     replicates = np.array([_bleu(said, weights).score for weights in replicate_weights()])
     whole = _bleu(said, np.ones(NUM_BLOCKS))
     baseline = _bleu_of_guess(as_model_writes(model, sources), references)
@@ -202,7 +208,7 @@ def unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.n
     if objective.needs_translation:
         assert training.target is not None
         rows, vocabulary = training.target, training.target_vocabulary or vocabulary
-    if objective.num_sentinels(1) or not isinstance(rows, Encoded):
+    if objective.num_sentinels(1) or objective.parts or not isinstance(rows, Encoded):
         counts = _predicted(objective, training)
     else:
         counts = np.bincount(np.asarray(rows.flat_ids), minlength=vocabulary.size).astype(np.float64)

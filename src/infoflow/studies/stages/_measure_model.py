@@ -109,9 +109,10 @@ class MeasureModel(AbstractScoredMeasure):
         reads = self.models.plan.reads(self.objective)
         test = data.analysed if reads == "sentence" else data.test  # repeated sentences belong to their text
         frames = [self.scored(model, {"validation": data.validation, "test": test})]
-        if self.objective.needs_translation and self.subject.trained:
+        prefix = self.objective.translation_prefix
+        if prefix is not None and self.subject.trained:
             current_display().note(f"Translating {plan.bleu_sentences} sentences with {model.name}.")
-            frames.append(bleu_scores(model, data.test, plan.bleu_sentences, plan.beams, "test"))
+            frames.append(bleu_scores(model, data.test, plan.bleu_sentences, plan.beams, "test", prefix))
         if self.objective.can_write and self.subject.trained:
             held_out = self.models.held_out(self.subject.recipe, test)
             current_display().note(f"Writing {plan.bleu_sentences} texts with {model.name}.")
