@@ -30,7 +30,7 @@ def stop_signals(
 
 @contextmanager
 def sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM, as a batch queue sends it, stops what runs in the block as Ctrl-C does (main thread only)."""
+    """Inside the block, SIGTERM (as a batch queue sends it) has the effect of Ctrl-C; only in the main thread."""
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -48,7 +48,7 @@ _UTF8 = 65001
 def use_utf8_console() -> None:
     """Let a console of Windows read UTF-8, in which our streams write to it; files and pipes stay as they are.
 
-    Python says that a console takes UTF-8, and means its own way of writing there; our streams write bytes.
+    Python reports UTF-8 for a console because it writes there in its own way. Our streams write bytes.
     """
     if os.name == "nt" and any(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr)):
         with suppress(OSError, AttributeError):
@@ -74,8 +74,9 @@ _KEPT = 512 << 20
 def keep_freed_memory() -> bool:
     """Let this process keep up to 512 MB that it has freed; returns whether its allocator allows this (glibc's does).
 
-    A tensor of some megabytes is else mapped afresh for each operation, and the system fills each of its pages with
-    zeros: on one core of an AMD EPYC that took as long as the products of a small model, and nothing else is changed.
+    Otherwise, memory for a tensor of some megabytes is mapped anew in each operation, and the system fills every page
+    with zeros. On one core of an AMD EPYC this took as long as the matrix products of a small model. Results stay the
+    same.
     """
     if sys.platform != "linux":
         return False

@@ -212,9 +212,9 @@ class Albert(AbstractEncoderFamily):
     """Hugging Face's ALBERT, with its two techniques ([@lan2020albert]).
 
     `model.share_layers`: all layers share parameters, so no parameter belongs to a single layer, and a student applies
-    its teacher's layer half as often. `model.embedding_width`: embeddings are V × E + E × d, by default E = d / 2: at
-    width 64 the 32 of the matched comparison (the published base model has 128 of 768). Its own objective is
-    `masked-lm-sop`.
+    its teacher's layer half as often. `model.embedding_width` is E in embeddings of V × E + E × d parameters, by
+    default d / 2: at width 64 it is 32, as in the matched comparison (in the published base model it is 128 at width
+    768). ALBERT's own objective is `masked-lm-sop`.
     """
 
     name: ClassVar[str] = "albert"
@@ -259,8 +259,8 @@ _BERT = Bert()
 class PlainBert(AbstractFamily):
     """`bert` with logits W h + b of the top layer's states for all objectives, as in the published comparison.
 
-    BERT transforms them first (a dense layer, an activation, a norm), so that its language models may move a part of
-    the prediction where no layer shows it; a translation encoder has no such part. Blocks have exactly the initial
+    BERT transforms them first (a dense layer, an activation, a norm), so its language models may compute a part of the
+    prediction that no layer's states show. A translation encoder has no such transform. Blocks start with exactly the
     values of `bert`.
     """
 

@@ -265,8 +265,8 @@ class PairEncoder(_Joint):
 class SpanEncoder(_Joint):
     """A masked LM with a head that predicts a span's tokens from its two neighbours (SpanBERT).
 
-    Two blocks of Linear, GELU and LayerNorm over `[left; right; place]`, the second as wide as the word embeddings
-    (which may be in two factors), and these with a bias of its own.
+    The head has two blocks of Linear, GELU and LayerNorm over `[left; right; place]`; the second is as wide as the word
+    embeddings (which may be in two factors). The word embeddings follow, with a separate bias.
     """
 
     base_model_prefix = "encoder"
@@ -316,10 +316,10 @@ class GeneratorDiscriminator(_Joint):
 
 
 class BidirectionalPair(_Joint):
-    """A biLM of two causal stacks: one reads the text, the other the text from its end ([@peters2018deep]).
+    """A biLM of two causal stacks: one reads the text forward, the other backward ([@peters2018deep]).
 
-    They share the word embeddings and the head (`head`: its name in the family); no layer sees states of the other
-    direction. Each stack has its own positions: the backward one counts from the end.
+    They share the word embeddings and the head (whose name in the family is `head`); no layer sees states of the other
+    direction. Each stack has its own positions, which the backward stack counts from the end.
     """
 
     base_model_prefix = "forwards"

@@ -39,7 +39,7 @@ _IN_BERT = (
 
 @final
 class Longformer(AbstractEncoderFamily):
-    r"""Hugging Face's Longformer ([@beltagy2020longformer]) with BERT's values and one pattern of attention.
+    r"""Hugging Face's Longformer ([@beltagy2020longformer]) with BERT's initial values and one attention pattern.
 
     | `model.attention` | token i attends to token j where                                              |
     |-------------------|-------------------------------------------------------------------------------|
@@ -261,8 +261,8 @@ _LAYERS = 2  # ELMo's, in each direction, whatever the depth of the other models
 class Elmo(AbstractFamily):
     """A biLM of two layers of LSTMs in each direction ([@peters2018deep]).
 
-    Each direction is as wide as a study's other models, so that its concatenated states are twice as wide; LSTMs have
-    as many cells as the others' feed-forward width (ELMo: 4096, projected to 512).
+    Each direction is as wide as the other models of a study, so the concatenated states are twice as wide. The number
+    of LSTM cells is the feed-forward width of the other models (in ELMo 4096, projected to 512).
     """
 
     name: ClassVar[str] = "elmo"

@@ -133,7 +133,7 @@ def compare(
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Measure several models on the same words, and how far apart their representations are.
+    """Measure several models on the same words, and the distances between their representations.
 
     Args:
         models: Two models or more: folders, .gguf files, or names on the model hub.

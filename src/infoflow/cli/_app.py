@@ -101,7 +101,7 @@ if os.name == "nt":
 
 
 class PatientFile(io.RawIOBase):
-    """A file descriptor that takes every write, also where its reader has gone away or its disk is full."""
+    """A file descriptor that accepts every write, even if its reader is gone or the disk is full."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()

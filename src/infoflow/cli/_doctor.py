@@ -42,7 +42,7 @@ class Examined:
 
 
 def examine() -> list[Examined]:
-    """Look at everything; a check that fails itself counts as broken."""
+    """Run all checks; a check that raises an error counts as broken."""
     return [_guarded(part, look) for part, look in _PARTS.items()]
 
 
@@ -205,7 +205,7 @@ class Extra:
 
     @property
     def command(self) -> str:
-        """What installs it."""
+        """The command that installs it."""
         return f'pip install "infoflow[{self.name}]"' if self.of_infoflow else f"pip install {' '.join(self.packages)}"
 
 

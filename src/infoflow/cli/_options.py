@@ -41,7 +41,7 @@ def count_or_share(_: Any, tokens: Sequence[Token]) -> str:
 
 
 def counts_or_shares(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
-    """A converter to several of them, separated by commas."""
+    """A converter to several whole numbers or shares, separated by commas."""
     parts = [Token(keyword=token.keyword, value=part.strip()) for token in tokens for part in token.value.split(",")]
     return tuple(count_or_share(str, [part]) for part in parts)
 
@@ -85,10 +85,10 @@ def names_in(option: str, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def numbers_in(option: str, given: Sequence[str], kind: type) -> tuple[Any, ...]:
-    """Numbers separated by commas; what they may be is for the settings to check.
+    """Numbers separated by commas; the settings check their range.
 
     Raises:
-        UserError: One is no number of that kind.
+        UserError: One of them is not a number of this kind.
     """
     try:
         names = names_in(option, given)

@@ -28,10 +28,10 @@ class Incomplete(Exception):
 
 
 def require_all(runs: "Sequence[Run]") -> None:
-    """Say which measures failed, once everything else is shown.
+    """Report which measures failed, after everything else is shown.
 
     Raises:
-        Incomplete: One did.
+        Incomplete: A measure failed.
     """
     lines = [f"{failure.table} of {failure.model}: {failure.reason}" for run in runs for failure in run.failures]
     if lines:
@@ -160,7 +160,7 @@ def is_first_process() -> bool:
 
 
 def run_folder(out: Path | None, name: str) -> Path:
-    """`--out`, or `name` under runs/; what it would lie in is checked before hours of work.
+    """`--out`, or `name` under runs/; its parent folder is checked before hours of work.
 
     Raises:
         UserError: It is a file, or lies in a folder that may not be written to.
@@ -184,7 +184,7 @@ def show(text: str = "") -> None:
 
 
 def show_path(label: str, path: Path) -> None:
-    """Print where a result lies."""
+    """Print the path of a result."""
     show(f"{label}: {path}")
 
 

@@ -41,9 +41,9 @@ _VERDICTS = ("holds", "fails", "undetermined", _UNTESTABLE)
 
 
 def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
-    """Print one line per claim, those that could not be tested only if asked, and how many verdicts there are.
+    """Print one line per claim and the number of each verdict; untested claims are printed only on request.
 
-    Verdicts on further architectures and checkpoints are in the table and in the report: here they are counted.
+    Verdicts on further architectures and checkpoints are only counted here; the table and the report list them.
     """
     findings, elsewhere = _first_models(findings)
     trend = ["trend"] if "trend" in findings else []

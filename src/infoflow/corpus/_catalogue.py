@@ -49,7 +49,7 @@ def leakage(held_out: Corpus, train: Corpus) -> Leakage:
 def repeated(texts: Iterable[str], others: Callable[[], Iterable[str]]) -> tuple[int, int, int]:
     """The number of distinct texts, and how many of them occur in `others`, exactly or nearly.
 
-    `Corpus.split` defines equal and near.
+    `Corpus.split` explains exact and near repetitions.
 
     Args:
         texts: Texts to look for.

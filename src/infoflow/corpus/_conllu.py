@@ -47,9 +47,9 @@ def read_conllu(
 
 
 def conllu_keys(path: Path) -> tuple[list[str], list[str]]:
-    """The keys that words of a CoNLL-U file have in FEATS and in MISC, each in the order in which they occur.
-    The keys in FEATS and in MISC of a CoNLL-U file, in order of first occurrence.
-        Lines that are not CoNLL-U are skipped: the reader of the file reports them.
+    """The keys in FEATS and in MISC of a CoNLL-U file, in order of first occurrence.
+
+    Lines that are not CoNLL-U are skipped: the reader of the file reports them.
     """
     feats: dict[str, None] = {}
     misc: dict[str, None] = {}

@@ -78,7 +78,7 @@ class Corpus(AbstractSentences):
     ) -> "Corpus":
         """Sentence pairs: two files aligned by line, or two `columns` (from 1) of one tab-separated file.
 
-        A pair with a blank side is dropped. `as-is:` before the first path: as in `from_text`.
+        Pairs with a blank side are dropped. For `as-is:` before the first path see `from_text`.
 
         Raises:
             UserError: As in `from_text`; the files differ in their number of lines; a line lacks a column.
@@ -297,9 +297,9 @@ class Corpus(AbstractSentences):
 
     @classmethod
     def from_rows(cls, rows: Iterable[Row], columns: Sequence[str], name: str = "rows") -> "Corpus":
-        """Sentences with any columns of a corpus: each row has `text` and a value for each of `columns`.
+        """A corpus from rows, each with `text` and a value for each of `columns`.
 
-        An unknown column holds a tag for each word.
+        A column whose name is not one of a corpus's own holds a tag for each word.
 
         Raises:
             UserError: There are no rows.
@@ -448,8 +448,8 @@ class Corpus(AbstractSentences):
     def filter_words(self, minimum: int = 1, maximum: int | None = None) -> "Corpus":
         """The sentences of `minimum` to `maximum` words.
 
-        If the corpus has no words, they are separated by white space, and each character of a script without spaces is
-        one.
+        If the corpus has no words, words are separated by white space, and each character of a script without spaces
+        counts as one.
         """
         return self.select((self.word_counts >= minimum) & (self.word_counts <= (maximum or np.inf)))
 
@@ -459,8 +459,8 @@ class Corpus(AbstractSentences):
         """Train, validation and test parts; `validation` and `test` are shares of the distinct source sentences.
 
         A sentence's part depends only on (seed, its text, ignoring case, spacing and compatibility forms), so all
-        translations of a source are in one part, and a test sentence stays in its part when the corpus grows. Leaking
-        rows are then left out, of training before validation and of both before test, which is never reduced:
+        translations of a source are in one part, and a test sentence stays in its part when the corpus grows. Then rows
+        that would leak are left out, first from training, then from validation. The test part is never reduced.
 
         | rule              | no two parts share                                                                 |
         |-------------------|------------------------------------------------------------------------------------|
@@ -471,12 +471,12 @@ class Corpus(AbstractSentences):
         "One word apart" is one word substituted, inserted or deleted if both sentences have at least four words,
         without punctuation. Of 147,896 training pairs of `tatoeba-en-fr` with at most ten words, a test share of 0.1
         and a validation share of 0.02 leave 124,545, instead of 145,371 for `both-sides`. If near duplicates are so
-        frequent that less than half of the training or validation part would be left, the next weaker rule is used;
-        `rule` of the result is the one used, and a note reports it.
+        frequent that less than half of the training or validation part would be left, the next weaker rule is used.
+        `rule` of the result says which rule was used, and a note reports it.
 
-        If the corpus has documents, all sentences of one are in one part, determined by (seed, the text of the
-        document), and a document is left out as a whole, if the rule forbids at least half of its sentences. Otherwise,
-        frequent sentences ("Yes.") would tear holes into all running text.
+        If the corpus has documents, all sentences of a document are in one part, determined by (seed, the text of the
+        document). A document is left out as a whole, if the rule forbids at least half of its sentences; otherwise
+        frequent sentences ("Yes.") would be missing from all running text.
 
         Raises:
             UserError: A share is outside [0, 1), the rule is unknown, or there are too few sentences for a requested

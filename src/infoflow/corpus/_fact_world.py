@@ -121,7 +121,7 @@ class FactWorld:
         return [number for number in here if number != gold and self._groups[number][0].kind != "later"]
 
     def conflict_passage(self, fact: Fact) -> dict[str, Any]:
-        """A fact's passage with another object: for one query, in no index."""
+        """A fact's passage with another object, for a single query; no index contains it."""
         group = self._groups[self._gold[fact.number]]
         return self._passage(group, edited=False, instead={fact.number: self.conflict(fact)})
 

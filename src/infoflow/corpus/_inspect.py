@@ -38,10 +38,10 @@ def as_it_is(source: str | Path) -> tuple[Path, bool]:
 
 
 def check_sentences(path: Path, name: str) -> None:
-    """Raise a UserError that shows two rows unless a text file may have one sentence per line.
+    """Check that a text file could have one sentence per line.
 
     Raises:
-        UserError: As in `read_lines`; or the lines are not sentences.
+        UserError: As in `read_lines`; or the lines are not sentences, with two rows of the file as examples.
     """
     lines = _first_lines(path)
     by_name = kind_by_name(Path(path.name.removesuffix(".gz")).suffix[1:])
@@ -71,7 +71,7 @@ def check_pairs(path: Path, name: str, columns: tuple[int, int] = (1, 2)) -> Non
 
 
 def plausible(rows: Iterator[Row | None], path: Path, columns: dict[str, str]) -> Iterator[Row | None]:
-    """The rows; `columns` are the file's names of the columns with sentences.
+    """The rows, after a check that the columns named `columns` in the file could hold sentences.
 
     Raises:
         UserError: The first rows of a column hold numbers or labels.

@@ -248,7 +248,8 @@ def read_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
 def is_quoted(path: Path) -> bool:
     """Whether cells are quoted where necessary, with doubled quotes inside.
 
-    Every mark in the first lines must be consistent with it, and one must show it (`""`, or a quoted first line).
+    All quotation marks in the first lines must be consistent with this, and one must show it (`""`, or a quoted first
+    line).
     """
     lines = [line for _, line in islice(read_lines(path), _SNIFFED)]
     cells = [cell for line in lines for cell in line.split("\t") if '"' in cell]

@@ -145,7 +145,7 @@ def load_corpus(
     |------------------------------|---------------------------------------------------------------|
     | `tatoeba-en-fr`              | real sentence pairs, in the package                           |
     | `grammar`, `grammar:5000`    | generated sentences (20,000, or as many as given)             |
-    | `facts`, `facts:256`         | sentences of a generated world of so many entities            |
+    | `facts`, `facts:256`         | sentences of a generated world with this number of entities   |
     | `hf:name`, `hf:name:split`   | a dataset of the Hugging Face hub (`config=` names its config) |
     | `treebank.conllu`            | `Corpus.from_conllu`                                          |
     | `words.conll`                | the same, or `Corpus.from_tagged`: words and tags, the last `tag` |

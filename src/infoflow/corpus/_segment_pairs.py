@@ -104,7 +104,7 @@ def segment_pairs(
     uniformly. With `kind="next"` B is the rest, or, if the chunk is one sentence or with probability ½, starts anywhere
     in another document (ten attempts; then, unlike BERT, the next document is chosen) and is filled up to the target;
     unused sentences start the next chunk. With `kind="order"` B is the rest, and A and B are swapped with probability
-    ½. The longer of both loses tokens, front or back with probability ½ each, until n are left.
+    ½. Until n tokens are left, the longer of A and B loses a token at its front or back, with probability ½ each.
 
     Labels of `"next"` are not balanced: a chunk of one sentence is always random. In the order task such a chunk has no
     label: it is skipped, or, with `lone="random"` as in ALBERT's code, a random B makes it a negative. Each copy
@@ -116,7 +116,7 @@ def segment_pairs(
         documents: The document of each sentence, int64 (sentence,).
         ids: `Corpus.ids` of the sentences, int64 (sentence,).
         max_tokens: Maximum length of a pair, with its three special tokens.
-        kind: The question.
+        kind: `"next"` (does B follow A?) or `"order"` (are A and B in their order?).
         seed: Seeds all draws.
         copies: Passes over the corpus with different draws (BERT's dupe_factor).
         short_share: Share of documents with a shorter target (BERT's short_seq_prob).
@@ -124,8 +124,8 @@ def segment_pairs(
         key: Identifies `lengths`, `documents` and `ids`; the pairs of a large corpus are then cached.
 
     Raises:
-        UserError: There is only one document and B must come from another, there is no room for two sentences, or there
-            are no pairs.
+        UserError: There is only one document and B must come from another, `max_tokens` is too small for two sentences,
+            or there are no pairs.
     """
     _check(documents, max_tokens, kind, copies, short_share, lone)
     used = np.flatnonzero(lengths > 0)

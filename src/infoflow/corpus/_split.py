@@ -124,12 +124,13 @@ def assign(
     rule: SplitRule,
     name: str,
 ) -> Assignment:
-    """A part for each row of a corpus of sources, or of sources and targets; `name` is for messages.
+    """The part of each row of a corpus (of sources, or of sources and targets); `name` is used in messages.
 
     The hash of the source determines a row's part. Then validation rows that repeat a test row (as forbidden by `rule`)
-    are left out, and training rows that repeat a test row or a remaining validation row. Parts are never built from
-    connected components of near duplicates: they chain, and the largest component of `tatoeba-en-fr` (up to ten words)
-    has 43,695 of its 168,205 pairs. With documents (a number for each row) whole documents are assigned and left out.
+    are left out, and training rows that repeat a test row or a remaining validation row. Parts are not built from
+    connected components of near duplicates, since long chains of these connect many rows: the largest component of
+    `tatoeba-en-fr` (up to ten words) has 43,695 of its 168,205 pairs. With documents (a number for each row) whole
+    documents are assigned and left out.
     """
     numbers = split_numbers(columns[0](), seed, documents)
     parts = np.select([numbers < test, numbers < test + validation], [TEST, VALIDATION], TRAIN)

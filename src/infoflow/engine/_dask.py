@@ -194,7 +194,8 @@ def place(where: str, jobs: int, insecure: bool) -> TaskPlace:
     """The place that `--cluster` names: `listen...`, an address, or a scheduler file.
 
     Raises:
-        UserError: The name is none of these, or anyone who reaches the place could run code as the user.
+        UserError: The name is none of these, or the address is not protected, so that anyone who reaches it could run
+            code as the user.
     """
     if where == "listen" or where.startswith("listen:"):
         host, port = parse_listen(where)

@@ -92,7 +92,7 @@ def cluster_engine(
 
 
 class InTurn:
-    """The engine without processes; a bug in a stage is raised unchanged, and under `torchrun` so is each error."""
+    """The engine without processes; it raises a bug in a stage unchanged, and under `torchrun` every error."""
 
     def __enter__(self) -> "InTurn":
         return self

@@ -112,8 +112,8 @@ class Supervisor:
         """Run a stage to its end; returns `{"facts": ..., "usage": ...}`.
 
         Raises:
-            Stopped: The study stops.
-            Leaving: The worker leaves.
+            Stopped: The study was stopped.
+            Leaving: The worker was asked to leave.
             StageFailed: The stage failed, or was killed repeatedly.
         """
         if (stored := stored_result(order)) is not None:

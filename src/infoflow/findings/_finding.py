@@ -60,12 +60,12 @@ class Condition:
 
     @property
     def counted(self) -> str:
-        """The things that the values are shares of, in words."""
+        """The items of which the values are shares, in words."""
         return self.unit.removeprefix("share of ")
 
     @property
     def oriented(self) -> np.ndarray:
-        """Signed distance of values from the threshold, positive where the claim is right."""
+        """Signed distance of the values from the threshold, positive if the claim is right."""
         return (self.values - self.threshold) * (1 if self.side == "above" else -1)
 
     def met(self) -> np.ndarray:
@@ -152,8 +152,8 @@ def judge(condition: Condition, spread: Spread, num_tests: int) -> Outcome:
     `num_tests`, the number of chances that the whole claim has to fail. A claim on any column is the mirror image.
 
     The distribution of the minimum itself is not used: noise biases a minimum downwards, in the estimate and again in
-    every draw. A share of counted things is no more certain than with as many independent ones (Wilson's interval): if
-    all seeds agree, as at 0 of 48 heads, their spread carries no information. Other numbers with two bounds get
+    every draw. A share of counted items is at most as certain as one of as many independent items (Wilson's interval):
+    if all seeds agree, as at 0 of 48 heads, their spread carries no information. Other numbers with two bounds get
     Wilson's interval for the size that matches their spread, where it reaches further. The spread is also uninformative
     for values read off a grid (checkpoints) that agree to the step: the interval then extends one step to either side.
     If times are only bounds, the interval extends as far as the truth may lie, and without such a limit nothing is
@@ -239,13 +239,13 @@ Hinders = Callable[[Curves, Verdict], str | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Control:
-    """The same test on other curves, where the claim should not show.
+    """The same test on other curves, for which the claim should not hold.
 
-    `transform` turns those curves into one or many replicas of a null; of many, the strongest of the weakest 95 %
-    counts. If a control meets every condition, or the deciding one by itself, a claim that holds becomes undetermined.
-    `replicas` makes replicas from each seed's numbers, with weights (`seeds_alone`, `layers_in_any_order`): they must
-    meet every condition, and the deciding one at least as clearly as the claim. A control that is not `decisive` is
-    reported but decides nothing.
+    `transform` turns these curves into one or many replicas of a null; of many, the one at the 95th percentile counts.
+    If a control meets every condition, or only the deciding one, a claim that holds becomes undetermined. `replicas`
+    makes replicas from each seed's numbers, with weights (`seeds_alone`, `layers_in_any_order`): they must meet every
+    condition, and the deciding one at least as clearly as the claim. A control that is not `decisive` is reported but
+    decides nothing.
     """
 
     name: str
@@ -308,7 +308,7 @@ class Finding:
 
     @property
     def all_tables(self) -> tuple[str, ...]:
-        """Also those of its other estimate, which a run need not have."""
+        """The tables that the claim reads, with those of its other estimate, which a run need not have."""
         other = self.another.finding.tables if self.another else ()
         return tuple(dict.fromkeys([*other, *self.tables]))
 
@@ -331,7 +331,7 @@ class Another:
 class Given:
     """How a claim about each model by itself is judged on a pretrained or external model.
 
-    Its readings name one objective and treat the model as one of it.
+    Its readings name one objective and treat the model as if it was trained with it.
     """
 
     tasks: tuple[str, ...] = ()  # kinds of models that it applies to: "encoder", "causal-lm", ...; (): all

@@ -30,7 +30,7 @@ CHOSEN = (
 def held_out(numbers_RN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Estimates on the first half of the sentences, (N,), and on the second half with replicates, (1 + R, N).
 
-    If the replicates are not those of sentence blocks, both come from all sentences, since halves are unknown.
+    If the replicates are not over blocks of sentences, the halves are unknown, and both come from all sentences.
     """
     value_N, finite_N = numbers_RN[0], np.isfinite(numbers_RN[0])
     halves = on_halves(value_N, list(numbers_RN[1:].T))
@@ -74,10 +74,10 @@ def best_heads(*tables: Table, less: str = "") -> Reading:
 
 
 def one_head(*tables: Table, less_baseline: tuple[bool, ...], thresholds: tuple[float, ...]) -> Reading:
-    """Several numbers of one head per seed: the head that maximises its weakest number.
+    """Several numbers of one head per seed: the head whose smallest margin over the thresholds is largest.
 
-    A number may be reduced by the larger of its controls (the baseline and, for rare tokens, the score with shuffled
-    ranks), and is measured from its threshold.
+    For `less_baseline`, a number is reduced by the larger of its controls: the baseline and, for rare tokens, the score
+    with shuffled ranks.
     """
     return together(_one_head, *tables, less_baseline=less_baseline, thresholds=thresholds)
 

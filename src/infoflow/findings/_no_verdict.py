@@ -43,9 +43,9 @@ class TooFew:
 
 
 def too_few(outcomes: Iterable[Outcome], num_seeds: int) -> list[TooFew]:
-    """What prevents a claim from holding, whatever its numbers, and from failing.
+    """Why too few items prevent a claim from holding, and from failing, whatever its numbers are.
 
-    A claim holds by all of its conditions and fails by any of them.
+    A claim needs all of its conditions to hold, and any of them to fail.
     """
     conditions = [outcome.condition for outcome in outcomes]
     failing = [_short_of(one, "fail", num_seeds) for one in conditions]
@@ -169,7 +169,7 @@ def unsettled(finding: Finding, models: ModelGroup, seeds: set[int], outcomes: l
     """Why more text might turn the verdict, or None.
 
     The last doubling of the text moved an effect; if another move of the same size would cross the threshold, the
-    estimate has not converged. A claim holds by all of its conditions, and fails by the deciding one.
+    estimate has not converged. A claim holds if all of its conditions hold, and fails if the deciding one fails.
 
     Args:
         finding: The claim.
@@ -225,8 +225,8 @@ def seeds_to_decide(
 
     as in `infoflow.foundation.join_halves`, with $t_{n-1}$ as Student's quantile. The interval's extent towards the
     threshold, which may be wider (several layers, a rank correlation), is assumed to shrink as $h(n) / h(k)$; the
-    answer is the least $n > k$ at which it falls short of the threshold. The answer is a plan, not a guarantee: an
-    effect of exactly this size is decided by $n$ seeds about every second time, and few seeds determine their own
+    answer is the least $n > k$ at which it falls short of the threshold. The answer is for planning, and no guarantee:
+    $n$ seeds decide an effect of exactly this size only about every second time, and few seeds determine their own
     spread only up to a factor of two.
 
     Args:
@@ -234,8 +234,8 @@ def seeds_to_decide(
         interval: Its 95 % interval, with `seeds` seeds.
         threshold: Value that the interval must exclude.
         seeds: $k$, the current number of seeds.
-        seed_error: $e$, standard error of the effect by the choice of seeds, in its unit; NaN: unknown.
-        sentence_error: $s$, likewise by the choice of sentences.
+        seed_error: $e$, standard error of the effect from the choice of seeds, in its unit; NaN: unknown.
+        sentence_error: $s$, the same from the choice of sentences.
 
     Returns:
         The number. None without an answer: one seed, an interval that already excludes the threshold, or one that does
@@ -265,9 +265,9 @@ def seeds_to_decide(
 
 
 def seeds_to_count(share: float, of: int, threshold: float, *, seeds: int) -> int | None:
-    """The least number of seeds whose Wilson interval for a share of `of` things in each excludes the threshold.
+    """The least number of seeds for which the Wilson interval of a share (`of` items per seed) excludes the threshold.
 
-    None if that of `seeds` already does, and if no number up to `MOST_SEEDS` would.
+    None if `seeds` seeds suffice already, or if no number up to `MOST_SEEDS` does.
     """
     ends = ((number, wilson(share, of * number)) for number in range(seeds, MOST_SEEDS + 1))
     needed = next((number for number, (low, high) in ends if not low <= threshold <= high), None)

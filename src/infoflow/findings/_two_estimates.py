@@ -122,7 +122,7 @@ class _Judgement:
 def combined(
     another: Another, own: Mapping[str, Any], other: Mapping[str, Any], models: ModelGroup
 ) -> tuple[bool, dict[str, Any]]:
-    """Whether the other estimate gives the numbers, and what its row, or the claim's own, says instead.
+    """Whether the other estimate gives the numbers, and the changed columns of the row that gives them.
 
     Without a verdict by the other estimate, which old runs have not measured, the claim's own stays as it is.
     """

@@ -188,7 +188,7 @@ def load_measures(path: Path | str, taken: Collection[str] = ()) -> list[Abstrac
 
 
 def given_measures(measures: Any, taken: Collection[str] = ()) -> list[AbstractMeasure]:
-    """Measures passed as objects; their code is not known for certain, so every call measures them again.
+    """Measures passed as objects. Changes of their code cannot be detected, so every call measures them again.
 
     Raises:
         UserError: `measures` contains something else or an unusable measure, or two measures share a name.

@@ -216,7 +216,7 @@ class Reader:
         return rows[np.argsort(self.corpus.content_ids[rows], kind="stable")]
 
     def replaced(self, rows: np.ndarray, draw: int) -> np.ndarray:
-        """Those of the rows in which this pass of training noise puts another token of text where one is predicted."""
+        """The rows in which this pass of training noise replaces a token that is predicted by another token of text."""
         return rows[[self._noisy(row, draw).replaces for row in rows.tolist()]]
 
     def even(self, rows: np.ndarray, batches: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -120,8 +120,8 @@ def measure(
     Args:
         model: From `load_model`, with a tokenizer; or its argument, such as a name or folder.
         corpus: From `load_corpus` or one of `Corpus.from_…`; or its argument, such as a path or a list.
-        measures: Streaming, sample or pair measures, or a single one; pair measures wait for `compare`. The objects
-            stay unchanged.
+        measures: Streaming, sample or pair measures, or a single one; only `compare` computes pair measures. The
+            objects stay unchanged.
         options: Seed, batch size, maximum length, byte budget of the token sample.
         ranks_from: The corpus for token frequencies: the training corpus, if known; default: `corpus`.
 

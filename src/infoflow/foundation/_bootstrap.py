@@ -136,7 +136,7 @@ def replicate_weights(num: int = NUM_REPLICATES, seed: int = 0) -> np.ndarray:
 def interval(replicates: np.ndarray, level: float = 0.95) -> Interval:
     """Percentile interval of any bootstrap draws; NaN is ignored, and all NaN gives (NaN, NaN).
 
-    It is too short for replicates over blocks of sentences, which need `block_interval`.
+    It is too narrow for replicates over blocks of sentences; use `block_interval` for these.
     """
     values = np.asarray(replicates, dtype=np.float64)
     values = values[np.isfinite(values)]
@@ -221,8 +221,8 @@ def at_least_apart(ends: Interval, one: tuple[float, Interval], other: tuple[flo
 
     $$ \left[ (v - w) - \sqrt{(v - l_v)^2 + (u_w - w)^2},\; (v - w) + \sqrt{(u_v - v)^2 + (w - l_w)^2} \right] $$
 
-    It lies inside the range of the difference if both intervals lie inside theirs, and it has a width where no resample
-    moves the difference, since all answers of one model are right.
+    It lies inside the range of the difference if both intervals lie inside theirs. It has a width even if no resample
+    moves the difference, for example because all answers of a model are right.
 
     Source: [@newcombe1998].
     """

@@ -331,9 +331,9 @@ def make_display(kind: DisplayKind | None = None) -> Display:
 
 
 def shown_by(room: str, function: str) -> Callable[[Any], str]:
-    """A `_repr_html_` that returns the output of `function` in `room` for the object.
+    """A `_repr_html_` that returns the output of `function` in the package `room` for the object.
 
-    The rooms of measures and models must not import the room that produces HTML, so it is looked up by name when a
+    The packages of measures and models must not import the one that produces HTML, so it is looked up by name when a
     notebook displays an object.
     """
 

@@ -147,10 +147,10 @@ _TRIES = 2
 
 @contextmanager
 def patient_hub() -> Iterator[None]:
-    """Stop hub requests in the block after two successive ones without an answer; then only the cache is used.
+    """Inside the block, use only the cache after two successive requests to the hub without an answer.
 
-    The hub's clients try each request six times, for up to 100 seconds each. `HF_HUB_DOWNLOAD_TIMEOUT` may allow
-    longer. Threads that are inside at the same time share one client, since a new one would close the others'.
+    Otherwise the hub's clients would try each request six times, for up to 100 seconds each. `HF_HUB_DOWNLOAD_TIMEOUT`
+    may allow longer. Threads in the block at the same time share one client, since a new one would close the others'.
     """
     _Inside.enter()
     try:

@@ -92,7 +92,7 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
 
 
 def reserve_space(path: Path) -> None:
-    """Reserve the disk space of a file whose pages are written later: a full disk would then kill the process.
+    """Reserve disk space for a memory-mapped file: if the disk were full at a later write, the process would be killed.
 
     Raises:
         OSError: There is too little space.

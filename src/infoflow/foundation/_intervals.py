@@ -114,8 +114,8 @@ def block_interval(
     A statistic with two bounds, such as a share, gets Wilson's interval between them, see `bounded_interval`: for $n =
     v (1 - v) / s^2$ independent observations, or for `count` if no block moves it (all answers are correct).
 
-    It covers the results of another sample of as many sentences, but neither another training of the model nor a bias
-    that depends on the number of sentences. NaN if fewer than two units have data.
+    It covers what another sample of the same number of sentences would give, but neither another training of the model
+    nor a bias that depends on the number of sentences. NaN if fewer than two units have data.
 
     Source: [@hall1992] for the transformation, [@wilson1927] and, with its effective number, [@korn1998].
     """
@@ -221,13 +221,13 @@ def shared_part(mean_R: np.ndarray, without_SR: np.ndarray) -> np.ndarray:
 def join_halves(
     seeds: np.ndarray, t_seeds: float, sentences: np.ndarray, t_sentences: float, shared: np.ndarray
 ) -> np.ndarray:
-    """Cochran's half width from those of seeds alone and of sentences alone, and at least the latter.
+    """Cochran's combination of the half widths for seeds only and for sentences only; at least the latter.
 
     Few seeds may agree by chance, and then their spread is uninformative.
 
     Args:
-        seeds: Half width by the seeds, whose quantile is `t_seeds`.
-        sentences: Half width by the sentences, whose quantile is `t_sentences`.
+        seeds: Half width for the choice of seeds, with the quantile `t_seeds`.
+        sentences: Half width for the choice of sentences, with the quantile `t_sentences`.
         shared: Share of the sentences' variance outside the seeds' spread.
     """
     first, second = (seeds / t_seeds) ** 2, shared * (sentences / t_sentences) ** 2
@@ -245,8 +245,8 @@ def interval_over_seeds(
 ) -> Interval:
     """95% interval of the mean over units: seeds, or pairs of seeds.
 
-    It lies inside the bounds of the scale, see `bounded_interval`, and covers from three seeds on; see
-    `experiments/validation/coverage`.
+    It lies inside the bounds of the scale (see `bounded_interval`). With three or more seeds its coverage is right (see
+    `experiments/validation/coverage`).
 
     Args:
         units: The seeds of each number.

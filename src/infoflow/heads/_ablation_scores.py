@@ -33,7 +33,8 @@ def sign_flip_p(differences: Float[np.ndarray, "test block"], seed: int = 0) -> 
     $$ p = \frac{1 + \#\{ |\sum_k s_k d_k| \ge |\sum_k d_k| \}}{1 + P}, \qquad s_k = \pm 1 $$
 
     $d_k$ is the paired difference summed over the sentences of bootstrap block k. Under the null hypothesis, a change
-    only adds noise, and differences are symmetric about 0. The same P = 20,000 random signs are used for all rows. NaN if a difference is.
+    only adds noise, and differences are symmetric about 0. The same P = 20,000 random signs are used for all rows. A
+    sum of NaN has no p-value.
     """
     signs = (
         stream("sign-flips", seed).integers(0, 2, size=(PERMUTATIONS, differences.shape[1]), dtype=np.int8) * 2.0 - 1

@@ -304,8 +304,8 @@ def listening(
 ) -> Iterator[None]:
     """Run `module` through the tapped attention; each attention module's calls go to its listener.
 
-    `own` lists the attentions with their own code.
-    On exit, also after an error, every configuration gets its attention implementation back.
+    `own` lists the attention modules with their own code. On exit, even after an error, every configuration gets its
+    attention implementation back.
     """
     saved = _implementations(module)
     try:

@@ -145,10 +145,10 @@ def check_family(family: type, config: PreTrainedConfig, home: Path | str) -> No
 
 
 def check_features(config: PreTrainedConfig, home: Path | str) -> None:
-    """Refuse a model that depends on settings that this version of transformers ignores; parts are checked too.
+    """Refuse a model that depends on settings that this version of transformers ignores, also in its parts.
 
     Raises:
-        UserError: One is set.
+        UserError: The model has such a setting.
     """
     parts = [config, *(getattr(config, name, None) for name in config.sub_configs)]
     for part in (part for part in parts if isinstance(part, PreTrainedConfig)):

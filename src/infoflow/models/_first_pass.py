@@ -82,7 +82,7 @@ def watch(module: PreTrainedModel) -> list[WatchedCall]:
     """Calls of the attention function, in order.
 
     Raises:
-        UserError: The model cannot run on token ids, computes something else under infoflow's attention function, or
+        UserError: The model cannot run on token ids, computes different results with infoflow's attention function, or
             attends to something other than tokens.
     """
     return _watch(module, None)

@@ -69,7 +69,8 @@ class PlainBertModel(BertModel):
 class PlainBertForMaskedLM(BertForMaskedLM):
     """A masked LM with logits W h + b of the top layer's states h; W are the embeddings.
 
-    In BERT a dense layer, an activation and a norm come first: a part of the prediction that no layer shows.
+    BERT transforms h first (a dense layer, an activation, a norm), a part of the prediction that no layer's states
+    show.
     """
 
     config_class = PlainBertConfig

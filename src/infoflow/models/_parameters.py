@@ -27,7 +27,8 @@ def find_projections(
 ) -> tuple[Projection | None, Projection | None, Projection | None]:
     """Query, key and value projections of an attention module, each None if its layout is unknown.
 
-    `heads` is the number of heads of each; GPT-2's cross-attention has separate queries and fused keys and values.
+    `heads` are the numbers of heads of the three projections. GPT-2's cross-attention has separate queries, and fuses
+    keys and values.
     """
     modules = {child: _without_adapter(child, module) for child, module in attention.named_children()}
     paths = {child: f"{name}.{path}" for child, (path, _) in modules.items()}

@@ -100,8 +100,8 @@ def skipped_blocks(
 ) -> Iterator[None]:
     """Skips the blocks before block `layer` of `stack`, which return their recorded outputs.
 
-    In that block's self-attention only the output projection runs, on the recorded heads; with `keep_heads=False` all
-    of it does.
+    In that block's self-attention only the output projection runs, on the recorded heads. With `keep_heads=False` the
+    whole self-attention runs.
 
     Call the model on the recorded batch repeated `variants` times (`x.repeat(variants, 1)`), like the recorded states.
     Everything between the blocks is the model's own code. A stack whose layers are one shared module (ALBERT) must
@@ -218,9 +218,9 @@ def rerun_blocks(
 ) -> list[BlockRerun]:
     """The effect of edits to one block's self-attention on that block's output, for every block in one forward pass.
 
-    Each block of `stack` runs on its input in the unedited model: unedited, and once for each of `edits`, applied to
-    its self-attention. The next block receives the unedited output. So all layers cost one pass per edit, not one per
-    edit and layer.
+    Each block of `stack` runs on its input in the unedited model: once without edits, and once for each of `edits`,
+    which changes its self-attention. The next block receives the unedited output. So all layers together cost one pass
+    per edit, not one per edit and layer.
 
     Args:
         model: A loaded model; its blocks may be shared (ALBERT).

@@ -44,7 +44,7 @@ class _Seen:
 
 
 def tried(model: Model) -> Model:
-    """The model with the results: whether rows may be padded, and where tokens interact outside attention.
+    """The model, with what a trial pass shows: whether rows may be padded, and where tokens interact outside attention.
 
     Raises:
         UserError: The blocks' outputs are not the states of the residual stream.

@@ -78,9 +78,10 @@ class BiLM(AbstractObjective):
 
     $$ \tfrac12 \overline{-\log p(x_{t+1} \mid x_{\le t})} + \tfrac12 \overline{-\log p(x_{t-1} \mid x_{\ge t})} $$
 
-    The half is from the released code (bilm-tf); that the paper sums the two is unverified. The two directions share
-    embeddings and softmax, and no layer mixes them. Only the loss follows the released recipe: its sampled softmax
-    (8192), Adagrad (0.2), clipping at 10 and the factor 20 on gradients are replaced by the settings of all objectives.
+    The factor ½ is from the released code (bilm-tf); we have not verified that the paper sums the two. The two
+    directions share embeddings and softmax, and no layer mixes them. Only the loss follows the released recipe. Its
+    sampled softmax (8192), Adagrad (0.2), clipping at 10 and the factor 20 on gradients are replaced by the settings
+    that all objectives share.
 
     For two stacks of BERT's blocks, the forward one, a causal LM, is saved and measured as the model; the backward one
     is saved separately. ELMo, whose layers have states of both directions, is saved whole. Both directions have the

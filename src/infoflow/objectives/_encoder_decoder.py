@@ -148,8 +148,8 @@ class Translation(AbstractObjective):
 class Mass(AbstractObjective):
     """Half of the text is a fragment that the encoder sees as [MASK] (80 %), random tokens (10 %), or itself (10 %).
 
-    The decoder reads the token before each of the fragment's, at its position in the text, and does not attend to
-    [MASK]. The fragment is at the beginning or the end with probability .2 each, else anywhere. Source:
+    For each token of the fragment, the decoder reads the preceding token at its position in the text. It does not
+    attend to [MASK]. The fragment is at the beginning or the end with probability .2 each, else anywhere. Source:
     [@song2019mass]; its code derives the fragment's length from the longest sentence of a batch, here each sentence has
     its own.
     """

@@ -140,9 +140,10 @@ class SpanBert(AbstractObjective):
 
     `ceil(.15 · len)` tokens in spans of k words, \(P(k) \propto p (1-p)^{k-1}\), k ≤ 10, p = .2 (the paper's; its code
     .3). Token i of a span (s..e) is predicted from \([h_{s-1}; h_{e+1}; p_{i-s}]\). Random tokens are as frequent as in
-    the training text. A span shares its fate (80 % [MASK], 10 % random, 10 % kept) as in the paper (unverified), or,
-    with `together=False`, each of its tokens has its own, as by default in the code. The code's weight of the second
-    term is 0 by default; here it is 1. The code divides that term by its tokens and one more, here by its tokens.
+    the training text. All tokens of a span are treated alike (80 % [MASK], 10 % random, 10 % kept), as in the paper
+    (unverified). With `together=False` each token is treated separately, as by default in the code. The code's weight
+    of the second term is 0 by default; here it is 1. The code divides this term by its number of tokens plus one, and
+    we by its number of tokens.
     """
 
     name: ClassVar[str] = "spanbert"
@@ -365,7 +366,7 @@ class AbstractPairObjective(AbstractObjective):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NextSentence(AbstractPairObjective):
-    """BERT: masked LM and next-sentence prediction ([@devlin2019bert]); masks as `selection` of `masked-lm`.
+    """BERT: masked LM and next-sentence prediction ([@devlin2019bert]); `selection` as in `masked-lm`.
 
     Pairs are not balanced: a chunk of one sentence always gets a random second segment.
     """

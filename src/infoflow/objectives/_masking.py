@@ -119,13 +119,14 @@ def hide(
     Args:
         tokens: int64 (token,).
         positions: Chosen positions, int64 (chosen,).
-        generator: Draws first the fate of each position, then the random tokens.
+        generator: First draws what happens to each position, then the random tokens.
         vocabulary: Provides [MASK].
         objective: Name for the message if there is no [MASK].
-        mask_share: Share of the chosen that become [MASK].
-        random_share: Share of the chosen that become a random token.
+        mask_share: Share of the chosen positions that become [MASK].
+        random_share: Share of the chosen positions that become a random token.
         random_ids: Source of the random tokens.
-        together: int64 (chosen,), from 0: positions with the same number share their fate, as the tokens of a span do.
+        together: int64 (chosen,), from 0: positions with the same number are treated alike, as the tokens of a span
+            are.
 
     Raises:
         UserError: The vocabulary has no [MASK], or lacks the counts that `random_ids` needs.

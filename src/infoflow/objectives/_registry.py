@@ -114,10 +114,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {SkipGram.name: {"min_count": 1, "threshol
 def show_text(
     text: str, objectives: Sequence[str] = (), translation: str | None = None, seed: int = 0
 ) -> dict[str, Shown]:
-    """What each objective makes of a text: the inputs of its model and the targets of its loss, by its name.
+    """What each objective makes of a text, by its name: the inputs of its model and the targets of its loss.
 
     The objectives' own code corrupts the text, as in training. Words and signs are the tokens, and random tokens are
-    other words of the text. Where the noise leaves a short text unchanged, it is drawn again, at most 20 times.
+    other words of the text. If the noise leaves a short text unchanged, it is drawn again, at most 20 times.
 
     Args:
         text: One sentence or more. Pairs of segments are its halves.

@@ -41,10 +41,10 @@ class SkipGram(AbstractObjective):
     skipped, not drawn again. Words with fewer than `min_count` occurrences are removed. Words are the tokens of the
     study's tokenizer, special ones excluded.
 
-    That 5 to 20 negatives are for small data, and the paper's threshold (1e-5) and rule (`subsampling="paper"`) are
-    unverified; the defaults are the released code's. Vectors are as long as the study's models are wide (word2vec:
-    100), and optimiser, schedule and number of passes are those of the study (word2vec: SGD at .025, falling linearly,
-    over 5 passes).
+    We have not verified that 5 to 20 negatives are meant for small data, nor the paper's threshold (1e-5) and rule
+    (`subsampling="paper"`); the defaults are those of the released code. Vectors are as long as the study's models are
+    wide (word2vec: 100), and optimiser, schedule and number of passes are those of the study (word2vec: SGD at .025,
+    falling linearly, over 5 passes).
     """
 
     name: ClassVar[str] = "skip-gram"
@@ -145,7 +145,7 @@ def keep_probability(
 
     $$ \min\left(1, \left(\sqrt{f/t} + 1\right) \frac{t}{f}\right) $$
 
-    is the released code's; the paper's is \(\sqrt{t/f}\) (it discards with probability \(1 - \sqrt{t/f}\); unverified).
+    This is the rule of the released code. The paper's rule, unverified, keeps a word with probability \(\sqrt{t/f}\).
     """
     with np.errstate(divide="ignore"):
         rarity = threshold / np.asarray(frequency, dtype=np.float64)

@@ -156,7 +156,7 @@ class AbstractTextToText(AbstractObjective):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seq2SeqLM(AbstractTextToText):
-    """Language modelling by a decoder whose encoder reads only its frame."""
+    """Language modelling by a decoder whose encoder reads only special tokens."""
 
     name: ClassVar[str] = "seq2seq-lm"
     family: ClassVar[Family] = "predict next"

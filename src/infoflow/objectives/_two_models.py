@@ -193,11 +193,11 @@ class Distillation(AbstractObjective):
 
     $$ 5 \, \tau^2 \, \mathrm{KL}(p^t_\tau \| p^s_\tau) + 2 \, \mathrm{CE} + (1 - \cos(h^s, h^t)) $$
 
-    The means are over tokens that are not padding (KL: over masked ones with `masked_only`). The weights are the
-    defaults of the released code; its example for several GPUs gives .33 to each. \(\tau = 2\) is unverified.
+    Each term is a mean over tokens that are not padding (with `masked_only`, the KL is over masked tokens). The weights
+    are the defaults of the released code; its example for several GPUs gives .33 to each. \(\tau = 2\) is unverified.
     `ceil(.15 · len)` tokens are masked, drawn without replacement by inverse frequency to the power .7. The student has
-    every other layer of its teacher's, and begins with their weights; its position embeddings learn too, which the
-    released code's do not.
+    every other layer of its teacher, and starts with their weights. Its position embeddings are trained, unlike those
+    of the released code.
     """
 
     name: ClassVar[str] = "distillation"
@@ -266,7 +266,7 @@ class Distillation(AbstractObjective):
         }
 
     def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
-        """Also what the teacher gives."""
+        """The inputs and targets, and the teacher's predictions."""
         plain = AbstractObjective.shown(self, batch, names, target_names)
         compared = "masked" if self.masked_only else "all"
         taught = [f"the teacher's probabilities at {compared} tokens"]

@@ -19,9 +19,9 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Chosen(Generic[Key]):
-    """The quantity that is largest on one half of the sentences; all quantities on the other half.
+    """The quantity that is largest on one half of the sentences, and the values of all quantities on the other half.
 
-    The largest of many is partly so by chance: the number that a sentence reports must not be the one that selected it.
+    The largest of many values is partly large by chance, so the text must not report the value that selected it.
     """
 
     key: Key

@@ -28,8 +28,8 @@ KINDS = (OPPOSITE, WEAKER, CONTROL, OTHER)
 def failure_kind(row: dict) -> str:
     """Classify how a claim fails.
 
-    opposite: the interval lies on the other side of zero from the claim; no more than the control: the effect is no
-    larger than where there should be none; weaker: the direction is right but the threshold is missed.
+    opposite: the interval lies wholly on the other side of zero; no more than the control: the effect is not larger
+    than in a control without one; weaker: the direction is right, but the threshold is missed.
     """
     asked = _NEEDED.search(str(row.get("reason") or ""))
     if not asked:

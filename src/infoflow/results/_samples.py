@@ -276,9 +276,9 @@ class Samples:
         return Halves(float(found.first.mean()), half)
 
     def estimate(self) -> Estimate:
-        """The mean of the single number over units, with the 95% interval over seeds and sentences that verdicts use.
+        """Mean of the only number over units, with the 95% interval over seeds and sentences that verdicts use.
 
-        A single unit keeps the interval of its table, over sentences.
+        For a single unit it is the interval in its table, over sentences.
         """
         values = self.values_UK[:, 0]
         if not len(values):

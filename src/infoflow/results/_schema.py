@@ -47,7 +47,7 @@ class Column(str):
         return str(self)
 
     def named(self, name: str, description: str = "") -> "Column":
-        """The same under another name."""
+        """The same column under another name."""
         return Column(name, self.dtype, self.unit, description or self.description)
 
 

@@ -177,12 +177,12 @@ _BY_CLOCK = 0.95  # maximum share of a running stage's cost that counts before i
 
 
 def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "Study", hint: str = "") -> None:
-    """Run the missing stages of the graph on an engine that is not open yet; `title` labels the bar.
+    """Run the missing stages of the graph on an engine that is not open yet; `title` labels the progress bar.
 
-    `hint` follows the report of failed stages in which a model of a study is measured.
+    If a stage that measures a model of a study fails, `hint` is added to the message.
 
     Raises:
-        UserError: Stages failed; stages that do not need them are done, and the same call continues.
+        UserError: Stages failed. All stages that do not need them are done, and the same call continues.
         KeyboardInterrupt: It was interrupted; running stages have saved.
     """
     missing = stages.missing()

@@ -46,7 +46,7 @@ _Three = Annotated[int, Limits(at_least=3, at_most=10**9)]  # one sentence each 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbingPlan:
-    """What is probed in every model, trained or not; nothing unless tasks or tree probes are named.
+    """What is probed in every model, trained or untrained. Without tasks or tree probes nothing is probed.
 
     Plain text tasks (`word`, `position`, `length`, `word-content`, `bigram-shift`) work on any sentences; the others
     need a corpus with the annotation. `infoflow probe MODEL` without a task lists all tasks and their requirements.
@@ -181,9 +181,9 @@ class AnalysisPlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointsPlan:
-    """Which updates of every training are kept and what is measured at them; none without a schedule.
+    """Which updates of every training are kept, and what is measured at them. Without a schedule none are kept.
 
-    Keeping them leaves the training bit for bit unchanged; each takes 4 bytes per parameter.
+    Keeping checkpoints leaves the training unchanged, bit for bit. Each takes 4 bytes per parameter.
     """
 
     schedule: str = ""  # log:K, linear:K, every:M, powers, 0,10,500, joined by +; "default": log:16+linear:8; "": none

@@ -106,7 +106,7 @@ def score_pairs(
     device: str = "auto",
     seed: int = 0,
 ) -> Run:
-    """How similar are pairs of texts at each layer of models, and which layer agrees best with people?
+    """How similar pairs of texts are at each layer of models, and which layer agrees best with human scores.
 
     Controls of each model are random pairs of the same texts and its own architecture with random weights.
     `check_findings` on the run folder judges the claims about it.

@@ -247,7 +247,7 @@ class Run:
 
     @property
     def findings(self) -> pd.DataFrame:
-        """The claims that were checked, one a row.
+        """The claims that were checked, one per row.
 
         Raises:
             UserError: No claims were checked: an analysis of pretrained or external models checks them only on request
@@ -325,7 +325,7 @@ class Run:
     ) -> list[Path]:
         """Write every figure of the report as `<folder>/<figure>.<format>`, `width` inches wide, and return the paths.
 
-        See `infoflow.report.write_figures`; one figure alone is saved by `run.figures[...].save("name.pdf")`.
+        See `infoflow.report.write_figures`. To save a single figure, use `run.figures[...].save("name.pdf")`.
         """
         return write_figures(self.folder, folder, formats, width, columns)
 

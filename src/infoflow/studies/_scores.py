@@ -45,8 +45,8 @@ def task_scores(
 ) -> pd.DataFrame:
     """Loss and perplexity of `model` on `data`, and the further scores of its objective.
 
-    If it has several tasks, also the loss of each on all rows. Noise is frozen per sentence, and intervals are over
-    sentence blocks.
+    If it has several tasks, also the loss of each on all rows. The noise of a sentence is the same for every model, and
+    intervals are over blocks of sentences.
 
     `content_ids` belong to the rows of `data` (`content_ids_of`), so that measures of the same corpus share blocks.
     """

@@ -331,10 +331,10 @@ def count_training_flops(
     $$ F = T \sum_u F_u / \sum_u T_u $$
 
     $F_u$ are the operations of update $u$ and $T_u$ the tokens of its text, $T$ those of all updates; the updates lie
-    evenly over the training, and the standard error is that of a ratio of sums. Of a stack without a head it is close
+    evenly over the training, and the standard error is that of a ratio of sums. For a stack without a head it is close
     to $6N$ per token for $N$ parameters of matrices, plus $12 L T d$ for attention over $T$ tokens in $L$ layers of
-    width $d$ ([@kaplan2020]); heads count at supervised positions alone, and what is frozen has no backward pass.
-    Norms, activations, look-ups and the optimiser are left out: with widths from some dozens on they are a few per
+    width $d$ ([@kaplan2020]). Heads count only at supervised positions, and frozen parameters have no backward pass.
+    Norms, activations, look-ups and the optimiser are left out; for widths of some dozens or more they are a few per
     cent. The model is not changed; its copy runs on the training's device.
     """
     lengths = np.asarray(data.source.lengths)

@@ -75,7 +75,8 @@ def check_key(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> No
 def check_conditions(saved: dict[str, Any], present: dict[str, Any], folder: Path) -> None:
     """Raise a UserError unless a run continues under its original conditions.
 
-    They depend on the machine and the launch, not on the settings; a run of an earlier version has none.
+    These conditions depend on the machine and the launch, not on the settings. Runs of earlier versions recorded none,
+    and always pass.
     """
     for name, value in saved.items():
         if present[name] != value:

@@ -188,7 +188,8 @@ def link(source: Path, target: Path) -> None:
 class SnapshotPlan:
     """Which updates of a training are kept, and in which precision.
 
-    `proofs` are SHA-256 of weights, by update and file name, that this training must reproduce, kept or not.
+    `proofs` are SHA-256 of weights, by update and file name. This training must reproduce them, even for updates that
+    it does not keep.
     """
 
     steps: Callable[[TrainConfig], Sequence[int]]  # of the training with its actual length

@@ -68,8 +68,8 @@ class TrainingHook:
 class FrozenSlices(TrainingHook):
     """Keeps slices of a module's parameters exactly at their initial values; see `frozen_slices`.
 
-    Their gradient is set to 0 before clipping, so that it enters no norm and no optimiser moment; changes by weight
-    decay are reverted after every update.
+    Their gradient is set to 0 before clipping, so it affects neither the norm of the gradient nor the optimiser's
+    moments. Changes by weight decay are reverted after every update.
     """
 
     name = "frozen-slices"

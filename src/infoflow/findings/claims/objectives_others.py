@@ -271,7 +271,7 @@ _O7_READS = spans_and_words(SENTENCE_ORDER, NEXT_SENTENCE)
     learned=(SENTENCE_ORDER, NEXT_SENTENCE),
 )
 def o7(curves: Curves) -> list[Condition]:
-    """Sentence order compared with next sentence: how each improves coreference more than words.
+    """Sentence order compared with next sentence: whether it improves coreference more than word tags.
 
     Tasks on pairs of sentences are not trained; coreference, which takes more than a word's neighbourhood, stands in
     for them, and word tags for tasks on one sentence. The measure looks within sentences: no table covers what the

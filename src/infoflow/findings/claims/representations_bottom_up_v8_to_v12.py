@@ -173,7 +173,8 @@ def _labels(num_steps: int) -> list[str]:
 def v10(curves: Curves) -> list[Condition]:
     """Change between consecutive layers 1-2 .. (L−1)-L, by frequency bin.
 
-    Translation at every step, the causal LM below its last, the masked LM in its lower half; reversed at its top.
+    Frequent tokens change more in translation at every step, in the causal LM at all but the last, and in the masked LM
+    in the lower half; at its last step they change less.
     """
     correlations = {name: -rank_correlation(curve) for name, curve in curves.items()}
     ratios = {name: frequent_over_rarest(curve) for name, curve in curves.items()}

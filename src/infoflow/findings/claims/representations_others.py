@@ -242,7 +242,8 @@ _RATIO = 1.5
 def z6(curves: Curves) -> list[Condition]:
     """Layers are 0..L.
 
-    The statistic is a difference, not a ratio: an earlier step may be zero or a fall, which the last must exceed too.
+    The statistic is a difference, not a ratio, because an earlier step may be zero or negative; the last must exceed it
+    in that case too.
     """
     steps = np.diff(curves["translation"], axis=1)
     earlier, last = steps[:, :-1], steps[:, -1:]

@@ -198,8 +198,8 @@ def spread(positions: list[float], gap: float, high: float) -> list[float]:
 def datasets() -> Iterator[dict[str, list[dict[str, Any]]]]:
     """Context in which chart specifications refer to tables by name; yields the rows by name.
 
-    Altair itself converts a table once per layer, column by column through pandas. Names, rows and values are the same;
-    NaN becomes `None`.
+    Altair itself would convert a table once per layer, column by column through pandas. Names, rows and values are
+    those that Altair would write; NaN becomes `None`.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     names: dict[int, tuple[str, pd.DataFrame]] = {}  # keeps the table alive, so that no other one reuses its identity

@@ -84,7 +84,7 @@ class TimeAxis:
         return np.round(np.stack(columns, axis=-1), 4)
 
     def placed(self, rows: pd.DataFrame, series: str = "", **fields: str) -> Layer:
-        """Add fields to the rows: the position of an update column on the shown clock.
+        """Add fields to the rows that place columns of updates on the clock of the figure's axis.
 
         Args:
             rows: Rows of `series`, or rows with that column.

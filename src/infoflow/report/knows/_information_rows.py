@@ -31,7 +31,7 @@ def span(values: pd.Series) -> str:
 def limited(frame: pd.DataFrame) -> bool:
     """Whether an estimate about the input misses the entropy of its tokens at layer 0, or exceeds its own value there.
 
-    Layer 0 determines its token, so nothing that is more elsewhere can be the information itself.
+    Layer 0 determines its token, so a value that is larger elsewhere cannot be the information itself.
     """
     trained = frame[frame["trained"]]
     start = trained[trained["layer"] == 0].groupby("series").agg(value=("value", "mean"), entropy=("entropy", "mean"))

@@ -74,7 +74,7 @@ def similarity_section(tables: ModelTables) -> Section | None:
 
 
 def nearest_pairs(rows: pd.DataFrame, lines: list[PairOfLines]) -> list[PairOfLines]:
-    """All pairs; with many, each line and its most similar one, by the first measure at equal depth.
+    """All pairs or, if there are many, each model with its most similar one, by the first measure at equal depth.
 
     Maps of all 136 pairs of 17 objectives would take nine megabytes, and nobody looks at them all.
     """

@@ -82,7 +82,7 @@ class Figure:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The alternatives that it shows one at a time, such as head statistics or similarity measures; () if none."""
+        """The alternatives of which the figure shows one at a time, such as head statistics; () if there are none."""
         return tuple(choice for choice in self._variants if choice)
 
     def choose(self, choice: str) -> "Figure":
@@ -100,7 +100,7 @@ class Figure:
 
     @property
     def charts(self) -> list[Any]:
-        """Its charts as Altair charts, one per panel.
+        """The figure's panels as Altair charts.
 
         Raises:
             UserError: The figure is a table.

@@ -34,7 +34,7 @@ _LINE = re.compile(r"-(\d+)(?:-(\d+))?$")  # suffix of the id of a one-line figu
 class Figures(Mapping[str, Figure]):
     """The figures of a run's report, in its order: `run.figures["representations/mutual-information"]`.
 
-    A name consists of the measure's room and a noun; the figure's id in the report is accepted, too. Access to one
+    A name consists of the measure's package and a noun; the figure's id in the report is accepted, too. Access to one
     figure computes its whole section (about a second); iteration computes all sections.
     """
 
@@ -81,7 +81,7 @@ class Figures(Mapping[str, Figure]):
     def questions(self) -> dict[str, str]:
         """Question of each figure, by name, read from the written report so that no figure is computed.
 
-        {} without a report.
+        Empty if there is no report.
         """
         if not self.run.report.exists():
             return {}

@@ -115,9 +115,9 @@ _VARIABLE = re.compile(r"var\(--([a-z0-9-]+)\)")
 
 
 def picture(panel: Panel, width: int, text: str) -> Markup:
-    """The panel as an `<img>` of that many pixels, or less on a narrower page; `text` is its alternative text.
+    """The panel as an `<img>` of this width in pixels, or narrower on a narrow page; `text` is its alternative text.
 
-    It needs no scripts, so it also shows in untrusted notebooks and wherever a notebook is exported to.
+    It needs no scripts, so it is also visible in untrusted and in exported notebooks.
     """
     svg = image_svg(panel, width)
     address = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

@@ -63,7 +63,7 @@ class Train(OfRecipe, AbstractFactStage):
         return training_estimate(self.recipe)
 
     def depends(self) -> list[Any]:
-        """Includes the name, since two recipes may train to the same weights but are published under two names."""
+        """Includes the name, since two recipes may give the same weights but are published under two names."""
         return ["train", self.content, self.recipe.name]
 
     @property
@@ -71,7 +71,7 @@ class Train(OfRecipe, AbstractFactStage):
         return self.models.train_key(self.recipe)
 
     def is_done(self) -> bool:
-        """Whether the model is trained, its weights are as training left them, and it is published.
+        """Whether the model is trained and published, and its weights have not changed since.
 
         Raises:
             UserError: The published folder holds something else.

@@ -33,7 +33,7 @@ class TransplantPlan:
     trained model's specialised heads in place of its own, with as many other heads drawn at random from the same
     layers, with the specialised heads shuffled, and unchanged. Each head keeps its layer and number.
 
-    It costs `updates` of training for each variant, (3 + random_draws) times the length of `frozen`, and reads
+    There are (3 + random_draws) times the length of `frozen` variants. Each costs `updates` of training, and reads
     `score_sentences` at each step of the learning curves.
     """
 

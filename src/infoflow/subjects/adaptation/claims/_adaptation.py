@@ -92,10 +92,10 @@ def change(objective: Spec, control: str = "") -> Reading:
 
 
 def regained(objective: Spec) -> Reading:
-    """Pretraining loss regained by resetting upper blocks, minus that by as many lower ones, (1 + R, 1).
+    """Pretraining loss regained by resetting upper blocks, minus that by resetting as many lower ones, (1 + R, 1).
 
-    The mean is over numbers of blocks and tasks; each side counts beyond the gain from resetting only the embeddings or
-    the norm above.
+    Each side counts only beyond what resetting the embeddings alone, or the final norm alone, regains. The mean is over
+    tasks and numbers of blocks.
     """
     needs = ("task", "rewound", "blocks", "examples")
     absent = f"from no {{state}} {NAMES[objective]} tuned in full were layers taken back and its pretraining loss told"

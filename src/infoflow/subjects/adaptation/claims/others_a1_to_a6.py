@@ -192,8 +192,8 @@ _A5_READS: dict[str, Reading] = {"order": order_of_strategies(MASKED)}
 def a5(curves: Curves) -> list[Condition]:
     """Perplexity on domain text, and end tasks.
 
-    Recalled, not read: the source's figure of perplexities and its tables of scores. The threshold is ours. If scores
-    do not even order the strategies as under other tuning seeds, nothing orders them, and the check stays open.
+    Recalled, not read: the source's figure of perplexities and its tables of scores. The threshold is ours. If the
+    strategies' order by score changes with the tuning seeds, there is no order to predict, and the check stays open.
     """
     name = "rank correlation over strategies of end-task score with how well domain text is predicted"
     return [stays_below(name, curves["order"], MOST, "", bounds=CORRELATION)]

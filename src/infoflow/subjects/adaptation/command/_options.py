@@ -51,21 +51,21 @@ class Arm:
 
     @property
     def features(self) -> Path:
-        """Where what frozen bodies compute of texts is kept until all arms are tuned."""
+        """Folder for features of frozen bodies, which is kept until all variants are tuned."""
         return self.run / "features"
 
     def tuned(self, hooks: "AllocationHooks | None" = None) -> "Tuned":
-        """It with all seeds, from its folder or from training."""
+        """The tuned models of all seeds, read from their folder or trained."""
         from ..measures import tune
 
         folder = self.run / self._home
         return tune(self.model, self.data, self.config, folder, task=self.task, hooks=hooks, features=self.features)
 
     def check(self) -> None:
-        """Refuse, before anything is tuned, to write into another's folder.
+        """Check, before tuning, that the folder for the tuned models holds nothing else.
 
         Raises:
-            UserError: One lies where the tuned models go.
+            UserError: The folder holds something else.
         """
         from infoflow.foundation import UserError, check_own_folder
 
@@ -83,7 +83,7 @@ class Arm:
 
 
 def arms(asked: Arm, *, controls: bool, from_scratch: bool) -> list[Arm]:
-    """What is tuned: an arm; on labels that changed places; and the same architecture with random weights."""
+    """The variants to tune: the model and, with controls, on shuffled labels and with random weights."""
     from infoflow.studies import untrained
 
     found = [asked]
@@ -115,7 +115,7 @@ def _several(help: str) -> Parameter:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskFiles:
-    """Where the labelled examples are, and what is asked of them."""
+    """The files with labelled examples, and the task that they define."""
 
     train: Annotated[
         str,
@@ -167,7 +167,7 @@ class TaskFiles:
 
     @property
     def named_by(self) -> str | None:
-        """The local file or folder that the task has its name from, where none was given."""
+        """The local file or folder after which the task is named, if no name was given."""
         return None if self.task or self.train.startswith("hf:") else self.train
 
     def load(self) -> "TaskData":
@@ -276,7 +276,7 @@ def show_tuned(tuned: "Mapping[Arm, Tuned]") -> None:
 
 
 def tell_of_leakage(leaks: "pd.DataFrame") -> None:
-    """Say how many test texts were trained on, the same or nearly so."""
+    """Report how many test texts also occur in training, identical or nearly identical."""
     texts, same, near = (int(leaks[name].iloc[0]) for name in ("texts", "same", "near"))
     stand = "stands" if same == 1 else "stand"
     show(f"{same:,} of {texts:,} test texts also {stand} in training, {near - same:,} more differ by one word.")

@@ -154,7 +154,7 @@ def _asked(model: str, reading: Reading, data: "TaskData", config: "TuneConfig",
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InsideTuning:
-    """What is looked at beside the scores of one arm."""
+    """The measurements of one variant, in addition to its scores."""
 
     arm: Arm
     text: "Corpus | None"
@@ -162,7 +162,7 @@ class InsideTuning:
 
     @cached_property
     def hooks(self) -> "AllocationHooks | None":
-        """Records who learns the task; nobody is asked who learns a control."""
+        """Hooks that record which parts learn the task; there are none for controls."""
         from ..measures import AllocationHooks
 
         arm = self.arm
@@ -171,8 +171,7 @@ class InsideTuning:
         return AllocationHooks(model=arm.model, data=arm.data, task=arm.task, config=arm.config, folder=arm.recordings)
 
     def tables(self, tuned: "Tuned") -> "Iterator[tuple[TableSchema, pd.DataFrame]]":
-        """All of the inside view, with the columns that say how the models were tuned; of a control how far its spaces
-        moved."""
+        """The tables of the inside view, with columns for how models were tuned; for controls only one table."""
         from ..measures import INSIDE_TABLES, TUNED, TUNING_ALLOCATION, TUNING_CHANGE
 
         how = tuned.scores.iloc[0][[column.name for column in TUNED]].to_dict()

@@ -169,7 +169,7 @@ def right_places(corpus: Corpus) -> Int[np.ndarray, " example"]:
     """The index of the right choice of each example, from 0: labels are either all indices or all texts of choices.
 
     Raises:
-        UserError: Labels are neither, or an example has fewer than two choices.
+        UserError: Labels are neither indices nor texts of choices, or an example has fewer than two choices.
     """
     corpus.require("question", "choices", "label")
     choices, labels = list(corpus.column("choices")), list(corpus.column("label"))

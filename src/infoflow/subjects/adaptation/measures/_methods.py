@@ -257,7 +257,7 @@ def parameter_depths(module: PreTrainedModel, anatomy: Anatomy, fresh: frozenset
     | depth | parameters                                                                                            |
     |-------|-------------------------------------------------------------------------------------------------------|
     | 0     | embeddings of tokens, positions and distances wherever they are read, their norms and projections     |
-    | b + 1 | block b, counted over the encoder and then the decoder; a norm behind an encoder's last block is of it |
+    | b + 1 | block b, counted over the encoder and then the decoder, with the norm after an encoder's last block |
     | B + 1 | what comes after the last of B blocks (a final norm, a pooler, a head), and all that is `fresh`       |
 
     Blocks that share their weights (ALBERT) count as one. Parameters outside blocks are classified by name.

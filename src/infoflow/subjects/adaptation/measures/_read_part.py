@@ -282,9 +282,9 @@ def check_named(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def numbered(path: Path, named: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The named columns, with digits as numbers unless the first line has all of them as names.
+    """The named columns; digits are column numbers, unless the first line has columns with all of these names.
 
-    Commands and plans write both as text.
+    Commands and plans pass both names and numbers as text.
     """
     digits = {name: column for name, column in named.items() if re.fullmatch(r"[0-9]{1,9}", str(column))}
     first = next((line for _, line in read_lines(path) if line.strip()), "") if digits else ""

@@ -29,9 +29,9 @@ class SpanExtraction(AbstractTask):
     """The answer to a question as a span of a passage, by the recipe of BERT ([@devlin2019bert]).
 
     A model reads the question and a window of the passage and scores each token as the answer's start and end. In a
-    window without the answer, [CLS] is the target. The windows of a passage are combined: a start counts in the window
-    in which its token has most context, the best sum of start and end is the answer, and "no answer" gets the lowest
-    score of [CLS] over the windows.
+    window without the answer, [CLS] is the target. The windows of a passage are combined: the score of a start is taken
+    from the window in which its token has the most context, the span with the highest sum of start and end is the
+    answer, and "no answer" gets the lowest score of [CLS] over the windows.
     """
 
     name: ClassVar[str] = "span-extraction"

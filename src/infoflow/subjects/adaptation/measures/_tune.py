@@ -80,9 +80,9 @@ def tune(
     """Tune a model for a task with every seed, at the learning rate that is best on dev with the first seed.
 
     ```
-    out/<task>/<method>/seed-0/       plain Hugging Face folder, tokenizer beside; task.json: labels, metric, recipe
+    out/<task>/<method>/seed-0/       plain Hugging Face folder with tokenizer; task.json: labels, metric, recipe
         ...            /tuning.json   what all seeds depend on, and what each learning rate reached on dev
-    out/features/                     what a frozen body computed of texts, shared over tasks, seeds and rates
+    out/features/                     features that a frozen body computed, shared over tasks, seeds and rates
     ```
 
     Variants with fewer examples or a control have their own folder (`full-200-shuffled-labels`). Another call resumes:

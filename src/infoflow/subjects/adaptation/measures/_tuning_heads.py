@@ -174,7 +174,7 @@ def _cost(costs: Sequence[HeadCosts], place: int) -> dict[str, Any]:
 def js_changes(
     before: Model, after: Sequence[Model], part: TaskPart
 ) -> list[dict[Site, Float[np.ndarray, "block head 2"]]]:
-    r"""For each tuned model, by bootstrap block: the Jensen–Shannon divergence summed over queries, and their number.
+    r"""For each tuned model and bootstrap block: the sum of Jensen–Shannon divergences over queries, and their number.
 
     $$ D_h = \frac{1}{|Q|} \sum_{i \in Q} H\Big(\frac{a_i + b_i}{2}\Big) - \frac{H(a_i) + H(b_i)}{2} $$
 

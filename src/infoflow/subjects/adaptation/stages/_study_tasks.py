@@ -58,7 +58,7 @@ _NO_CHOICE = ("gpt2", "t5")  # families that have no head for it in transformers
 class StudyTasks:
     """The tasks of a plan.
 
-    `prepared`: another process of the same study has read the tasks and stored what keys depend on.
+    `prepared`: another process of the same study has already read the tasks, and stored the data on which keys depend.
     """
 
     def __init__(self, plan: StudyPlan, folder: Path, prepared: bool) -> None:

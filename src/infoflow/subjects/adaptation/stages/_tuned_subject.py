@@ -238,10 +238,10 @@ class TunedSubject:
 
     @property
     def inside(self) -> tuple[str, ...]:
-        """Tables of the inside view that are computed.
+        """The tables of the inside view that are computed.
 
-        These are all tables; only how far spaces moved, for the control with shuffled labels; or none. Untrained models
-        are also examined, as a control.
+        Models that are not examined have none, the control with shuffled labels has only the table of how far spaces
+        moved, and all others have all tables. Untrained models are also examined, as a control.
         """
         named = self.asked.inside_objectives
         if not self.asked.inside or (named and self.subject.recipe.objective.label not in named):

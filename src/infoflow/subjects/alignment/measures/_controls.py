@@ -35,12 +35,12 @@ def align_with_controls(
 ) -> dict[Kind, AlignedEncoder]:
     """The explicit alignment and three control encoders; arguments as in `align_explicit`.
 
-    | kind               | encoder                   | map                   | what shows in it            |
+    | kind               | encoder                   | map                   | what it shows               |
     |--------------------|---------------------------|-----------------------|-----------------------------|
     | `aligned`          | trained on the links      | trained with it       |                             |
-    | `unaligned`        | as it was                 | least squares, same links | what a map alone does   |
-    | `shuffled`         | trained on wrong links    | trained with it       | what any such training does |
-    | `regulariser only` | trained to stay as it was | the same, from random | what training itself does   |
+    | `unaligned`        | unchanged                 | least squares, same links | the effect of a map only |
+    | `shuffled`         | trained on wrong links    | trained with it       | the effect of any such training |
+    | `regulariser only` | trained to stay unchanged | trained with it, from random | the effect of training itself |
     """
     config, links, out = config or ExplicitConfig(), links or IdentityLinks(), Path(out)
     shuffled = ShuffledLinks(seed=config.seed)

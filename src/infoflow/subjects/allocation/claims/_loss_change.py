@@ -62,9 +62,9 @@ def hurting(objective: Spec, components: tuple[str, ...]) -> Reading:
 
 
 def last_hurting(objective: Spec) -> Reading:
-    """The last step in which a component, summed over a stack's layers, hurt, as a share of the training.
+    """The last step in which a component, summed over a stack's layers, raised the loss, as a share of the training.
 
-    A second number says whether that is the end of training, after which some may continue to hurt.
+    A second number says whether this is the last step of the training; then longer training might show later ones.
     """
     table = _recorded("hurting", objective, ..., *_HURTING, "chords", number="last_hurt")
     return table.reduce(_last_hurting, components=(*ATTENTION, *FEED_FORWARD))

@@ -68,7 +68,7 @@ def on_train(frame: pd.DataFrame) -> pd.DataFrame:
 def on_set(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     """The rows of a set of sentences and of each model's first loss term.
 
-    Fact readers, whose parts differ, are covered by the section on retrieval.
+    Readers of facts are left out, since they have other parts; the section on retrieval shows them.
     """
     frame = frame.loc[(frame["set"] == name) & ~frame["objective"].isin(further_objectives())]
     return frame.loc[frame["term"] == frame.groupby("model")["term"].transform("first")]

@@ -159,8 +159,10 @@ _COUNTS = ("hurt", "helped", "zero", "last", "largest", "largest_update")
 
 
 class ParameterCounts:
-    """The same for every parameter by itself, with its smallest allocation and two moments (sums over chords of the
-    allocation and of its square), and how two halves of the examples agree about it.
+    """The counts of `GroupCounts` for every single parameter, and further numbers.
+
+    These are its smallest allocation, two moments (sums over chords of the allocation and of its square), and how well
+    two halves of the examples agree about it.
 
     Counters are int32: PyTorch's uint32 has no mixed addition.
     """

@@ -47,10 +47,10 @@ class _OpenChord:
 class LossChangeRecorder(TrainingHook):
     """Allocates the loss changes of a training run to its parameters, as a hook of the loop.
 
-    The training's weights are exactly those without it: gradients are computed with `autograd.grad`, weights are
-    restored from a stored copy, and so are modes, buffers and random states. Its state is part of the checkpoint, so an
-    interrupted run records the same as an uninterrupted one. Under `torchrun` every process takes its share of the
-    examples, and gradients are summed over processes.
+    Recording does not change the training's weights: gradients are computed with `autograd.grad`, and weights, modes,
+    buffers and random states are restored from stored copies. Its state is part of the checkpoint, so an interrupted
+    run records the same as an uninterrupted one. Under `torchrun` every process takes its share of the examples, and
+    gradients are summed over processes.
 
     Additional memory, in copies of the weights: 2 + the gradients kept (sets × terms × parts; four times these with a
     tolerance), 1 more if there are inner nodes, and 8 to 11 for statistics of single parameters.

@@ -99,9 +99,9 @@ def similarity(
 
 
 def objective_permutation_test(similarities: Float[np.ndarray, "run run"], objectives: Sequence[str]) -> float:
-    """How often shuffled labels separate runs as clearly, by mean similarity within minus between objectives.
+    """How often shuffled labels separate runs as clearly: mean similarity within objectives less that between them.
 
-    The observed labelling is one of the shuffled ones, so that p is uniform (or larger) under the null hypothesis.
+    The observed labels count as one of the shuffles, so that p is uniform (or larger) under the null hypothesis.
     """
     labels, rng = np.asarray(objectives), stream("objective-permutation", len(objectives))
     upper = np.triu_indices(len(labels), 1)

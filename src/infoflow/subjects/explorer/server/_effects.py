@@ -41,7 +41,7 @@ _PART = 128  # of the vocabulary
 def lens_rows(
     reading: SentenceReading, positions: Sequence[int] | None, candidates: int = CANDIDATES
 ) -> dict[str, Any]:
-    r"""The most likely tokens of every layer, by `logit_lens`: the model's own head on the states of the reading.
+    r"""The most likely tokens of every layer, by `logit_lens`: the model's own head on the states of the sentence.
 
     $$ p_l = \mathrm{softmax}\, r(h_l), \qquad l = 0..L $$
 

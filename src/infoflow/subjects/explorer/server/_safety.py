@@ -38,12 +38,12 @@ class TooLong(Exception):
 class Guard:
     """Accepts only requests of the user's own page.
 
-    | given | answer |
+    | request with | status |
     |---|---|
     | a host that is not ours (DNS rebinding) | 421 |
     | another origin, or a request that another site caused | 403 |
     | neither the token nor its cookie | 401 |
-    | a body that is no JSON | 415 |
+    | a body that is not JSON | 415 |
     | a body of more than 20 kB | 413 |
     | more than 30 questions in 10 seconds | 429 |
 

@@ -231,9 +231,9 @@ def findings_over_scale(runs: Iterable[ScaleRun | JudgedRun | RunFolder | Path |
     """`FINDINGS_OVER_SCALE`, `TRENDS`, `FINDINGS_BY_RUN` and `FINDINGS_AT_SCALE` of several studies, in any order.
 
     Each run is judged separately, as in `evaluate` and `findings_over_training`: with its own seeds and controls, and
-    the same reasons for no verdict. **For a claim with several conditions one is followed** over all runs and
-    checkpoints: the one that decides the verdict in most runs (ties: the first). Choosing the weakest in the largest
-    run would select it partly for bad luck there, and it would appear to fall.
+    the same reasons for no verdict. **For a claim with several conditions, one is followed** over all runs and
+    checkpoints: the one that decides the verdict in most runs (ties: the first). If we chose the weakest condition in
+    the largest run, its weakness there would partly be chance, and it would seem to fall.
 
     Args:
         runs: Folders of studies, or `ScaleRun`s of them. Folders of earlier comparisons stand for the studies that they

@@ -252,8 +252,8 @@ def scale_trend(
 
     - *flat*: the whole interval lies within `FLAT` times the distance from the threshold to the published value, or,
       if the source gives none, to the effect;
-    - *grows*, *falls*: it does not, and the whole interval lies on the side of zero in which the claim holds, or on the
-      other side;
+    - *grows*, *falls*: not flat, and the interval does not contain zero: the effect moves in the direction of the
+      claim, or away from it;
     - *undetermined*: neither, or one step from a scale to the next clearly goes against the slope.
 
     Args:

@@ -29,7 +29,7 @@ _LATE = 0.1  # share of a run's tokens, as in `trends`
 
 
 def tested_rows(found: pd.DataFrame) -> pd.DataFrame:
-    """The followed rows of each claim with effects at two scales: ends of training, and late checkpoints.
+    """The followed rows (ends of training and late checkpoints) of each claim with effects at two scales.
 
     `line` identifies the points that one line joins: runs of one width, depth and corpus, or checkpoints of one run.
     """

@@ -45,9 +45,9 @@ def settling_order(objective: Spec, kind: str, number: str = "time") -> Reading:
 
 
 def settled_share(objective: Spec, share: float, reference: str = "final", number: str = "value") -> Reading:
-    """Mean over layers of the share of the way to the reference that is covered after a share of the updates.
+    """The share of the distance to the reference that is covered after a share of the updates, averaged over layers.
 
-    `number="null"`: for noise as large as the remaining distance.
+    `number="null"` gives the same for noise as large as the remaining distance.
     """
     needs = ("layer", "update", "progress")
     table = Table(CONVERGENCE.name, objective, needs=needs, number=number, course=True)
@@ -179,10 +179,11 @@ def source_dip(number: str = "value", rule: int = 0) -> Reading:
 def rank_course(objective: Spec, number: str = "value") -> Reading:
     """Course of the effective rank of the last states.
 
-    The columns are its fall from step 0 to a minimum, the rise from there to a later maximum, and the fall from that to
-    the end, in ln, for the pair of minimum and maximum between the ends that maximises the smallest move.
+    The columns are, in ln, its fall from step 0 to a minimum, the rise from there to a later maximum, and the fall from
+    that to the end. Of all pairs of minimum and maximum, the one is used for which the smallest of these changes is
+    largest.
 
-    `number="noise"`: only step 0, resampled as often as there are checkpoints.
+    `number="noise"` is a control: step 0 only, resampled as often as there are checkpoints.
     """
     needs = ("layer", "update", "replicates")
     column = "value" if number == "noise" else number

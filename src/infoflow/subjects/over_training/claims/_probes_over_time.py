@@ -22,10 +22,11 @@ _RELATIONS, _POSITIONS = HEAD_RELATIONS.name, HEAD_POSITIONAL.name
 
 
 def probe_times(objective: Spec, *tasks: tuple[str, ...], labels: str = "task") -> Reading:
-    """Doublings of updates between the middles of successive tasks' gains over step 0, (1 + R, T - 1), and reaches.
+    """Time between the learning of successive tasks, in doublings of updates, (1 + R, T - 1), and the reaches.
 
-    Each task (alternatives, of which the first available one counts) uses the layer that is best at the end. `labels`:
-    for the control task, a task without a gain counts as learned together with the others.
+    A task is learned when half of its gain over step 0 is reached, in the layer that is best at the end. Each of
+    `tasks` names alternatives, of which the first available one counts. With the labels of the control task, a task
+    without a gain counts as learned at the same time as the others.
     """
     return together(
         partial(_times_apart, control=labels != "task"), *(_scores(objective, task, labels) for task in tasks)
@@ -45,10 +46,10 @@ def best_layer_moves(objective: Spec, task: tuple[str, ...], labels: str = "task
 def heads_with_the_loss(*, positions: bool = False) -> Reading:
     """Timing of relation heads, loss and grammar in a masked LM.
 
-    The columns are the share of relation curves that change abruptly; the doublings between the median of their middles
-    and the steepest fall of the loss between two checkpoints (0: inside); the doublings from there to the middle of the
-    gain in minimal pairs; the number of curves; and the reach of the first three. `positions`: uses heads that attend
-    to fixed positions instead.
+    The columns are (1) the share of relation curves that change abruptly, (2) the doublings between the median of their
+    middles and the two checkpoints with the steepest fall of the loss (0: between them), (3) the doublings from that
+    median to the middle of the gain in minimal pairs, (4) the number of curves, and (5) the reach of the first three.
+    `positions` uses heads that attend to fixed positions instead.
     """
     phases = Table(PHASES.name, MASKED, needs=("table", "curve", "verdict"), number="t50", known=True)
     phases = phases.where(table=_POSITIONS if positions else _RELATIONS)

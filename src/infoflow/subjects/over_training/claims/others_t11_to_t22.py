@@ -278,7 +278,8 @@ _T19_READS: dict[str, Reading] = {"grown": unigram_stage(CAUSAL)}
 def t19(curves: Curves) -> list[Condition]:
     """Warm-up and the stages of learning.
 
-    Unverified: the factor by which the warm-up of the published models grew. The factor of 4 and both limits are ours.
+    We have not verified by which factor the warm-up of the published models grew. The factor of 4 and both limits are
+    ours.
     """
     updates, rates = (curves["grown"][:, [place]] for place in range(2))
     step = float(np.nanmax(curves["grown"][:, 2]))

@@ -289,7 +289,8 @@ def prediction_divergence(
 ) -> pd.DataFrame:
     r"""The table `PREDICTION_DIVERGENCE`: \(\mathrm{KL}(p_T \,\|\, p_t)\), with a floor of \(10^{-10}\) under \(p_t\).
 
-    Both models read the same input: the reference so far (causal LM, decoder), or the same hidden tokens (masked LM).
+    Both models read the same input: the preceding tokens of the text (causal LM, decoder), or a text with the same
+    hidden tokens (masked LM).
 
     Source: [@voita2021].
 

@@ -59,7 +59,7 @@ class InContextLearning(Intervention):
 
     The gain between positions needs 30 texts of 64 tokens (`context_positions`); only texts that reach position j
     count. Without such texts it is left out with a note. Random tokens are sampled from the corpus's, unique within a
-    copy and the same at every checkpoint; two copies are about as long as the corpus's longer sentences, so that the
+    copy and the same at every checkpoint; two copies are about as long as the longer sentences of the corpus, so the
     model has seen such positions. A decoder with a source has only the gain between positions.
 
     Args:

@@ -140,7 +140,7 @@ class LossByPosition(AbstractLossMeasure):
     r"""\(L_p\): the mean loss of the p-th token, nats.
 
     Early and late positions come from texts of different lengths; the baseline, the unigram loss of the same tokens,
-    shows how much of a difference is due to the tokens. Only real tokens count, so padding and batches change nothing.
+    shows how much of a difference is due to the tokens. Padding does not count, so batches do not affect the result.
 
     Args:
         sentences: At most this many, chosen by a hash of their text: the same at every checkpoint.

@@ -32,10 +32,11 @@ _MODELS: dict[Hashable, NgramModel] = {}
 
 
 def counted_ngrams(reader: Reader, order: int, size: int, direction: Direction = "before") -> NgramModel:
-    """Counts of `Reader.counted` as input of the predicting stack: special tokens are history only.
+    """Counts of `Reader.counted` for the input of the predicting stack; special tokens count only as preceding tokens.
 
-    A causal LM and a decoder also predict the end of the sentence, a masked LM no special token: the same tokens are
-    counted as next tokens. Corpus and tokenizer, and so the counts, are the same for every checkpoint.
+    Exactly the tokens that the model predicts are counted as next tokens: a causal LM and a decoder also predict the
+    end of the sentence, a masked LM predicts no special token. Corpus and tokenizer, and so the counts, are the same
+    for every checkpoint.
     """
     model, stack = reader.model, reader.model.anatomy.predicts.name
     text = reader.counted

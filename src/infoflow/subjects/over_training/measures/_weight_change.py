@@ -49,9 +49,9 @@ class EffectiveRank(SampleMeasure):
 
     $$ \exp\Big(-\sum_i p_i \ln p_i\Big), \qquad p_i = \frac{λ_i}{\sum_j λ_j} $$
 
-    1 if all states are on a line, the width if all directions have the same variance. Error bars resample sentences to
-    first order (`linear_replicates`): without a block's tokens, the eigenvalues are approximated by the variances along
-    the eigenvectors of all tokens.
+    The value is 1 if all states are on a line, and the width if all directions have the same variance. Error bars are a
+    first-order approximation to resampling sentences (`linear_replicates`): without a block's tokens, the eigenvalues
+    are approximated by the variances along the eigenvectors of all tokens.
 
     Args:
         occurrences: At most this many sampled tokens.

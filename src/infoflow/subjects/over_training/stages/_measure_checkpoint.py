@@ -81,9 +81,9 @@ class AbstractCheckpoint(AbstractStudyMeasure):
 class MeasureCheckpoint(AbstractCheckpoint, AbstractScoredMeasure):
     """One model at one kept update.
 
-    Its rows depend only on that model; checkpoints share sentences, tokens and settings. Adding or removing a
-    checkpoint changes no other's numbers, except comparisons with the preceding one. The last update is measured too,
-    with the same sample sizes.
+    Its rows depend only on that model; all checkpoints share sentences, tokens and settings. Adding or removing a
+    checkpoint does not change the numbers of others, except comparisons with the preceding checkpoint. The last update
+    is measured too, with the same sample sizes.
     """
 
     kind = "checkpoint"

@@ -69,8 +69,8 @@ class HardConcrete(nn.Module):
         r"""Which heads are kept.
 
         `"code"` (the released code): those whose evaluation gate is not 0, $\log\alpha > -\ln 11 \approx -2.398$. A
-        head is removed only once its gate has decided. `"paper"`: those more often 1 than 0, $\log\alpha > 0$, which
-        classifies an undecided gate by the sign of its initial value. The two agree once every gate is decided
+        head is removed only once its gate has decided. `"paper"`: those that are 1 more often than 0, $\log\alpha > 0$;
+        this classifies an undecided gate by the sign of its initial value. The two agree once every gate is decided
         (`undecided`).
 
         Raises:

@@ -51,7 +51,7 @@ def points(
     wanted: Sequence[PlannedPoint],
     every: Sequence[PlannedPoint],
 ) -> Iterator[Point]:
-    """The steps `wanted` of a curve whose steps are `every`.
+    """Compute the steps `wanted` of a curve whose planned steps are `every`.
 
     Methods that continue from step to step also pass through the earlier ones.
     """

@@ -228,9 +228,9 @@ _R21_READS: dict[str, Reading] = {
 def r21(curves: Curves) -> list[Condition]:
     """The posterior along an answer.
 
-    Required rows: in retrieval_scores of the variant rag-token, whose reader generates, for the queries "dates", the
-    metrics posterior_entropy_1 and posterior_entropy_2, in nats, of the first and the second token; as baseline the
-    same with the tokens of an answer in random order.
+    Required rows in retrieval_scores, for the variant rag-token (whose reader generates) and the queries "dates": the
+    metrics posterior_entropy_1 and posterior_entropy_2, in nats, for the first and the second token. Their baseline is
+    the same with the tokens of an answer in random order.
     """
     gap = curves["second"] - curves["first"]
     return [exceeds("entropy of the posterior over passages, second token less first", gap, 0.0, "nats")]

@@ -205,9 +205,9 @@ _PUBLISHED = {"both": 0.008, "retriever": 0.021, "reader": 0.04}
 def r11(curves: Curves) -> list[Condition]:
     """Which part learned.
 
-    Required rows: for retrieve-learned the variants exchange-both, exchange-retriever, exchange-reader and
-    exchange-neither, which name the parts that come from the trained model (the others are initial), after equal
-    further training.
+    Required rows, for retrieve-learned after equal further training: the variants exchange-both, exchange-retriever,
+    exchange-reader and exchange-neither. The names say which parts come from the trained model; the other parts are
+    initial.
     """
     return [
         exceeds(

@@ -226,8 +226,8 @@ def own_log_probabilities(
 
     $$ \log p(o) \propto \log \sum_z \pi(z) \prod_j p(o_j \mid z, x) $$
 
-    at the sequence level; see `marginal_log_likelihood` for the other. (question, choice), in nats, −∞ for choices
-    outside the relation.
+    This is at the sequence level; see `marginal_log_likelihood` for the token level. The result is (question, choice),
+    in nats, with −∞ for choices outside the relation.
 
     Args:
         model: In evaluation mode.

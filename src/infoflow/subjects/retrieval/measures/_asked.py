@@ -72,10 +72,10 @@ def asked_by_kind(
     seed: int = 0,
     library: Library | None = None,
 ) -> list[FactReadings]:
-    """At most `limit` facts of each kind, with a model's readings; all from `library` if it is given.
+    """At most `facts` facts of each kind, as the model reads them, with the passages of `library` if it is given.
 
     Raises:
-        UserError: The limit is below 1, the world has no fact of a kind, or no fact has one of the documents.
+        UserError: `facts` is below 1, the world has no fact of a kind, or no fact has one of the documents.
     """
     chosen = [facts_of_kind(world, kind, facts, seed) for kind in kinds]
     options: Any = {"model": model, "world": world, "tokenizer": tokenizer, "seed": seed, "passage_library": library}
@@ -186,7 +186,7 @@ def variant_answers(
 def scores_of(logs: np.ndarray, inputs: FactInputs) -> dict[str, np.ndarray]:
     """Metrics (..., row) of log-probabilities (..., row, choice).
 
-    p1: whether the right object is the first; nats: its surprise −log p; probability.
+    p1: whether the right object has the highest probability; nats: its surprise, −log p; probability: its probability.
     """
     right = np.take_along_axis(logs, np.broadcast_to(inputs.answers[:, None], (*logs.shape[:-1], 1)), axis=-1)[..., 0]
     first = (logs.argmax(axis=-1) == inputs.answers).astype(np.float64)

@@ -57,10 +57,10 @@ def attention_ranking(
 
     | symbol   | here                                                                             |
     |----------|----------------------------------------------------------------------------------|
-    | $H$      | the quarter of the heads with the highest copy scores; the baseline: as many others |
+    | $H$      | the quarter of the heads with the highest copy scores; for the baseline as many other heads |
     | $j$      | masks                                                                            |
     | $k$      | words of the passage, which is read alone with the question                      |
-    | \(\pi\)  | of the model's own source with its weights of now; even for a plain reader       |
+    | \(\pi\)  | prior of the model's own source with its current weights; even for a plain reader |
 
     Each question has the passage that answers it, those about the same entity, and others up to `candidates`. The null
     passage has no words, so it is excluded. Spearman's correlation is over one question's candidates. Rows are for all

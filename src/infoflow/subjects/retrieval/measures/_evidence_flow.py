@@ -57,12 +57,12 @@ def evidence_flow(
     batch: int = 64,
     library: Library | None = None,
 ) -> pd.DataFrame:
-    r"""What an answer loses without some attention, and what one restored output regains.
+    r"""How much an answer loses without some attention, and how much one restored output regains.
 
-    | method                | what is done                                                              |
+    | method                | intervention                                                              |
     |-----------------------|---------------------------------------------------------------------------|
     | knock-out             | edges (q, k) are forbidden in all heads, in one block or from one upward  |
-    | removal               | no token looks at one token, in one block or in all                       |
+    | removal               | no token attends to one token, in one block or in all                     |
     | tracing               | noise on the subject's embeddings, one FFN or attention output restored   |
     | tracing every mention | the same with noise wherever the passage names the subject                |
 
@@ -179,7 +179,7 @@ def traced_answers(
         model: A loaded model.
         inputs: Questions with documents.
         noise: Noise to add to the word embeddings, float32 (row, token, width).
-        variants: What to restore.
+        variants: The outputs to restore, one for each variant.
         batch: Rows per forward pass.
     """
     stack, parts = model.anatomy.reads.name, []

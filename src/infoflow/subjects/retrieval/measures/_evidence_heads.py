@@ -72,13 +72,13 @@ def evidence_heads(
     | symbol    | here                                                                   |
     |-----------|------------------------------------------------------------------------|
     | $Q$       | questions, two wordings a fact                                         |
-    | $o_q$     | the object that the document says: the true one but in a conflict      |
-    | \(\hat{y}_q\) | the likeliest of the relation's objects                            |
+    | $o_q$     | the object in the document: the true one, except in a conflict         |
+    | \(\hat{y}_q\) | the most likely object of the relation                             |
     | $j$       | masks of the question: one for each token of the object                |
     | $O_q$     | the object's tokens in the evidence                                    |
 
-    The baseline of every number is the same statistic with a random document. It contains no answer; any word of the
-    answer that happens to occur counts as the object.
+    The baseline of every number is the same statistic with a random document. This contains no answer, but words of the
+    answer that happen to occur in it count as the object.
 
     Attention on evidence and object, and the copy score, are given for all facts of a kind (`weight` −1) and for each
     exposure.

@@ -40,9 +40,9 @@ def random_edges(inputs: FactInputs, forbidden: np.ndarray, what: str, seed: int
 
     Args:
         inputs: Input rows.
-        forbidden: The edges that these are a baseline for, bool (row, query, key).
-        what: Their name, part of the key of the draw.
-        seed: Seeds the draws: one for each question.
+        forbidden: The edges for which these are the baseline, bool (row, query, key).
+        what: Name of these edges, which is part of the key of the draw.
+        seed: Seeds the draws, one for each question.
     """
     real = inputs.attention_mask.astype(bool)
     drawn = np.zeros_like(forbidden)

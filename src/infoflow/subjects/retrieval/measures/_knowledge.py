@@ -57,9 +57,9 @@ def elicited(
 ) -> PreTrainedModel:
     """A copy of a reader after a short training to answer without a document.
 
-    A model that always had a document may store facts that it cannot express without one. So the copy learns the form,
-    on trained facts of a quarter of the entities, each equally often, in the training wordings; evaluate it on the
-    other entities, as `knowledge(..., reading="elicited")` does. Updates are those of `closed-book`.
+    A model that always had a document may store facts that it cannot express without one. So the copy learns how to
+    answer, on trained facts of a quarter of the entities, each equally often, in the training wordings. Evaluate it on
+    the other entities, as `knowledge(..., reading="elicited")` does. Updates are those of `closed-book`.
 
     Args:
         reader: A BERT with the head of a masked LM; it is not changed.
@@ -157,8 +157,8 @@ def knowledge(
     | p1     | share of questions whose likeliest object is the right one          | 1 / m   |
     | bits   | \(\log_2 m + \log_2 p(o)\), `stored_bits`, mean, unclipped          | 0       |
     | nats   | \(-\log p(o)\), mean                                                | log m   |
-    | p1_old | of facts that change or come later: share answered as before        | 1 / m   |
-    | p1_new | of these: share answered as the edited index says                   | 1 / m   |
+    | p1_old | for facts that change or come later: share answered as before       | 1 / m   |
+    | p1_new | for these facts: share answered as in the edited index              | 1 / m   |
 
     p is renormalised over the m objects of the relation. Questions use the test wordings, two per fact. Documents are
     those of `fact_inputs`, and "own": marginalised over all candidates and the null passage, as the model itself reads.
@@ -256,13 +256,13 @@ def knowledge_conflict(
     most: int = MOST_FACTS,
     seed: int = 0,
 ) -> pd.DataFrame:
-    r"""How often a model answers as trained, and how often as its document says, if these differ.
+    r"""How often a model answers as in training, and how often as in its document, if the two differ.
 
     | metric             | value                                                              | a guess |
     |--------------------|--------------------------------------------------------------------|---------|
     | old                | share answered with the true object, which training asked for      | 1 / m   |
-    | document           | share answered with the other one, which the passage says          | 1 / m   |
-    | memorisation_ratio | old / (old + document) of counts; NaN where nothing is either      | 1/2     |
+    | document           | share answered with the other object, which is in the passage      | 1 / m   |
+    | memorisation_ratio | old / (old + document) of counts; NaN if no answer is either       | 1/2     |
     | difference         | \(\log p(o') - \log p(o)\), mean, o′ of the document; at the output | 0       |
     |                    | (`layer` −1), and at each state by the tuned lens                  |         |
 

@@ -38,8 +38,8 @@ def load_benchmark(folder: Path | str) -> Benchmark:
     | `test.candidates.txt`, `test.queries.tsv`      | ReQA: a passage a line; question, its passages' lines from 0 |
     | `docs.jsonl`, `queries.jsonl`, `qrels.tsv`     | `id, title, text`; query, passage, relevance, no header  |
 
-    Each file may be `.gz`. A document with only a title becomes a passage of these words; one without title and text is
-    dropped, and its judgements are skipped (`num_skipped`). Questions without a relevant passage are left out.
+    Each file may be `.gz`. If a document has only a title, the title becomes the passage. A document without title and
+    text is dropped, and its judgements are skipped (`num_skipped`). Questions without a relevant passage are left out.
 
     Raises:
         UserError: The folder has none of these layouts, a line is malformed, or judgements name unknown documents.

@@ -129,7 +129,7 @@ def sequence_log_likelihoods(
         model: For conditional generation.
         input_ids: Each question with each of its passages.
         attention_mask: 0 at padding.
-        answers: Token ids, their end included; padding is masked by `tokens` of the marginal.
+        answers: Token ids with the end token. The argument `tokens` of `marginal_log_likelihood` masks padding.
         start: First id of the decoder's input.
     """
     num_queries, num_candidates = input_ids.shape[:2]

@@ -65,7 +65,7 @@ class IVFPQ:
         return "ivf"
 
     def for_vectors(self, num: int, width: int) -> "IVFPQ":
-        """The same with all sizes filled in for this many vectors.
+        """The same settings, with default sizes replaced by those for this number of vectors.
 
         Raises:
             UserError: There are too few to train centroids, or `parts` does not divide the width.

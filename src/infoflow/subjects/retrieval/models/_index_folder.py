@@ -38,7 +38,7 @@ class SearchRecall(NamedTuple):
 
 
 def search_recall(index: DenseIndex, queries: Numbers, k: int = 10, what: str = "questions") -> SearchRecall:
-    """recall@k of an index against exact search of its vectors; with fewer than k passages, of all.
+    """recall@k of an index against exact search of its vectors; over all passages if there are fewer than k.
 
     Args:
         index: An approximate index; an exact one has recall 1.

@@ -21,9 +21,10 @@ from ._retriever import Tower
 
 
 def plain_tokens(tokenizer: Any, vocabulary: Vocabulary, texts: Sequence[str]) -> tuple[list[np.ndarray], int]:
-    """Tokens of each text without special ones, int64, and how many special tokens the texts contained.
+    """Tokens of each text without special ones, int64, and how many special tokens the texts contained as words.
 
-    If a tokenizer cannot split such a word and returns its id, it becomes the unknown token.
+    If a tokenizer returns the id of a special token for such a word instead of splitting it, the word becomes the
+    unknown token.
     """
     if not texts:
         return [], 0

@@ -174,7 +174,7 @@ class RetrievalModel(PreTrainedModel):
         choice: Candidates,
         frozen: bool | None = None,
     ) -> Float[Tensor, "query candidate"]:
-        """f(x, z) of each candidate, with fresh weights and their gradient; undefined at masked candidates.
+        """f(x, z) of each candidate with the current weights, differentiable; undefined for masked candidates.
 
         `frozen`: whether a retriever gets no gradient; None: the current `retriever_frozen`.
         """

@@ -62,7 +62,7 @@ class RetrievalSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetrievalLM(RetrievalSettings, AbstractObjective):
-    """Shared parts of the six arms: see the table of this module."""
+    """Shared parts of the six retrieval objectives; see the table of this module."""
 
     layout: ClassVar[Layout] = "encoder"
     family: ClassVar[Family] = "fill in"
@@ -160,7 +160,7 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
         return replace(AbstractObjective.example(self, sentences, vocabulary), labels=nothing)
 
     def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
-        """Also which passages may be read."""
+        """The inputs and targets, and the passages that may be read."""
         plain = AbstractObjective.shown(self, batch, names, target_names)
         return replace(plain, inputs={**plain.inputs, "passages": [_PASSAGES[SOURCES[self.name]]]})
 

@@ -21,8 +21,10 @@ _COLUMNS = ("queries", "reader term", "retriever term", "utility of a passage", 
 
 
 class IndexRefresh(TrainingHook):
-    """Builds the index at updates 1, F + 1, 2 F + 1, ..., from the weights of `lag` updates before; freezes the
-    retriever in the first share of the updates; records what each update was made of.
+    """Builds the index every F updates, freezes the retriever at first, and records the parts of each update.
+
+    The index is built at updates 1, F + 1, 2 F + 1, ..., from the weights `lag` updates earlier. The retriever is
+    frozen in the first share of the updates.
 
     Candidates are selected by the index, which is stale between two builds; their scores and gradients use the current
     weights. A checkpoint holds the index's weights, not its vectors: a resumed run embeds the passages again and
