@@ -70,11 +70,14 @@ def test_every_measure_has_one_method_page():
     rooms = [
         importlib.import_module(f"infoflow.{room}") for room in ("heads", "over_training", "probing", "representations")
     ]
-    public = [item for room in rooms for item in vars(room).values() if isinstance(item, type)]
-    tables = {item.table.name for item in public
+    public = {item for room in rooms for item in vars(room).values() if isinstance(item, type)}
+    tables = {item.__name__: item.table.name for item in public
               if issubclass(item, AbstractMeasure | PairMeasure) and not inspect.isabstract(item)}  # fmt: skip
-    written = {path.stem for path in (ROOT / "docs" / "methods").glob("*.md")}
-    assert tables - written == set()
+    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "methods").glob("*.md")]
+    headed = [line for page in pages for line in page.splitlines() if line.startswith("measures: ")]
+    written = [name.rpartition(".")[2] for line in headed for name in line.removeprefix("measures: ").split(", ")]
+    assert {*tables.values()} - {tables.get(name) for name in written} == set()
+    assert len(written) == len(set(written))
 
 
 def test_every_method_page_is_on_their_list():

@@ -11,8 +11,7 @@ from scipy.stats import chisquare
 from infoflow.architectures import ModelConfig, build
 from infoflow.corpus import train_tokenizer
 from infoflow.foundation import UserError, stream
-from infoflow.objectives import Example, MultiTask, Vocabulary, make_objective, mixture_rates
-from infoflow.objectives._text_to_text import span_mask
+from infoflow.objectives import Example, MultiTask, Vocabulary, make_objective, mixture_rates, span_mask
 from infoflow.training import TrainingData
 
 PREFIX = VOCABULARY.ids[TRANSLATE]

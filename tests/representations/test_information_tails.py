@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from infoflow.foundation import block_effects, block_interval, block_of
-from infoflow.representations import HalvedClusters, corrected_information, estimate_information
-from infoflow.representations._clusters import cluster, nearest
+from infoflow.representations import HalvedClusters, cluster, corrected_information, estimate_information, nearest
 
 TYPES, CLUSTERS, TOKENS, DRAWS = 1000, 100, 10_000, 12
 

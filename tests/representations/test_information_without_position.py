@@ -10,11 +10,13 @@ from infoflow.flow import describe_measure, measure
 from infoflow.representations import (
     MutualInformation,
     MutualInformationWithoutPosition,
-    _clusters,
+    StateClusters,
+    cluster,
     mutual_information,
+    position_means,
 )
-from infoflow.representations._clusters import StateClusters, cluster, position_means
 
+CLUSTERS = "infoflow.representations._clusters"
 TYPES, LENGTH = 30, 10
 
 
@@ -85,11 +87,11 @@ def test_other_means_are_other_clusters():
 
 def test_on_a_model_the_fitted_states_have_no_mean_at_any_position(matched_models, parallel_corpus, monkeypatch):
     rows = {}
-    monkeypatch.setattr(_clusters, "_LEAST_AT_POSITION", 1)
+    monkeypatch.setattr(f"{CLUSTERS}._LEAST_AT_POSITION", 1)
     for kind in (MutualInformation, MutualInformationWithoutPosition):
         seen = rows.setdefault(kind, [])
         monkeypatch.setattr(
-            _clusters, "cluster", lambda own, *rest, s=seen: s.append(own.clone()) or cluster(own, *rest)
+            f"{CLUSTERS}.cluster", lambda own, *rest, s=seen: s.append(own.clone()) or cluster(own, *rest)
         )
         frame = measure(matched_models["causal-lm"], parallel_corpus, [kind(clusters=5, types=30)])[kind.table.name]
         assert frame["layer"].tolist() == [0, 1, 2, 0, 1, 2]

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from infoflow import models
 from infoflow.foundation import UserError
 from infoflow.objectives import UNSUPERVISED, MultiTask, make_objective
 from infoflow.results import RunFolder, Subject
 from infoflow.studies import AnalysisPlan, CorpusPlan, StudyModels, StudyPlan, study
-from infoflow.studies import _scores as scores_module
 from infoflow.training import ModelConfig, TrainConfig
 
 CORPUS = CorpusPlan(name="grammar:600", vocabulary=200, joint_vocabulary=True, validation=0.1, test=0.2)
@@ -37,9 +37,9 @@ def run(tmp_path_factory, read):
         read.extend(sources)
         return translate(model, sources, **options)
 
-    translate = scores_module.translate
+    translate = models.translate
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scores_module, "translate", spied)
+        patch.setattr("infoflow.studies._scores.translate", spied)
         return study(plan(), tmp_path_factory.mktemp("run"), num_processes=1)
 
 

@@ -18,10 +18,10 @@ import pandas as pd
 import torch
 
 import infoflow
-from infoflow.corpus import Corpus
+from infoflow.corpus import Corpus, Vocabulary
 from infoflow.heads import Ablation, Confidence, Importance, Relevance
 from infoflow.models import Model
-from infoflow.objectives import Vocabulary, make_objective
+from infoflow.objectives import make_objective
 from infoflow.pruning import learn_gates
 from infoflow.subjects.pruning.measures import greedy_pruning
 from infoflow.training import TrainConfig, TrainingData

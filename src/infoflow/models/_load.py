@@ -277,7 +277,7 @@ def load_model(
     return model
 
 
-def _module(source: Path | str | PreTrainedModel, dtype: torch.dtype) -> tuple[PreTrainedModel, str, Path | str | None]:
+def _module(source: Any, dtype: torch.dtype) -> tuple[PreTrainedModel, str, Path | str | None]:
     """The module, its name, and where it was read; None for an instance."""
     if isinstance(source, PreTrainedModel):
         return source, source.name_or_path or source.config.model_type, None

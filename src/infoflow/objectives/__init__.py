@@ -48,5 +48,6 @@ from ._text_to_text import PrefixLM as PrefixLM
 from ._text_to_text import ReplaceSpans as ReplaceSpans
 from ._text_to_text import Seq2SeqLM as Seq2SeqLM
 from ._text_to_text import SpanCorruption as SpanCorruption
+from ._text_to_text import span_mask
 from ._two_models import Distillation as Distillation
 from ._two_models import Electra as Electra

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from infoflow import objectives
+from infoflow import models
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import Count, UserError
 from infoflow.models import normalise_answer, token_f1
@@ -197,7 +197,7 @@ def exact_match(said: str, wanted: Sequence[str]) -> float:
 
     Source: [@rajpurkar2018], the evaluation script of SQuAD 2.0.
     """
-    return float(objectives.exact_match(said, _kept(wanted)))
+    return float(models.exact_match(said, _kept(wanted)))
 
 
 def answer_f1(said: str, wanted: Sequence[str]) -> float:
