@@ -716,7 +716,7 @@ def test_a_label_that_no_layer_tells_is_said_to_be_unreadable(alone, after, told
         values = frame["layer"].map(dict(enumerate(after)))
         return frame.assign(value=values.where(frame["state"] == "after", 0.45), baseline=0.5)
 
-    assert alone("label_by_layer", read)["label-by-layer"].answer[0].endswith(f" than before tuning; {told}).")
+    assert alone("label_by_layer", read)["label-by-layer"].answer[0].endswith(f" than before tuning ({told}).")
 
 
 def test_examples_that_all_stayed_are_no_figure(tmp_path) -> None:

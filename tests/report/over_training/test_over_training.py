@@ -395,7 +395,7 @@ def test_two_checkpoints_and_a_suite_without_step_0_are_drawn(tmp_path) -> None:
         section = drawn_section(run, "over-training")
         assert section is not None
         assert not section.notes
-        assert len(section.figures) == 4
+        assert len(section.figures) == 3
     assert not time_axis(late).has_start
 
 
