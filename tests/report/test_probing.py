@@ -442,7 +442,7 @@ def test_the_linear_probe_is_shown_and_one_setting_of_it(tmp_path) -> None:
 
 
 def test_the_page_tells_methods_and_is_small(page) -> None:
-    for method in ("probes", "probe-gains", "probe-codelength", "probe-depth", "probe-trees"):
+    for method in ("probes", "probe-codelength", "probe-depth", "probe-trees"):
         assert f'id="method-{method}"' in page
     assert "What can be read from each layer?" in page
     assert len(page.encode()) < 3_000_000

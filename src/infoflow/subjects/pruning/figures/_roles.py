@@ -222,7 +222,8 @@ def _words(sweep: Functions) -> str:
     more, less = share.low > chance, share.high < chance  # if one of them has no interval
     verdict = "more than the " if more else "less than the " if less else ""
     verdict = verdict or ("not clearly more or less than the " if share.has_interval else "beside ")
-    held, lost = estimate_text(share, "%").replace(" %", "%"), sweep.lost(sweep.telling)
+    with_interval, lost = estimate_text(share, "%").replace(" %", "%"), sweep.lost(sweep.telling)
+    held = with_interval if share.has_interval else f"{share.value:.0f}%"
     return (
         f"{left}, {sweep.pool.series.label} holds {held} of its functions, {verdict}{chance:.0f}% that as many random "
         f"heads would keep{f' (lost: {listed(lost)})' if lost else ''}"
