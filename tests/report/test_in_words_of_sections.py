@@ -243,7 +243,7 @@ PRUNED = {
     "order 27%).",
     "pruning-kinds": "With 4 of 8 heads of translation left, the share alive is highest in layer 1, 75.0%; lowest in "
     "layer 0, 25.0%.",
-    "pruning-functions": "With 1 of 4 heads left, translation holds 33.3% of its functions, beside 25% that as many "
+    "pruning-functions": "With 1 of 4 heads left, translation holds 33% of its functions, beside 25% that as many "
     "random heads would keep (lost: second and third).",
     # seed 1 by 1.0 at both points, seed 2 by 1.4: ± 12.706 × .2
     "pruning-scratch": "The pruned model's advantage is 1 BLEU (−1 to 4) for encoder heads of translation.",
