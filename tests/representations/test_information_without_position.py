@@ -128,10 +128,10 @@ def test_results_of_the_usual_number_keep_their_keys():
 def test_states_for_fitting_stay_within_their_bytes(matched_models, parallel_corpus, monkeypatch):
     model, read = matched_models["causal-lm"], []
     width = model.anatomy.stack("decoder").width
-    monkeypatch.setattr(_clusters, "_CHUNK", 4)
-    monkeypatch.setattr(_clusters, "cluster", lambda own, *rest: read.append(len(own)) or cluster(own, *rest))
+    monkeypatch.setattr(f"{CLUSTERS}._CHUNK", 4)
+    monkeypatch.setattr(f"{CLUSTERS}.cluster", lambda own, *rest: read.append(len(own)) or cluster(own, *rest))
     for limit in (1 << 30, 4 * width * 2 * 30):  # thirty states of each fold
-        monkeypatch.setattr(_clusters, "_FIT_BYTES", limit)
+        monkeypatch.setattr(f"{CLUSTERS}._FIT_BYTES", limit)
         measure(model, parallel_corpus, [MutualInformation(clusters=10, types=30, clusterings=2)])
     assert max(read[-2:]) < min(read[:2])
     assert max(read[-2:]) >= 30
