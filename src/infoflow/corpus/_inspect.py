@@ -12,7 +12,7 @@ from infoflow.foundation import UserError, writes_no_spaces
 
 from ._columns import Row
 from ._formats import LINE_PATTERNS, TAKE_IT_OUT, kind_by_name
-from ._lines import ENDS, NUMBER, cells_of, column_kind, is_header, odd_column, printable, read_lines
+from ._lines import CHUNK_TAG, ENDS, NUMBER, cells_of, column_kind, is_header, odd_column, printable, read_lines
 
 AS_IS = "as-is:"
 """Prefix of a path whose file should not be inspected."""
@@ -25,7 +25,6 @@ _QUOTED = re.compile(r'^\s*"(?:[^"\\]|\\.|"")*"\s*$')
 _NUMBERED = re.compile(r"^\s*[(\[]?(\d{1,9})(?:[.):\]]|\.\))\s")
 _NAMED_LINE = re.compile(r"^\S*\d\S*[-_]\S*\d\S*\s")
 _TAGGED_WORD = re.compile(r"\S+[/_|][A-Z$.,:'`#-]+")
-_CHUNK_TAG = re.compile(r"^(?:O|[BIESLU][-_]\w[\w.-]*)$")
 
 Found = tuple[str, str]
 """What the lines are instead of sentences, and advice."""
@@ -189,7 +188,7 @@ def _in_front(lines: Sequence[str]) -> Found | None:
 def _tagged(lines: Sequence[str]) -> Found | None:
     fields = [line.split() for line in lines]
     same = len(lines) > 1 and 1 < len(fields[0]) < 8 and len({len(row) for row in fields}) == 1
-    if same and all(_CHUNK_TAG.match(row[-1]) for row in fields):
+    if same and all(CHUNK_TAG.fullmatch(row[-1]) for row in fields):
         return "has a word and its tags on every line", "Rename it to .conll."
     words = [word for row in fields if len(row) > 1 for word in row]
     if words and _share(words, _TAGGED_WORD.fullmatch) > 0.8:

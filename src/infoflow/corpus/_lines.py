@@ -234,6 +234,7 @@ _LANGUAGES_LISTED = (
     "fas hin urd ben tha vie ind zho cmn jpn kor swa cat eus glg lat"
 )
 _LANGUAGES = frozenset(_LANGUAGES_LISTED.split())
+CHUNK_TAG = re.compile(r"O|[BIESLU][-_]\w[\w.-]*")
 NUMBER = re.compile(r"[-+]?\d[\d.,:/%-]*")
 ENDS = tuple(".!?…。！？؟।\"”»')")
 

@@ -11,7 +11,7 @@ from infoflow.foundation import UserError, as_written
 from ._alignment import running_text
 from ._columns import NAMED_COLUMNS, Row, plain_text
 from ._conllu import NUM_FIELDS
-from ._lines import check_length, printable, read_lines
+from ._lines import CHUNK_TAG, check_length, printable, read_lines
 from ._tables import parsed_json, read_document
 
 # CCG categories: the left and right part of a supertag.
@@ -75,7 +75,6 @@ def _unbracket(category: str) -> str:
 
 _DOCUMENT = "-DOCSTART-"
 _COMMENT = re.compile(r"#\s*\w[\w.:-]*\s*=|#\s*id\s|#(?:begin|end) document\b")
-_CHUNK_TAG = re.compile(r"O|[BIESLU][-_]\w[\w.-]*")
 _INTEGERS = re.compile(r"\d{1,18}")
 _SNIFFED = 1000  # lines
 
@@ -142,11 +141,12 @@ def _column(rows: Sequence[Sequence[str]], place: int) -> list[list[str]]:
 def _not_words(sentences: Sequence[Sequence[str]]) -> str | None:
     """What the cells of a column are instead of words, if that shows."""
     cells = [cell for sentence in sentences for cell in sentence]
-    if any(sentence in _numbered(len(sentence)) for sentence in sentences if len(sentence) > 1):
+    first = next(iter(sentences), [])
+    if len(first) > 1 and first in _numbered(len(first)):
         return "numbers"
-    if len(cells) > 3 and len(set(cells)) == 1:
+    if any(len(part) > 3 and len(set(part)) == 1 for part in (first, cells)):
         return "the same value on every line"
-    if len(cells) > 3 and all(map(_CHUNK_TAG.fullmatch, cells)) and set(cells) != {"O"}:
+    if len(cells) > 3 and all(map(CHUNK_TAG.fullmatch, cells)) and set(cells) != {"O"}:
         return "tags"
     pairs = [pair for sentence in sentences for pair in pairwise(sentence)]
     alike = len({_INTEGERS.sub("0", cell) for cell in cells}) == 1 and bool(_INTEGERS.search(cells[0]))

@@ -1,4 +1,4 @@
-"""T5's multi-task training: one encoder-decoder learns several text-to-text tasks, each told by its prefix."""
+"""T5's multi-task training: one encoder-decoder learns several text-to-text tasks, each named by its prefix."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, final

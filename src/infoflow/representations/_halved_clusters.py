@@ -8,7 +8,7 @@ from jaxtyping import Float32, Int
 from torch import Tensor
 
 from ._clusters import FOLDS, cluster, nearest
-from ._information_estimate import InformationEstimate, corrected_information, estimate_information
+from ._information_estimate import InformationEstimate, corrected_information, estimate_information, optimism_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,15 +48,7 @@ class HalvedClusters:
         names = [field.name for field in fields(InformationEstimate) if field.name != "optimism"]
         means = {name: np.mean([getattr(each, name) for each in found], axis=0) for name in names}
         means["tail"] = float(means["tail"])
-        return InformationEstimate(**means, optimism=self._optimism(tokens))
-
-    def _optimism(self, tokens: Int[np.ndarray, " token"]) -> float:
-        """Half of the information on a clustering's own blocks beyond that on the others; 0 if one has no tokens."""
-        folds, gains = self.blocks % FOLDS, []
-        if len(np.unique(folds)) < FOLDS:
-            return 0.0
-        for fold, own in enumerate(self.labels):
-            parts = [np.flatnonzero(on) for on in (folds == fold, folds != fold)]
-            on_own, on_other = (corrected_information(own[at], tokens[at], self.blocks[at]) for at in parts)
-            gains.append(on_own - on_other)
-        return float(np.nan_to_num(np.mean(gains))) / 2
+        gains = [
+            optimism_of(own, tokens, self.blocks, self.blocks % FOLDS == fold) for fold, own in enumerate(self.labels)
+        ]
+        return InformationEstimate(**means, optimism=float(np.mean(gains)))

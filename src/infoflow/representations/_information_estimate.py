@@ -107,6 +107,19 @@ def corrected_information(
     return float(_extrapolated(np.array([counts.information()]), halves)[0])
 
 
+def optimism_of(
+    a: Int[np.ndarray, " token"],
+    b: Int[np.ndarray, " token"],
+    blocks: Int[np.ndarray, " token"],
+    own: Bool[np.ndarray, " token"],
+) -> float:
+    """Half of the information on tokens that centres were fitted to beyond that on the others; 0 if either has none."""
+    if own.all() or not own.any():
+        return 0.0
+    on_own, on_other = (corrected_information(a[at], b[at], blocks[at]) for at in (own, ~own))
+    return float(np.nan_to_num(on_own - on_other)) / 2
+
+
 def estimate_information(
     a: Int[np.ndarray, " token"], b: Int[np.ndarray, " token"], blocks: Int[np.ndarray, " token"]
 ) -> InformationEstimate:

@@ -18,6 +18,7 @@ from ._information_estimate import (
     bias_draws,
     corrected_information,
     estimate_information,
+    optimism_of,
     standard_noise,
     wider,
 )
@@ -191,13 +192,21 @@ class InformationRows:
 
     def _layer(self, side: _Side, layer: int, blocks: Int[np.ndarray, " token"]) -> _LayerInformation:
         clusterings = side.counted.clusters[layer].astype(np.int64)
+        folds = fold_of(side.counted.sentence)
         random = stream("mutual-information-baseline")
         shuffled = [
             corrected_information(clusterings[0], random.permutation(side.labels), blocks) for _ in range(_SHUFFLES)
         ]
         return _LayerInformation(
             estimates=[estimate_information(clusters, side.labels, blocks) for clusters in clusterings],
-            optimism=float(np.mean([_optimism(side, s, clusters, blocks) for s, clusters in enumerate(clusterings)])),
+            optimism=float(
+                np.mean(
+                    [
+                        optimism_of(clusters, side.labels, blocks, folds == place % FOLDS)
+                        for place, clusters in enumerate(clusterings)
+                    ]
+                )
+            ),
             baseline=float(np.mean(shuffled)),
             empty_clusters=float(np.mean([self.clusters - len(np.unique(each)) for each in clusterings])),
         )
@@ -233,15 +242,6 @@ class InformationRows:
             "inertia": float(self.inertia[number]),
             "empty_clusters": round(layer.empty_clusters),
         }
-
-
-def _optimism(side: _Side, clustering: int, clusters: Int[np.ndarray, " token"], blocks: np.ndarray) -> float:
-    """Half of the information on the clustering's own fold beyond that on the other; 0 if one has no tokens."""
-    own = fold_of(side.counted.sentence) == clustering % FOLDS
-    if own.all() or not own.any():
-        return 0.0
-    on_own, on_other = (corrected_information(clusters[at], side.labels[at], blocks[at]) for at in (own, ~own))
-    return float(np.nan_to_num(on_own - on_other)) / 2
 
 
 def _pooled_spread(values: list[list[float]]) -> float:
