@@ -291,3 +291,9 @@ def test_encodings_that_may_be_meant_show_what_a_line_would_say(encoding, write)
 def test_no_encoding_is_named_where_none_reads_right(write):
     with pytest.raises(UserError, match="Convert it to UTF-8 from its original encoding"):
         load_corpus(write("a.txt", b"abc \x81\xfe\xff\x9d\x81 def\n"))
+
+
+def test_numbers_may_be_words_after_the_first_sentence(write):
+    assert load_corpus(write("a.tagged", "John\tN\nruns\tV\n\n1\tC\n2\tC\n"))[1].words == ["1", "2"]
+    with pytest.raises(UserError, match="the same value on every line"):
+        load_corpus(write("b.tagged", "a\tJohn\na\truns\na\tso\na\tfast\n\nb\tMary\nb\truns\n"))
