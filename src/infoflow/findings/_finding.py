@@ -60,7 +60,7 @@ class Condition:
 
     @property
     def counted(self) -> str:
-        """The items of which the values are shares, in words."""
+        """What is counted, if the values are shares: `heads` for the unit `share of heads`."""
         return self.unit.removeprefix("share of ")
 
     @property

@@ -63,7 +63,7 @@ _HEAD = ["layer", "head"]
 
 
 def heads(name: str, objective: Spec, **alternatives: object) -> Table:
-    """Self-attention heads; each value may be a tuple of alternatives, of which the first existing one is read."""
+    """Self-attention heads; a value may be a tuple of alternatives: the first that exists is read."""
     wide = {key: value if isinstance(value, tuple) else (value,) for key, value in alternatives.items()}
     return Table(name, objective, known=True).where(kind="self", **wide)
 

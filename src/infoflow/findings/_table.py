@@ -83,7 +83,7 @@ Function = Callable[..., np.ndarray | None]
 class Table:
     """Rows of a table about the models of an objective, or about pairs of models of two objectives.
 
-    A tuple in `where` lists alternatives, of which the first existing one is read; `...` selects all.
+    A tuple in `where` lists alternatives: the first that exists is read; `...` selects all.
     """
 
     name: str

@@ -258,7 +258,7 @@ def first_architecture(tables: Mapping[str, pd.DataFrame] | pd.DataFrame) -> str
 
 
 def with_keys(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table with all columns of `KEYS` or `PAIR_KEYS`, some of which earlier versions omitted.
+    """A table with all columns of `KEYS` or `PAIR_KEYS`. Earlier versions left some out.
 
     They wrote "translation+token-dropout" as objective, trained every model with BERT's blocks from random weights, and
     measured each at the end of its training or before it. For pruned models they wrote method and scope as one text.

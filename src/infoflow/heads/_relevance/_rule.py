@@ -315,7 +315,7 @@ def _values(up_NHTe: Tensor, down_NHTe: Tensor, weights_HTS: Tensor, above_HSe: 
 
 
 def _query_terms(core: AttentionCore) -> Float[Tensor, "head query value_width width"]:
-    """z of the queries, each of which affects only its own token."""
+    """z of the queries. A query affects only its own token."""
     weights_HTS, value_HSe, key_HSf = core.weights, core.value, core.key
     products_HSef = value_HSe.unsqueeze(3) * key_HSf.unsqueeze(2)
     mean_HTef = (weights_HTS @ products_HSef.flatten(2)).unflatten(2, products_HSef.shape[2:])

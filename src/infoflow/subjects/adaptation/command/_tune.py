@@ -185,7 +185,7 @@ class InsideTuning:
             yield TUNING_ALLOCATION, allocated.assign(**how)
 
     def _tell_of_unrecorded(self, tuned: "Tuned", recorded: set[int]) -> None:
-        """Note the seeds of which is not known who learned the task."""
+        """Note the seeds whose loss change was not recorded."""
         from infoflow.foundation import current_display
 
         missing = [one.seed for one in tuned.models if one.seed not in recorded]

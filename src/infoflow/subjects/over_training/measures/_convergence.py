@@ -79,7 +79,7 @@ class LayerConvergence(Intervention):
 
     Args:
         references: Loads the models to compare with; blocks and null need `final` among them.
-        key: Identifies the references, in words or hashes, in the keys of results.
+        key: A name or hash that stands for the references in the keys of results.
         occurrences: Maximum number of tokens, from whole sentences in the order of their hashes.
         draws: Number of draws of the noise.
 

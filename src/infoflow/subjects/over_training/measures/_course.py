@@ -72,7 +72,7 @@ class WeightChange(_AgainstCheckpoints):
 
     Args:
         references: Loads "initial", "previous" and "final", if they exist.
-        key: Identifies them, in words or hashes, in the keys of results.
+        key: A name or hash that stands for them in the keys of results.
     """
 
     table: ClassVar[TableSchema] = WEIGHT_CHANGE
@@ -87,7 +87,7 @@ class PredictionDivergence(_AgainstCheckpoints):
 
     Args:
         references: Loads it, as "final".
-        key: Identifies it, in words or hashes, in the keys of results.
+        key: A name or hash that stands for it in the keys of results.
     """
 
     table: ClassVar[TableSchema] = PREDICTION_DIVERGENCE
@@ -104,7 +104,7 @@ class EmbeddingChange(_AgainstCheckpoints):
 
     Args:
         references: Loads it, as "final".
-        key: Identifies it, in words or hashes, in the keys of results.
+        key: A name or hash that stands for it in the keys of results.
     """
 
     table: ClassVar[TableSchema] = EMBEDDING_CHANGE
@@ -121,7 +121,7 @@ class SeedDivergence(_AgainstCheckpoints):
 
     Args:
         references: Loads the other seed's checkpoint, as "seed".
-        key: Identifies it, in words or hashes, in the keys of results.
+        key: A name or hash that stands for it in the keys of results.
     """
 
     table: ClassVar[TableSchema] = SEED_DIVERGENCE

@@ -86,7 +86,7 @@ _R3_READS = _r3_reads(READ_RANDOM)
 def hinders(curves: Curves, verdict: str) -> str | None:
     if curves["closed"][0, 0] > NOTHING:
         return None
-    return "the closed-book reader stores nothing of which a share could be missing"
+    return "the closed-book reader stores nothing, so no share of it can be missing"
 
 
 @claim(
