@@ -148,3 +148,11 @@ def test_halves_of_what_was_not_measured_are_unknown_without_a_warning() -> None
     nothing, some = np.full(NUM_REPLICATES, np.nan), replicate_weights() @ np.ones(NUM_BLOCKS)
     found = on_halves(np.array([np.nan, 1.0]), [some, nothing])
     assert np.isnan([found.first, found.second]).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.031272, 1 / 3])
+@pytest.mark.parametrize("digits", [5, 20], ids=["as stored", "in memory"])
+def test_a_statistic_that_is_the_same_in_every_block_is_the_same_on_both_halves(value, digits) -> None:
+    replicates = np.round(value * (1 + np.resize([1e-15, -1e-15, 0], NUM_REPLICATES)), digits)
+    found = on_halves(np.array([value]), [replicates])
+    assert [found.first[0], found.second[0]] == pytest.approx([value, value])
