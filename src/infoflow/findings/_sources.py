@@ -23,6 +23,11 @@ class Source(str):
         source.read = read
         return source
 
+    @property
+    def beyond(self) -> "Source":
+        """The source of a claim of ours that goes beyond what was read."""
+        return Source(self, self.read, ours=True)
+
 
 OURS = "infoflow: ours, exploratory"
 BOTTOM_UP = Source(

@@ -287,7 +287,7 @@ _O8_READS = spans_and_words(SPANBERT, MASKED)
     "objectives:O8",
     "Masking spans and predicting them from their boundaries helps mainly on span tasks. End tasks are not "
     "trained: coreference stands in for span tasks, word-level tags for others.",
-    source=SPANBERT_PAPER,
+    source=SPANBERT_PAPER.beyond,
     published="coreference 79.6 against 77.1 for BERT, SQuAD 1.1 94.6 against 91.3 (large models, README; that the "
     "gains are mainly in such tasks is unverified)",
     statistic="share of mentions whose antecedent the best head attends to: SpanBERT above the masked LM, and by "

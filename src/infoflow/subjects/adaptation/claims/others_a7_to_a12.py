@@ -144,7 +144,7 @@ _A10_READS = _a10_reads()
 @claim(
     "adaptation:A-10",
     "Masking spans helps tasks whose answers are spans more than other tasks.",
-    source=SPANBERT_PAPER,
+    source=SPANBERT_PAPER.beyond,
     published="SQuAD 1.1, large models, test F1: 94.6 against 91.3 for BERT, coreference 79.6 against 77.1 (README; "
     "that gains on most of GLUE are smaller is recalled)",
     statistic="main test metric after full fine-tuning: SpanBERT above the masked LM on span tasks, and by more than "

@@ -139,7 +139,7 @@ _L6_READS: dict[str, Reading] = {
 @claim(
     "dynamics:L6",
     "Simpson's rule follows the loss closely from step to step; a first-order estimate does not.",
-    source=LOSS_CHANGE,
+    source=LOSS_CHANGE.beyond,
     published="an error of .001 per iteration is accepted in the code; that first order is inaccurate is unverified",
     statistic="Simpson's mean residual lies below .001 nats, and that of first order is over five times as large",
     reads=_L6_READS,

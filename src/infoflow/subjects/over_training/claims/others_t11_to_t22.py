@@ -261,7 +261,7 @@ _T19_READS: dict[str, Reading] = {"grown": unigram_stage(CAUSAL)}
     "time:T19",
     "Stages follow the learning rate: with four times the warm-up, the minimum of the divergence from unigrams comes "
     "later, at the same sum of learning rates.",
-    source=NGRAM_STAGES,
+    source=NGRAM_STAGES.beyond,
     published="14m: minima at 256 and 1,000 updates, with a longer warm-up at 1,000 and 2,000 (published data; by "
     "what factor the warm-up grew is unverified)",
     statistic="two studies with the same seeds and data, one with four times the warm-up: the divergence from "

@@ -92,7 +92,7 @@ def hinders(curves: Curves, verdict: str) -> str | None:
 @claim(
     "retrieval:R-3",
     "Useless retrieval leaves what weights hold as it was.",
-    source=MORE_ROOM,
+    source=MORE_ROOM.beyond,
     published="noise in retrieval interpolates between the retrieval-augmented model and one without (as summarised)",
     statistic=f"1 − bits(random passages) / bits(closed book), most frequent trained facts, no passage: below {MOST} "
     "(our threshold)",
