@@ -10,7 +10,7 @@ import torch
 from support import tiny_heads as tiny
 
 from infoflow.foundation import UserError
-from infoflow.probing import BERT_SCORE, bert_baseline, bert_score, pearson_by_layer
+from infoflow.probing import BERT_SCORE, TextPairs, bert_baseline, bert_score, bert_score_tables, pearson_by_layer
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,16 @@ def test_the_baseline_moves_random_pairs_to_zero(model, corpus):
     np.testing.assert_allclose(one.f[0], moved.f[2], atol=1e-5)
     again = bert_baseline(model, texts, pairs=50, tokens_per_batch=64)
     np.testing.assert_allclose(again.f, base.f, atol=1e-5)
+
+
+@pytest.mark.parametrize("rescale", [False, True])
+def test_intervals_stay_within_the_range_of_scores(model, pairs, rescale):
+    same, other = pairs[0][:3], pairs[1][:1]
+    few = TextPairs(name="few", candidates=(*same, *other), references=(*same, pairs[1][1]))
+    rows = bert_score_tables(model, few, rescale=rescale, baseline_pairs=20)["bert_score_layers"]
+    assert (rows["low"] < rows["value"]).all()
+    assert (rows["value"] < rows["high"]).all()
+    assert (rows["high"] <= 1).all()
 
 
 def test_correlations_agree_with_numpy(model, pairs):

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from infoflow.flow import Intervention, PassOptions, Reader
 from infoflow.foundation import (
     NUM_BLOCKS,
+    Scale,
     UserError,
     at_least_fisher,
     block_effects,
@@ -130,7 +131,7 @@ _LAYER = Column("layer", "int64", "", "state 0..L; 0 = embeddings")
 
 BERT_SCORE_LAYERS = TableSchema(
     name="bert_score_layers",
-    version=1,
+    version=2,
     description="Mean BERTScore of text pairs by layer; the control is random pairs of the same texts.",
     columns=(
         _LAYER,
@@ -252,7 +253,8 @@ def _means(scores: BertScores, base: BertBaseline, idf: bool, rescaled: bool) ->
                     "Leave --rescale out, or compare other texts."
                 )
             sums = np.bincount(scores.blocks, weights=getattr(scores, name)[place], minlength=NUM_BLOCKS)
-            told = ratio_estimate(sums, counts, 0.0 if rescaled else random)
+            scale: Scale = "explained" if rescaled else "correlation"  # no score exceeds 1; a cosine is at least -1
+            told = ratio_estimate(sums, counts, 0.0 if rescaled else random, scale)
             rows.append({"layer": layer, "score": name, "idf": idf, "rescaled": rescaled, "random": random, **told})
     return BERT_SCORE_LAYERS.conform(pd.DataFrame(rows))
 
