@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support import tiny_heads as tiny
 
-from infoflow.foundation import UserError
+from infoflow.foundation import SilentDisplay, UserError
 from infoflow.probing import TextPairs, bert_baseline, bert_score, bert_score_tables, read_text_pairs
 
 pytestmark = pytest.mark.slow
@@ -51,6 +51,15 @@ def test_quotation_marks_of_pandas_are_undone(tmp_path):
 def test_pairs_may_have_no_scores(tmp_path):
     assert read_text_pairs(written(tmp_path, "a\tb\nc\td\n")).human is None
     assert read_text_pairs(written(tmp_path, "a\tb\t1\nc\td\t2\n"), ("1", "2")).human is None
+
+
+@pytest.mark.parametrize("third", ["human", "score"])
+def test_scores_under_another_name_are_not_passed_over_in_silence(tmp_path, monkeypatch, third):
+    notes: list[str] = []
+    monkeypatch.setattr(SilentDisplay, "note", lambda _, text: notes.append(text))
+    pairs = read_text_pairs(written(tmp_path, f"candidate\treference\t{third}\na\tb\t1\nc\td\t2\n"))
+    assert (pairs.human is None) == (third == "human")
+    assert ["human: name the one" in note for note in notes] == [True] * (third == "human")
 
 
 @pytest.mark.parametrize(

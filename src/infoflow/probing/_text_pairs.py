@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from infoflow.corpus import read_cells, read_objects
-from infoflow.foundation import UserError, as_written, digest
+from infoflow.foundation import UserError, as_written, current_display, digest
 
 Cells = Mapping[str, Any]
 
@@ -63,12 +63,18 @@ def read_text_pairs(path: Path | str, columns: Sequence[str | int] = ()) -> Text
         )
     asked = [str(column) for column in columns]
     records = read_objects(path) if ".jsonl" in path.name else _rows(path, asked)
-    names, found = asked if asked and not _numbers(asked) else list(_NAMES), []
+    names, found, others = asked if asked and not _numbers(asked) else list(_NAMES), [], set()
     for number, record in records:
         found.append(_pair(path, number, record, names))
+        others |= record.keys() - names
     if not found:
         raise UserError(f"{path} holds no pairs. Write one to a line: candidate<TAB>reference.")
     human = [score for _, _, score in found]
+    if not asked and others and human[0] is None:
+        current_display().note(
+            f"{path} has no column called score, so scores of people are not read. Its other columns are "
+            f"{', '.join(sorted(others))}: name the one with the scores by --columns candidate,reference,NAME."
+        )
     if any(score is None for score in human) and any(score is not None for score in human):
         raise UserError(
             f"{path}: {sum(score is None for score in human):,} of {len(human):,} pairs have no score.\n"
