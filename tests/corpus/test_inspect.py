@@ -42,6 +42,16 @@ NO_SENTENCES = {
     "read me.md": "# Cats\n\nThe cat sleeps.\n\na | b\n--- | ---\n1 | 2\n",
     "fenced.md": "# Cats\n\nThe cat sleeps.\n\n```python\nx = 1\n```\n",
     "trees.txt": "(S (NP (DT The) (NN cat)) (VP (VBZ sleeps)))\n(S (NP (PRP He)) (VP (VBZ eats)))\n",
+    "counted without a stop.txt": "1 Mary went home.\n2 John slept.\n1 We left.\n2 He stayed.\n",
+    "pipes.txt": "LJ001-0001|Printing, in this sense|Printing, in this sense\nLJ001-0002|in being|in being\n",
+    "toml.txt": '[tool]\nname = "cat"\nage = 3\n[[x]]\na = 1\n',
+    "locale.txt": '---\nen:\n  hello: "Hello world"\n  bye: "Good bye"\n',
+    "dump.txt": "INSERT INTO t VALUES (1,'The cat sleeps.');\nINSERT INTO t VALUES (2,'A dog barks.');\n",
+    "wiki.txt": "== Cats ==\n'''Cats''' are [[animal|animals]].\n{{Infobox}}\n",
+    "cited.txt": "@article{x,\n  title={Cats},\n}\n",
+    "mail.txt": "From: ann@example.com\nTo: bob@example.com\n\nHello there.\n",
+    "directives.txt": "Title\n=====\n\n.. note:: The cat sleeps.\n",
+    "trec.txt": "DESC:manner How did it begin ?\nENTY:animal What barks ?\n",
     "slashes.txt": "The/DT cat/NN sleeps/VBZ ./.\nHe/PRP eats/VBZ ./.\n",
     "aligned.txt": "The cat sleeps. ||| Le chat dort.\nThe dog barks. ||| Le chien aboie.\n",
     "bpe.txt": "The c@@ at sle@@ eps .\nA do@@ g bar@@ ks .\n",
@@ -55,6 +65,8 @@ NO_SENTENCES = {
     "header.tsv": "English\tFrench\nthe cat\tle chat\n",
     "codes.tsv": "eng\tfra\nthe cat\tle chat\n",
     "locales.tsv": "en_US\tfr_FR\nthe cat\tle chat\n",
+    "turkish.tsv": "kaynak\thedef\n" + "Kedi uyuyor.\tThe cat sleeps.\n" * 5,
+    "signs.tsv": "原文\t译文\n" + "猫睡在垫子上。\tThe cat sleeps.\n" * 5,
     "sst2.tsv": "index\tsentence\tlabel\n0\tthe cat sleeps\t1\n",
     "scored.tsv": "my text\tvalue\nthe cat sleeps\t0.3\na dog barks\t0.4\n",
     "label.tsv": "pos\tthe cat sleeps well\nneg\tthe dog barks at me\n",
@@ -75,6 +87,8 @@ SENTENCES = {
     "legal.txt": "the owner of a vessel under section 9.1(1);\nevery person under paragraphs 58(1) or (3);\n",
     "speakers.txt": "ANN: Hello there.\nBob laughs.\nANN: Go!\n",
     "words.txt": "the\ncat\nsleeps\n",
+    "from.txt": "From 1990 to 2000 he lived in Rome.\nSelect one of them;\nUpdate it;\n",
+    "greeting.tsv": "Hello\tBonjour\n" + "Hello\tSalut\n" * 5,
     "lists.txt": "- one thing\n- another thing\n1. a third\n",
     "chinese.txt": "我喜欢猫。\n她说，别走。\n",
     "a.md": "# Title\n\nSome text about a | b.\n",
@@ -185,6 +199,30 @@ def test_quotation_marks_of_pandas_are_undone_and_others_stay(write):
     assert pairs[0].translation == 'Il dit "oui" à moi'
     plain = write("c.tsv", '"Go!" he said.\tIl dit va.\n"Stop!"\t"Halte !"\n')
     assert [s.text for s in load_corpus(plain)] == ['"Go!" he said.', '"Stop!"']
+
+
+def test_text_in_escape_sequences_is_in_another_encoding(write):
+    with pytest.raises(UserError, match=r"ISO-2022.*\n.*\n.*iconv -f ISO-2022-JP"):
+        load_corpus(write("a.txt", "猫が寝ています。\n".encode("iso2022_jp")))
+
+
+def test_utf_16_without_a_mark_is_recognised_by_the_whole_beginning(write):
+    with pytest.raises(UserError, match="UTF-16LE: 这只猫在垫子上睡觉。"):
+        load_corpus(write("a.txt", "这只猫在垫子上睡觉。\n".encode("utf-16-le")))
+
+
+def test_labelled_files_and_minimal_pairs_have_texts_where_they_are_expected_and_no_header(write):
+    rows = [f"this is the sentence {n} of ours\t{'ab'[n % 2]}\n" for n in range(20)]
+    swapped = write("swapped.tsv", "".join(rows))
+    with pytest.raises(UserError, match="has labels in column 2"):
+        Corpus.from_labelled(swapped)
+    assert Corpus.from_labelled(swapped, (2, 1))[1].label == "b"
+    headed = write("headed.tsv", "satzteil\tklasse\n" + "".join(rows))
+    with pytest.raises(UserError, match="has column names in its first line"):
+        Corpus.from_labelled(headed, (2, 1))
+    pairs = write("pairs.tsv", "gut\tschlecht\n" + "The cats sleep.\tThe cats sleeps.\n" * 5)
+    with pytest.raises(UserError, match="has column names in its first line"):
+        Corpus.from_minimal_pairs(pairs, (1, 2))
 
 
 @pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])

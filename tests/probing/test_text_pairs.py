@@ -175,3 +175,10 @@ def test_what_cannot_be_scored_is_the_users_mistake(model, pairs):
     flat = TextPairs(name="flat", candidates=pairs.candidates, references=pairs.references, human=(1.0,) * 24)
     with pytest.raises(UserError, match="differ between pairs"):
         bert_score_tables(model, flat, baseline_pairs=5)
+
+
+@pytest.mark.parametrize("columns", [(), ("1", "2")])
+def test_a_header_in_another_language_is_no_pair(tmp_path, columns):
+    path = written(tmp_path, "çeviri\tkaynak\n" + "The cat sleeps.\tA cat sleeps.\n" * 5)
+    with pytest.raises(UserError, match="has column names in its first line"):
+        read_text_pairs(path, columns)

@@ -17,7 +17,7 @@ from ._abstract_sentences import AbstractSentences, joined_rows, labelled_rows, 
 from ._columns import Row
 from ._conllu import CONLLU_COLUMNS, read_conllu
 from ._documents import number_documents
-from ._inspect import as_it_is, check_pairs, check_sentences, plausible
+from ._inspect import as_it_is, check_columns, check_pairs, check_sentences, plausible
 from ._lines import check_readable, file_state, unchanged
 from ._memory import dataset_holds, frame_holds, is_pair, one_split, read_dataset, read_frame, read_sentences
 from ._plain_text import (
@@ -161,9 +161,10 @@ class Corpus(AbstractSentences):
             name: Name of the corpus.
 
         Raises:
-            UserError: As in `from_text`; a line lacks a column.
+            UserError: As in `from_text`; a line lacks a column; there is a header, or labels in place of sentences.
         """
         path = Path(path)
+        check_columns(path, columns, columns[1:])
         facts: dict[str, Any] = {"reader": "labelled", "columns": columns}
         named = ("text", "label", *(("second",) if len(columns) > 2 else ()))
         return cls._from_files([path], read_labelled(path, columns), named, facts, name)
@@ -183,9 +184,10 @@ class Corpus(AbstractSentences):
             name: Name of the corpus.
 
         Raises:
-            UserError: As in `from_text`; a line lacks a column.
+            UserError: As in `from_text`; a line lacks a column; there is a header, or labels in place of sentences.
         """
         path = Path(path)
+        check_columns(path, columns, columns[:2])
         facts: dict[str, Any] = {"reader": "minimal pairs", "columns": columns}
         named = ("text", "bad", "label")[: len(columns)]
         return cls._from_files([path], read_minimal_pairs(path, columns), named, facts, name)

@@ -67,7 +67,8 @@ def _looks(share: float | None, pattern: str, what: str, advice: str = TAKE_IT_O
 _DATE = r"(?:\d{4}-\d\d-\d\d|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}|\d{1,2}/[a-z]{3}/\d{4}|[a-z]{3} +\d{1,2})"
 _CODE = (
     r"(?:import|from \S+ import|def|class|return|elif|func|function|const|let|var|public|private|package|using) "
-    r".*[^.!?]$|#include|(?:if|for|while|else|try|except)\b.*:$|.*(?:[{}]|\b[a-z_]\w*\([^()]*\);)\s*$"
+    r".*[^.!?]$|#include|(?:if|for|while|else|try|except)\b.*:$|.*(?:[{}]|\b[a-z_]\w*\([^()]*\);)\s*$|"
+    r"(?:insert into|create table|select .* from|update .* set|delete from|drop table)\b.*;\s*$"
 )
 _MARKUP = "is marked up (XML, HTML, TMX, ...)"
 _SUBWORDS = r".*\w@@(?:\s|$)|.*(?:^|\s)##\w|.*▁"
@@ -90,6 +91,11 @@ LINE_PATTERNS: tuple[LinePattern, ...] = (
         "has a date and time at the start of every line (a log, a chat)",
     ),
     _looks(None, r"#!|<\?php|diff --git |#include ", "is source code"),
+    _looks(0.0, r".*\x1b[$(]", "is in ISO-2022, not UTF-8", "Convert it: iconv -f ISO-2022-JP -t UTF-8."),
+    _looks(0.1, r"\s*(?:\{\{|\{\||\|-\s*$)|.*(?:\[\[[^\[\]]+\]\]|'''\w)", "is in the markup of a wiki"),
+    _looks(0.0, r"\s*\.\. [\w-]+::|#\+[a-z_]+:", "is a document in another markup"),
+    _looks(None, r"@\w+\s*\{", "is a bibliography (BibTeX)"),
+    _looks(None, r"from:? .*\S@\S|(?:return-path|received|message-id|delivered-to|mime-version): ", "is mail"),
     _looks(0.4, _CODE, "is source code"),
     _looks(
         0.1,
@@ -97,8 +103,8 @@ LINE_PATTERNS: tuple[LinePattern, ...] = (
         "is a gettext message catalogue",
         "Write the messages into a .tsv of two columns.",
     ),
-    _looks(0.8, r'\s*(?:[#;!]|/\*|\[[^\]]+\]$|"?[\w.-]+"?\s*=\s*\S)', "has a name and a value on every line"),
-    _looks(0.9, r"\s*(?:[#-] ?)?[\w.-]+:(?:\s|$)", "has a name and a colon at the start of every line"),
+    _looks(0.8, r'\s*(?:[#;!]|/\*|\[.+\]\s*$|"?[\w.-]+"?\s*=\s*\S)', "has a name and a value on every line"),
+    _looks(0.9, r"\s*(?:(?:[#-] ?)?[\w.-]+:(?:\s|$)|---\s*$)", "has a name and a colon at the start of every line"),
     _looks(0.0, r"\s*\|?\s*:?-{3,}:?\s*\|[-:| ]*$|\s*[|+][-=+|: ]{3,}[|+]\s*$", "contains a text table", _TABLE),
     _looks(0.5, r"\s*\|.*\|.*\|", "contains a text table", _TABLE),
     _looks(0.0, r"\s*(?:```|~~~)", "contains code blocks (Markdown)"),
@@ -113,7 +119,7 @@ LINE_PATTERNS: tuple[LinePattern, ...] = (
     _looks(0.3, _SUBWORDS, "is split into subwords", "Use the original text: models tokenize it themselves."),
     _looks(
         0.9,
-        r"__label__",
+        r"__label__|[a-z]+:[a-z]+\s",
         "starts every line with a label",
         "Write label and sentence to a .tsv, with a tab between them.",
     ),

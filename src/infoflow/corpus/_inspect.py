@@ -5,7 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
 from infoflow.foundation import UserError, writes_no_spaces
@@ -22,7 +22,7 @@ _SHOWN = 90  # characters of a row in a message
 _WORDS = 20  # one-word lines that make a word list
 _MEMBER = re.compile(r'^\s*(?:"(?:[^"\\]|\\.)*"\s*(?::|,?\s*$)|[\[\]{}],?\s*$|\{\s*".*\},?\s*$)')
 _QUOTED = re.compile(r'^\s*"(?:[^"\\]|\\.|"")*"\s*$')
-_NUMBERED = re.compile(r"^\s*[(\[]?(\d{1,9})(?:[.):\]]|\.\))\s")
+_NUMBERED = re.compile(r"^\s*[(\[]?(\d{1,9})(?:[.):\]]|\.\))?\s")
 _NAMED_LINE = re.compile(r"^\S*\d\S*[-_]\S*\d\S*\s")
 _TAGGED_WORD = re.compile(r"\S+[/_|][A-Z$.,:'`#-]+")
 
@@ -69,6 +69,19 @@ def check_pairs(path: Path, name: str, columns: tuple[int, int] = (1, 2)) -> Non
         raise _refused(path, name, what, advice, lines[:2])
 
 
+def check_columns(path: Path, columns: Sequence[int], texts: Sequence[int]) -> None:
+    """Raise a UserError that shows two rows if a table has a header, or these columns of `texts` have no texts."""
+    lines = _first_lines(path)
+    rows = [cells for cells in map(cells_of, lines) if _reaches(cells, columns)]
+    if rows and is_header(rows):
+        raise _refused(path, None, "has column names in its first line", "Remove this line.", lines[:2])
+    for column in texts:
+        cells = [row[column - (column > 0)].strip() for row in rows]
+        if cells and (kind := column_kind(cells)) in ("numbers", "labels"):
+            what = f"has {kind} in column {column}"
+            raise _refused(path, None, what, "Give the columns in another order, by number.", lines[:2])
+
+
 def plausible(rows: Iterator[Row | None], path: Path, columns: dict[str, str]) -> Iterator[Row | None]:
     """The rows, after a check that the columns named `columns` in the file could hold sentences.
 
@@ -92,11 +105,11 @@ def _first_lines(path: Path) -> list[str]:
     return list(islice((line for _, line in read_lines(path) if line.strip()), _ROWS))
 
 
-def _refused(path: Path, name: str, what: str, advice: str, lines: Sequence[str]) -> UserError:
+def _refused(path: Path, name: str | None, what: str, advice: str, lines: Sequence[str]) -> UserError:
     shown = "\n".join(f"  {_shown(line)}" for line in lines)
     return UserError(
-        f"{printable(str(path))} does not look like sentences: it {what}. Its first rows:\n{shown}\n{advice}\n"
-        f"To read it anyway: {AS_IS}{printable(name)}"
+        f"{printable(str(path))} does not look like sentences: it {what}. Its first rows:\n{shown}\n{advice}"
+        + (f"\nTo read it anyway: {AS_IS}{printable(name)}" if name is not None else "")
     )
 
 
@@ -156,9 +169,10 @@ def _table(lines: Sequence[str]) -> Found | None:
         if len({len(row) for row in rows}) > 1 or len(rows[0]) < 2 or not tight:
             continue
         numbers = any(all(NUMBER.fullmatch(cell.strip()) for cell in column) for column in zip(*rows[1:], strict=True))
-        if is_header(rows) or numbers or any(f'{delimiter}"' in line or line.startswith('"') for line in lines):
+        quoted = any(f'{delimiter}"' in line or line.startswith('"') for line in lines)
+        if delimiter == "|" or is_header(rows) or numbers or quoted:
             return (
-                "has comma-separated columns",
+                "has comma-separated columns" if delimiter == "," else f"has columns separated by {delimiter}",
                 "Rename it to .csv and name the column of its sentences: --text-column NAME.",
             )
     return None
@@ -177,7 +191,8 @@ def _mixed_ends(lines: Sequence[str]) -> Found | None:
 def _in_front(lines: Sequence[str]) -> Found | None:
     """A number or unique identifier before every line."""
     numbers = [int(found[1]) if (found := _NUMBERED.match(line)) else -1 for line in lines]
-    if len(lines) > 2 and numbers == list(range(numbers[0], numbers[0] + len(lines))) and numbers[0] >= 0:
+    follow = all(second in (first + 1, 0, 1) for first, second in pairwise(numbers))  # a document may start anew
+    if len(lines) > 2 and follow and min(numbers) >= 0 and len(set(numbers)) > 1:
         return "starts every line with its number", "Remove the numbers, and keep one sentence per line."
     names = [line.split(maxsplit=1)[0] for line in lines]
     if len(lines) > 2 and all(map(_NAMED_LINE.match, lines)) and len(set(names)) == len(names):

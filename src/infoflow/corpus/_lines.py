@@ -185,7 +185,8 @@ def file_state(path: Path) -> tuple[int, ...]:
 def _decode(line: bytes, path: Path, number: int) -> str:
     if number == 1:
         line = line.removeprefix(_BYTE_ORDER_MARK)
-    if b"\x00" in line or (number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))):
+    zero = b"\x00"
+    if zero in line or (number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))):
         raise UserError(
             f"{path}, line {number}: holds a zero byte, so it is not UTF-8 text.\n{advice(_sample(path, line))}"
         )
@@ -200,7 +201,7 @@ def _decode(line: bytes, path: Path, number: int) -> str:
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start}).\n"
-            f"{advice(line)}"
+            f"{advice(sample if zero in (sample := _sample(path, line)) else line)}"
         ) from error
 
 
@@ -214,6 +215,7 @@ def _sample(path: Path, line: bytes) -> bytes:
 
 
 _SNIFFED = 1000  # lines used to detect quoted cells
+_ROWS_BELOW = 5  # rows below a header in an unknown language
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _NAMES_LISTED = (
     "id idx index nr no number pairid pair_id sentid sent_id uid text texts sentence sentences sentence1 "
@@ -274,7 +276,7 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first row names columns.
 
     Either every cell is a usual name or a language, or cells have at most three words without sentence ends, with a
-    usual name among them or numbers below one of them.
+    usual name among them or numbers below one of them. In other languages: single words above columns of sentences.
     """
     first = [cell.strip().strip('"').lower() for cell in rows[0]]
     known = [_names_a_column(cell) for cell in first]
@@ -286,7 +288,8 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
     if not names or any(map(NUMBER.fullmatch, first)):
         return False
     numbers = any(all(NUMBER.fullmatch(cell.strip()) for cell in column) for column in zip(*rows[1:], strict=False))
-    return numbers or (any(cell in _NAMES for cell in first) and not _like_the_rest(first, rows[1:]))
+    usual = any(cell in _NAMES for cell in first) and not _like_the_rest(first, rows[1:])
+    return numbers or usual or _above_sentences(first, rows[1:])
 
 
 def _names_a_column(cell: str) -> bool:
@@ -301,6 +304,18 @@ def _like_the_rest(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Whether the cells of the first row are about as long as those below: `answer` among single words."""
     below = [cell for row in rows for cell in row]
     return bool(below) and max(map(len, below)) <= 2 * max(map(len, first))
+
+
+def _above_sentences(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether single words stand above columns of sentences, and of other cells among which they do not occur."""
+    if len(first) < 2 or len(rows) < _ROWS_BELOW or any(len(cell.split()) != 1 for cell in first):
+        return False
+    columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=False)][: len(first)]
+    hold = [all(cell.endswith(ENDS) or _length(cell) >= 3 for cell in column) for column in columns]
+    return any(hold) and all(
+        sentences or name not in map(str.lower, column)
+        for name, sentences, column in zip(first, hold, columns, strict=False)
+    )
 
 
 def odd_column(rows: Sequence[Sequence[str]]) -> str | None:

@@ -76,6 +76,15 @@ def _unbracket(category: str) -> str:
 _DOCUMENT = "-DOCSTART-"
 _COMMENT = re.compile(r"#\s*\w[\w.:-]*\s*=|#\s*id\s|#(?:begin|end) document\b")
 _INTEGERS = re.compile(r"\d{1,18}")
+_IDENTIFIER = re.compile(r"(?=.*\d)[\w-]{4,}")
+_PARTS_LISTED = (
+    "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X "
+    "CC CD DT EX FW IN JJ JJR JJS LS MD NN NNS NNP NNPS PDT POS PRP PRP$ RB RBR RBS RP TO UH VB VBD VBG VBN VBP VBZ "
+    "WDT WP WP$ WRB . , : ; ? ! `` '' \" ( ) -LRB- -RRB- # $ HYPH"
+)
+_PARTS_OF_SPEECH = frozenset(_PARTS_LISTED.split())
+_HEADER_LISTED = "word words token tokens form tok tag tags pos upos xpos lemma ner chunk label labels ccg"
+_HEADER = frozenset(_HEADER_LISTED.split())
 _SNIFFED = 1000  # lines
 
 
@@ -146,13 +155,28 @@ def _not_words(sentences: Sequence[Sequence[str]]) -> str | None:
         return "numbers"
     if any(len(part) > 3 and len(set(part)) == 1 for part in (first, cells)):
         return "the same value on every line"
-    if len(cells) > 3 and all(map(CHUNK_TAG.fullmatch, cells)) and set(cells) != {"O"}:
+    chunks = all(map(CHUNK_TAG.fullmatch, cells)) and set(cells) != {"O"}
+    if len(cells) > 3 and (chunks or _PARTS_OF_SPEECH.issuperset(cells)):
         return "tags"
+    if len(cells) > 3 and all(map(_INTEGERS.fullmatch, cells)):
+        return "numbers"
+    if len(set(cells)) == len(cells) > 3 and all(map(_IDENTIFIER.fullmatch, cells)):
+        return "identifiers"
     pairs = [pair for sentence in sentences for pair in pairwise(sentence)]
     alike = len({_INTEGERS.sub("0", cell) for cell in cells}) == 1 and bool(_INTEGERS.search(cells[0]))
     if alike and len(pairs) > 1 and all(_integers(first) <= _integers(second) for first, second in pairs):
         return "numbers or identifiers"
     return None
+
+
+def _starts_anew(sentences: Sequence[Sequence[str]]) -> bool:
+    """Whether a column of numbers that count by one returns to its beginning inside a sentence."""
+    if not all(_INTEGERS.fullmatch(cell) for sentence in sentences for cell in sentence):
+        return False
+    steps = [(int(first), int(second)) for sentence in sentences for first, second in pairwise(sentence)]
+    return any(second < first for first, second in steps) and all(
+        second == first + 1 or second in (0, 1) for first, second in steps
+    )
 
 
 def _numbered(num: int) -> tuple[list[str], list[str]]:
@@ -208,6 +232,16 @@ def read_tagged(path: Path, names: Sequence[str], blanks: bool = False, word: in
 def _check_words(path: Path, blanks: bool, word: int) -> None:
     """Raise a UserError if the first words are identifiers, offsets or chunk tags, or all equal."""
     rows = [_line_fields(line, blanks) for line in islice(_word_lines(read_lines(path)), _SNIFFED)]
+    named = next((row for row in rows if row != [""]), [""])
+    if len(named) > 1 and _HEADER.issuperset(cell.strip().lower() for cell in named):
+        raise UserError(
+            f"{path}: its first line names the columns: {', '.join(map(printable, named))}.\nRemove this line."
+        )
+    if word > 1 and any(_starts_anew(_column(rows, place)) for place in range(word - 1)):
+        raise UserError(
+            f"{path}: numbers of words start anew without a blank line, so sentences cannot be told apart.\n"
+            "Add a blank line after each sentence."
+        )
     if found := _not_words(_column(rows, word - 1)):
         shown = "\n".join(f"  {printable(' ⇥ '.join(row))[:90]}" for row in [row for row in rows if row != [""]][:2])
         raise UserError(

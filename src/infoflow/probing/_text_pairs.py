@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infoflow.corpus import read_cells, read_objects
+from infoflow.corpus import check_columns, read_cells, read_objects
 from infoflow.foundation import UserError, as_written, current_display, digest
 
 Cells = Mapping[str, Any]
@@ -129,6 +129,8 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Cells]]:
             names = _header(path, first, columns)
             if not _numbers(columns) and names == first:
                 continue
+            texts = [int(column) for column in columns[:2]] or [1, 2]
+            check_columns(path, texts, texts)
         if len(cells) < len(names) if columns else len(cells) < 2:
             raise UserError(
                 f"{path}, line {number}: {max(len(names), 2)} cells between tabs were expected. Got {len(cells)}.\n"
