@@ -69,15 +69,17 @@ def check_pairs(path: Path, name: str, columns: tuple[int, int] = (1, 2)) -> Non
         raise _refused(path, name, what, advice, lines[:2])
 
 
-def check_columns(path: Path, columns: Sequence[int], texts: Sequence[int]) -> None:
-    """Raise a UserError that shows two rows if a table has a header, or these columns of `texts` have no texts."""
+def check_columns(
+    path: Path, columns: Sequence[int], texts: Sequence[int], wrong: Sequence[str] = ("numbers", "labels")
+) -> None:
+    """Raise a UserError that shows two rows if a table has a header, or a column of `texts` has what is `wrong`."""
     lines = _first_lines(path)
     rows = [cells for cells in map(cells_of, lines) if _reaches(cells, columns)]
     if rows and is_header(rows):
         raise _refused(path, None, "has column names in its first line", "Remove this line.", lines[:2])
     for column in texts:
         cells = [row[column - (column > 0)].strip() for row in rows]
-        if cells and (kind := column_kind(cells)) in ("numbers", "labels"):
+        if cells and (kind := column_kind(cells)) in wrong:
             what = f"has {kind} in column {column}"
             raise _refused(path, None, what, "Give the columns in another order, by number.", lines[:2])
 

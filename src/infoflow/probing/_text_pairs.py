@@ -130,7 +130,7 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Cells]]:
             if not _numbers(columns) and names == first:
                 continue
             texts = [int(column) for column in columns[:2]] or [1, 2]
-            check_columns(path, texts, texts)
+            check_columns(path, texts, texts, ("numbers",))  # one text may have many references
         if len(cells) < len(names) if columns else len(cells) < 2:
             raise UserError(
                 f"{path}, line {number}: {max(len(names), 2)} cells between tabs were expected. Got {len(cells)}.\n"
