@@ -4,12 +4,19 @@ import dataclasses
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    ImageGPTConfig,
+    ImageGPTForCausalImageModeling,
+    PreTrainedTokenizerFast,
+)
 
 from infoflow.flow import measure
 from infoflow.foundation import UserError
 from infoflow.heads import Confidence
 from infoflow.models import load_model
+from infoflow.representations import Lens
 
 
 def make_tokenizer(largest):
@@ -34,3 +41,14 @@ def test_token_ids_beyond_the_vocabulary(parallel_corpus, largest):
     exchanged = dataclasses.replace(load(make_tokenizer(29)), tokenizer=make_tokenizer(largest))
     with pytest.raises(UserError, match=rf"below 30, .* It gives {largest:,}\.\nGive the tokenizer"):
         measure(exchanged, parallel_corpus, [Confidence()])
+
+
+def test_a_token_that_is_read_but_never_predicted_is_no_target(parallel_corpus):
+    """ImageGPT predicts all tokens but its start."""
+    config = ImageGPTConfig(vocab_size=30, n_embd=8, n_layer=1, n_head=2, n_positions=64, n_inner=16)
+    scored = {}
+    for largest in (28, 29):
+        model = load_model(ImageGPTForCausalImageModeling(config).eval(), make_tokenizer(largest), device="cpu")
+        lens = measure(model, parallel_corpus, [Lens()])["lens"]
+        scored[largest] = lens.loc[lens["metric"] == "loss", "count"].sum()
+    assert 0 < scored[29] < scored[28]

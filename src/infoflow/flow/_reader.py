@@ -267,7 +267,9 @@ class Reader:
                     probes=noisy.probes,
                 )
             }
-        labels = np.append(tokens[1:], NO_LABEL) if self.source_stack == "decoder" else np.full(len(tokens), NO_LABEL)
+        labels = np.full(len(tokens), NO_LABEL)
+        if self.source_stack == "decoder":
+            labels[:-1] = np.where(tokens[1:] < self.model.num_outputs, tokens[1:], NO_LABEL)
         rows = {self.source_stack: _clean(tokens, labels, special, words)}
         if self._target is not None:
             rows["decoder"] = self._target_row(row)

@@ -1,6 +1,7 @@
 """A Hugging Face model with infoflow's metadata, and the outputs of single modules in each block."""
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from infoflow.foundation import UserError, digest, shown_by
 
 from ._anatomy import Anatomy
+from ._first_pass import output_embeddings
 from ._tokenizers import reading_of
 
 # The maximum sequence length of a model.
@@ -100,6 +102,11 @@ class Model:
     @property
     def device(self) -> torch.device:
         return self.module.device
+
+    @cached_property
+    def num_outputs(self) -> float:
+        """Token ids that it can predict: ImageGPT predicts all but its start token. Infinite if not known."""
+        return getattr(output_embeddings(self.module), "out_features", math.inf)
 
     @cached_property
     def max_tokens(self) -> int | None:
