@@ -384,3 +384,19 @@ def test_without_fork_processes_are_spawned(folder, monkeypatch):
     endings = run(graph)
     assert endings["a"].facts["value"] == counted(5)
     assert (endings["b"].facts["parent"], endings["b"].facts["main"]) == (os.getpid(), "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no fork server")
+def test_a_fork_server_that_ends_while_a_stage_starts_is_replaced(folder):
+    """As when a signal reaches the whole process group of a worker that has just joined."""
+    written([Toy(folder=folder, key="a")])
+    notes, processes = RunNotes(folder), starter(["torch"])
+    notes.open()
+    order = StageMessage(folder=folder, key="a", notes=notes.new_run(), entry=ENTRY)
+    processes.open()
+    try:
+        threading.Timer(0.3, os.kill, (processes._server._forkserver_pid, signal.SIGTERM)).start()
+        assert Supervisor(processes).supervise(order, 0.0, lambda message: None)["facts"] == {}
+    finally:
+        processes.close()
+        notes.close()

@@ -45,6 +45,10 @@ class StageFailed(Exception):
         self.key, self.reason, self.text, self.log = key, reason, text, log
 
 
+class _NotStarted(Exception):
+    """The fork server ended before it had started the process."""
+
+
 class _Running:
     """A process with its pipe."""
 
@@ -120,8 +124,13 @@ class Supervisor:
             return stored
         log = str(log_path(order.folder, order.key))
         for start in range(_STARTS):
-            with self._device(gpus) as device:
-                code, running = self._run(replace(order, device=device), tell)
+            try:
+                with self._device(gpus) as device:
+                    code, running = self._run(replace(order, device=device), tell)
+            except _NotStarted:
+                code = -signal.SIGTERM
+                self._pause()
+                continue
             if running.result is not None:
                 return running.result
             self._check_open()
@@ -235,6 +244,8 @@ def _started(starter: Forker | Spawner, order: StageMessage) -> tuple[BaseProces
             "This Dask worker may not start processes: its nanny started it as a daemon. Start it with the setting "
             "distributed.worker.daemon: false, or without a nanny (--no-nanny)."
         ) from error
+    except (EOFError, ConnectionError) as error:
+        raise _NotStarted from error
 
 
 def _ended(code: int) -> str:
