@@ -3,7 +3,10 @@
     .venv/bin/python benchmarks/relevance.py                       # about a minute on one thread
     PYTHONPATH=refs:refs/lxt-source .venv/bin/python benchmarks/relevance.py    # with captum and lxt beside it
 
-See `relevance_agreement.py` for getting captum and lxt without touching this environment. Prints one run on one thread,
+    pip install --no-deps --target refs captum matplotlib contourpy cycler kiwisolver pyparsing pillow fonttools
+    git clone https://github.com/rachtibat/LRP-eXplains-Transformers refs/lxt-source   # lxt 2.1 does not import
+
+Prints one run on one thread,
 on random models of the stated shape: seconds per sentence of each method, and ratios to the other libraries, which take
 one backward pass for each prediction; the results are checked to agree. Absolute times are the machine's.
 """
