@@ -1,4 +1,4 @@
-"""`experiments/validation/packages`: the committed comparison with other packages is complete, and of functions that exist."""
+"""`experiments/validation/packages`: the committed comparison is complete, and of functions that exist."""
 
 import csv
 from pathlib import Path
@@ -6,8 +6,8 @@ from pkgutil import resolve_name
 
 TABLE = Path(__file__).parents[1] / "experiments" / "validation" / "packages" / "packages.csv"
 PACKAGES = {
-    "netrep", "ReSi", "rsatoolbox", "scikit-dimension", "dadapy", "bert-score", "minicons", "transformers", "captum", "lxt",
-    "transformer-lens", "transformer-lens 3", "LLM Transparency Tool",
+    "netrep", "ReSi", "rsatoolbox", "scikit-dimension", "dadapy", "bert-score", "minicons", "transformers", "captum",
+    "lxt", "transformer-lens", "transformer-lens 3", "LLM Transparency Tool",
 }  # fmt: skip
 
 

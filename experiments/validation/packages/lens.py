@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -12,7 +11,8 @@ from tokenizers.models import WordLevel
 from torch import Tensor
 
 from infoflow.heads import relevance
-from infoflow.models import Model, load_model, tap
+from infoflow.models import Model, load_model
+from infoflow.models._tap import tap
 from infoflow.representations import logit_lens
 
 TOLERANCE = 1e-5
@@ -51,7 +51,8 @@ def hooked_transformer(sources: Sources) -> Iterator[Row]:
     """TransformerLens 3, whose models have a forward pass of their own."""
     for family in FAMILIES:
         if family != "bert":  # its encoder has other hooks
-            module = tiny(family).float()
+            changes = {"head_dim": 4} if family == "llama" else {}  # it takes Llama's width by its heads
+            module = tiny(family, **changes).float()
             yield from _compared("transformer-lens 3", family, module, _hooked(module))
 
 
@@ -101,12 +102,17 @@ def attention_difference(model: Model, cache: Any) -> float:
 
 def lens_difference(model: Model, theirs: Any, cache: Any) -> float:
     """The states of every layer through TransformerLens's final norm and unembedding."""
+    return largest(_lens_of(model), _their_lens(theirs, cache), relative=True)
+
+
+def _lens_of(model: Model) -> Tensor:
+    return torch.stack([reading.logits for reading in logit_lens(model, IDS)])
+
+
+def _their_lens(theirs: Any, cache: Any) -> Tensor:
     if hasattr(cache, "logit_lens"):
-        expected = cache.logit_lens(positions=None).values[:, 0]
-    else:  # TransformerLens 3
-        expected = theirs.unembed(theirs.ln_final(cache.accumulated_resid().flatten(0, 1)))
-    found = torch.stack([reading.logits for reading in logit_lens(model, IDS)])
-    return largest(found, expected, relative=True)
+        return cache.logit_lens(positions=None).values[:, 0]
+    return theirs.unembed(theirs.ln_final(cache.accumulated_resid().flatten(0, 1)))  # TransformerLens 3
 
 
 def attribution_difference(model: Model, theirs: Any, cache: Any) -> float:
@@ -135,14 +141,26 @@ def every_family() -> Iterator[Row]:
         "logit lens of every layer": ("representations.logit_lens", lens_difference),
     }
     found: dict[str, dict[str, float]] = {what: {} for what in measures}
+    failed: dict[str, list[str]] = {what: [] for what in measures}
+    apart: dict[str, list[float]] = {}
     for family in families():
-        if family in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and family not in FAMILIES:
-            with suppress(Exception), torch.no_grad():  # one of the two does not read it
+        if family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or family in FAMILIES:
+            continue
+        with torch.no_grad():
+            try:
                 module = tiny_model(family).float()
                 model, bridge = load_model(module), bridge_of(module)
                 _, cache = bridge.run_with_cache(IDS)
-                for what, (_, difference) in measures.items():
+            except Exception:  # one of the two does not read it
+                continue
+            for what, (_, difference) in measures.items():
+                try:
                     found[what][family] = difference(model, bridge, cache)
+                except Exception as error:
+                    failed[what].append(f"{family} ({type(error).__name__}: {str(error)[:60]})")
+            if found["logit lens of every layer"].get(family, 0) > TOLERANCE:
+                logits = model.module(input_ids=IDS).logits[0]  # what both lenses should give at the top
+                apart[family] = [largest(lens[-1], logits) for lens in (_lens_of(model), _their_lens(bridge, cache))]
     for what, (function, _) in measures.items():
         for agree in (True, False):
             names = [name for name, value in found[what].items() if (value <= TOLERANCE) == agree]
@@ -153,4 +171,12 @@ def every_family() -> Iterator[Row]:
                     compared=f"{what}: {len(names)} further families ({', '.join(names)})",
                     difference=max(found[what][name] for name in names),
                     tolerance=TOLERANCE,
+                    right=f"both; not compared: {', '.join(failed[what]) or 'none'}" if agree else _judged(apart),
                 )
+
+
+def _judged(apart: dict[str, list[float]]) -> str:
+    """Who is right of two lenses that differ, by what they give at the top."""
+    ours, theirs = (max(both[who] for both in apart.values()) for who in (0, 1))
+    words = f"its top layer is {ours:.0e} from the model's logits, and TransformerLens's {theirs:.2g}"
+    return f"{'ours' if ours < theirs else 'theirs'}: {words}"

@@ -12,11 +12,13 @@ import torch
 from rows import IDS, POSITION, TARGET, Row, Sources, largest, tiny
 from torch import Tensor
 
-from infoflow.heads import alti_contributions, relevance, token_relevance
+from infoflow.heads import relevance
+from infoflow.heads._relevance import alti_contributions, token_relevance
 from infoflow.heads._relevance._methods import _quotient, _scaled_gradient
 from infoflow.heads._relevance._mixing import sublayers
 from infoflow.heads._relevance._nodes import Norm
-from infoflow.models import load_model, tap
+from infoflow.models import load_model
+from infoflow.models._tap import tap
 
 FAMILIES = ("bert", "gpt2", "llama", "gpt_neox", "qwen3")
 EXACT = 1e-9
@@ -243,6 +245,6 @@ def _transparency_parts() -> Row:
         compared="Sum of decomposed_attn over keys and heads against what the attention adds: gpt2",
         difference=largest(theirs.sum((1, 2)), added),
         tolerance=1e-5,
-        right=f"ours, whose parts add up to {largest(ours, added):.0e}: the tool adds the values' bias to values that "
+        right=f"ours: our parts add up, to {largest(ours, added):.0e}. The tool adds the values' bias to values that "
         "already contain it",
     )

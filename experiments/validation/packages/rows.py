@@ -74,14 +74,14 @@ IDS = torch.tensor([[5, 6, 7, 8, 9, 11]])
 POSITION, TARGET = 4, 12
 
 
-def tiny(family: str) -> torch.nn.Module:
+def tiny(family: str, **changes: int) -> torch.nn.Module:
     """A random model of three layers and four heads, in float64, with weights far from zero."""
     import transformers
 
     torch.manual_seed(0)
     sizes = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4}
     sizes |= {"intermediate_size": 24, "max_position_embeddings": 32}
-    grouped = sizes | {"num_key_value_heads": 2, "head_dim": 8}
+    grouped = sizes | {"num_key_value_heads": 2, "head_dim": 8} | changes
     ends = {"bos_token_id": 1, "eos_token_id": 2}
     gpt2 = {"vocab_size": 40, "n_embd": 16, "n_layer": 3, "n_head": 4, "n_positions": 32, "n_ctx": 32} | ends
     made = {

@@ -168,7 +168,7 @@ def _resi_pwcca(other: Any, row: Any) -> Iterator[Row]:
         compared="PWCCA with the weights of the first view, 2,000 rows of width 20",
         difference=abs(ours - theirs),
         tolerance=1e-8,
-        right=f"ours ({ours:.4f}; ReSi {theirs:.4f}): ReSi's directions lack the inverse square root of the "
+        right=f"ours: {ours:.4f}, and ReSi {theirs:.4f}. ReSi's directions lack the inverse square root of the "
         "covariance, so they are not the canonical variates by which Morcos et al. (2018) weigh",
     )
     # Only the span of the view that gives no weights counts in the paper.
