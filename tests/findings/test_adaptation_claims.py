@@ -260,7 +260,7 @@ def test_effects_are_those_of_a_plain_loop():
             )
             ends.setdefault(size, []).extend(with_it[seed] - without[seed] for seed in with_it)
     note = verdict("A-6", Adapted())["note"]
-    assert f"less that with most: {np.mean(ends[50]) - np.mean(ends[1000]):.3g} (" in note
+    assert f"minus that with most: {np.mean(ends[50]) - np.mean(ends[1000]):.3g} (" in note
 
 
 def test_agreement_of_heads_is_spearmans():

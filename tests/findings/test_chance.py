@@ -218,7 +218,10 @@ def test_numbers_must_agree_with_themselves(halves, wanted) -> None:
     row = judged(finding, masked_lm=[1, 1, 1], causal_lm=[0, 0, 0], translation=[0.9, halves, 0.9])
     assert row["verdict"] == wanted
     if wanted != "holds":
-        assert "Sums of two halves of the sentences correlate by 0.5 only in a translation, needed 0.7" in row["reason"]
+        assert (
+            "In a translation, sums of two halves of the sentences correlate at only 0.5, and 0.7 is needed"
+            in row["reason"]
+        )
         unknown = judged(finding, masked_lm=[1, 1, 1], causal_lm=[0, 0, 0])
         assert "How far two halves of the sentences agree is not known" in unknown["reason"]
     assert "numbers" in finding.tables

@@ -241,7 +241,7 @@ def test_one_seed_decides_what_concerns_a_model_by_itself_and_says_so(make_study
     assert (alone["seeds"] == 1).all()
     assert (
         alone["reason"]
-        .str.endswith("One seed: the interval covers the choice of sentences, not that of first weights.")
+        .str.endswith("One seed: the interval covers the choice of sentences, not of initial weights.")
         .all()
     )
     three = verdicts(make_study(noise=0.001).tables())

@@ -64,7 +64,7 @@ def test_both_hold_where_they_are_true():
     assert list(found["verdict"]) == ["holds", "holds"], found["note"].to_list()
     assert found["effect"].to_list() == pytest.approx([0.25, 0.15])
     assert found["threshold"].to_list() == [0.1, 0.0]
-    assert found["reason"].str.contains("trained on that way for 500 updates").all()
+    assert found["reason"].str.contains("trained further that way for 500 updates").all()
     assert found["claim"].str.contains("our threshold").all()
     assert found["control_name"].str.startswith("untrained model").all()
     assert found["control"].to_list() == pytest.approx([0.0, 0.0])

@@ -198,7 +198,7 @@ def test_the_loss_stands_in_for_bleu():
 @pytest.mark.parametrize(
     ("name", "sweeps", "changes", "reason"),
     [
-        ("V1", {}, {"pruning": None}, "The table pruning is absent: a plan that says [pruning] on = true makes it"),
+        ("V1", {}, {"pruning": None}, "The table pruning is absent: a plan with [pruning] on = true makes it"),
         ("V1", {"methods": ("random",)}, {}, "heads of the encoder were chosen by hard-concrete"),
         ("V1", {"methods": ("hard-concrete",)}, {}, "No control was measured"),
         ("V1", {"left": (16,) * 6}, {}, "removed a head of the encoder"),

@@ -181,7 +181,7 @@ def also_by(name: str, control: str, **changes):
 def test_memory_that_useless_passages_cost_as_well_is_no_room_that_retrieval_makes():
     found = verdict("R-2", {"bits": {"read-random": (0.1, 0.4, 1.0)}})
     assert found["verdict"] == "fails"
-    assert "reader of random passages less" in found["reason"]
+    assert "reader of random passages minus" in found["reason"]
 
 
 def test_a_reader_of_the_right_passage_that_keeps_all_leaves_useless_passages_without_a_contrast():

@@ -55,7 +55,7 @@ def figure_of(run):
 
 def test_lines_blocks_alone_and_retrained_models_by_kind(run):
     figure = figure_of(run)
-    assert (figure.id, figure.question) == ("encoder-context", "Who does the context?")
+    assert (figure.id, figure.question) == ("encoder-context", "Which self-attention provides the context?")
     assert [group.id for group in figure.payload["metrics"]] == ["share", "loss", "bleu"]
     share, loss, bleu = (group.panels for group in figure.payload["metrics"])
     assert [panel.title for panel in share] == ["encoder self-attention", "decoder self-attention"]
@@ -89,11 +89,11 @@ def test_untrained_lines_that_end_apart_are_named(run):
 
 def test_it_says_what_is_lost_and_what_still_is_after_training(run):
     answer = figure_of(run).answer
-    assert answer[0].startswith("With encoder self-attention closed at all blocks, lost of what is learned")
+    assert answer[0].startswith("With encoder self-attention closed in all blocks, the share lost of what is learned")
     assert "in translation, 0.04 (" in answer[0]
-    assert "after 500 updates of training on" in answer[0]
+    assert "after 500 updates of further training" in answer[0]
     assert "in causal LM" in answer[1]
-    assert "training on" not in answer[1]
+    assert "further training" not in answer[1]
 
 
 def test_one_model_that_was_analysed(tmp_path):

@@ -17,7 +17,7 @@ ANSWERS = {
     "allocation-loss": "The sum of all allocations misses the loss change by at most 0.0101%",
     "allocation-heads": "The largest share of one layer's heads is ",
     "allocation-hurting": "is highest for query in masked LM, 3.03%",
-    "allocation-histogram": "the share that helped is 53.0% in causal LM",
+    "allocation-histogram": "changes of single parameters that moved the loss is 53.0% in causal LM",
     "allocation-similarity": "The rank correlation of the shares is highest within ",
 }
 

@@ -87,7 +87,7 @@ def test_a_card_says_what_each_model_does_with_interval_and_control(screen):
     card = next(card for card in screen.cards if card.figure in ("mi-input", "mi-output"))
     assert all(label in card.sentence for label in ("causal LM", "masked LM"))
     assert " to " in card.difference
-    assert " beyond the control (at most " in card.difference
+    assert ", after subtracting the control (at most " in card.difference
     assert card.clear
 
 
@@ -346,4 +346,4 @@ def test_one_seed_is_called_exploratory(tmp_path):
     run = make_study(tmp_path, seeds=(1,), objectives=("causal-lm", "masked-lm"))
     told = tell(run).screen
     assert told.badge == "one seed: exploratory"
-    assert told.trust.startswith("One seed: bands cover sentences, not initial weights")
+    assert told.trust.startswith("One seed: bands cover the choice of sentences, not of initial weights")

@@ -36,7 +36,7 @@ def lens_rows(*numbers: tuple[str, float, float]) -> list[dict]:
     ]
 
 
-LENS = "Halfway up, the share of positions at which the logit lens names the final favourite is "
+LENS = "Halfway up, the share of positions at which the logit lens predicts the final top token is "
 EXTREMES = [
     ((("A", math.nan, 0.1),), ""),
     ((("A", 0.5, 0.1),), "0.50 (0.40 to 0.60) in A"),
@@ -45,7 +45,7 @@ EXTREMES = [
         (("A", 0.5, 0.1), ("B", 0.1, 0.1)),
         "highest in A, 0.50 (0.40 to 0.60); lowest in B, 0.10 (0.00 to 0.20)",
     ),
-    ((("A", 0.5, 0.2), ("B", 0.4, 0.2)), "0.50 (0.30 to 0.70) in A, with no clear difference elsewhere"),
+    ((("A", 0.5, 0.2), ("B", 0.4, 0.2)), "0.50 (0.30 to 0.70) in A, with no clear difference from the others"),
     ((("A", 0.5, math.nan), ("B", 0.5, math.nan)), "0.500 in A, not clearly apart from that in B"),
     (
         (("A", 0.5, 0.1), ("B", 0.45, 0.1), ("C", 0.1, 0.1), ("D", math.nan, 0.1)),
@@ -86,7 +86,7 @@ SCORES = [
     ((("A", 4.0, 0.1),), "A is better than unigram frequencies, by 1.00 nats per token (0.90 to 1.10) of loss."),
     (
         (("A", 4.0, 0.1), ("B", 3.0, 0.1)),
-        "A and B are all better than unigram frequencies, by 1.00 nats per token (0.90 to 1.10) of loss or more "
+        "A and B are all better than unigram frequencies, by at least 1.00 nats per token (0.90 to 1.10) of loss "
         "(least in A).",
     ),
     (
@@ -124,10 +124,10 @@ def test_heads_how_many_can_go(tmp_path):
         A_importance=(1.0, 1.05, 1.09, 1.5), A_random=(1.0, 1.2, 1.3, 2.0), B_importance=(1.0, 1.0, 1.0, 1.2)
     )
     assert words("two", curves) == (
-        "Of all heads, 40% in A (in random order 0%) and B can go before the loss is 10% worse."
+        "The share of heads that can be removed before the loss is 10% worse: 40% in A (in random order 0%) and B."
     )
     more = [*curves, *removal(C_importance=(1.0, 1.3, 1.0, 1.0))]
-    assert words("three", more).startswith("Of all heads, 40% in A (in random order 0%) and B; 0% in C can go")
+    assert words("three", more).endswith("10% worse: 40% in A (in random order 0%) and B; 0% in C.")
     assert words("random", removal(A_random=(1.0, 1.2))) == ""
 
 
@@ -178,6 +178,6 @@ def test_names_in_words_are_escaped(tmp_path):
     assert hostile in drawn_figures(run, "heads")["heads-removed"].words
     page = write_report(run).read_text(encoding="utf-8")
     (shown,) = re.findall('<p class="in-words">(.*?)</p>', page)
-    assert "can go before the loss is 10% worse" in shown
+    assert "can be removed before the loss is 10% worse" in shown
     assert "&lt;img src=x" in shown
     assert "<img src=x" not in page

@@ -136,7 +136,7 @@ def test_probes_that_are_not_told_apart_share_one_number(tmp_path):
     figures = drawn_figures(small_run.write_run(tmp_path, probe_scores=scores), "probing")
     assert figures["probe-accuracy"].words == (
         f"The gain in accuracy over an untrained model's best layer is 0.2 (−0.4 to 0.7) {UPOS}, with no clear "
-        "difference elsewhere; clearly above 0 in 0 of 2 cases."
+        "difference from the others; clearly above 0 in 0 of 2 cases."
     )
 
 
@@ -313,8 +313,8 @@ RECORDED = {
     "allocation-hurting": "The share of steps in which a component hurt is highest for query in masked LM, 3.03% (2.96 "
     "to 3.11); lowest for embeddings in causal LM, 0.00%, not clearly apart from that for embeddings in masked LM, "
     "extremes of 14 and so partly by chance; for single parameters 47%.",
-    "allocation-histogram": "Of the changes of single parameters that moved the loss, the share that helped is highest "
-    "in masked LM, 100%; lowest in causal LM, 53.0%; with random signs it would be 50%.",
+    "allocation-histogram": "The share of helping changes among the changes of single parameters that moved the loss "
+    "is highest in masked LM, 100%; lowest in causal LM, 53.0%; with random signs it would be 50%.",
     "allocation-similarity": (
         "The rank correlation of the shares is highest within causal LM: decoder, 0.90 (0.84 to 0.94), not "
         "clearly apart from that within masked LM: encoder; lowest between causal LM: decoder and masked LM: "

@@ -106,19 +106,20 @@ def test_output_and_hidden_tokens_have_both_estimates(figures_of):
 
 def test_the_ceiling_of_clusters_is_the_smaller_of_entropy_and_their_number(figures_of):
     many = figures_of(mutual_information=rows(RECOVERS))["mi-input"].caption
-    assert "Ceiling of clusters: 5.20 nats, the smaller of the entropy" in many
-    assert f"ln 500 = {math.log(500):.2f} nats" in many
+    assert "Ceiling of the cluster estimate: 5.20 nats, the smaller of the entropy" in many
+    assert f"ln 500 for 500 clusters ({math.log(500):.2f} nats)" in many
     few = figures_of(mutual_information=rows((2.5, 2.4, 2.3, 2.2), clusters=20))["mi-input"].caption
-    assert "Ceiling of clusters: 3.00 nats" in few
-    assert "ln 20 = 3.00 nats" in few
+    assert "Ceiling of the cluster estimate: 3.00 nats" in few
+    assert "ln 20 for 20 clusters (3.00 nats)" in few
 
 
 @pytest.mark.parametrize("values", [RECOVERS, (3.7, 3.6, 3.5, 3.4), (5.1, 5.12, 5.15, 5.18)])
 def test_clusters_that_miss_the_entropy_or_rise_from_layer_0_are_called_limited(figures_of, values):
     figure = figures_of(mutual_information=rows(values))["mi-input"]
-    assert f"Limited by its clusters: layer 0 determines its token, but they show {values[0]:.2f} of 5.20" in (
-        figure.caption
-    )
+    assert (
+        "Limited by its clusters: layer 0 determines its token, but the cluster estimate finds only "
+        f"{values[0]:.2f} of 5.20"
+    ) in figure.caption
     assert figure.panels[0].title == "estimate limited by its clusters"
     assert all("limited by its clusters" in one for one in (figure.words, *figure.answer))
 

@@ -176,7 +176,7 @@ def test_the_answer_names_side_and_amount(figures):
     assert "The token before: from layer 0 to layer 6, the share in causal LM rises by 0.2" in answer
     assert "The token after: " in answer
     answer = " ".join(figures["position-neighbours"].answer)
-    assert "At the top layer neighbours stand this many tokens apart: translation" in answer
+    assert "At the top layer the mean distance in position between neighbours is, in tokens: translation" in answer
 
 
 def test_maps_show_one_seed_of_each_and_one_control(figures):

@@ -40,7 +40,7 @@ def told(tmp_path):
 
 def test_sizes_rule_losses_and_leaks_are_told(told):
     text = told()
-    assert "124,545 rows are for training, 2,848 for validation and 16,967 for the test" in text
+    assert "124,545 rows for training, 2,848 for validation and 16,967 for testing" in text
     assert "no two parts share a source, a target, or near duplicates" in text
     assert "1,234 rows were left out of training" in text
     assert "0.0% of its sources (33.7% with near duplicates) and 10.0% of its targets (31.0% with near" in text
@@ -50,7 +50,7 @@ def test_sizes_rule_losses_and_leaks_are_told(told):
 def test_a_weaker_rule_published_parts_and_one_language_are_told(told):
     text = told(rule="both-sides", leakage={"test": {"sources": 0.25, "near_sources": 0.5}}, left_out={})
     assert "no two parts share a source or a target (“near-duplicates” would have left too little). 0 rows" in text
-    assert "with training: 25.0% of its sources (50.0% with near duplicates)." in text
+    assert "with training 25.0% of its sources (50.0% with near duplicates)." in text
     text = told(rule=None)
     assert "validation and test part were published with it. " in text
     assert "too little" not in text

@@ -158,7 +158,10 @@ def test_what_is_left_in_another_space_is_said(figures_of):
         row | {"value": row["value"] + 0.05 * ((row["measure"], row["space"]) == centred)} for row in geometry_rows()
     ]
     text = " ".join(figures_of(geometry=rows)["average-similarity"].answer)
-    assert "In any layer it is at most 0.05 once the layer's mean is taken away, less than 0.01 with " in text
+    assert (
+        "In every layer the mean cosine is at most 0.05 after the layer's mean is subtracted, less than 0.01 after "
+        in text
+    )
 
 
 def test_anisotropy_is_shown_on_one_scale(figures):
@@ -169,16 +172,16 @@ def test_anisotropy_is_shown_on_one_scale(figures):
     assert "the mean cosine in masked LM rises by 0.50" in text
     assert "drops again by 0.120 (0.111 to 0.129); overall it rises by 0.38" in text
     assert (
-        "In any layer it is less than 0.01 once the layer's mean is taken away, less than 0.01 with every dimension at "
-        "variance 1 and at most 0.42 as Spearman's correlation."
+        "In every layer the mean cosine is less than 0.01 after the layer's mean is subtracted, less than 0.01 after "
+        "every dimension is also scaled to variance 1 and at most 0.42 as Spearman's correlation."
     ) in text
-    assert "three dimensions carry up to 50% in causal LM (layer 6)" in text
-    assert "equal shares would be 2.3%" in text
+    assert "three dimensions carry is up to 50% in causal LM (layer 6)" in text
+    assert "with equal shares it would be 2.3%" in text
 
 
 def test_corrected_similarity_is_the_answer_and_shuffled_words_its_control(figures):
     figure = figures["self-similarity"]
-    kinds = [f"within {unit}, {panel}" for unit in ("words", "sentences") for panel in ("as it is", "corrected")]
+    kinds = [f"within {unit}, {panel}" for unit in ("words", "sentences") for panel in ("uncorrected", "corrected")]
     assert [panel.title for panel in figure.panels] == kinds
     text = " ".join(figure.answer)
     assert "the corrected similarity within words in causal LM falls by 0.299 (" in text
@@ -199,7 +202,7 @@ def test_corrected_replicates_are_paired_with_those_of_the_average(figures_of):
     data = data[data["measure"] == "self_similarity"]
     curve = data[(data["series"] == "causal-lm") & (data["group"] == "trained")].set_index(["panel", "layer"])
     widths = (curve["high"] - curve["low"]).groupby("panel").mean()
-    assert widths["as it is"] > 0.3
+    assert widths["uncorrected"] > 0.3
     assert widths["corrected"] < 0.02
     stored = pd.DataFrame(rows)
     stored = stored[stored["trained"] & (stored["space"] == "raw")].set_index("measure")
@@ -220,7 +223,7 @@ def test_short_sentences_are_compared_with_unrelated_words(figures):
 
 def test_captions_say_which_words_count_and_how_many_tokens_were_kept(figures):
     for figure in ("average-similarity", "self-similarity", "intrinsic-dimension"):
-        assert "Words without letter or digit are left out." in figures[figure].caption
+        assert "Words without a letter or digit are left out." in figures[figure].caption
     for figure in ("self-similarity", "explainable-variance"):
         assert "digit, and words with fewer than 5 sampled occurrences, are left out." in figures[figure].caption
         assert "kept 13,879 of 20,000 tokens requested (analysis.sample_bytes)." in figures[figure].caption
@@ -228,7 +231,7 @@ def test_captions_say_which_words_count_and_how_many_tokens_were_kept(figures):
 
 def test_undefined_values_are_left_out(figures):
     values = figures["explainable-variance"].data
-    untrained = values[(values["group"] == "untrained") & (values["panel"] == "as it is")]
+    untrained = values[(values["group"] == "untrained") & (values["panel"] == "uncorrected")]
     assert untrained["layer"].min() == 1
     assert values["value"].notna().all()
     assert not any(

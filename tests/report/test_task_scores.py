@@ -13,8 +13,8 @@ ASKED = {  # metric: objective, value, baseline, how it is called
     "pair AUC": ("skip-gram", 0.6, 0.5, "AUC of true pairs of words: higher is better"),
 }
 REFERENCES = (
-    "unigram frequencies for loss; a copy of the source (or one sentence for all, where "
-    "words have no spaces between them) for BLEU; a copy of what the encoder reads for ROUGE-L; the "
+    "unigram frequencies for loss; a copy of the source (or one fixed sentence for all, "
+    "in scripts without spaces) for BLEU; a copy of what the encoder reads for ROUGE-L; the "
     "more frequent answer for next-sentence accuracy"
 )
 

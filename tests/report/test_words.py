@@ -1,4 +1,4 @@
-"""Static against contextual: which words are shown, what is told, and that text of the corpus stays text."""
+"""Static or contextual: which words are shown, what is told, and that text of the corpus stays text."""
 
 import json
 import re
@@ -74,7 +74,7 @@ def test_words_come_by_how_far_their_occurrences_are_apart(figure) -> None:
     assert live["words"] == [EVIL, *sorted(WORDS, reverse=True)][:16]
     assert figure.payload["still"]["word"] == EVIL
     assert "“word19”" in figure.answer[1]
-    assert figure.answer[0].endswith("(different words: 0.95). A static vector has 0.")
+    assert figure.answer[0].endswith("(different words: 0.95). For a static vector it is 0.")
 
 
 def test_every_line_has_static_neighbours_and_those_with_layers_a_few_of_them(figure) -> None:

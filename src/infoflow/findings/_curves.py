@@ -137,7 +137,7 @@ def task_distance(first: Spec, second: Spec) -> Reading:
 
 def seed_distance(objective: Spec) -> Reading:
     """Distance between two models of one objective with different seeds, layers 1..L."""
-    absent = "no distance between {state} models of two seeds was measured (one seed?)"
+    absent = "no distance between {state} models of two seeds was measured (is there only one seed?)"
     return Table(MODEL_DISTANCE.name, objective, objective, "ordered", absent=absent).by("layer", first=1)
 
 

@@ -252,7 +252,7 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Samples], see
     needed = _seeds_needed(deciding, len(seeds.used)) if verdict == "undetermined" else None
     reason = " ".join(filter(None, [reason, told_seeds(needed, len(seeds.used))]))
     if verdict != UNTESTABLE and len(seeds.used) == 1:
-        reason += " One seed: the interval covers the choice of sentences, not that of first weights."
+        reason += " One seed: the interval covers the choice of sentences, not of initial weights."
     row: dict[str, object] = {
         "verdict": verdict,
         "reason": reason,
@@ -306,8 +306,8 @@ def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
         return [f"how far two halves of the sentences agree is not known ({absent})"]
     halves = {name: float(one.values_UK.min()) for name, one in found.items()}  # NaN of any seed stays
     return [
-        f"{asked.of} of two halves of the sentences correlate by {short(value)} only in a {name}, needed "
-        f"{asked.least}: evaluate on more sentences"
+        f"in a {name}, {asked.of} of two halves of the sentences correlate at only {short(value)}, and {asked.least} "
+        "is needed: evaluate on more sentences"
         for name, value in halves.items()
         if not value >= asked.least
     ]

@@ -164,8 +164,8 @@ def untrained_share(kind: str, less: str = "") -> Reading:
 def how_closed(numbers: np.ndarray) -> str:
     """The words for rows of `lost_share`."""
     if numbers[0, 1] > 0:
-        return f"closed at all blocks and trained on that way for {numbers[0, 2]:,.0f} updates"
-    return "closed at all blocks at test time (no model was retrained: a plan that says [context] on = true does so)"
+        return f"closed in all blocks and trained further that way for {numbers[0, 2]:,.0f} updates"
+    return "closed in all blocks at test time (no model was retrained; a plan with [context] on = true retrains models)"
 
 
 def some_retrained(numbers: np.ndarray) -> str | None:

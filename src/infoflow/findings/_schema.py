@@ -25,7 +25,7 @@ FINDINGS_TABLE = TableSchema(
     version=5,
     description="Published claims, each tested on this run: effect, interval, control and verdict.",
     columns=(
-        _text("id", "room and number of the claim"),
+        _text("id", "group and number of the claim"),
         _text("claim", "the claim in plain words"),
         _text("model", "name of the external model; empty: the models of a study"),
         _text("architecture", "architecture of the models that it was tested on"),
@@ -82,7 +82,7 @@ FINDINGS_OVER_SCALE = TableSchema(
     description="Published claims, each tested on every run of a grid of scales, at the end of training and at each "
     "checkpoint; one row per condition of a claim. A claim has one `followed` condition per run and update.",
     columns=(
-        Column("id", "string", "", "room and number of the claim"),
+        Column("id", "string", "", "group and number of the claim"),
         Column("claim", "string", "", "the claim in plain words"),
         Column("architecture", "string", "", "family of the blocks of the models"),
         Column("run", "string", "", "name of the run's folder"),

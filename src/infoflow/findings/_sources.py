@@ -92,7 +92,7 @@ PARAMETER_CONTRIBUTIONS = Source(
 )
 CONTRIBUTIONS_ON_SLIDES = Source(
     "Vázquez, Celikkanat, Ravishankar, Creutz and Tiedemann 2022, A Closer Look at Parameter Contributions When "
-    "Training Neural Language and Translation Models, COLING (as told on the project's slides)",
+    "Training Neural Language and Translation Models, COLING (as reported on the project's slides)",
     "second hand",
 )
 TRANSLATION_DYNAMICS = Source(
@@ -229,8 +229,8 @@ BERT_SCORE = Source(
     "numbers only",
 )
 HIERARCHICAL_SYNTAX = Source(
-    "Blevins, Levy and Zettlemoyer 2018, Deep RNNs Encode Soft Hierarchical Syntax, ACL, as Voita's slides "
-    "tell it of Transformers",
+    "Blevins, Levy and Zettlemoyer 2018, Deep RNNs Encode Soft Hierarchical Syntax, ACL, as Voita's slides report it "
+    "for Transformers",
     "second hand",
 )
 SCIBERT_PAPER = Source(

@@ -30,7 +30,7 @@ HEAD_CONFIDENCE = TableSchema(
     light=True,
     columns=(
         *HEAD_KEYS,
-        *estimate_columns("probability", "mean of the largest weight", "the same of uniform attention"),
+        *estimate_columns("probability", "mean of the largest weight", "the same for uniform attention"),
     ),
 )
 HEAD_ENTROPY = TableSchema(
@@ -39,7 +39,7 @@ HEAD_ENTROPY = TableSchema(
     description="Entropy of a query's attention over real tokens, averaged over queries; what falls on special "
     "tokens is left out, not renormalised. It grows with the length of sentences, as the baseline "
     "does: compare corpora by the share of the baseline.",
-    columns=(*HEAD_KEYS, *estimate_columns("nats", "mean entropy", "the same of uniform attention")),
+    columns=(*HEAD_KEYS, *estimate_columns("nats", "mean entropy", "the same for uniform attention")),
 )
 HEAD_POSITIONAL = TableSchema(
     name="head_positional",
@@ -51,7 +51,7 @@ HEAD_POSITIONAL = TableSchema(
     columns=(
         *HEAD_KEYS,
         OFFSET,
-        *estimate_columns("share", "share of queries that look there", "the same of uniform attention"),
+        *estimate_columns("share", "share of queries that look there", "the same for uniform attention"),
     ),
 )
 
@@ -237,7 +237,7 @@ HEAD_RARE_TOKEN = TableSchema(
         *HEAD_KEYS,
         RAREST,
         SHUFFLED,
-        *estimate_columns("share", "share of queries", "the same of uniform attention"),
+        *estimate_columns("share", "share of queries", "the same for uniform attention"),
     ),
 )
 

@@ -204,25 +204,26 @@ ENCODER_CONTEXT = TableSchema(
             "all: every block; upper: the highest `number` of them; block: block `number` alone, from 0; "
             "none: nothing is closed, the control of `retrained`",
         ),
-        Column("number", "int64", "blocks", "see `which`; of all: how many there are"),
+        Column("number", "int64", "blocks", "see `which`; for all: how many there are"),
         Column(
             "retrained",
             "int64",
             "updates",
-            "how long the model was trained on with these blocks closed, beside one as long with all open, "
-            "which its score is compared with; of none: that one, compared with the model before; 0: not at all",
+            "updates of further training with these blocks closed; its score is compared with that of a model trained "
+            "further for as long with all open; for none: that model, compared with the one before; 0: no further "
+            "training",
         ),
         Column(
             "metric",
             "string",
             "",
-            "loss; share: the change of the loss as a share of what the model has learned beyond "
-            "frequencies, the unigram loss less its own (no row where that is not above 0); bleu, of greedy "
-            "translations (sacreBLEU, lower-cased; tokenizer 13a, or zh or char for scripts without spaces)",
+            "loss; share: the change of the loss as a share of what the model has learned beyond unigram frequencies, "
+            "the unigram loss minus its own (no row where that is not above 0); bleu, of greedy translations "
+            "(sacreBLEU, lower-cased; tokenizer 13a, or zh or char for scripts without spaces)",
         ),
         *estimate_columns(
             "nats per token (loss), share, percent (bleu)",
-            "score closed less score open",
+            "score closed minus score open",
             "loss, bleu: the score with everything open; share: what the model has learned, in nats per token",
             "sentences",
         ),
@@ -268,7 +269,7 @@ def closings_of(model: Model, kind: str) -> list[Closing]:
 
 
 class EncoderContext(Intervention):
-    r"""The rise in loss with self-attention closed, and its share of what the model learned beyond frequencies.
+    r"""The rise in loss with self-attention closed, and its share of what the model learned beyond unigram frequencies.
 
     $$ \Delta = L_\text{closed} - L, \qquad \mathrm{share} = \frac{\Delta}{L_\text{unigram} - L} $$
 

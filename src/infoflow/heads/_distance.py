@@ -52,7 +52,7 @@ HEAD_LAYER_DISTANCE = TableSchema(
     name="head_layer_distance",
     version=1,
     description="Whether heads of one layer attend alike: the mean Jensen–Shannon divergence of pairs within a layer, "
-    "of pairs from different layers, and their difference (between less within).",
+    "of pairs from different layers, and their difference (between minus within).",
     columns=(
         *_STACK_KIND,
         Column("pairs", "string", "", "within, between or difference"),

@@ -109,7 +109,7 @@ UNIFORM = Column(
     "uniform",
     "float64",
     "share",
-    "a second control: the same of a head with equal weights on all keys that the model lets a query see",
+    "a second control: the same for a head with equal weights on all keys that the model lets a query see",
 )
 AVERAGES = ("micro", "document")
 

@@ -52,7 +52,7 @@ HEAD_PATTERNS = TableSchema(
         *estimate_columns(
             "share of attention; logits for copying by logit",
             "mean over sequences",
-            "the same of uniform attention; for copying the effect on another token of the sequence",
+            "the same for uniform attention; for copying the effect on another token of the sequence",
             "queries (absolute: sequences; copying: tokens)",
         ),
     ),

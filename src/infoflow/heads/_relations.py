@@ -52,7 +52,7 @@ CONVENTION = Column(
     "voita: a word's largest weight, itself included; clark: itself excluded, and in the direction head→dependent the"
     " word that attends most to the dependent",
 )
-OFFSET = Column("offset", "int64", "words", "the baseline's offset from the asked word")
+OFFSET = Column("offset", "int64", "words", "the baseline's offset from the word that attends")
 LEAST = Column("least", "int64", "edges", "relations with fewer edges are left out")
 HEAD_RELATIONS = TableSchema(
     name="head_relations",

@@ -60,13 +60,14 @@ HEAD_SURFACE = TableSchema(
     name="head_surface",
     version=3,
     description="Where the attention of a head goes, special tokens included: the mean share of a query's attention on "
-    "chosen keys, and its entropy. Special tokens that a model does not have, or no sentence, have no row.",
+    "chosen keys, and its entropy. A special token that the model does not have, or that occurs in no sentence, has no "
+    "row.",
     light=True,
     columns=(
         *HEAD_KEYS,
         STATISTIC,
         *estimate_columns(
-            "share of attention, or nats for entropies", "mean over queries", "the same of uniform attention"
+            "share of attention, or nats for entropies", "mean over queries", "the same for uniform attention"
         ),
     ),
 )

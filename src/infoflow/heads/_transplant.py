@@ -182,7 +182,7 @@ TRANSPLANT_CURVES = TableSchema(
     description="Learning curves of fresh models with heads of a trained model, each in its original layer and "
     "head. All curves of a seed start from the same initial weights, which differ from the trained model's seed, and "
     "read the same batches in the same order. All points are scored on the same sentences.",
-    made_by="a plan that says [transplant] on = true makes it",
+    made_by="a plan with [transplant] on = true makes it",
     columns=(
         _ARM,
         Column("frozen", "bool", "", "whether these heads were frozen (none: as initialised)"),
@@ -206,7 +206,7 @@ TRANSPLANTED_HEADS = TableSchema(
     version=2,
     description="Heads of a trained model put into fresh ones, by variant, each in the same layer and head. Shuffled "
     "heads are the specialised ones.",
-    made_by="a plan that says [transplant] on = true makes it",
+    made_by="a plan with [transplant] on = true makes it",
     columns=(
         _ARM,
         Column("draw", "int64", "", "number of the random draw; 0 for specialised heads"),

@@ -141,7 +141,7 @@ BERT_SCORE_LAYERS = TableSchema(
         Column("random", "float64", "cosine", "mean of random pairs: b, never rescaled"),
         *estimate_columns(
             "cosine, or share of the way from random pairs to equal ones", "mean over pairs",
-            "the same of random pairs: a candidate with another pair's reference; 0 where rescaled", "pairs",
+            "the same for random pairs: a candidate with another pair's reference; 0 where rescaled", "pairs",
         ),
     ),
 )  # fmt: skip

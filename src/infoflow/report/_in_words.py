@@ -222,8 +222,8 @@ def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "
         return top.text(unit)
     if bottom.candidate.name in top.alike:
         return (
-            f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, with no clear difference elsewhere"
-            f"{top.choice}"
+            f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, with no clear difference from the "
+            f"others{top.choice}"
         )
     if top.of:
         ends = f"{most} {top._replace(of=0).text_after(unit)}; {least} {bottom._replace(of=0).text_after(unit)}"

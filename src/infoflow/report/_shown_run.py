@@ -200,8 +200,8 @@ def parts_text(run: RunFolder) -> str:
     weaker = f" (“{asked}” would have left too little)" if split["rule"] and asked != split["rule"] else ""
     lost = sum(split["left_out"].get("train", {}).values())
     return (
-        f"Of the corpus {sizes['train']:,} rows are for training, {sizes['validation']:,} for validation and "
-        f"{sizes['test']:,} for the test; {rule}{weaker}. {lost:,} rows were left out of training. "
+        f"The corpus has {sizes['train']:,} rows for training, {sizes['validation']:,} for validation and "
+        f"{sizes['test']:,} for testing; {rule}{weaker}. {lost:,} rows were left out of training. "
         f"{_leaks(split['leakage']['test'])}"
     )
 
@@ -212,7 +212,7 @@ def _leaks(leaks: dict[str, Any]) -> str:
         for side in ("sources", "targets")
         if leaks.get(side) is not None
     ]
-    return f"What the test part shares with training: {' and '.join(sides)}."
+    return f"The test part shares with training {' and '.join(sides)}."
 
 
 # Provenance of the numbers: settings, versions, hashes, time per stage.

@@ -128,9 +128,9 @@ GEOMETRY = TableSchema(
     description="What the space of a layer looks like. average_similarity: mean cosine of random occurrences "
     "(anisotropy); rogue_dimensions: share of it that three dimensions carry; self_similarity: mean cosine within a "
     "word, over words; explainable_variance: share of a word's variance along one direction, over words; shuffled_…: "
-    "the same after words have exchanged their occurrences; intra_sentence_similarity: mean cosine to the sentence's "
-    "mean; unrelated_…: the same expected of sentences of random words; intrinsic_dimension: by two nearest "
-    "neighbours. Words without letter or digit are left out of all of them. Cosines and shares have no unit.",
+    "the same after occurrences were shuffled between words; intra_sentence_similarity: mean cosine to the sentence's "
+    "mean; unrelated_…: the value expected for sentences of random words; intrinsic_dimension: by two nearest "
+    "neighbours. Words without a letter or digit are left out of all of them. Cosines and shares have no unit.",
     light=True,
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),

@@ -73,16 +73,16 @@ MUTUAL_INFORMATION = TableSchema(
     name="mutual_information",
     version=6,
     description="Mutual information between a layer's states (as clusters) and the token there, in nats, corrected for "
-    "the number of tokens. Compare values of equal clusters and types; where `converged` is false, more tokens "
-    "would give another value.",
+    "the number of tokens. Compare only values with the same clusters and types; where `converged` is false, more "
+    "tokens would give another value.",
     light=True,
     columns=(
         *INFORMATION_KEYS,
         *estimate_columns(
             "nats",
-            "mutual information: Chao–Wang–Jost entropies, extrapolated to infinitely many tokens; its interval "
-            "carries the choice of sentences, the clustering and what bias may be left",
-            "the same of shuffled labels, mean",
+            "mutual information: Chao–Wang–Jost entropies, extrapolated to infinitely many tokens; its interval covers "
+            "the choice of sentences, the clustering and the bias that may remain",
+            "the same for shuffled labels, mean",
             "occurrences whose token is frequent; on the output side and in training also the token to predict",
         ),
         Column(name="plug_in", dtype="float64", unit="nats", description="plug-in estimate: biased upwards"),
@@ -107,10 +107,19 @@ MUTUAL_INFORMATION = TableSchema(
             unit="tokens",
             description="occurrences in a sixteenth, an eighth, a quarter, a half and all of the sentences",
         ),
-        Column(name="value_by_size", dtype="list<float64>", unit="nats", description="value from so many, mean"),
-        Column(name="plug_in_by_size", dtype="list<float64>", unit="nats", description="plug_in from so many, mean"),
+        Column(
+            name="value_by_size", dtype="list<float64>", unit="nats", description="value from each of these sizes, mean"
+        ),
+        Column(
+            name="plug_in_by_size",
+            dtype="list<float64>",
+            unit="nats",
+            description="plug_in from each of these sizes, mean",
+        ),
         Column(name="entropy", dtype="float64", unit="nats", description="entropy of the labels: the ceiling"),
-        Column(name="clusters", dtype="int64", unit="clusters", description="clusters asked of k-means"),
+        Column(
+            name="clusters", dtype="int64", unit="clusters", description="number of clusters requested from k-means"
+        ),
         Column(name="types", dtype="int64", unit="types", description="distinct labels"),
         Column(
             name="inertia", dtype="float64", unit="", description="mean squared distance to the centre, fitted states"

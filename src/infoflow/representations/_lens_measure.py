@@ -40,18 +40,18 @@ LENS = TableSchema(
             dtype="string",
             unit="",
             description="kl: KL(final || layer) in nats; agreement: share of positions with the same likeliest token; "
-            "loss: cross-entropy of the token to predict, in nats (absent where none is asked for)",
+            "loss: cross-entropy of the token to predict, in nats (absent where there is none)",
         ),
         *estimate_columns(
             "nats, or a fraction for agreement",
             "the metric, mean over positions",
-            "the mean of the model's predictions instead of the layer's (agreement: its most frequent favourite)",
+            "the mean of the model's predictions instead of the layer's (agreement: its most frequent top token)",
         ),
         Column(
             name="positions",
             dtype="string",
             unit="",
-            description="predicted: where the model is asked for a token (a masked LM: tokens selected as in "
+            description="predicted: where the model has to predict a token (a masked LM: tokens selected as in "
             "training); all: every token of uncorrupted text",
         ),
     ),

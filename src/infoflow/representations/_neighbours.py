@@ -160,8 +160,8 @@ IDENTITY_NEIGHBOURS = TableSchema(
     name="identity_neighbours",
     version=3,
     description="Fraction of a state's nearest states (other occurrences, same layer) that belong to the same token. "
-    "In a larger sample k neighbours are a smaller share, and more tokens have k others: compare rows of equal "
-    "settings, of samples of equal size.",
+    "In a larger sample k neighbours are a smaller share, and more tokens have k others: compare only rows with the "
+    "same settings and the same sample size.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),

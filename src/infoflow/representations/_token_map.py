@@ -155,7 +155,7 @@ TOKEN_MAP = TableSchema(
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder: the stack that reads the text"),
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(name="map", dtype="string", unit="", description="token, position or tag: what tells its points apart"),
+        Column(name="map", dtype="string", unit="", description="token, position or tag: what its colours show"),
         Column(name="point", dtype="int64", unit="", description="number of the occurrence, the same in every layer"),
         Column(name="x", dtype="float64", unit="root mean square radius", description="place in the layer's map"),
         Column(name="y", dtype="float64", unit="root mean square radius", description="place in the layer's map"),

@@ -38,8 +38,8 @@ def usable_columns(carries: str) -> tuple[Column, ...]:
         *INFORMATION_KEYS,
         *estimate_columns(
             "nats",
-            f"usable information; its interval carries {carries} and, above, what more tokens would add",
-            "the same of shuffled labels",
+            f"usable information; its interval covers {carries} and, at the upper end, what more tokens would add",
+            "the same for shuffled labels",
             "occurrences; every one is scored by the classifier of the other half of the sentences",
         ),
         Column(name="at_half", dtype="float64", unit="nats", description="value with half of the fitted sentences"),

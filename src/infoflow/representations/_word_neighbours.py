@@ -110,7 +110,7 @@ WORD_NEIGHBOURS = TableSchema(
     "not statistics.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
-        Column(name="layer", dtype="int64", unit="", description="0: the vector that the word is read with; else 1..L"),
+        Column(name="layer", dtype="int64", unit="", description="0: the word's input embedding; else 1..L"),
         Column(name="word", dtype="string", unit="", description="a frequent word that is one token"),
         Column(name="least", dtype="int64", unit="occurrences", description="words with fewer are left out"),
         Column(
@@ -123,7 +123,7 @@ WORD_NEIGHBOURS = TableSchema(
             name="baseline",
             dtype="float64",
             unit="share",
-            description="the same of two occurrences of different words of the table; NaN for layer 0",
+            description="the same for two occurrences of different words of the table; NaN for layer 0",
         ),
         Column(
             name="occurrence",

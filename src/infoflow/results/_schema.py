@@ -173,13 +173,13 @@ RETRIEVAL_SCORES = TableSchema(
     "rank of the first; collapse: entropy of the passages found over all queries, of the entropy of all passages; "
     "nothing_found: share of queries without any; em, f1: of answers. Of an arm of a study: training_p1, of its "
     "training queries with its own candidates; learned: 1 where that exceeds a guess by more than .05.",
-    made_by="a plan that says [retrieval] on = true makes it",
+    made_by="a plan with [retrieval] on = true makes it",
     columns=(
         Column("system", "string", "", "bm25, dense, ...; random: passages drawn; oracle: relevant ones first"),
         Column("queries", "string", "", "which queries: all, a kind of fact, ..."),
         Column("metric", "string", "", "see above"),
         Column("k", "int64", "passages", "how many are looked at; 0: all that were found"),
-        *estimate_columns("share", "mean over queries", "the same of passages drawn at random", "queries"),
+        *estimate_columns("share", "mean over queries", "the same for passages drawn at random", "queries"),
     ),
 )
 QUERY_LEAKAGE = TableSchema(

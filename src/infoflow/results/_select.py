@@ -26,17 +26,17 @@ TASK_SCORES = TableSchema(
             "metric",
             "string",
             "",
-            "loss (nats per predicted token; of several terms the weighted sum, and `loss of …` for each), "
-            "perplexity (exp of the loss), bleu (sacreBLEU, percent), rougeL (of what the decoder writes, 0 to 1); "
-            "`… accuracy` (share of pairs judged rightly), `… AUC` (probability that a replaced token is told from "
-            "another, a true pair of words from a drawn one)",
+            "loss (nats per predicted token; of several terms the weighted sum, and `loss of …` for each), perplexity "
+            "(exp of the loss), bleu (sacreBLEU, percent), rougeL (of what the decoder writes, 0 to 1); `… accuracy` "
+            "(share of pairs judged rightly), `… AUC` (probability that a replaced token is distinguished from "
+            "another, a true pair of words from a random one)",
         ),
         *estimate_columns(
             "nats, 1 or percent",
             "the score",
-            "the same score without context: unigram frequencies of the training text (loss, perplexity), "
-            "what the encoder reads copied (bleu, rougeL; for text without spaces also one sentence for all), "
-            "the more frequent answer (accuracy), a half (AUC)",
+            "the same score without context: unigram frequencies of the training text (loss, perplexity), a copy of "
+            "what the encoder reads (bleu, rougeL; for text without spaces also one sentence for all), the more "
+            "frequent answer (accuracy), a half (AUC)",
         ),
         Column("signature", "string", "", "sacreBLEU's signature; empty for losses"),
     ),
@@ -95,7 +95,7 @@ MATCH = TableSchema(
     made_by="infoflow study on the run's folder makes it, without training again",
     columns=(
         *KEYS,
-        Column("parameters", "int64", "", "of all that was trained or taught it"),
+        Column("parameters", "int64", "", "of the model and of everything that was trained with it or taught it"),
         Column("measured_parameters", "int64", "", "of the part that is measured"),
         Column(
             "flops",
@@ -115,7 +115,7 @@ MATCH = TableSchema(
             "drawn_weights",
             "int64",
             "",
-            "random initial weights of the measured part; biases, norms and what starts equal are left out",
+            "random initial weights of the measured part; biases, norms and constant initial weights are left out",
         ),
         Column(
             "matched_weights",
@@ -123,15 +123,15 @@ MATCH = TableSchema(
             "",
             "of these, equal bit for bit to the initial weights of a masked LM with BERT's blocks and the same seed",
         ),
-        Column("initialisation", "string", "", "whether first weights match, and why"),
+        Column("initialisation", "string", "", "whether initial weights match, and why"),
     ),
 )
 
 OBJECTIVE_EXAMPLES = TableSchema(
     name="objective_examples",
     version=1,
-    description="What each objective makes of one training example: the inputs of its model and the targets of its "
-    "loss, token by token.",
+    description="One training example as each objective sees it: the inputs of its model and the targets of its loss, "
+    "token by token.",
     made_by="infoflow study on the run's folder makes it, without training again",
     columns=(
         Column("part", "string", "", "inputs or targets"),

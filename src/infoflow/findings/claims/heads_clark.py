@@ -218,13 +218,16 @@ def c5(curves: Curves) -> list[Condition]:
             bounds=SHARE,
         ),
         exceeds(
-            "entropy of the broadest head, less that of uniform attention",
+            "entropy of the broadest head, minus that of uniform attention",
             curves["broad"],
             BROAD,
             "nats",
             alone=False,  # all heads attend broadly before training
         ),
         exceeds(
-            "divergence of heads between layers less that within, beyond permuted layers", curves["layers"], 0.0, "nats"
+            "divergence of heads between layers minus that within, beyond permuted layers",
+            curves["layers"],
+            0.0,
+            "nats",
         ),
     ]

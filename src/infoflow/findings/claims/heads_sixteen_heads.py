@@ -106,7 +106,7 @@ def m2(curves: Curves) -> list[Condition]:
             alone=False,  # an untrained model loses nothing: it counts with the heads that do cost
         ),
         exceeds(
-            "loss of the last cross-attention with one head left, less that of the worst self-attention",
+            "loss of the last cross-attention with one head left, minus that of the worst self-attention",
             curves["cross"][:, -1:] - others.max(axis=1, keepdims=True),
             MATTERS,
             "nats per token",
@@ -153,7 +153,7 @@ def m3(curves: Curves) -> list[Condition]:
             alone=False,  # an untrained model loses nothing: it counts with the cost of other heads
         ),
         exceeds(
-            "loss in random order less that in order of importance",
+            "loss in random order minus that in order of importance",
             (random - importance)[:, 1:4],
             MATTERS,
             "nats per token",
@@ -173,7 +173,7 @@ RANDOM: dict[str, Reading] = {name: removal_curve("random", kind) for name, kind
 
 @claim(
     "heads:M4",
-    "Cross-attention is the kind of attention that needs its heads.",
+    "Cross-attention needs its heads more than the other kinds of attention do.",
     source=SIXTEEN_HEADS,
     published="beyond 60 % of its heads cross-attention collapses; the other kinds keep about 30 BLEU with 20 % left",
     statistic="with 60 and 80 % of a kind's heads removed in order of importance, the loss is higher for "
@@ -191,7 +191,7 @@ def m4(curves: Curves) -> list[Condition]:
     gaps = [curves["cross"][:, 3:] - curves[name][:, 3:] for name in ("encoder", "decoder")]
     return [
         exceeds(
-            "loss without cross-attention heads less that without as many of another kind",
+            "loss without cross-attention heads minus that without as many of another kind",
             np.concatenate(gaps, axis=1),
             MATTERS,
             "nats per token",
@@ -259,7 +259,7 @@ def m6(curves: Curves) -> list[Condition]:
     gap = (curves["oracle"] - curves["importance"])[:, 1:]
     return [
         exceeds(
-            "mean loss over 20 to 80 % of the heads removed: in order of single ablations less in order of importance",
+            "mean loss over 20 to 80 % of the heads removed: in order of single ablations minus in order of importance",
             gap.mean(axis=1, keepdims=True),
             MATTERS,
             "nats per token",

@@ -180,7 +180,7 @@ def o4(curves: Curves) -> list[Condition]:
     gain, lost = curves["electra"] - curves["masked"], curves["electra"] - curves["selected"]
     return [
         exceeds("ELECTRA over the masked LM", gain, 0.0, "share"),
-        exceeds("loss by selected tokens alone, less half of that gain", lost - gain / 2, 0.0, "share"),
+        exceeds("loss by selected tokens alone, minus half of that gain", lost - gain / 2, 0.0, "share"),
     ]
 
 
@@ -189,7 +189,7 @@ _O5_READS: dict[str, Reading] = {"bart": probe(BART), **{one.variant: probe(one)
 
 @claim(
     "objectives:O5",
-    f"Of BART's noising schemes, span infilling with permuted sentences teaches most. {STANDS_IN}",
+    f"Span infilling with permuted sentences teaches the most of BART's noising schemes. {STANDS_IN}",
     source=BART_PAPER,
     published="the best performance by both randomly shuffling the order of the sentences and in-filling spans",
     statistic=f"{PROBE}: bart lies above each of bart+masking, bart+deletion, bart+infilling, bart+permutation and "
@@ -246,8 +246,8 @@ def o6(curves: Curves) -> list[Condition]:
     masks = [curves["dynamic"] - curves["static"], curves["dynamic pairs"] - curves["static pairs"]]
     pairs = [curves["dynamic"] - curves["dynamic pairs"], curves["static"] - curves["static pairs"]]
     return [
-        exceeds("dynamic masks less static ones", np.mean(masks, axis=0), _LEAST, "share"),
-        exceeds("without next-sentence prediction less with it", np.mean(pairs, axis=0), _LEAST, "share"),
+        exceeds("dynamic masks minus static ones", np.mean(masks, axis=0), _LEAST, "share"),
+        exceeds("without next-sentence prediction minus with it", np.mean(pairs, axis=0), _LEAST, "share"),
     ]
 
 
@@ -342,7 +342,7 @@ def o9(curves: Curves) -> list[Condition]:
     least = every.min(axis=1, keepdims=True)
     return [
         exceeds("denoising over the others", every, 0.0, "share", [f"{a} over {b}" for a, b in gains]),
-        exceeds("half of the least of these gains, less what two noises differ by", least / 2 - apart, 0.0, "share"),
+        exceeds("half of the least of these gains, minus what two noises differ by", least / 2 - apart, 0.0, "share"),
     ]
 
 

@@ -161,7 +161,7 @@ def m5(curves: Curves) -> list[Condition]:
     of_accuracies = spearman(curves["linear"], curves["mlp"])
     return [
         exceeds("rank correlation over layers of two codes", of_codes, LEAST, "", bounds=CORRELATION, published=1.0),
-        exceeds("the same less that of the accuracies of two probes", of_codes - of_accuracies, 0.0, "", alone=False),
+        exceeds("the same minus that of the accuracies of two probes", of_codes - of_accuracies, 0.0, "", alone=False),
     ]
 
 

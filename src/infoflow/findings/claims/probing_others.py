@@ -24,7 +24,7 @@ _P1_READS: dict[str, Reading] = {"selectivity": accuracy(MASKED, TOKEN_TASKS, me
     "also lets it learn random labels of word types.",
     source=CONTROL_TASKS,
     published="layer 0 has the lowest selectivity of ELMo's layers",
-    statistic="accuracy on the task less that on the control task, of a linear probe: some layer above layer 0",
+    statistic="accuracy on the task minus that on the control task, of a linear probe: some layer above layer 0",
     reads=_P1_READS,
     controls=(Control(name="untrained model", reads=untrained(_P1_READS)),),
     learned=(MASKED,),
@@ -169,7 +169,7 @@ def p5(curves: Curves) -> list[Condition]:
     found = curves["correlation"]
     return [
         exceeds(
-            "correlation with people of a layer below the top, less that of the top",
+            "correlation with people of a layer below the top, minus that of the top",
             found[:, :-1] - found[:, -1:],
             0.0,
             "correlation",
@@ -240,7 +240,7 @@ def test(curves: Curves, objectives: tuple[Spec, ...]) -> list[Condition]:
     gaps = [curves[f"{one.label}, untrained"][:, [-1]] - curves[one.label][:, [-1]] for one in objectives]
     of = [f", {one.label}" if len(objectives) > 1 else "" for one in objectives]
     return [
-        exceeds(f"accuracy of word identity at the top, untrained less trained{which}", gap, 0.0, "accuracy")
+        exceeds(f"accuracy of word identity at the top, untrained minus trained{which}", gap, 0.0, "accuracy")
         for which, gap in zip(of, gaps, strict=True)
     ]
 

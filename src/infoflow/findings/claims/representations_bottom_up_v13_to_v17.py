@@ -66,7 +66,7 @@ _V14_READS = {"causal LM": position(CAUSAL), "masked LM": position(MASKED), "tra
 
 @claim(
     "representations:V-14",
-    "A translation encoder keeps the position of its tokens better than language models; all lose it upwards.",
+    "A translation encoder keeps the position of its tokens better than language models; all lose it with depth.",
     source=BOTTOM_UP,
     published="distance in position at layers 1 to 6: translation 1.3 1.6 2.65 3.4 4.15 4.5; causal LM 2.65 4.3 5.4 "
     "6.3 7.2 7.7; masked LM 2.4 4.1 5.5 6.5 7.6 8.0 (longer sentences than those of the presets)",
@@ -249,7 +249,7 @@ def v16(curves: Curves) -> list[Condition]:
         _peak("the masked LM's category", curves["masked full"], 0.005, 0.020),
         _peak("the causal LM's left part", curves["causal left"], 0.012, 0.045),
         exceeds(
-            "a quarter of the translation encoder's rise up to layer 3 of 6, less its change since",
+            "a quarter of the translation encoder's rise up to layer 3 of 6, minus its change since",
             plateau,
             0.0,
             _V16_UNIT,

@@ -147,9 +147,9 @@ _Z2_READS = _reads("self_similarity")
     "representations:Z-2",
     "With depth, the occurrences of a word become less alike relative to random words.",
     source=GEOMETRY,
-    published="self-similarity less average similarity, layers 0 and 11: BERT-base .849 and .164, GPT-2 .306 and "
+    published="self-similarity minus average similarity, layers 0 and 11: BERT-base .849 and .164, GPT-2 .306 and "
     ".129; the study's masked and causal LM stand in for them",
-    statistic="mean cosine within words less mean cosine of random occurrences: Spearman correlation with depth over "
+    statistic="mean cosine within words minus mean cosine of random occurrences: Spearman correlation with depth over "
     "layers 0..L−1 below −.8, and a fall of over .05 (a quarter of the smaller published one), in both language models",
     reads=_Z2_READS,
     controls=(
@@ -226,8 +226,8 @@ _RATIO = 1.5
 
 @claim(
     "representations:Z-6",
-    "In a translation encoder the states of random words become alike by a jump at the last layer; in a masked LM "
-    "they do so gradually.",
+    "In a translation encoder the states of random words become alike abruptly, at the last layer; in a masked LM they "
+    "do so gradually.",
     source=ENCODER_SPACES,
     published="no number: the figure that shows it is not readable",
     statistic="mean cosine of random word occurrences, translation encoder: it rises at the last layer, by over 1.5 "
@@ -249,7 +249,7 @@ def z6(curves: Curves) -> list[Condition]:
     earlier, last = steps[:, :-1], steps[:, -1:]
     return [
         exceeds(
-            f"rise at the last layer, by itself and less {_RATIO} times each earlier one",
+            f"rise at the last layer, by itself and minus {_RATIO} times each earlier one",
             np.concatenate([last, last - _RATIO * earlier], axis=1),
             0.0,
             "cosine",
@@ -274,12 +274,12 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
 @claim(
     "context:E1",
     "The encoder of a translation model provides context that the task needs: closing its self-attention costs "
-    f"at least {LEAST:.0%} of what the model has learned beyond frequencies (our threshold).",
+    f"at least {LEAST:.0%} of what the model has learned beyond unigram frequencies (our threshold).",
     source=OURS,
     published="no published number; the threshold is ours",
     statistic="loss with the encoder's self-attention closed in all blocks minus the loss with it open, as a share of "
-    f"the unigram loss minus the loss with it open: at least {LEAST}. Models trained further with it closed "
-    "are compared with models trained as long with all open; without such models, it is closed at test time",
+    f"the unigram loss minus the loss with it open: at least {LEAST}. Models trained further with it closed are "
+    "compared with models trained for as long with all open; without such models, it is closed at test time",
     reads=_E1_READS,
     controls=(
         Control(
@@ -317,9 +317,10 @@ def _e2_hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     "encoder's self-attention than on the decoder's (our threshold: a difference above 0).",
     source=OURS,
     published="no published number; that any difference above 0 counts is our choice",
-    statistic="share of what the model has learned beyond frequencies that is lost with the encoder's self-attention "
-    "closed in all blocks, minus the share lost with the decoder's closed: above 0. Models trained further with it "
-    "closed are compared with models trained as long with all open; without such models, it is closed at test time",
+    statistic="share of what the model has learned beyond unigram frequencies that is lost with the encoder's "
+    "self-attention closed in all blocks, minus the share lost with the decoder's closed: above 0. Models trained "
+    "further with it closed are compared with models trained for as long with all open; without such models, it is "
+    "closed at test time",
     reads=_E2_READS,
     controls=(
         Control(
@@ -336,8 +337,8 @@ def e2(curves: Curves) -> list[Condition]:
     difference = curves["difference"]
     return [
         exceeds(
-            "share of what the model has learned that hangs on the encoder's self-attention, less on the decoder's, "
-            f"each {how_closed(difference)}",
+            "share of what the model has learned that depends on the encoder's self-attention, minus the share that "
+            f"depends on the decoder's, each {how_closed(difference)}",
             difference[:, :1],
             0.0,
             "share of what is learned",

@@ -200,7 +200,7 @@ def _amount(value: float, measure: CardMeasure, estimate: Estimate, change: bool
 
 
 def _difference(measure: CardMeasure, seen: Effects, series: list[Series]) -> str:
-    """`causal LM − masked LM: −0.26 nats (−0.28 to −0.24) beyond the control (at most 0.01)`."""
+    """`causal LM − masked LM: −0.26 nats (−0.28 to −0.24), after subtracting the control (at most 0.01)`."""
     estimate, scale = seen.deciding, 100 if measure.percent else 1
     labels = {line.key: line.label for line in series}
     who = f"{labels[seen.pair[0]]} − {labels[seen.pair[1]]}: " if seen.pair else ""
@@ -210,7 +210,8 @@ def _difference(measure: CardMeasure, seen: Effects, series: list[Series]) -> st
     span = f" ({number(low, places)} to {number(high, places)})" if estimate.has_interval else ", no interval known"
     control = ""
     if seen.control == seen.control:
-        control = f" beyond the control (at most {_amount(seen.control, measure, estimate, change=True, unit=False)})"
+        most = _amount(seen.control, measure, estimate, change=True, unit=False)
+        control = f", after subtracting the control (at most {most})"
     return f"{who}{f'{size} {unit}'.rstrip()}{span}{control}"
 
 

@@ -111,7 +111,7 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
             "Bands cover the choice of sentences; these external models were trained elsewhere, and no band covers that"
         ]
     elif seeds == 1:
-        stated = ["One seed: bands cover sentences, not initial weights, and marks are hollow"]
+        stated = ["One seed: bands cover the choice of sentences, not of initial weights, and marks are hollow"]
     else:
         stated = [f"{seeds} seeds: bands cover initial weights and sentences" + (" (wide: two)" if seeds == 2 else "")]
     models = entries_with_readers(run)
@@ -126,7 +126,7 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
         not bool(frame["trained"].all())
         for frame in tables.some([MUTUAL_INFORMATION.name, HEAD_CONFIDENCE.name]).values()
     )
-    stated.append("untrained models as control" if untrained else "each measure compared with its own baseline")
+    stated.append("untrained models are the control" if untrained else "each measure compared with its own baseline")
     count = len(run.read().get("warnings", []))
     if count:
         stated.append(f"{count} warning{'s' if count > 1 else ''} (see Methods)")

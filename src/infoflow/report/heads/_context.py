@@ -23,12 +23,12 @@ _METHOD = Method(
     title="Closed self-attention",
     text="""
     In a closed block each position sees itself alone: a head's output is its own value there. Lost: the task's loss
-    with blocks closed less the loss with all open, on the same sentences, corrupted alike. The share divides it by what
-    the model has learned beyond frequencies, (<i>L</i><sub>unigram</sub> − <i>L</i>), so that models of different tasks
-    can be compared; it exceeds 1 where a model without its context does worse than frequencies alone. Cross-attention
-    stays open. A retrained model was trained on with all blocks of one kind closed, and is compared with the same
-    model trained on as long with all open. BLEU is of greedy translations. Ours; Raganato, Scherrer and Tiedemann
-    (2020) train translation encoders with fixed attention.
+    with blocks closed minus the loss with all open, on the same sentences, corrupted alike. The share divides it by
+    what the model has learned beyond unigram frequencies, (<i>L</i><sub>unigram</sub> − <i>L</i>), so that models of
+    different tasks can be compared; it exceeds 1 where a model without its context does worse than frequencies alone.
+    Cross-attention stays open. A retrained model was trained further with all blocks of one kind closed; it is compared
+    with the same model trained further for as long with all open. BLEU is computed on greedy translations. Ours;
+    Raganato, Scherrer and Tiedemann (2020) train translation encoders with fixed attention.
     """,
 )
 _KINDS = {"encoder-self": "encoder self-attention", "decoder-self": "decoder self-attention"}
@@ -50,14 +50,15 @@ _METRICS = {
     "share": _Metric(
         label="share of what is learned",
         axis="share lost",
-        stated="lost of what is learned beyond frequencies",
-        note="Loss that closing adds, as a share of what the model has learned beyond frequencies.",
+        stated="the share lost of what is learned beyond unigram frequencies",
+        note="Loss added by closing self-attention, as a share of what the model has learned beyond unigram "
+        "frequencies.",
     ),
     "loss": _Metric(
         label="loss",
         axis="loss added (nats per token)",
-        stated="nats per token added to the loss",
-        note="What closing adds to the loss.",
+        stated="the loss added, in nats per token",
+        note="Loss added by closing self-attention.",
     ),
     "bleu": _Metric(
         label="BLEU",
@@ -84,19 +85,20 @@ def context_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     seeds = int(trained["seed"].nunique())
     return ReportFigure(
         id="encoder-context",
-        question="Who does the context?",
+        question="Which self-attention provides the context?",
         answer=list(_sentences(curves, models)),
         panels=groups[0].panels,
         caption=f"{band_words(seeds, bands='bands and whiskers')}; "
         f"{int(trained.loc[trained['metric'] == 'loss', 'count'].median()):,} sentences."
         + (" Grey, dashed: untrained models (loss)." if len(control) else ""),
         how_to_read=[
-            "Across: how many blocks, counted from the top, can see no other token. Up: what that costs. A line that "
-            "stays low means that others do the context: the layers below, or, of an encoder, the decoder.",
-            "Crosses close one block alone, the one that the line closes next: where they lie far below the line's "
+            "Across: in how many blocks, counted from the top, self-attention is closed, so that each token sees only "
+            "itself. Up: what that costs. A line that stays low means that the context comes from elsewhere: from the "
+            "layers below or, for an encoder, from the decoder.",
+            "A cross closes one block alone, the one that the line closes next: where crosses lie far below the line's "
             "steps, blocks can stand in for each other.",
-            "Diamonds beside a line's end were trained on with all blocks closed: what they still lose only that "
-            "context can give. The rest the model can do elsewhere if it has to.",
+            "Diamonds beside a line's end are models trained further with all blocks closed: what they still lose, "
+            "only that context can provide. The model can learn the rest elsewhere if it has to.",
         ],
         method=_METHOD,
         data=curves,
@@ -205,13 +207,13 @@ def _sentences(curves: pd.DataFrame, models: ShownModels) -> Iterator[str]:
         own = all_closed.loc[all_closed["kind"] == kind]
         parts = [_lost(own.loc[own["series"] == one.key], one) for one in models.present(own)]
         if parts:
-            yield f"With {name} closed at all blocks, {_METRICS[metric].stated}: {'; '.join(parts)}."
+            yield f"With {name} closed in all blocks, {_METRICS[metric].stated}: {'; '.join(parts)}."
 
 
 def _lost(own: pd.DataFrame, series: Series) -> str:
     """The loss at test time, and of retrained models."""
     rows = list(own.sort_values("retrained").itertuples())
-    texts = [f"{_value(row)} after {row.retrained:,} updates of training on" for row in rows if row.retrained]
+    texts = [f"{_value(row)} after {row.retrained:,} updates of further training" for row in rows if row.retrained]
     begin = [f"{_value(row)} in {series.label}" for row in rows if not row.retrained] or [f"in {series.label}"]
     return ", ".join([*begin, *texts])
 

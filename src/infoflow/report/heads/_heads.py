@@ -68,19 +68,19 @@ def removed_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     grey = f" Grey, dashed: the mean of {draws} random orders per seed, with its band." if draws else ""
     return ReportFigure(
         id="heads-removed",
-        question="How many heads can go before quality falls?",
+        question="How many heads can be removed before quality falls?",
         words=_words(curves, models, metric),
         panels=panels,
-        caption=f"{band_words(seeds)}; {int(frame['count'].median()):,} sentences behind each point.{grey} "
-        "Changes are paired: each sentence with heads removed is held against itself with all of them. Nothing is "
-        f"trained after the removal. {scale}".rstrip(),
+        caption=f"{band_words(seeds)}; {int(frame['count'].median()):,} sentences behind each point.{grey} Changes are "
+        "paired: each sentence with heads removed is compared with itself with all of them. Nothing is trained after "
+        f"the removal. {scale}".rstrip(),
         how_to_read=[
-            f"Across: the share of heads that is removed. Up: how much the {metric} changes by that. A flat start at 0 "
-            "means heads that nothing depends on.",
-            "Below the band of random orders an order knows something about which heads matter. "
-            "“Least costly alone first” ranks heads by what the removal of each one alone costs.",
-            "It would be surprising if the ranking by single removals were much better than that by importance: a "
-            "head's cost alone says little about its cost once others are gone.",
+            f"Across: the share of heads that is removed. Up: by how much the {metric} changes. A flat start at 0 "
+            "means that nothing depends on these heads.",
+            "An order whose curve lies below the band of random orders carries information about which heads matter. "
+            "“Least costly alone first” ranks heads by the cost of removing each one alone.",
+            "It would be surprising if this ranking were much better than the one by importance: a head's cost alone "
+            "says little about its cost once others are gone.",
         ],
         method=HEAD_IMPORTANCE,
         data=curves.drop(columns="name"),
@@ -147,7 +147,9 @@ def _words(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
     groups = {share: [name for each, name in shares if each == share] for share in sorted({s for s, _ in shares})[::-1]}
     stated = [f"{number(share, 0)}% in {listed(names)}" for share, names in groups.items()]
     shown = stated if len(stated) <= 3 else [f"most, {stated[0]}", f"fewest, {stated[-1]}"]
-    return sentence(f"of all heads, {'; '.join(shown)} can go before the {metric} is {_ALLOWED:.0%} worse")
+    return sentence(
+        f"the share of heads that can be removed before the {metric} is {_ALLOWED:.0%} worse: {'; '.join(shown)}"
+    )
 
 
 def _percent(own: pd.DataFrame, order: str, metric: str) -> float:

@@ -25,12 +25,12 @@ _HEAD_STATISTICS = Method(
     title="Head statistics",
     text="""
     Confidence: mean over queries of the strongest attention weight. Entropy: mean of −Σ <i>a</i> ln <i>a</i>, in nats.
-    Special tokens count neither as keys nor as queries; remaining weights are not rescaled. Baseline: the same of a
-    head that spreads its attention evenly over all keys it may see, special tokens too. Keys that tie for the strongest
-    share the query. After Voita et al. (2019) and Clark et al. (2019). Relations: the share of edges whose attending
-    word's strongest key is the other end, between words (subwords merged), beside the relation's best fixed offset.
-    Rarest token: by frequency in the training corpus. Patterns: on random tokens repeated (Olsson et al. 2022).
-    In sentences: value-weighted is ‖<i>A</i><sub>ij</sub> <i>f</i>(<i>x</i><sub>j</sub>)‖ as a share of its row
+    Special tokens count neither as keys nor as queries; remaining weights are not rescaled. Baseline: the same for a
+    head that spreads its attention evenly over all keys it may see, special tokens included. Keys that tie for the
+    strongest share the query. After Voita et al. (2019) and Clark et al. (2019). Relations: the share of edges whose
+    attending word's strongest key is the other end, between words (subwords merged), compared with the relation's best
+    fixed offset. Rarest token: by frequency in the training corpus. Patterns: on random tokens repeated (Olsson et al.
+    2022). In sentences: value-weighted is ‖<i>A</i><sub>ij</sub> <i>f</i>(<i>x</i><sub>j</sub>)‖ as a share of its row
     (Kobayashi et al. 2020), mixed in is ALTI of the whole layer with its residual connection (Ferrando et al. 2022).
     """,
 )
@@ -83,10 +83,10 @@ def head_map_figure(
 
 def _how_to_read(statistics: list[Statistic], chance: str, with_sentences: bool) -> list[str]:
     lines = [
-        "Each cell is a head: layers from bottom (0) to top, heads from left to right. The stronger the colour, "
-        "the more; every grid has the same scale. Blocks count from 0, so layer 0 reads the embeddings.",
+        "Each cell is a head: layers from bottom (0) to top, heads from left to right. The stronger the colour, the "
+        "higher the value; every grid has the same scale. Blocks count from 0, so layer 0 reads the embeddings.",
         "Choose a statistic above the grids. Click a head, or move with the arrow keys and press Enter, for its "
-        "numbers with intervals, beside the control and all other heads"
+        "numbers with intervals, compared with the control and all other heads"
         + (", and its attention on sentences." if with_sentences else "."),
         "Heads of different models with the same number do the same job only by chance, unless the models "
         "started from the same initialisation.",
@@ -94,7 +94,8 @@ def _how_to_read(statistics: list[Statistic], chance: str, with_sentences: bool)
     if any(one.margin for one in statistics):
         lines.append(
             "For the best relation and the rarest token the colour shows how far a head is above its own control; the "
-            "panel has both numbers. The best of many relations is picked for each head, so a small lead is no role."
+            "panel has both numbers. The best of many relations is picked for each head, so a small lead does not make "
+            "a role."
         )
     if chance:
         lines.append(
@@ -107,7 +108,7 @@ def _how_to_read(statistics: list[Statistic], chance: str, with_sentences: bool)
         lines.append(
             "The sentences are the same for all heads of a model: a few that between them show most heads at their "
             "most confident, out of 96 short ones drawn by hash. Each head lists them by its own confidence in them; "
-            "they illustrate, and prove nothing."
+            "they are illustrations and prove nothing."
         )
     return lines
 
@@ -285,9 +286,7 @@ def _sharpest(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) -> 
     if top is None:
         return ""
     by = f", by {statistic.label} over {statistic.control}" if statistic.margin else f", by {statistic.label}"
-    said = (
-        f"strongest of all heads{by}, is {top.candidate.name}: {estimate_text(top.candidate.estimate, statistic.unit)}"
-    )
+    said = f"the strongest head{by}, is {top.candidate.name}: {estimate_text(top.candidate.estimate, statistic.unit)}"
     if top.alike:
         said += f" ({len(top.alike):,} other{'s' * (len(top.alike) > 1)} not clearly weaker)"
     grey = extreme([_head(row, "", statistic) for row in untrained.to_dict("records")])

@@ -94,12 +94,13 @@ def matter_figure(
         panels=[Panel(spec=_scatter(main, one), title=one.label) for one in series],
         caption=_scatter_caption(main),
         how_to_read=[
-            f"Each point is a head. Across: its {main.x.label}, {main.x.explanation}. "
-            f"Up: {main.y.label}, {main.y.explanation}.",
+            f"Each point is a head. Across: its {main.x.label}, {main.x.explanation}. Up: {main.y.label}, "
+            f"{main.y.explanation}.",
             "Whiskers, where a point does not hide them, are 95% intervals over sentences. The dashed line is "
             + ("no change." if main.y.signed else "the control."),
-            "If the quick measure across could replace the costly one up, points would rise from left to right; a rank "
-            "correlation of 1 means the same order, 0 none. Colour in the head map shows each of them for all heads.",
+            "If the quick measure (across) could replace the costly one (up), points would rise from left to right; a "
+            "rank correlation of 1 means the same order, 0 no relation. The head map can show each of these measures "
+            "for all heads.",
         ],
         method=HEAD_IMPORTANCE,
         data=main.rows.drop(columns=["model"], errors="ignore"),
@@ -142,7 +143,7 @@ def _words(pair: _Pair, series: list[Series], second: pd.DataFrame) -> str:
     top = extreme(heads)
     most = ""
     if top:
-        others = f" ({len(top.alike):,} not clearly less)" if top.alike else ""
+        others = f" ({len(top.alike):,} other{'s' * (len(top.alike) > 1)} not clearly smaller)" if top.alike else ""
         size = f"{estimate_text(top.candidate.estimate, pair.y.unit)}{others}"
         most = f"; the largest {pair.y.label} is that of {top.candidate.name}, {size}"
     return sentence(f"the rank correlation of {pair.x.label} and {pair.y.label} is {stated}{most}")
@@ -176,7 +177,10 @@ def _significant(frames: dict[str, pd.DataFrame], models: ShownModels) -> list[s
         parts.append(
             f"{len(sure)} of {len(heads)} in {one.label}" + (f" ({losses} for the worse)" if len(sure) else "")
         )
-    return [f"Heads whose removal alone changes the {metric} at all, corrected for their number: {listed(parts)}."]
+    return [
+        f"Heads whose single removal changes the {metric} significantly, corrected for the number of heads: "
+        f"{listed(parts)}."
+    ]
 
 
 def _elsewhere(transfer: pd.DataFrame | None, models: ShownModels) -> list[str]:
@@ -201,7 +205,7 @@ def _scatter_caption(pair: _Pair) -> str:
     grey = " Grey crosses: an untrained model." if has_untrained(pair.rows) else ""
     shapes = "circles encoder self-attention, squares decoder self-attention, triangles cross-attention"
     crowded = any(_crowding(pair.rows, axis) for axis in "xy")
-    scale = " Axes with unequal steps are even around 0 and logarithmic further out." if crowded else ""
+    scale = " Axes with unequal steps are linear around 0 and logarithmic further out." if crowded else ""
     return f"{heads}; {shapes}.{over}{grey}{scale}"
 
 

@@ -74,8 +74,8 @@ def relevance_figure(frames: dict[str, pd.DataFrame], models: ShownModels) -> Re
         panels=[Panel(spec=_chart(first[first["series"] == one.key], shown, tops), title=one.label) for one in series],
         caption=_caption(rows, trained, shown),
         how_to_read=[
-            f"Rows: layers, from bottom (0) to top. In each, the head with the largest {next(iter(shown))} stands at "
-            f"the left{', and in the same order at the right stands how confident each head is' * (len(shown) > 1)}. "
+            f"Rows: layers, from bottom (0) to top. In each, the head with the largest {next(iter(shown))} is at the "
+            f"left{'; the right half shows the confidence of the heads in the same order' * (len(shown) > 1)}. "
             "The stronger the colour, the larger the number; the colour itself is the head's function.",
             "If a few heads did the work of a layer, its squares would fade quickly from the left. If models relied "
             "on heads that are sure where to look, both halves would look alike.",
@@ -145,13 +145,13 @@ def _functions(trained: pd.DataFrame, series: list[Series]) -> str:
     for one in series:
         own = trained[trained["series"] == one.key]
         parts = [
-            f"{len(heads)} {'with none' if name == NO_FUNCTION else name} at {estimate_text(_mean_confidence(heads))}"
+            f"{len(heads)} {'without one' if name == NO_FUNCTION else name} at {estimate_text(_mean_confidence(heads))}"
             for name in FUNCTION_COLORS
             for heads in [own[own["function"] == name]]
             if len(heads)
         ]
         clauses.append(f"{one.label}, {listed(parts)}")
-    return f"Functions of heads, and their mean confidence: {'; '.join(clauses)}."
+    return f"Heads by function, and their mean confidence: {'; '.join(clauses)}."
 
 
 def _mean_confidence(heads: pd.DataFrame) -> Estimate:
@@ -165,7 +165,7 @@ def _caption(rows: pd.DataFrame, trained: pd.DataFrame, shown: dict[str, Statist
     count = int(rows.loc[rows["statistic"] == shown["confidence"].id, "count"].median())
     controls = listed([one.control for one in shown.values()])
     return (
-        f"{several}Self-attention of the stack that all models share; about {count:,} queries per head. In dashed "
+        f"{several}Self-attention of the stack that all models share; about {count:,} queries per head. Dashed "
         f"frames: the control of the layer's heads, {controls}."
     )
 

@@ -103,7 +103,7 @@ def _sharpness(**facts: Any) -> Statistic:
 def _positional(frame: pd.DataFrame) -> _Found:
     for offset in sorted(set(frame["offset"]), key=lambda offset: (abs(offset), offset > 0)):
         label = _OFFSETS.get(offset) or f"{abs(offset)} tokens {'ahead' if offset > 0 else 'back'}"
-        about = f"share of queries whose strongest key is the {label}"
+        about = f"share of queries whose strongest key is {'the ' if offset in _OFFSETS else ''}{label}"
         id, how = f"offset{offset:+d}", {"control": "a random key", "group": "where", "strong": 0.9}
         yield frame[frame["offset"] == offset], Statistic(id=id, label=label, explanation=about, **how)
 
@@ -163,7 +163,11 @@ def _rare_token(frame: pd.DataFrame) -> _Found:
 _PATTERNS = {
     "duplicate": ("share", "same token before", "share of attention on earlier copies of the same token"),
     "induction": ("share", "induction", "share of attention on what followed earlier copies of the token"),
-    "prefix": ("all", "prefix matching", "the same from the second repeat on"),
+    "prefix": (
+        "all",
+        "prefix matching",
+        "share of attention on what followed earlier copies, from the second repeat on",
+    ),
     "copying": ("positive", "copying", "share of tokens whose own logit rises when the head attends to them"),
 }
 

@@ -25,8 +25,8 @@ _PWCCA = (
 CHANGES = Section(
     id="changes",
     title="How do representations change?",
-    lead="A layer may rewrite a token's vector or pass it on, and two models may end up with the same space or "
-    "with different ones. Both are distances between views of the same occurrences.",
+    lead="A layer may rewrite a token's vector or pass it on, and two models may end up with the same space or with "
+    "different ones. Both are measured as distances between two sets of vectors of the same occurrences.",
     names={
         "layer-change": "representations/layer-distance",
         "change-by-rank": "representations/change-by-frequency",
@@ -72,7 +72,7 @@ def _layer_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         caption=f"{interval_note(table)} Width {int(frame['width'].median())}.{sample_note(frame)}",
         how_to_read=[
             "Across: the step from one layer to the next. Up: how far the two layers' spaces lie apart. " + _PWCCA,
-            "The dashed grey line is a model of the same shape that was never trained.",
+            "The dashed grey line is an untrained model of the same shape.",
             "A rise at the last step means that the model rewrites its vectors just before it predicts.",
         ],
         method=PWCCA,
@@ -129,11 +129,11 @@ def _model_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         + (" Both panels share one scale." if len(drawn) > 1 else "")
         + sample_note(frame),
         how_to_read=[
-            f"The same layer of two models, measured on the same occurrences. A line between two {across} wears both "
+            f"The same layer of two models, measured on the same occurrences. A line between two {across} has both "
             "colours. " + _PWCCA,
             "If the objective shapes representations, lines between objectives lie above lines between seeds, more so "
             "at the top.",
-            "Untrained models that started from the same initialisation are near zero by construction.",
+            "Distances between untrained models with the same initialisation are near zero by construction.",
         ],
         method=PWCCA,
         data=tables,

@@ -22,19 +22,19 @@ INFORMATION_METHOD = Method(
     <p><b>By clusters.</b> Vectors of one layer are sorted into clusters by mini-batch k-means; <i>I</i> = Σ
     <i>p</i>(<i>t</i>,<i>c</i>) ln [<i>p</i>(<i>t</i>,<i>c</i>) / <i>p</i>(<i>t</i>)<i>p</i>(<i>c</i>)] between token
     <i>t</i> and cluster <i>c</i>, in nats, over the most frequent tokens without special ones. Centres are fitted on
-    some sentences, then every token of the text is counted. Few tokens bias <i>I</i> upwards, so its entropies are
-    those of Chao, Wang and Jost (2013), <i>Î</i> = 2<i>Î<sub>N</sub></i> − mean of <i>Î<sub>N/2</sub></i> over two
-    halves of the sentences. An interval carries the choice of sentences, the spread over clusterings, and what bias may
-    be left: the difference to half of the sentences or, where that is more, the bias that cells not seen yet may leave,
-    judged by how many were seen once and twice (Good 1953). It cannot exceed the entropy of the tokens. Compare layers
-    and models with equally many clusters only. After Voita, Sennrich and Titov (2019).</p>
+    some sentences, then every token of the text is counted. Few tokens bias <i>I</i> upwards, so it uses the entropy
+    estimates of Chao, Wang and Jost (2013), <i>Î</i> = 2<i>Î<sub>N</sub></i> − mean of <i>Î<sub>N/2</sub></i> over two
+    halves of the sentences. An interval covers the choice of sentences, the spread over clusterings, and the bias that
+    may remain: the difference from the estimate on half of the sentences or, if larger, the possible bias from unseen
+    cells, estimated from how many were seen once and twice (Good 1953). It cannot exceed the entropy of the tokens.
+    Compare only layers and models with the same number of clusters. After Voita, Sennrich and Titov (2019).</p>
     <p><b>Usable information</b> is <i>H</i>(<i>T</i>) minus the cross-entropy of a classifier of the token, fitted on
-    one half of the sentences and scored on the other, and the reverse. Tokens are Gaussian with one covariance; the
-    means of rare tokens are drawn towards the mean of all (Ioffe 2006), so that with many occurrences the classifier is
-    linear. Ridge, temperature and the share of token frequencies mixed in are chosen on an eighth of the fitted
-    sentences. It is a lower bound of the mutual information for this family of readers (Xu et al. 2020, Pimentel et al.
-    2020), needs no clusters, and ignores what is independent of the token, such as the position. Intervals carry the
-    choice of sentences and what more of them would add.</p>
+    one half of the sentences and scored on the other, and vice versa. Each token has a Gaussian, with one covariance
+    for all; the means of rare tokens are shrunk towards the overall mean (Ioffe 2006), and with many occurrences the
+    classifier is linear. Ridge, temperature and the share of token frequencies mixed in are chosen on an eighth of the
+    fitted sentences. It is a lower bound of the mutual information for this family of readers (Xu et al. 2020, Pimentel
+    et al. 2020), needs no clusters, and ignores what is independent of the token, such as the position. Intervals cover
+    the choice of sentences and what more of them would add.</p>
     """,
 )
 
@@ -61,17 +61,17 @@ def convergence_figure(sides: list[ConvergencePanel], models: ShownModels) -> Re
         question="Would more text change these numbers?",
         words=_words(data, series),
         panels=[Panel(spec=_chart(data[data["side"] == side.title], series), title=side.title) for side in known],
-        caption=f"From a sixteenth, an eighth, a quarter, a half and all of the sentences ({most:,} tokens); "
-        "means over such parts and over seeds. Clusters are the same at every size.",
+        caption=f"Estimated from a sixteenth, an eighth, a quarter, a half and all of the sentences ({most:,} tokens); "
+        "means over parts of the same size and over seeds. Clusters are the same at every size.",
         how_to_read=[
-            "Across: tokens that were counted, each step twice as many. Up: how much information the top layer has "
-            "gained (or lost, below 0) against the embeddings. A line that has become flat would not change with more "
+            "Across: the number of tokens counted, doubled at each step. Up: how much more information the top layer "
+            "has than the embeddings (below 0: how much less). A line that has become flat would not change with more "
             "text.",
-            "Pale dotted lines are the plug-in estimate, which few tokens bias, and more in deep layers than in low "
-            "ones; full lines are corrected for it, and are what all other figures and the findings use. Dashed grey: "
-            "models of the same shape that were never trained, corrected.",
-            "In the figures of information by layer, a row of squares along the lower edge says the same of each "
-            "layer's value: a hollow square is one whose bias may be more than .03 nats.",
+            "Pale dotted lines are the plug-in estimate. It is biased when tokens are few, and more so in upper "
+            "layers. Solid lines are corrected for this bias; all other figures and the findings use them. Dashed "
+            "grey: untrained models of the same shape, corrected.",
+            "In the figures of information by layer, a row of squares along the lower edge shows the same for each "
+            "layer: a hollow square marks a value whose bias may exceed 0.03 nats.",
         ],
         method=INFORMATION_METHOD,
         data=data,
@@ -115,7 +115,8 @@ def _words(data: pd.DataFrame, series: list[Series]) -> str:
         return ""
     size = number(top.candidate.estimate.value, 3)
     return sentence(
-        f"twice as much text moved the change from bottom to top by at most {size} nats, {top.candidate.name}"
+        f"twice as much text altered the difference between the top and the bottom layer by at most {size} nats, "
+        f"{top.candidate.name}"
     )
 
 

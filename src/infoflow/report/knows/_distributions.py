@@ -22,12 +22,12 @@ GEOMETRY = Method(
     title="Similarity of words",
     text="""
     Mean cosines are exact over all pairs: (‖Σ<i>u</i>‖² − <i>n</i>) / <i>n</i>(<i>n</i> − 1) for <i>n</i> vectors
-    <i>u</i> of length 1. A word's vector is the mean over its tokens; words of punctuation are left out, and within
-    words those with few sampled occurrences (captions say how few). Within sentences: the cosine of each word with the
+    <i>u</i> of length 1. A word's vector is the mean over its tokens; punctuation is left out and, within words, so are
+    words with few sampled occurrences (captions say how few). Within sentences: the cosine of each word with the
     sentence's mean, sentences of one word left out; for unrelated words with mean cosine <i>a</i> it would be √[(1 +
-    (<i>n</i> − 1)<i>a</i>) / <i>n</i>]. Explainable variance: λ<sub>1</sub> / Σλ of a word's centred occurrences.
-    After Ethayarajh (2019) and Vázquez et al. (2021); other spaces and the part of single dimensions after Timkey and
-    van Schijndel (2021). High similarity is no fault of a space by itself: around the centres of its clusters it can be
+    (<i>n</i> − 1)<i>a</i>) / <i>n</i>]. Explainable variance: λ<sub>1</sub> / Σλ of a word's centred occurrences. After
+    Ethayarajh (2019) and Vázquez et al. (2021); other spaces and the part of single dimensions after Timkey and van
+    Schijndel (2021). High similarity is no fault of a space by itself: around the centres of its clusters it can be
     isotropic (Cai et al. 2021), and clusters rule out isotropy as a whole (Mickus et al. 2024).
     """,
 )
@@ -56,15 +56,15 @@ def distribution_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigur
         words=_words(shapes, models),
         panels=panels,
         caption=f"{int(frame['count'].median()):,} random pairs of word occurrences in each layer of each model, the "
-        "same pairs in every layer; words without letter or digit are left out. Every shape is drawn to the same "
-        f"height; cosine panels share one scale across.{sample_note(frame)}",
+        "same pairs in every layer; words without a letter or digit are left out. Every shape is drawn to the same "
+        f"height; cosine panels share their horizontal scale.{sample_note(frame)}",
         how_to_read=[
             "Each line is a layer, from the embeddings (0) at the bottom to the top. The shape on it shows how often "
             "two random words have that cosine, or lie that far apart.",
-            "The dashed grey shape is a model that was never trained; the dotted one an isotropic Gaussian whose "
-            "vectors have the same mean squared length.",
-            "A shape that leaves 0 to the right is a space in which all words point the same way. Two humps are two "
-            "kinds of words that the layer keeps apart.",
+            "The dashed grey shape is an untrained model; the dotted one is an isotropic Gaussian whose vectors have "
+            "the same mean squared length.",
+            "A shape that lies to the right of 0 means that all words point in similar directions. Two humps mean that "
+            "the layer keeps two kinds of words apart.",
         ],
         method=GEOMETRY,
         data=shapes,

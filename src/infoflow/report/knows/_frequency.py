@@ -20,9 +20,10 @@ _INFLUENCE_OF_TOKEN = Method(
     text="""
     PWCCA distance between a layer's output as it is and its output when one token of the sentence is hidden as key and
     value from that layer's self-attention, over all other tokens; lower layers are unchanged, and the token's own query
-    and vector stay. Each sentence gives a range of ranks at most one token, drawn by a hash; special tokens are neither
-    hidden nor compared, and sentences of one token are left out. All ranges have the same number of occurrences.
-    Baseline: a token drawn from the same sentences whatever its rank. After Voita, Sennrich and Titov (2019).
+    and vector stay. Each sentence contributes at most one token to a range of ranks, drawn by a hash; special tokens
+    are neither hidden nor compared, and sentences of one token are left out. All ranges have the same number of
+    occurrences. Baseline: a token drawn from the same sentences whatever its rank. After Voita, Sennrich and Titov
+    (2019).
     """,
 )
 
@@ -38,10 +39,10 @@ PWCCA = Method(
 )
 
 _RANKS = (
-    "Rank 1 is the most frequent token of the training text. Each line is a range of ranks (its end belongs to the "
-    "next one): named are the most frequent tokens (pale), the middle range and the rarest (strong); the thin grey "
-    "lines are the ranges between them, whose ranks a pointer shows. All ranges have the same number of occurrences, "
-    "since this distance depends on it. Ranges with too few occurrences are left out."
+    "Rank 1 is the most frequent token of the training text. Each line is a range of ranks, without its upper end. "
+    "Three are labelled: the most frequent tokens (pale), the middle range and the rarest tokens (strong). The thin "
+    "grey lines are the ranges between them; point at one to see its ranks. All ranges have the same number of "
+    "occurrences, since this distance depends on that number. Ranges with too few occurrences are left out."
 )
 
 
@@ -90,10 +91,10 @@ def _change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         how_to_read=[
             "Across: the step from one layer to the next. Up: how far the two layers' spaces of these tokens lie "
             "apart. " + _RANKS,
-            "The dashed grey line is the untrained model, its mean over ranks: without training, frequency hardly "
+            "The dashed grey line is the untrained model, averaged over ranks: without training, frequency hardly "
             "matters.",
             "Pale lines on top mean that frequent tokens, which carry little meaning of their own, are rewritten most. "
-            "Where a masked LM turns the order round, it is rebuilding the token it has to predict.",
+            "Where a masked LM reverses the order, it is rebuilding the token it has to predict.",
         ],
         method=PWCCA,
         data=table.rename(columns={"layer": "from_layer"}),
@@ -119,12 +120,13 @@ def _influence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         ),
         caption=f"{_note(table)} One token of each sentence is removed.",
         how_to_read=[
-            "One token of a sentence is hidden, as key and value, from the attention of one layer only; the embeddings "
-            "would be layer 0. Up: how far that layer's output at the other tokens moves. " + _RANKS,
-            "The dashed grey line removes a random token from the same sentences. A line above it belongs to tokens "
-            "that others listen to more than to most.",
-            "In a causal LM the tokens before the hidden one cannot notice; they count here all the same, so that "
-            "models can be compared. The table also holds later tokens alone (pool “after”).",
+            "One token of a sentence is hidden, as key and value, from the attention of one layer only. Layers count "
+            "from 1 here, since 0 is the embeddings. Up: how far that layer's output at the other tokens "
+            "moves. " + _RANKS,
+            "The dashed grey line removes a random token from the same sentences. A line above it means that these "
+            "tokens influence the others more than a random token does.",
+            "In a causal LM the tokens before the hidden one cannot be affected; they are counted all the same, so "
+            "that models can be compared. The table also has values for later tokens alone (pool “after”).",
         ],
         method=_INFLUENCE_OF_TOKEN,
         data=table,

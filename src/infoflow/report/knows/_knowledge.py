@@ -46,8 +46,8 @@ def _ceiling(frame: pd.DataFrame) -> str:
     types = f" of the {int(trained['types'].median()):,} most frequent tokens" if "types" in trained else ""
     ceiling = span(trained["entropy"].clip(upper=most))
     return (
-        f"Ceiling of clusters: {ceiling} nats, the smaller of the entropy{types}, {span(trained['entropy'])} nats, and "
-        f"ln {clusters:,} = {most:.2f} nats for {clusters:,} clusters."
+        f"Ceiling of the cluster estimate: {ceiling} nats, the smaller of the entropy{types} "
+        f"({span(trained['entropy'])} nats) and ln {clusters:,} for {clusters:,} clusters ({most:.2f} nats)."
     )
 
 
@@ -59,7 +59,7 @@ def _shortfall(frame: pd.DataFrame) -> str:
     if at_start.empty or not limited(by_clusters):
         return ""
     return (
-        f"Limited by its clusters: layer 0 determines its token, but they show {span(values)} of "
+        f"Limited by its clusters: layer 0 determines its token, but the cluster estimate finds only {span(values)} of "
         f"{span(at_start['entropy'])} nats there."
     )
 
@@ -84,12 +84,12 @@ _NOTES = {
 _AXIS = {"baseline_name": "shuffled labels", "bounds": POSITIVE}
 _HOW_ESTIMATED = (
     "Usable information is what a simple classifier reads from vectors of sentences it was not fitted on. The estimate "
-    "by clusters, as published, sorts vectors into clusters and counts tokens in each. “Shuffled labels” is what is "
-    "left by chance."
+    "by clusters, as published, sorts vectors into clusters and counts tokens in each. “Shuffled labels” shows what "
+    "remains by chance."
 )
 _INPUT = LayerFigure(
     id="mi-input",
-    question="How much do representations know of the token that went in?",
+    question="How much do representations know about the input token?",
     table=MUTUAL_INFORMATION_TABLE,
     axis={"y_title": "information about the input token (nats)", **_AXIS},
     noun="information about the input token",
@@ -98,13 +98,13 @@ _INPUT = LayerFigure(
     known="entropy",
     known_name="entropy H(T)",
     how_to_read=(
-        "Across: layers, from the embeddings (0) to the top. Up: how many nats of the input token's identity can be "
-        "read from its vector. The line across is the entropy of the tokens. Layer 0 has all of it, since embeddings "
-        "determine their tokens.",
+        "Across: layers, from the embeddings (0) to the top. Up: how much information about the input token can be "
+        "read from its vector, in nats. The horizontal line is the entropy of the tokens. Layer 0 has all of it, since "
+        "embeddings determine their tokens.",
         HOW_BANDS,
-        "What a curve misses of that line at layer 0 is hidden by too few clusters or by positions; a rise from there "
-        "is a property of the clusters. It would be surprising if a causal LM kept its input to the top: it is trained "
-        "to name the next token.",
+        "A curve that starts below that line at layer 0 misses information because of too few clusters or because of "
+        "positions; a rise from there is a property of the clusters. It would be surprising if a causal LM kept its "
+        "input to the top: it is trained to predict the next token.",
         _HOW_ESTIMATED,
     ),
     method=INFORMATION_METHOD,
@@ -115,22 +115,22 @@ _INPUT = LayerFigure(
 _INPUT_OF_DECODER = replace(
     _INPUT,
     id="mi-input-decoder",
-    question="How much do decoder states know of the decoder's own input token?",
+    question="How much do decoder states know about the decoder's own input token?",
     claims=(),
 )
 _OUTPUT = LayerFigure(
     id="mi-output",
-    question="How much do they know of the token they have to produce?",
+    question="How much do they know about the output token?",
     table=MUTUAL_INFORMATION_TABLE,
     axis={"y_title": "information about the output token (nats)", **_AXIS},
     noun="information about the output token",
     wording=Wording("nats", "rises by", "falls by"),
     caption=_ceiling,
     how_to_read=(
-        "Up: how many nats of the token to predict can be read from the vector: the next token for a causal LM, "
-        "the hidden one for a masked LM.",
+        "Up: how much information about the token to predict can be read from the vector, in nats: the next token for "
+        "a causal LM, the hidden one for a masked LM.",
         HOW_BANDS,
-        "A rising line is a prediction being built. It would be surprising if it rose in the first layers only.",
+        "A rising line shows a prediction being built. It would be surprising if it rose in the first layers only.",
         _HOW_ESTIMATED,
     ),
     method=INFORMATION_METHOD,
@@ -147,10 +147,10 @@ _HIDDEN = LayerFigure(
     wording=Wording("nats", "rises by", "falls by"),
     caption=lambda rows: "Only positions whose input was replaced by another token.",
     how_to_read=(
-        "The input token is the wrong one that took the original's place; the output token is the original, which "
-        "the model must restore.",
-        "Where the lines cross, the vector stops saying what was put in and starts saying what should have been "
-        "there. " + HOW_BANDS,
+        "The input token is the one that replaced the original; the output token is the original, which the model must "
+        "restore.",
+        "Where the lines cross, the vector begins to say more about the original token than about the one that "
+        "replaced it. " + HOW_BANDS,
         _HOW_ESTIMATED,
     ),
     method=INFORMATION_METHOD,
@@ -182,8 +182,8 @@ _IDENTITY = LayerFigure(
     top="At the top layer this share is, in order",
     caption=_of_frequent,
     how_to_read=(
-        "For each occurrence of a token, its nearest vectors in other places are looked up. Up: the share of these "
-        "that belong to the same token. 1 means that a vector is still, first of all, this token.",
+        "For each occurrence of a token, its nearest vectors among all other occurrences are looked up. Up: the share "
+        "of these that belong to the same token. At 1, all nearest vectors belong to the same token.",
         HOW_BANDS,
         "“Chance” draws neighbours at random from the same pool.",
     ),

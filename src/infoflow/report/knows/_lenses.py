@@ -34,22 +34,22 @@ _DIVERGENCE = {
     "bounds": POSITIVE,
 }
 _AGREEMENT = {
-    "y_title": "share of positions with the final favourite",
+    "y_title": "share of positions with the final top token",
     "baseline_name": "one guess for all",
     "bounds": SHARE,
 }
 _HOW_LENSES = (
     "The logit lens hands a layer's vectors to the model's own output head, as if the layers above did not exist. The "
     "tuned lens first moves them, by an affine map learned on other sentences, to where the head expects them: what "
-    "only the tuned lens reads is there already, but written differently."
+    "only the tuned lens can read is there already, but in another form."
 )
 
 
 PREDICTS = Section(
     id="predicts",
     title="When does the prediction form?",
-    lead="Only the last layer's vectors are turned into a prediction, but those of every layer can be read as if "
-    "they were the last. How near is what they say to what the model will say in the end?",
+    lead="Only the last layer's vectors are turned into a prediction, but those of every layer can be read as if they "
+    "were the last. How close is what they predict to what the model predicts in the end?",
     names={
         "lens-divergence": "representations/lens-divergence",
         "lens-agreement": "representations/lens-agreement",
@@ -142,7 +142,7 @@ def _logit_sentence(frame: pd.DataFrame, models: ShownModels) -> list[str]:
     later = [f"{_halfway(frame, one, 'logit')} in {one.label}" for one in _read_through(frame, models, "logit")]
     if _best_lens(frame) != "tuned" or not later:
         return []
-    return [f"Read as they are (logit lens), vectors are that near from layer {listed(later)}."]
+    return [f"Through the logit lens, which reads vectors as they are, this holds from layer {listed(later)}."]
 
 
 def _halfway_words(frame: pd.DataFrame, models: ShownModels) -> str:
@@ -150,7 +150,9 @@ def _halfway_words(frame: pd.DataFrame, models: ShownModels) -> str:
     lens = _best_lens(frame)
     owners = _read_through(frame, models, lens)
     found = {owner.label: f"from layer {_halfway(frame, owner, lens)} on" for owner in owners}
-    return by_answer(found, f"through the {lens} lens, more than half of the way to the final prediction is made ")
+    return by_answer(
+        found, f"through the {lens} lens, more than half of the distance to the final prediction is covered "
+    )
 
 
 def _read_through(frame: pd.DataFrame, models: ShownModels, lens: str) -> list[Series]:
@@ -177,8 +179,8 @@ def _untrained_sentence(frame: pd.DataFrame) -> list[str]:
     if untrained.empty:
         return []
     return [
-        "An untrained model has no prediction to form: it is within "
-        f"{number(float(untrained['baseline'].max()), 2)} nats of its mean on average."
+        "An untrained model forms no prediction: on average, what it predicts is within "
+        f"{number(float(untrained['baseline'].max()), 2)} nats of its mean prediction."
     ]
 
 
@@ -191,12 +193,12 @@ def _agreement_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         panels=panels,
         caption=f"{interval_note(table)} {scale} The top layer, 1 by definition, is left out.",
         how_to_read=[
-            "Up: the share of positions at which the layer's likeliest token is the one that the model finally holds "
-            "likeliest, right or wrong.",
+            "Up: the share of positions at which the layer's likeliest token is also the likeliest in the model's "
+            "final prediction, right or wrong.",
             _HOW_LENSES,
-            "The dotted grey line always names the model's most frequent favourite; the dashed one is a model of the "
-            "same shape that was never trained. It may score high, since its layers hardly change a vector and its "
-            "favourite stays whatever it was: agreement shows a prediction only where the divergence shows one too.",
+            "The dotted grey line always predicts the model's most frequent top token; the dashed one is an untrained "
+            "model of the same shape. It may score high, since its layers hardly change a vector, so that its top "
+            "token stays the same: agreement shows a prediction only where the divergence shows one too.",
         ],
         method=_LENS,
         data=table,
@@ -211,5 +213,5 @@ def _middle_words(frame: pd.DataFrame, models: ShownModels) -> str:
     middles = {label: samples_at(frame, key, layers_of(frame, key)[-1] // 2) for label, key in keys.items()}
     found = [Candidate(f"in {label}", samples.estimate()) for label, samples in middles.items()]
     return extremes_words(
-        f"halfway up, the share of positions at which the {lens} lens names the final favourite", found
+        f"halfway up, the share of positions at which the {lens} lens predicts the final top token", found
     )

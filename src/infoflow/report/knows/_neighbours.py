@@ -17,18 +17,18 @@ _TOKEN_NEIGHBOURS = Method(
     title="Neighbours of the same token",
     text="""
     For each occurrence its <i>k</i> nearest vectors among occurrences of the same token; the mean of what they share
-    with it (|<i>p</i><sub>i</sub> − <i>p</i><sub>j</sub>| for positions, the share of equal labels else), over
+    with it (|<i>p</i><sub>i</sub> − <i>p</i><sub>j</sub>| for positions, the share of equal labels otherwise), over
     occurrences, then over tokens. Tokens with fewer than 2<i>k</i> + 1 sampled occurrences are left out, since all
-    their occurrences would be neighbours; of frequent ones equally many are sampled. Intervals resample sentences,
-    whose tokens count as queries and as neighbours. Baseline: the same of all pairs of occurrences of a token. After
-    Voita, Sennrich and Titov (2019).
+    their occurrences would be neighbours; of each frequent token the same number is sampled. Intervals resample
+    sentences, whose tokens count as queries and as neighbours. Baseline: the same for all pairs of occurrences of a
+    token. After Voita, Sennrich and Titov (2019).
     """,
 )
 
 _HOW_POOLS = (
     "Neighbours are looked up among occurrences of the same token, so the token itself is no help: what they share "
-    "must have come from the context. The dashed grey line is a model of the same shape that was never trained; the "
-    "dotted one is what random occurrences of the token share."
+    "must have come from the context. The dashed grey line is an untrained model of the same shape; the dotted one "
+    "shows what random occurrences of the token share."
 )
 
 
@@ -45,7 +45,7 @@ def _pools(frame: pd.DataFrame) -> str:
 
 _POSITION = LayerFigure(
     id="position-neighbours",
-    question="Do a token's nearest occurrences stand at the same place in their sentences?",
+    question="Are a token's nearest occurrences at the same position in their sentences?",
     table=POSITION_NEIGHBOURS,
     axis={
         "y_title": "distance in position to neighbours (tokens, axis inverted)",
@@ -55,21 +55,21 @@ _POSITION = LayerFigure(
     },
     noun="the distance in position",
     wording=moves("the distance", "tokens"),
-    top="At the top layer neighbours stand this many tokens apart",
+    top="At the top layer the mean distance in position between neighbours is, in tokens",
     caption=_pools,
     how_to_read=(
-        "Up: how many tokens apart an occurrence and its nearest vectors stand, each in its own sentence. The axis "
-        "is inverted, so that higher means that more of the position is kept.",
+        "Up: the difference in position between an occurrence and its nearest vectors, each in its own sentence, in "
+        "tokens. The axis is inverted, so that higher means that more of the position is kept.",
         _HOW_POOLS,
-        "Sentences differ in length between corpora, and so does the distance of any two occurrences: compare with "
-        "that, not with other corpora.",
+        "Sentences differ in length between corpora, and so does the distance of any two occurrences: compare a curve "
+        "with that dotted line, not with other corpora.",
     ),
     method=_TOKEN_NEIGHBOURS,
     claims=("representations:V-14",),
 )
 _CONTEXT = LayerFigure(
     id="context-neighbours",
-    question="Do they have the same token beside them?",
+    question="Do they have the same neighbouring tokens?",
     table=CONTEXT_NEIGHBOURS,
     axis={"y_title": "share of neighbours", "baseline_name": "chance", "bounds": SHARE},
     noun="the share",
@@ -90,7 +90,7 @@ _CONTEXT = LayerFigure(
 _TAG = replace(
     _CONTEXT,
     id="tag-neighbours",
-    question="Do their words play the same part in the sentence?",
+    question="Do their words play the same role in the sentence?",
     table=TAG_NEIGHBOURS,
     how_to_read=(
         "Up: the share of an occurrence's nearest vectors whose word carries the same tag. A word's tag is looked "
@@ -114,7 +114,7 @@ NEIGHBOURS = Section(
     id="neighbours",
     title="What do neighbours share?",
     lead="Two occurrences of one word begin with the same vector. Layer by layer their sentences move them apart. "
-    "Those that stay close tell what a layer has written into them: a place, a neighbour, a role.",
+    "Those that stay close show what a layer has written into them: a position, a neighbour, a role.",
     names={
         "position-neighbours": "representations/position-neighbours",
         "context-neighbours": "representations/context-neighbours",

@@ -43,15 +43,15 @@ def by_layer_figure(compared: Compared, models: ShownModels) -> ReportFigure | N
         question="Do models grow apart with depth?",
         words=" ".join(filter(None, (_ends(metric, table, across) for metric, table in tables.items()))),
         panels=[Panel.of(chart, title) for title, chart in charts.items()],
-        caption=f"{interval_note(data).replace('seeds', 'pairs of models')} Each panel has a scale of its own."
+        caption=f"{interval_note(data).replace('seeds', 'pairs of models')} Each panel has its own scale."
         + sample_note(compared.rows),
         how_to_read=[
             "Across: layers, from the embeddings (0) to the top. Up: how alike the spaces of two models are at this "
-            "depth; 1 means the same. A line between two models wears both colours.",
-            "RSA asks whether both models find the same words near and far; PWCCA, whether one space can be mapped "
-            "linearly onto the other.",
+            "depth; 1 means the same. A line between two models has both colours.",
+            "RSA asks whether the same words are near to or far from each other in both models; PWCCA, whether one "
+            "space can be mapped linearly onto the other.",
             "Bands are 95% intervals. The dashed grey line compares two untrained models, the dotted one shuffles the "
-            "words of one model. Untrained models of one seed begin with the same weights: they are alike by "
+            "words of one model. Untrained models of one seed have the same initial weights: they are alike by "
             "construction.",
         ],
         method=METHOD,

@@ -114,8 +114,9 @@ METHOD = Method(
     CKA: ‖<i>Y</i>ᵀ<i>X</i>‖² / ‖<i>X</i>ᵀ<i>X</i>‖‖<i>Y</i>ᵀ<i>Y</i>‖ of centred vectors (Kornblith et al. 2019), by
     the unbiased estimates of Song et al. (2012), which may be negative. Procrustes: the angle
     arccos(‖<i>X</i>ᵀ<i>Y</i>‖<sub>*</sub> / ‖<i>X</i>‖‖<i>Y</i>‖) left after the best rotation, in radians (Williams et
-    al. 2021). Intervals follow to first order what leaves with each block of sentences, in ranks and weights too.
-    Baseline: the words of one model shuffled. Layer by layer between models after Vázquez et al. (2021).
+    al. 2021). Intervals are a first-order estimate of what changes when a block of sentences is left out, ranks and
+    weights included. Baseline: the words of one model shuffled. Layer by layer between models after Vázquez et al.
+    (2021).
     """,
 )
 

@@ -31,8 +31,8 @@ _DIMENSION_METHOD = Method(
 )
 
 _SPACES = {
-    "centred": "once the layer's mean is taken away",
-    "standardised": "with every dimension at variance 1",
+    "centred": "after the layer's mean is subtracted",
+    "standardised": "after every dimension is also scaled to variance 1",
     "rank": "as Spearman's correlation",
 }
 _KEYS = ["model", "trained", "stack", "layer", "space"]
@@ -42,7 +42,7 @@ def _left_out(rows: pd.DataFrame) -> str:
     """Which words are excluded."""
     least = sorted(set(rows["least"]) - {0}) if "least" in rows else []
     rare = f", and words with fewer than {listed([str(each) for each in least])} sampled occurrences," if least else ""
-    return f"Words without letter or digit{rare} are left out."
+    return f"Words without a letter or digit{rare} are left out."
 
 
 _AVERAGE = LayerFigure(
@@ -73,7 +73,7 @@ _DIMENSION = LayerFigure(
     noun="the number of dimensions",
     wording=moves("the dimension"),
     how_to_read=(
-        "Across: layers. Up: in how many directions a point can move and stay in the cloud, judged from the ratio "
+        "Across: layers. Up: in how many directions a point can move and stay in the cloud, estimated from the ratio "
         "of the distances to its two nearest neighbours.",
         f"{HOW_BANDS} “Gaussian” is a cloud of the same covariance: words lie in tight groups rather than in one "
         "cloud, so they have fewer dimensions.",
@@ -101,8 +101,8 @@ _WITHIN_WORDS = _Likeness(
     control_name="shuffled words",
     noun="similarity within words",
     how="Within words: the mean cosine between two occurrences of the same word, averaged over words; 1 means that "
-    "context leaves no trace. The dotted line of the corrected panel shows what is left when words have exchanged "
-    "their occurrences.",
+    "context leaves no trace. The dotted line of the corrected panel shows the value after occurrences were shuffled "
+    "between words.",
 )
 _WITHIN_SENTENCES = _Likeness(
     measure="intra_sentence_similarity",
@@ -110,8 +110,8 @@ _WITHIN_SENTENCES = _Likeness(
     control_name="unrelated words",
     noun="similarity within sentences",
     how="Within sentences: the mean cosine between the words of a sentence and the sentence's mean vector. A word is "
-    "part of that mean, so sentences of a few unrelated words are similar too: the dotted line in the corrected panel "
-    "is what they would have. Only what lies above it is shared by the words of a sentence.",
+    "part of that mean, so even unrelated words in a short sentence are similar to it: the dotted line in the "
+    "corrected panel shows how similar. Only what lies above it is shared by the words of a sentence.",
     counted="sentences",
 )
 _VARIANCE = _Likeness(
@@ -119,14 +119,14 @@ _VARIANCE = _Likeness(
     control="shuffled_explainable_variance",
     control_name="shuffled words",
     noun="explainable variance",
-    how="Up: the share of the variance of a word's occurrences along one direction, averaged over words. "
-    "Corrected: less the same of all occurrences together; below .05 the paper calls a static vector a poor "
-    "substitute. Few occurrences lie along one direction by chance: the dotted line is what words have after they "
-    "exchanged their occurrences.",
+    how="Up: the share of the variance of a word's occurrences that lies along one direction, averaged over words. "
+    "Corrected: minus the same share for all occurrences together; below 0.05 the paper calls a static vector a poor "
+    "substitute. With few occurrences, one direction explains much by chance: the dotted line shows the value after "
+    "occurrences were shuffled between words.",
     bounds=SHARE,
 )
 _RANDOM = "random words"  # the baseline that a correction subtracts
-_AS_IT_IS, _LESS = "as it is", "corrected"
+_PLAIN, _LESS = "uncorrected", "corrected"
 
 
 class _LikenessFigure(NamedTuple):
@@ -231,7 +231,7 @@ def _decoder(figure: ReportFigure) -> ReportFigure:
 
 
 def _average_figure(frame: pd.DataFrame, average: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    """The mean cosine as it is; its sentences say what is left of it in the other spaces."""
+    """The mean cosine as measured; its sentences say what is left of it in the other spaces."""
     raw = average[average["space"] == "raw"]
     figure = _AVERAGE.drawn(raw, models.present(raw))
     return replace(figure, answer=[*figure.answer, *_spaces_sentence(average), *_rogue_sentence(frame, models)])
@@ -245,7 +245,7 @@ def _spaces_sentence(average: pd.DataFrame) -> list[str]:
         f"{'less than 0.01' if size < 0.01 else f'at most {number(size, 2)}'} {_SPACES[space]}"
         for space, size in most.items()
     ]
-    return [f"In any layer it is {listed(stated)}."] if stated else []
+    return [f"In every layer the mean cosine is {listed(stated)}."] if stated else []
 
 
 def _rogue_sentence(frame: pd.DataFrame, models: ShownModels) -> list[str]:
@@ -260,7 +260,10 @@ def _rogue_sentence(frame: pd.DataFrame, models: ShownModels) -> list[str]:
         if most is not None:
             parts.append(f"{_percent(most.estimate.value)} in {series.label} (layer {most.key})")
     equal = _percent(float(rows["baseline"].mean()))
-    return [f"Of the mean cosine, three dimensions carry up to {listed(parts)}; equal shares would be {equal}."]
+    return [
+        f"The share of the mean cosine that three dimensions carry is up to {listed(parts)}; with equal shares it "
+        f"would be {equal}."
+    ]
 
 
 def _percent(share: float) -> str:
@@ -280,13 +283,13 @@ def _likeness_figure(
         if rows.empty:
             continue
         series, corrected = models.present(rows), _corrected(rows, control, average)
-        tables |= {(likeness, _AS_IT_IS): curves(rows), (likeness, _LESS): curves(corrected)}
+        tables |= {(likeness, _PLAIN): curves(rows), (likeness, _LESS): curves(corrected)}
         noun = f"the corrected {likeness.noun}"
         answer += trend_sentences(corrected, series, moves(noun))
         answer += _chance_sentence(likeness, tables[likeness, _LESS])
         words.append(trend_words(corrected, series, noun))
         of = f"{likeness.noun.partition(' ')[2].capitalize()}: " if several else ""
-        notes.append(f"{of}{interval_note(tables[likeness, _AS_IT_IS], likeness.counted)} {_left_out(rows)}")
+        notes.append(f"{of}{interval_note(tables[likeness, _PLAIN], likeness.counted)} {_left_out(rows)}")
     if not tables:
         return None
     scales = panel_scales(tables.values(), "Panels share one scale.")
@@ -304,8 +307,8 @@ def _likeness_figure(
         ],
         caption=f"{' '.join(notes)} {scales.note} Controls are means over models.{sample_note(frame)}",
         how_to_read=[
-            "Across: layers, from the embeddings (0) to the top. Corrected: less the same for random words, which a "
-            "narrow space raises too.",
+            "Across: layers, from the embeddings (0) to the top. Corrected: minus the same for random words, which is "
+            "also high in a narrow space.",
             *dict.fromkeys(likeness.how for likeness, _ in tables),
             HOW_BANDS,
         ],
@@ -318,7 +321,7 @@ def _likeness_figure(
 
 def _likeness_axis(likeness: _Likeness, panel: str) -> dict[str, Any]:
     if panel == _LESS:
-        return {"y_title": f"less that of {_RANDOM}", "baseline_name": likeness.control_name}
+        return {"y_title": f"minus that of {_RANDOM}", "baseline_name": likeness.control_name}
     return {"y_title": likeness.noun, "baseline_name": _RANDOM, "bounds": likeness.bounds}
 
 

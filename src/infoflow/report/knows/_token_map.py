@@ -171,13 +171,13 @@ _TOKEN_SLOTS = (3, 5, 4, 6)  # colours that no objective uses
 _MOST_TAGS = 5
 _NO_TAG = "no tag"
 _HOW_MAPS = (
-    "Each dot is one occurrence, at the place that t-SNE gives it: near are the vectors nearest to it. Drag the slider "
+    "Each dot is one occurrence, placed by t-SNE so that dots with similar vectors are close together. Drag the slider "
     "to follow the same occurrences through the layers; the row below shows every layer at a glance, and a click there "
     "moves the slider.",
     "Directions, sizes of clusters and distances between clusters mean nothing in such a map. Each layer's map starts "
-    "from the one below and is turned to lie on it. The smallest differences, such as the rounding of another batch "
-    "size, give another picture of the same space. One model of each kind is shown (its first seed); the untrained one "
-    "is the control.",
+    "from the one below and is rotated to match it. Tiny differences, such as rounding with another batch size, give "
+    "another picture of the same space. One model of each kind is shown (its first seed); the untrained one is the "
+    "control.",
 )
 
 
@@ -195,20 +195,20 @@ _KINDS = {
     "token": _Kind(
         id="map-token",
         question="Which tokens does a layer mix, and which does it keep apart?",
-        how="Colour and shape are tokens. A ring is an occurrence that was hidden from the masked LM, as in its "
+        how="Colour and shape show the token. A ring is an occurrence that was hidden from the masked LM, as in its "
         "training; its colour is the token that it has to restore.",
         said="the same token",
     ),
     "position": _Kind(
         id="map-position",
-        question="Does the map of one token follow its place in the sentence?",
+        question="Does the map of one token follow its position in the sentence?",
         how="The stronger a dot's colour, the later the token stands in its sentence.",
         said="",
     ),
     "tag": _Kind(
         id="map-tag",
-        question="Does the map of one token follow its part in the sentence?",
-        how="Colour and shape are tags of the word; the stronger the colour, the later it stands in its sentence.",
+        question="Does the map of one token follow its role in the sentence?",
+        how="Colour and shape show the tag of the word; the stronger the colour, the later it stands in its sentence.",
         said="the same tag",
     ),
 }
@@ -230,11 +230,13 @@ def _figure(kind: _Kind, frame: pd.DataFrame, models: ShownModels) -> ReportFigu
         id=kind.id,
         question=kind.question,
         answer=[
-            f"A dot's {_NEAR} nearest dots, in the map of the lowest and of the highest layer. {_text(kind, drawn)}."
+            f"What a dot's {_NEAR} nearest dots share with it, in the map of the lowest and of the highest layer: "
+            f"{_text(kind, drawn)}."
         ],
         panels=[Panel(title=space.label, spec=map_chart(space, groups)) for space in spaces],
         caption=f"{points:,} occurrences of {names}, {min(points, _SHOWN)} of them drawn; perplexity "
-        f"{number(float(frame['perplexity'].iloc[0]), 0)}. One sample without intervals: the figures above have them.",
+        f"{number(float(frame['perplexity'].iloc[0]), 0)}. This is one sample, without intervals: the figures above "
+        "have intervals.",
         how_to_read=[kind.how, *_HOW_MAPS],
         method=_TOKEN_MAP,
         data=_wide(drawn),

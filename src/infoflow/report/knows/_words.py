@@ -1,4 +1,4 @@
-"""Static against contextual: neighbours of a word's own vector, and of its occurrences in sentences."""
+"""Static or contextual: neighbours of a word's own vector, and of its occurrences in sentences."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -150,21 +150,22 @@ _METHOD = Method(
     id="word-neighbours",
     title="Neighbours of words",
     text="""
-    Of frequent words that are one token each. A static vector is the row of the matrix that the model reads the word
-    with; its neighbours are the nearest rows of other words (cosine). In context a neighbour is the nearest occurrence
-    of another word in another sentence, each word once, among occurrences that a hash of the text chooses, the same for
-    all models of one tokenizer. Disagreement is 1 − |<i>N</i><sub>i</sub> ∩ <i>N</i><sub>j</sub>| /
-    |<i>N</i><sub>i</sub> ∪ <i>N</i><sub>j</sub>|, the mean over pairs of a word's occurrences; its ceiling is what
-    occurrences of different words have. A word's occurrences fall into two groups: by the nearer one of the two that
-    are farthest apart. After Peters et al. (2018).
+    Measured for frequent words that are one token each. A static vector is the word's row in the input embeddings; its
+    neighbours are the nearest rows of other words (cosine). In context a neighbour is the nearest occurrence of another
+    word in another sentence, each word once, among occurrences that a hash of the text chooses, the same for all models
+    of one tokenizer. Disagreement is 1 − |<i>N</i><sub>i</sub> ∩ <i>N</i><sub>j</sub>| / |<i>N</i><sub>i</sub> ∪
+    <i>N</i><sub>j</sub>|, the mean over pairs of a word's occurrences; its ceiling is the disagreement of occurrences
+    of different words. A word's occurrences form two groups: each joins the nearer of the two occurrences that are
+    farthest apart. After Peters et al. (2018).
     """,
 )
 
 WORDS = Section(
     id="words",
     title="One vector for a word, or one for each sentence?",
-    lead="Skip-gram, and the input of every other model, knows one vector for a word, whatever it means here. Layer by "
-    "layer a model moves the word's occurrences to where their sentences want them: next to other words.",
+    lead="Skip-gram, like the input of every other model, has one vector for a word, whatever it means in its "
+    "sentence. Layer by layer a model moves the word's occurrences apart, towards other words that fit their "
+    "sentences.",
     names={
         "static-contextual": "representations/word-neighbours",
     },
@@ -187,20 +188,20 @@ def _figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     table = curves(_disagreement(inside)) if len(inside) else None
     return ReportFigure(
         id="static-contextual",
-        question="Static against contextual: which words stand near a word, and near each of its occurrences?",
+        question="Static or contextual: which words are near a word, and near each of its occurrences?",
         answer=_text(drawn),
         panels=[] if table is None else [Panel.of(_chart(table, models.present(inside)))],
         caption=_caption(frame, inside),
         how_to_read=[
             "The chart: how much the neighbours of two occurrences of one word differ; 1 means that they share none. "
-            "The dotted line is what occurrences of different words have, the dashed grey one a model of the same "
-            "shape that was never trained.",
-            "Below it, choose a word. Its static neighbours are there once for each model; its occurrences each have "
-            "neighbours of their own, shown in their sentences. Those with one sign stand on one side of the model's "
-            "space, those with the other on the other: where the word has two senses, or two uses, they part them.",
-            "A causal LM's state at a word stands for what comes next, so its neighbours are words that are followed "
-            f"alike. One model of each kind is shown (its first seed), with the {SHOWN_WORDS} words whose occurrences "
-            "differ most.",
+            "The dotted line shows occurrences of different words, the dashed grey one an untrained model of the same "
+            "shape.",
+            "Below it, choose a word. Its static neighbours are shown once for each model; each occurrence has its own "
+            "neighbours, shown in their sentences. The two signs mark the two groups of occurrences that lie apart in "
+            "the model's space: if the word has two senses, or two uses, the groups may separate them.",
+            "A causal LM's state at a word stands for what comes next, so its neighbours are words with similar "
+            f"continuations. One model of each kind is shown (its first seed), with the {SHOWN_WORDS} words whose "
+            "occurrences differ most.",
         ],
         method=_METHOD,
         data=shown.rows.drop(columns=["replicates"], errors="ignore"),
@@ -258,9 +259,9 @@ def _text(models: list[tuple[Series, pd.DataFrame]]) -> list[str]:
     others = number(float(shown.loc[shown["layer"] > 0, "baseline"].mean()), 2)
     words = most_disagreement(shown)[:_DESCRIBED]
     return [
-        f"Share of neighbours that two occurrences of one word do not have in common, in the highest layer: "
-        f"{listed(stated)} (different words: {others}). A static vector has 0.",
-        f"Furthest apart, over these models, are the occurrences of {listed([f'“{word}”' for word in words])}.",
+        "Share of neighbours that two occurrences of one word do not have in common, in the highest layer: "
+        f"{listed(stated)} (different words: {others}). For a static vector it is 0.",
+        f"Over these models, the occurrences of {listed([f'“{word}”' for word in words])} differ most.",
     ]
 
 
@@ -271,4 +272,4 @@ def _caption(frame: pd.DataFrame, inside: pd.DataFrame) -> str:
     if inside.empty:
         return f"{words}."
     each = int(inside.groupby(["model", "layer", "word"])["occurrence"].nunique().median())
-    return f"{words}, {each} occurrences of each. Bands are 95% intervals over words; with several seeds, over these."
+    return f"{words}, {each} occurrences of each. Bands are 95% intervals over words; with several seeds, over seeds."

@@ -186,7 +186,10 @@ def _head_maps(rows: pd.DataFrame, models: ShownModels, what: str, unit: str) ->
                 heads = own[(own["stack"] == stack) & (own["kind"] == kind)]
                 title = f"{series.label}, {kind_label(stack, kind)}"
                 panels.append(Panel(spec=_head_map(heads, what, ends), title=", ".join(filter(None, (title, group)))))
-    how = "A square is a head: layers from bottom to top, heads from left to right; the stronger its colour, the more."
+    how = (
+        "A square is a head: layers from bottom to top, heads from left to right; "
+        "the stronger its colour, the higher the value."
+    )
     return panels, _most_and_mean(rows, models, unit), how
 
 
@@ -238,7 +241,8 @@ def _dots(rows: pd.DataFrame, models: ShownModels, what: str, unit: str) -> tupl
     best, least = rows.loc[rows["value"].idxmax()], rows.loc[rows["value"].idxmin()]
     sides = [f"{one['label']} ({one['short']} {unit}".rstrip() + ")" for one in (best, least)]
     answer = f"Most: {sides[0]}; least: {sides[1]}." if len(rows) > 1 else f"{sides[0]}."
-    return [Panel(spec=chart)], [answer], "A dot is a row of the table, on its interval; a dashed tick its control."
+    how = "Each dot is a row of the table, with its interval; a dashed tick is its control."
+    return [Panel(spec=chart)], [answer], how
 
 
 def _few(names: pd.Series, most: int, what: str) -> list[str]:

@@ -16,9 +16,9 @@ OBJECTIVES = Method(
     id="objectives",
     title="Inputs and targets",
     text="""
-    The examples are those of training: the objective's own code, with the noise of the first epoch. Of the thousand
-    training examples whose length is closest to 16 tokens it is the one with the fewest parts of words.
-    <code>infoflow data show "a sentence"</code> does the same to any text.
+    Examples are made as in training: by the objective's own code, with the noise of the first epoch. The one shown has
+    the fewest word pieces among the thousand training examples whose length is closest to 16 tokens. <code>infoflow
+    data show "a sentence"</code> does the same for any text.
     """,
 )
 _MOST = 60  # tokens of a line
@@ -42,8 +42,8 @@ def _examples(table: pd.DataFrame, models: ShownModels) -> Drawn:
         panels=[],
         answer=[f"Targets in these examples: {listed([f'{number} in {label}' for label, number in counts.items()])}."],
         words=_words(counts),
-        caption="One training example of each objective, as its model of the first seed read it in the first epoch. "
-        "## continues a word; · has no target.",
+        caption="One training example of each objective, as its model of the first seed read it in the first epoch. ## "
+        "marks a token that continues a word; · marks a position without a target.",
         payload={"rows": rows},
         facts={"samples": samples},
     )
@@ -64,11 +64,11 @@ def _stacks(lines: pd.DataFrame) -> list[dict[str, Any]]:
 EXAMPLES_FIGURE = DeclaredFigure(
     name="training/objectives",
     id="objective-examples",
-    question="What does each objective make of a sentence?",
+    question="How does each objective turn a sentence into inputs and targets?",
     how_to_read=(
         "Inputs are what the model reads; targets are what its loss compares the output with. An encoder with a "
         "decoder has two inputs.",
-        "Where a token has more than itself, such as segment and position in BERT's pairs, they stand below it.",
+        "Where a token has further inputs, such as segment and position in BERT's pairs, they are shown below it.",
         "{samples}",
     ),
     method=OBJECTIVES,

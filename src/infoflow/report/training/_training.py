@@ -74,7 +74,7 @@ class _Metric(NamedTuple):
         return f"{self.label}{f' ({self.unit})' if self.unit else ''}: {better} is better"
 
 
-_COPIED = "a copy of the source (or one sentence for all, where words have no spaces between them)"
+_COPIED = "a copy of the source (or one fixed sentence for all, in scripts without spaces)"
 # Perplexity is the exponential of the loss: it is in the data, but not in the picture.
 _METRICS = {
     "loss": _Metric("loss", "nats per token", True, "unigram frequencies"),
@@ -151,8 +151,9 @@ def _score_words(table: pd.DataFrame, name: str) -> str:
         return sentence(behind) if unclear else ""
     names = listed([one.name.removeprefix("in ") for one in ahead])
     verb = "is" if len(ahead) == 1 else "are all" if not unclear else "are"
-    by = f"by {estimate_text(least.candidate.estimate, metric.unit)} of {metric.label}"
-    where = f" or more (least {least.candidate.name})" if len(ahead) > 1 else ""
+    gap = f"{estimate_text(least.candidate.estimate, metric.unit)} of {metric.label}"
+    by = f"by at least {gap}" if len(ahead) > 1 else f"by {gap}"
+    where = f" (least {least.candidate.name})" if len(ahead) > 1 else ""
     said = f"{names} {verb} better than {metric.reference}, {by}{where}"
     return sentence(f"{said}; {behind}" if unclear else said)
 
@@ -312,7 +313,7 @@ def _words(table: pd.DataFrame, series: list[Series]) -> str:
     if not fall:
         return ""
     much = f"{number(end.candidate.estimate.value, 0)}%, {end.candidate.name}" if end else ""
-    late = f"; the last half of the tokens brought at most {much}" if end else ""
+    late = f"; the second half of the tokens contributed at most {much}" if end else ""
     return sentence(f"the fall of the training loss is {fall}{late}")
 
 

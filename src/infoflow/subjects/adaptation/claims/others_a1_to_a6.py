@@ -48,7 +48,7 @@ def a1(curves: Curves) -> list[Condition]:
     half = distance.shape[1] // 2
     lower, upper = (part.mean(axis=1, keepdims=True) for part in (distance[:, :half], distance[:, -half:]))
     return [
-        exceeds("distance of upper layers before and after tuning, less that of lower ones", upper - lower, 0.0, "")
+        exceeds("distance of upper layers before and after tuning, minus that of lower ones", upper - lower, 0.0, "")
     ]
 
 
@@ -90,7 +90,7 @@ def a2(curves: Curves) -> list[Condition]:
     general, domain = (curves[name][:, :1] - curves[name][:, 1:] for name in ("general", "domain"))
     return [
         exceeds(
-            "score of tuning in full less that of frozen features",
+            "score of tuning in full minus that of frozen features",
             np.concatenate([general, domain], axis=1),
             0.0,
             "score",
@@ -131,7 +131,7 @@ def a3(curves: Curves) -> list[Condition]:
     domain, general = curves["domain and general"][:, :1], curves["domain and general"][:, 1:]
     return [
         exceeds(
-            "score with pretraining on the domain less that without", domain - general, 0.0, "score", published=0.0211
+            "score with pretraining on the domain minus that without", domain - general, 0.0, "score", published=0.0211
         )
     ]
 
@@ -165,7 +165,7 @@ def a4(curves: Curves) -> list[Condition]:
     Recalled, not read: both methods won on each of the source's tasks; the source gives the differences by task.
     """
     return [
-        exceeds(f"score of the model {name} less that of the model as it is", way[:, :1] - way[:, 1:], 0.0, "score")
+        exceeds(f"score of the model {name} minus that of the model as it is", way[:, :1] - way[:, 1:], 0.0, "score")
         for name, way in ((name, curves[name]) for name in WAYS)
     ]
 
@@ -225,6 +225,6 @@ def a6(curves: Curves) -> list[Condition]:
     """
     few, many = curves["gain"][:, :1], curves["gain"][:, 1:]
     return [
-        exceeds("gain of pretraining with fewest labelled examples less that with most", few - many, 0.0, "score"),
+        exceeds("gain of pretraining with fewest labelled examples minus that with most", few - many, 0.0, "score"),
         exceeds("gain of pretraining with fewest labelled examples", few, 0.0, "score", alone=False),
     ]

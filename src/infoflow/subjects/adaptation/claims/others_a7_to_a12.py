@@ -58,7 +58,7 @@ def a7(curves: Curves) -> list[Condition]:
     objective.
     """
     gain = curves["scores"][:, :1] - curves["scores"][:, 1:]
-    return [exceeds("score of the masked LM less that of the causal LM", gain, 0.0, "score", published=0.045)]
+    return [exceeds("score of the masked LM minus that of the causal LM", gain, 0.0, "score", published=0.045)]
 
 
 VARIANTS = (DENOISE_FULL, DENOISE_MASK, REPLACE_SPANS, DROP_TOKENS)
@@ -98,7 +98,7 @@ def a8(curves: Curves) -> list[Condition]:
     variants, scratch = np.split(curves["variants and from scratch"], [len(VARIANTS)], axis=1)
     gain = variants.mean(axis=1, keepdims=True) - scratch
     apart = np.ptp(variants, axis=1)[:, None]
-    name = "half of what the variants gain over no pretraining, less what the best and the worst differ by"
+    name = "half of what the variants gain over no pretraining, minus what the best and the worst differ by"
     return [exceeds(name, gain / 2 - apart, 0.0, "score", published=0.064)]
 
 
@@ -129,7 +129,7 @@ def a9(curves: Curves) -> list[Condition]:
     The source's numbers are recalled, not read. The margin is ours.
     """
     without, with_it = curves["without and with"][:, :1], curves["without and with"][:, 1:]
-    name = "score of the masked LM less that of the one with next-sentence prediction"
+    name = "score of the masked LM minus that of the one with next-sentence prediction"
     return [exceeds(name, without - with_it, -MARGIN, "score", published=0.007)]
 
 
@@ -163,8 +163,8 @@ def a10(curves: Curves) -> list[Condition]:
     """
     spans, texts = (curves[name][:, :1] - curves[name][:, 1:] for name in ("spans", "texts"))
     return [
-        exceeds("score of SpanBERT less that of the masked LM, span tasks", spans, 0.0, "score", published=0.033),
-        exceeds("this gain less that on tasks about whole texts", spans - texts, 0.0, "score", alone=False),
+        exceeds("score of SpanBERT minus that of the masked LM, span tasks", spans, 0.0, "score", published=0.033),
+        exceeds("this gain minus that on tasks about whole texts", spans - texts, 0.0, "score", alone=False),
     ]
 
 
@@ -191,7 +191,7 @@ def a11(curves: Curves) -> list[Condition]:
     and with it the last step of the pretraining loss. Recalled, not read: the source resets top layers of tuned models
     and finds tasks hardly affected.
     """
-    name = "pretraining loss that upper blocks taken back regain, less what as many lower ones do"
+    name = "pretraining loss that upper blocks taken back regain, minus what as many lower ones do"
     return [exceeds(name, curves["lower less upper"], 0.0, "nats per predicted token")]
 
 

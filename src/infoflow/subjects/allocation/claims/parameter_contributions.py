@@ -52,7 +52,7 @@ _V1_READS: dict[str, Reading] = WITHIN | {
 )
 def v1(curves: Curves) -> list[Condition]:
     """Share profiles of the stacks that read the text, under different seeds."""
-    return [own_over_others("similarity under two seeds of one objective, less that of two objectives", curves)]
+    return [own_over_others("similarity under two seeds of one objective, minus that of two objectives", curves)]
 
 
 OTHERS = (*ATTENTION, "norm")
@@ -95,7 +95,7 @@ def _margin(name: str, curves: Curves, per_parameter: bool) -> Condition:
 def v2(curves: Curves) -> list[Condition]:
     """W1 and W2 compared with every other component, layer by layer."""
     return [
-        _margin("share of W1 and W2 less that of any other component", curves, per_parameter=False),
+        _margin("share of W1 and W2 minus that of any other component", curves, per_parameter=False),
         _margin("the same per parameter, in units of the mean parameter", curves, per_parameter=True),
     ]
 
@@ -133,7 +133,7 @@ _V3_READS: dict[str, Reading] = ACROSS | {
 )
 def v3(curves: Curves) -> list[Condition]:
     """Share profiles of the stacks that read the text, on several corpora and under different seeds."""
-    name = "similarity of one objective on two corpora, less that of two objectives on one corpus"
+    name = "similarity of one objective on two corpora, minus that of two objectives on one corpus"
     return [own_over_others(name, curves)]
 
 
@@ -172,7 +172,7 @@ def v4(curves: Curves) -> list[Condition]:
     ]
     return [
         exceeds(
-            "similarity to the language model of its kind, less that to the other",
+            "similarity to the language model of its kind, minus that to the other",
             np.concatenate(gaps, axis=1),
             0.0,
             "rank correlation",
@@ -212,7 +212,7 @@ def v5(curves: Curves) -> list[Condition]:
         labels += [f"{stack}, {layer}" for layer in layer_names(feed.shape[1] - upper, 0)]
     return [
         exceeds(
-            "largest share of W1 and W2 in the upper third, less that of each layer below",
+            "largest share of W1 and W2 in the upper third, minus that of each layer below",
             np.concatenate(margins, axis=1),
             0.0,
             "share",
@@ -259,7 +259,7 @@ def v6(curves: Curves) -> list[Condition]:
     looking, others = hurt[:, :2], hurt[:, 2:]
     return [
         exceeds(
-            "steps in which keys or queries hurt, less those of another component",
+            "steps in which keys or queries hurt, minus those of another component",
             (looking[:, :, None] - others[:, None, :]).reshape(len(hurt), -1),
             0.0,
             "share of steps",
@@ -362,7 +362,7 @@ def v9(curves: Curves) -> list[Condition]:
     middle = attention[:, 1:-1].sum(axis=1) / (attention.shape[1] - 2)  # NaN with only two layers
     return [
         exceeds(
-            "mean share of attention in the layers between, less that of the first and of the last",
+            "mean share of attention in the layers between, minus that of the first and of the last",
             np.stack([middle - attention[:, 0], middle - attention[:, -1]], axis=1),
             0.0,
             "share",

@@ -12,6 +12,7 @@ from infoflow.report._in_words import (
     ANY_PERCENT,
     Candidate,
     Estimate,
+    counted,
     extreme,
     listed,
     number,
@@ -76,8 +77,8 @@ def _heads(by_set: dict[str, pd.DataFrame], models: ShownModels) -> Drawn:
             for part, kind in maps
         ],
         words=_words(list(rows.values())),
-        caption=f"Means over {int(heads['seed'].nunique())} seeds, over the whole training. A head is its rows of the "
-        "query, key and value projections with their biases and its columns of the output projection.",
+        caption=f"Means over {counted(int(heads['seed'].nunique()), 'seed')}, over the whole training. A head is its "
+        "rows of the query, key and value projections with their biases and its columns of the output projection.",
         payload={"sets": [SETS[name] for name in by_set]},
     )
 

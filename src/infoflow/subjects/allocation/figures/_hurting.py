@@ -83,9 +83,10 @@ HURTING = DeclaredFigure(
     id="allocation-hurting",
     question="Which components hurt, and how often?",
     how_to_read=(
-        "How often a component, summed over all layers, raised the loss. The attention of both stacks, and "
-        "cross-attention, are blocks of their own and count together. “Largest rise” is that of one block in one "
-        "step. A component may help in every step while half of its single parameters, the last row, hurt.",
+        "How often a component, summed over all layers, raised the loss. Self-attention of the encoder, self-attention "
+        "of the decoder and cross-attention are separate blocks, and the counts of all blocks are added up. “Largest "
+        "rise” is that of one block in one step. A component may help in every step while half of its single "
+        "parameters, the last row, hurt.",
         "Only many examples separate single parameters from noise: check how far the two halves agree.",
     ),
     method=LOSS_CHANGE,
@@ -123,9 +124,9 @@ def _histogram(histogram: pd.DataFrame, models: ShownModels) -> Drawn | None:
         ],
         words=_sizes_words({part: of_part(histogram, part) for part in tables}),
         caption=f"On training sentences; {count_text(counted)} changes of single parameters in each of "
-        f"{int(histogram['model'].nunique())} trainings, counted in {int(histogram['chords'].max())} steps "
-        "spread over the training. Rows are logarithmic: full if all parameters of the component are in one "
-        "bin, half full for one in a thousand.",
+        f"{int(histogram['model'].nunique())} trainings, counted in {int(histogram['chords'].max())} steps spread over "
+        "the training. Bar heights are logarithmic: a bar fills its row if all parameters of the component are in that "
+        "bin, and half of it for one parameter in a thousand.",
     )
 
 
@@ -241,7 +242,7 @@ def _sizes_words(rows: dict[ModelStack, pd.DataFrame]) -> str:
         all_moved = moved.groupby("seed")["count"].sum()
         helped = moved.loc[moved["high"] <= 0].groupby("seed")["count"].sum().reindex(all_moved.index, fill_value=0)
         found.append(Candidate(f"in {part.label}", percent_over_models((helped / all_moved).to_dict())))
-    what = "of the changes of single parameters that moved the loss, the share that helped"
+    what = "the share of helping changes among the changes of single parameters that moved the loss"
     return extremes_words(what, found, "%", end="with random signs it would be 50%")
 
 
@@ -250,8 +251,8 @@ HISTOGRAM = DeclaredFigure(
     id="allocation-histogram",
     question="How many parameters help, and how much does a single one do?",
     how_to_read=(
-        "Each row is a component over all layers. It counts by how much one parameter changed the loss in one "
-        "step. Each bar is half a decade of sizes: changes on the left lowered the loss, changes on the right "
+        "Each row is a component over all layers. It is a histogram of how much a single parameter changed the loss in "
+        "one step. Each bar is half a decade of sizes: changes on the left lowered the loss, changes on the right "
         "raised it, larger ones further out. The grey bar in the middle counts parameters that changed nothing.",
         "The dashed grey line is the mean of both sides, where bars would end if signs were random. Where blue "
         "stays below it and orange rises above, changes of that size hurt more often than they help.",

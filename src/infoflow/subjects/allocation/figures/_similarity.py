@@ -192,7 +192,7 @@ OBJECTIVES = DeclaredFigure(
     how_to_read=(
         "Each square compares two stacks; 1 means that the same layers and components did most of the work. The "
         "diagonal compares one objective under two seeds: different objectives can hardly be more similar.",
-        "The data also has cosines and shares per parameter; cosines follow the largest groups.",
+        "The data also has cosines and shares per parameter; cosines are dominated by the largest groups.",
     ),
     method=LOSS_CHANGE,
     tables=(ALLOCATION_SIMILARITY.name,),

@@ -36,7 +36,7 @@ ALLOCATION_SIMILARITY = TableSchema(
     description="Similarity of the distribution of two trainings' loss changes over layers × components "
     "(self-attention, feed-forward and norms inside the blocks; embeddings, heads and cross-attention are left out), "
     "on the train set.",
-    made_by="a plan that says [dynamics] on = true makes it",
+    made_by="a plan with [dynamics] on = true makes it",
     columns=(
         *_ENDS,
         Column("normalisation", "string", "", "share, or per_parameter"),
@@ -176,8 +176,8 @@ ALLOCATION_CORPORA = TableSchema(
     version=2,
     description="Similarity of the distribution of two trainings' loss changes over layers × components, as in "
     "allocation_similarity, for pairs that differ in the corpus or in the objective and stack, but not in both.",
-    made_by="it needs recordings on several corpora, and a study has one: run one study for each and compare "
-    "their folders, infoflow dynamics RUN RUN ...",
+    made_by="it needs recordings on several corpora, and a study has one: run one study for each and compare their "
+    "folders with infoflow dynamics RUN RUN",
     columns=(*_CORPORA, *ALLOCATION_SIMILARITY.columns),
 )
 

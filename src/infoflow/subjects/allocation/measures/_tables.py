@@ -215,7 +215,7 @@ ALLOCATION_WINDOWS = TableSchema(
     version=1,
     description="The loss over training, what its allocation adds up to, and how many parameters help. Shares of "
     "parameters are means over the chords of a window; NaN where single parameters were not followed.",
-    made_by="a plan that says [dynamics] on = true makes it",
+    made_by="a plan with [dynamics] on = true makes it",
     columns=(
         *_TARGET,
         *_WINDOW,
@@ -242,14 +242,14 @@ ALLOCATION_STEPS = TableSchema(
     description="Loss change allocated to each group of parameters in each window; negative: it lowered the loss. The "
     "groups of a window add up to its loss change, up to the residual.",
     over_training=True,
-    made_by="a plan that says [dynamics] on = true makes it",
+    made_by="a plan with [dynamics] on = true makes it",
     columns=(*_TARGET, *_WINDOW, *_GROUP, _number("value", "nats per item", "sum of the group's allocations")),
 )
 ALLOCATION_GROUPS = TableSchema(
     name="allocation_groups",
     version=1,
     description=f"Loss change allocated to each group over the whole training. {_INTERVAL}.",
-    made_by="a plan that says [dynamics] on = true makes it",
+    made_by="a plan with [dynamics] on = true makes it",
     columns=(
         *_TARGET,
         *_GROUP,
@@ -258,7 +258,8 @@ ALLOCATION_GROUPS = TableSchema(
         _number("share", "share of the loss change", "value divided by the sum over all groups; may be negative"),
         *estimate_columns(
             "nats per item",
-            "sum of the group's allocations over all chords; negative: it lowered the loss",
+            "sum of the group's allocations over all chords (a chord: the straight line between two recorded sets of "
+            "weights); negative: it lowered the loss",
             "the value if every parameter had the same allocation",
             "supervised items of the examples",
         ),
@@ -269,7 +270,7 @@ ALLOCATION_HEADS = TableSchema(
     version=1,
     description="Loss change allocated to each attention head over the whole training: its rows of the query, key and "
     f"value projections and its columns of the output projection. {_INTERVAL}.",
-    made_by="a plan that says [dynamics] on = true makes it",
+    made_by="a plan with [dynamics] on = true makes it",
     columns=(
         _TARGET[0],
         _TARGET[1],
@@ -292,7 +293,7 @@ ALLOCATION_HURTING = TableSchema(
     description="How often, when last and by how much groups and their parameters raised the loss. For groups, "
     "the *sum* over a chord counts; for level 'parameter', each parameter counts by itself, as shares over parameters "
     "and chords.",
-    made_by="a plan that says [dynamics] on = true makes it",
+    made_by="a plan with [dynamics] on = true makes it",
     columns=(
         *_TARGET,
         _text("level", "block (a component over all layers), layer, group, or parameter (of the group)"),
@@ -312,10 +313,10 @@ ALLOCATION_RELIABILITY = TableSchema(
     version=1,
     description="How far the recording can be trusted: residuals of the rule in use and of others on the same steps, "
     "agreement of two halves of the examples, and what it cost.",
-    made_by="a plan that says [dynamics] on = true makes it",
+    made_by="a plan with [dynamics] on = true makes it",
     columns=(
         *_TARGET,
-        _text("statistic", "what is told"),
+        _text("statistic", "what is reported"),
         _text("rule", "quadrature rule; empty where it does not matter; other rules are known only for some chords"),
         _number("value", "see unit", "the figure"),
         _text("unit", "its unit"),

@@ -32,7 +32,7 @@ TRENDS = TableSchema(
     "of tokens at one width and corpus, over log10 of the width at tokens that differ by less than a quarter, and over "
     "log10 of the tokens of one run's checkpoints.",
     columns=(
-        Column("id", "string", "", "room and number of the claim"),
+        Column("id", "string", "", "group and number of the claim"),
         Column("architecture", "string", "", "family of the blocks of the models"),
         Column("condition", "string", "", "what of the claim the effect is of"),
         Column("followed", "bool", "", "the claim's condition that decides in most runs"),

@@ -31,7 +31,7 @@ FINDINGS_SINCE = TableSchema(
     description="From which checkpoint on a claim holds without interruption, and whether its effect still changes at "
     "the end.",
     columns=(
-        Column("id", "string", "", "room and number of the claim"),
+        Column("id", "string", "", "group and number of the claim"),
         Column("claim", "string", "", "the claim in plain words"),
         Column("architecture", "string", "", "family of the blocks of the models"),
         Column("verdict", "string", "", "at the last checkpoint"),

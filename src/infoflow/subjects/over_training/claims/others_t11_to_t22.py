@@ -33,7 +33,7 @@ FACTOR = 1.5
     "A translation model is first a language model of its target side.",
     source=TRANSLATION_STAGES,
     published="scores under n-grams of the target side rise above the references' before its quality does",
-    statistic="mean log-probability of greedy translations under bigrams of the training targets, less the "
+    statistic="mean log-probability of greedy translations under bigrams of the training targets, minus the "
     "references': above 0 at some checkpoint before half of chrF's rise; its maximum not later than that under 5-grams",
     reads=_T11_READS,
     controls=(Control(name="words drawn by their frequency alone", reads={"language": language_first("baseline")}),),
@@ -179,7 +179,7 @@ _T17_READS: dict[str, Reading] = {"moves": seeds_apart(CAUSAL)}
 
 @claim(
     "time:T17",
-    "Seeds are alike, drift apart and come together again.",
+    "Models of different seeds start alike, diverge and converge again.",
     source=FOUR_PHASES,
     published="four phases of the divergence between outputs of seeds: uniform, sharp convergence, sharp divergence, "
     "slow reconvergence, the last in larger models alone; no number",
@@ -338,7 +338,7 @@ _M7_READS: dict[str, Reading] = {"prunable": prunable("importance")}
 
 @claim(
     "heads:M7",
-    "That many heads can go shows early in training.",
+    "Early in training it already shows that many heads can be removed.",
     source=SIXTEEN_HEADS,
     published="IWSLT: from about epoch 10 on, 40 % of the heads can be removed while keeping 85 to 90 % of the BLEU; "
     "in epochs 1 and 2, all heads cost the same",
@@ -363,7 +363,7 @@ def m7(curves: Curves) -> list[Condition]:
             unit="share of heads",
         ),
         Condition(
-            name="share prunable at the middle checkpoint less three quarters of the last one's",
+            name="share prunable at the middle checkpoint minus three quarters of the last one's",
             values=share[:, [middle]] - 0.75 * share[:, -1:],
             labels=["middle"],
             threshold=0.0,

@@ -167,7 +167,7 @@ _T5_READS: dict[str, Reading] = {"apart": probe_times(CAUSAL, *TASKS)}
 
 @claim(
     "time:T5",
-    "Parts of speech are learned before dependencies, these before coreference.",
+    "Parts of speech are learned before dependencies, and dependencies before coreference.",
     source=SAPHRA_AND_OURS,
     published="parts of speech before topic in a language model; order of scores, no single number",
     statistic="linear probes that are trained anew at every checkpoint: half of the gain in accuracy over step 0, in "
@@ -192,7 +192,7 @@ _T6_READS: dict[str, Reading] = {"heads": heads_with_the_loss()}
 
 @claim(
     "time:T6",
-    "In a masked LM, heads of dependency relations appear at once, with a steep fall of the loss, before grammar is "
+    "In a masked LM, heads of dependency relations appear abruptly, with a steep fall of the loss, before grammar is "
     "mastered.",
     source=SUDDEN_DROPS,
     published="heads for syntactic relations are acquired abruptly, with a steep drop of the loss, and grammar "
@@ -304,7 +304,7 @@ _T10_READS: dict[str, Reading] = {"roles": role_sets(CAUSAL)}
 
 @claim(
     "time:T10",
-    "The heads of a role change while their number stays.",
+    "Which heads have a role changes, while their number stays the same.",
     source=CIRCUITS_OVER_TRAINING,
     published="components may be implemented by other heads over time, the algorithm that they implement stays; no "
     "number",

@@ -227,7 +227,7 @@ STAGES_BY_WARMUP = TableSchema(
     description="How much later the divergence KL(Q||P) from an n-gram model reaches its minimum with a longer "
     "warm-up; the control is another seed with the same warm-up.",
     made_by="it needs two studies that differ in their warm-up alone, one four times as long, with a schedule in "
-    "[checkpoints]: compare their folders, infoflow over-scale RUN RUN",
+    "[checkpoints]: compare their folders with infoflow over-scale RUN RUN",
     columns=(
         *KEYS,
         Column("compared", "string", "", "warm-up: the same seed with a longer one; seed: the next seed, same warm-up"),

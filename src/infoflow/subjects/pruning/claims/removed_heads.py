@@ -132,16 +132,16 @@ def v3(curves: Curves) -> list[Condition]:
             0.0,
             "share of heads",
             [
-                "decoder self-attention less encoder",
-                "cross-attention less encoder",
-                "cross-attention less decoder self-attention",
+                "decoder self-attention minus encoder",
+                "cross-attention minus encoder",
+                "cross-attention minus decoder self-attention",
             ],
         )
     ]
     if np.isnan([low[0], high[0]]).any():  # a single layer has no halves
         return conditions
     halves = exceeds(
-        "alive share of the half of the layers that keeps its heads, less the other half's",
+        "alive share of the half of the layers that keeps its heads, minus the other half's",
         np.stack([low, high], axis=1),
         0.0,
         "share of heads",
@@ -292,8 +292,8 @@ _GAP_UNITS = ("BLEU", "nats per token")
 
 @claim(
     "heads:H2",
-    "A translation encoder that is trained further with the few heads that gates left is as good as with all "
-    "heads, and better than with as many random ones.",
+    "Trained further with only the few heads that gates left, a translation encoder is as good as with all heads, and "
+    "better than with as many random ones.",
     source=OURS,
     published=f"none for models trained further, so the threshold, {LOST[0]} BLEU, is ours: twice the cost of "
     "the 10 of 48 heads that gates left (heads:V1)",

@@ -36,7 +36,7 @@ PRUNING = TableSchema(
     name="pruning",
     version=3,
     description="Quality of a model by the number of heads left and the method that chose them.",
-    made_by="a plan that says [pruning] on = true makes it",
+    made_by="a plan with [pruning] on = true makes it",
     columns=(
         Column(
             "method",
@@ -83,7 +83,7 @@ PRUNED_HEADS = TableSchema(
     name="pruned_heads",
     version=2,
     description="Heads left at each step of a pruning sweep.",
-    made_by="a plan that says [pruning] on = true makes it",
+    made_by="a plan with [pruning] on = true makes it",
     columns=(
         Column("method", "string", "", "how heads were chosen, as in the table pruning"),
         Column("scope", "string", "", "heads that could go, as in the table pruning"),
@@ -229,7 +229,7 @@ PRUNED_ROLES = TableSchema(
     version=2,
     description="Roles of heads, measured again at each step of a pruning sweep with the same thresholds on the same "
     "sentences. A removed head still attends, so it has scores, but its output is not used.",
-    made_by="a plan that says [pruning] on = true makes it",
+    made_by="a plan with [pruning] on = true makes it",
     columns=(
         Column("method", "string", "", "how heads were chosen, as in the table pruning"),
         Column("scope", "string", "", "heads that could go, as in the table pruning"),

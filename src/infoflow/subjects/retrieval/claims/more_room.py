@@ -63,9 +63,9 @@ def r2(curves: Curves) -> list[Condition]:
         elicited = curves["closed elicited"][:, at] - curves[f"{name} elicited"][:, at]
         useless = curves["random"][:, at] - curves[name][:, at]
         conditions += [
-            exceeds(f"bits of the closed-book reader less those with the {name}", raw, LEAST, "bits", alone=False),
+            exceeds(f"bits of the closed-book reader minus those with the {name}", raw, LEAST, "bits", alone=False),
             exceeds(f"the same when both are elicited ({name})", elicited, 0.0, "bits", alone=False),
-            exceeds(f"bits of the reader of random passages less those with the {name}", useless, 0.0, "bits"),
+            exceeds(f"bits of the reader of random passages minus those with the {name}", useless, 0.0, "bits"),
         ]
     return conditions
 
@@ -91,7 +91,7 @@ def hinders(curves: Curves, verdict: str) -> str | None:
 
 @claim(
     "retrieval:R-3",
-    "Useless retrieval leaves what weights hold as it was.",
+    "Useless retrieval does not change what the weights store.",
     source=MORE_ROOM.beyond,
     published="noise in retrieval interpolates between the retrieval-augmented model and one without (as summarised)",
     statistic=f"1 − bits(random passages) / bits(closed book), most frequent trained facts, no passage: below {MOST} "
@@ -152,7 +152,7 @@ def r4(curves: Curves) -> list[Condition]:
     """
     probes = [
         exceeds(
-            f"{name} of the reader with passages less those of the closed-book one, best layer",
+            f"{name} of the reader with passages minus those of the closed-book one, best layer",
             curves[f"reader {what}"] - curves[f"closed {what}"],
             POINT,
             "score",
@@ -160,4 +160,4 @@ def r4(curves: Curves) -> list[Condition]:
         for what, name in (("structure", "trees"), ("relations", "labels of words"))
     ]
     loss = curves["reader loss"] - curves["closed loss"]
-    return [*probes, stays_below("loss on sentences of language, less that of the closed-book reader", loss, 0.0, "")]
+    return [*probes, stays_below("loss on sentences of language, minus that of the closed-book reader", loss, 0.0, "")]

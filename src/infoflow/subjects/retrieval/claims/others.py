@@ -101,7 +101,7 @@ def r15(curves: Curves) -> list[Condition]:
             alone=False,
         ),
         exceeds(
-            f"answers lost without a view of the object, less {TIMES} times those without the subject",
+            f"answers lost without a view of the object, minus {TIMES} times those without the subject",
             more,
             0.0,
             "share",
@@ -160,7 +160,7 @@ def r16(curves: Curves) -> list[Condition]:
             published=0.05,
         ),
         exceeds(
-            "right answers lost without the quarter that copy most, less those without random heads",
+            "right answers lost without the quarter that copy most, minus those without random heads",
             more,
             LEAST,
             "share",
@@ -184,7 +184,7 @@ def random_heads(curves: dict) -> dict:
 
 @claim(
     "retrieval:R-17",
-    "Heads that carry evidence are not the heads of memory.",
+    "Heads that carry evidence are not those that recall from memory.",
     source=FACTUAL_RECALL,
     published="ours; scaling a single head moves answers from memory to context (as summarised)",
     statistic="right answers on trained facts that are lost without the quarter of heads that copy most: with the "
@@ -203,7 +203,7 @@ def r17(curves: Curves) -> list[Condition]:
     lost = {name: one[:, :1] - one[:, 1:2] for name, one in curves.items()}
     return [
         exceeds(
-            "right answers lost with the document less those without", lost["gold"] - lost["none"], _R17_LEAST, "share"
+            "right answers lost with the document minus those without", lost["gold"] - lost["none"], _R17_LEAST, "share"
         )
     ]
 
@@ -223,8 +223,8 @@ _R18_READS: dict[str, Reading] = {
 
 @claim(
     "retrieval:R-18",
-    "Readers trained with retrieval follow the document and others their memory, the more so the more often a "
-    "fact was seen.",
+    "Readers trained with retrieval follow the document; others follow their memory, and more so the more often they "
+    "saw a fact.",
     source=KNOWLEDGE_CONFLICTS,
     published="memorisation ratios differ much between models and grow with how often a fact was seen (as summarised)",
     statistic="documents that contradict a trained fact: the memorisation ratio of the closed-book reader is above the "
@@ -250,9 +250,9 @@ def r18(curves: Curves) -> list[Condition]:
     ratio = curves["closed ratio"] - curves["learned ratio"]
     right = curves["closed random"] - curves["learned random"]
     return [
-        exceeds("memorisation ratio, closed-book less learned retriever", ratio, _R18_RATIO, ""),
+        exceeds("memorisation ratio, closed-book minus learned retriever", ratio, _R18_RATIO, ""),
         exceeds("its slope over the logarithm of exposure, closed-book reader", curves["slope"], 0.0, "", alone=False),
-        exceeds("right answers beside a random document, closed-book less learned retriever", right, RIGHT, "share"),
+        exceeds("right answers beside a random document, closed-book minus learned retriever", right, RIGHT, "share"),
     ]
 
 
@@ -291,7 +291,7 @@ def r19(curves: Curves) -> list[Condition]:
     rare, common = (curves[f"reader {weight}"] - curves[f"closed {weight}"] for weight in (RARE, COMMON))
     return [
         exceeds(
-            "gain in right answers by retrieval, rarest facts less most frequent ones",
+            "gain in right answers by retrieval, rarest facts minus most frequent ones",
             rare - common,
             0.0,
             "share",
@@ -333,10 +333,10 @@ _R23_READS: dict[str, Reading] = {
 
 @claim(
     "retrieval:R-23",
-    "Evidence enters at a lower depth than memory is read.",
+    "Evidence enters at lower layers than those at which memory is read.",
     source=OURS,
     published="no published claim; what is measured is reported",
-    statistic="centre of the gain by the right document over states, facts held out, learned retriever, less the "
+    statistic="centre of the gain by the right document over states, facts held out, learned retriever, minus the "
     "centre of what the closed-book reader knows of the most frequent trained facts, tuned lens at the mask: below 0, "
     "and the half below a layer above (our rule; reported)",
     reads=_R23_READS,
@@ -355,7 +355,7 @@ def r23(curves: Curves) -> list[Condition]:
     """
     gap = curves["evidence"] - curves["memory"]
     return [
-        stays_below("where evidence enters less where memory is read", gap[:, 1:], 0.0, "layers"),
+        stays_below("where evidence enters minus where memory is read", gap[:, 1:], 0.0, "layers"),
         stays_below("the same of the layers where half is reached", gap[:, :1], 1.0, "layers", alone=False),
     ]
 
@@ -384,5 +384,5 @@ def r24(curves: Curves) -> list[Condition]:
     own, of_all = np.split(curves["windows"], 2, axis=1)
     third = own.shape[1] // 3
     first, last = (own[:, part].sum(1) / of_all[:, part].sum(1) for part in (slice(third), slice(-third, None)))
-    name = "share of the loss change, first third of the time in which the retriever learns less last third"
+    name = "share of the loss change, first third of the time in which the retriever learns minus last third"
     return [exceeds(name, (first - last)[:, None], 0.0, "share")]

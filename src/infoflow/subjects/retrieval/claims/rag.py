@@ -112,11 +112,11 @@ def r7(curves: Curves) -> list[Condition]:
     gap = {name: curves[name] - curves[f"bm25 {name}"] for name in curves if not name.startswith("bm25")}
     names = {"hit": "first passage right", "right": "answers right"}
     ahead = [
-        exceeds(f"{name}, learned less BM25, other words", gap[f"different {what}"], AHEAD, "share")
+        exceeds(f"{name}, learned minus BM25, other words", gap[f"different {what}"], AHEAD, "share")
         for what, name in names.items()
     ]
     return ahead + [
-        stays_below(f"{name}, learned less BM25, same words", gap[f"same {what}"], TIE, "share", alone=False)
+        stays_below(f"{name}, learned minus BM25, same words", gap[f"same {what}"], TIE, "share", alone=False)
         for what, name in names.items()
     ]
 
@@ -130,7 +130,7 @@ _R8_READS: dict[str, Reading] = {
 
 @claim(
     "retrieval:R-8",
-    "Training the retriever helps beyond a good start.",
+    "Training the retriever helps even after a good start.",
     source=RAG,
     published="Natural Questions, dev: 44.0 against 41.2 with a frozen retriever (RAG-Sequence), 43.5 against 37.8 "
     "(RAG-Token; table 6)",
@@ -149,7 +149,7 @@ def r8(curves: Curves) -> list[Condition]:
     """Training the retriever."""
     return [
         exceeds(
-            f"right answers, learned less frozen retriever, {facts} facts",
+            f"right answers, learned minus frozen retriever, {facts} facts",
             curves[f"learned {facts}"] - curves[f"frozen {facts}"],
             0.0,
             "share",
@@ -192,7 +192,7 @@ def r20(curves: Curves) -> list[Condition]:
     names = [f"step {step}" for step in range(1, steps.shape[1] + 1)]
     return [
         exceeds(
-            "right answers with more passages less those with fewer, sequence model",
+            "right answers with more passages minus those with fewer, sequence model",
             steps,
             -FALL,
             "share",
@@ -200,7 +200,7 @@ def r20(curves: Curves) -> list[Condition]:
             alone=False,
         ),
         exceeds(
-            "right answers with few passages less those with most, token model",
+            "right answers with few passages minus those with most, token model",
             falls,
             FALL,
             "share",
@@ -233,4 +233,4 @@ def r21(curves: Curves) -> list[Condition]:
     the same with the tokens of an answer in random order.
     """
     gap = curves["second"] - curves["first"]
-    return [exceeds("entropy of the posterior over passages, second token less first", gap, 0.0, "nats")]
+    return [exceeds("entropy of the posterior over passages, second token minus first", gap, 0.0, "nats")]

@@ -39,7 +39,7 @@ _R1_READS = _reads({facts: knows(RETRIEVE_LEARNED, facts, OWN, weight=weight) fo
 
 @claim(
     "retrieval:R-1",
-    "At equal readers, reading beats remembering.",
+    "With equal readers, reading beats remembering.",
     source=REALM,
     published="exact match on Natural Questions 39.2 and 40.4, against 34.5 for a closed-book T5 with 34 times the "
     "parameters (table 1)",
@@ -63,7 +63,7 @@ def r1(curves: Curves) -> list[Condition]:
     """
     return [
         exceeds(
-            f"right answers with passages less those of the closed-book reader, {name}",
+            f"right answers with passages minus those of the closed-book reader, {name}",
             curves[facts] - curves[f"{facts} closed"],
             limit,
             "share",
@@ -106,7 +106,7 @@ _R6_READS = _r6_reads(RETRIEVE_LEARNED, OWN)
 def r6(curves: Curves) -> list[Condition]:
     """Memory that outlives its passage. The closed-book reader, which only has memory, is for comparison."""
     gap = curves[str(COMMON)] - curves[str(RARE)]
-    return [exceeds("answers as before the edit, most frequent facts less rarest ones", gap, 0.0, "share")]
+    return [exceeds("answers as before the edit, most frequent facts minus rarest ones", gap, 0.0, "share")]
 
 
 _R9_LEAST = 0.1
@@ -141,7 +141,7 @@ def r9(curves: Curves) -> list[Condition]:
     """The choice of masks. The threshold is ours; the others mask as many tokens."""
     return [
         exceeds(
-            f"first passage right, salient spans masked less {name}",
+            f"first passage right, salient spans masked minus {name}",
             curves["salient"] - curves[name],
             _R9_LEAST,
             "share",
@@ -158,7 +158,7 @@ _R10_READS: dict[str, Reading] = {"fresh": found(RETRIEVE_LEARNED), "stale": fou
 
 @claim(
     "retrieval:R-10",
-    "An index that is built seldom hurts retrieval.",
+    "An index that is rarely rebuilt hurts retrieval.",
     source=REALM,
     published="an index rebuilt 30 times less often: exact match 38.2 → 28.7, recall@5 38.5 → 15.1 (table 2)",
     statistic=f"first passage right: index as often as planned above the seldom or never refreshed one by "
@@ -174,7 +174,7 @@ _R10_READS: dict[str, Reading] = {"fresh": found(RETRIEVE_LEARNED), "stale": fou
 def r10(curves: Curves) -> list[Condition]:
     """The age of the index. The threshold is ours."""
     gap = curves["fresh"] - curves["stale"]
-    return [exceeds("first passage right, fresh less stale index", gap, _R10_LEAST, "share", published=0.234)]
+    return [exceeds("first passage right, fresh minus stale index", gap, _R10_LEAST, "share", published=0.234)]
 
 
 NAMES = ("both", "reader", "retriever", "neither")
@@ -211,7 +211,7 @@ def r11(curves: Curves) -> list[Condition]:
     """
     return [
         exceeds(
-            f"right answers, {one} trained less {other} trained",
+            f"right answers, {one} trained minus {other} trained",
             curves[one] - curves[other],
             0.0,
             "share",
@@ -229,7 +229,7 @@ _R12_READS: dict[str, Reading] = {name: told(RETRIEVE_LEARNED, "null_prior", nam
 
 @claim(
     "retrieval:R-12",
-    "The empty passage takes queries that need no knowledge.",
+    "Queries that need no knowledge go to the empty passage.",
     source=REALM,
     published="why REALM has one (section 3.4; no number); three forms of it gained RAG nothing (its appendix F)",
     statistic=f"prior of the empty passage, sentences of language minus facts: above {_R12_LEAST} (our threshold)",
@@ -244,7 +244,7 @@ def r12(curves: Curves) -> list[Condition]:
     Required rows: in retrieval_scores the metric null_prior for the queries "language" and "facts".
     """
     gap = curves["language"] - curves["facts"]
-    return [exceeds("probability of the empty passage, language less facts", gap, _R12_LEAST, "probability")]
+    return [exceeds("probability of the empty passage, language minus facts", gap, _R12_LEAST, "probability")]
 
 
 _R13_READS: dict[str, Reading] = {
@@ -254,7 +254,7 @@ _R13_READS: dict[str, Reading] = {
 
 @claim(
     "retrieval:R-13",
-    "Retrieval utility predicts success better than likelihood.",
+    "Retrieval utility predicts success better than likelihood does.",
     source=REALM,
     published="retrieval utility correlates with the result after fine-tuning better than the likelihood (appendix D; "
     "no number)",
@@ -273,7 +273,7 @@ def r13(curves: Curves) -> list[Condition]:
     checkpoints.
     """
     gap = curves["utility"] - curves["likelihood"]
-    return [exceeds("correlation with later answers, utility less likelihood", gap, 0.0, "")]
+    return [exceeds("correlation with later answers, utility minus likelihood", gap, 0.0, "")]
 
 
 UTILITY, HIT, SOME = 0.1, 0.1, 0.1

@@ -26,7 +26,7 @@ KNOWLEDGE = TableSchema(
     name="knowledge",
     version=2,
     description="What a model answers about facts, with each document: one row per kind of fact, exposure and metric.",
-    made_by="a plan that says [retrieval] on = true makes it",
+    made_by="a plan with [retrieval] on = true makes it",
     columns=(
         _FACTS,
         _WEIGHT,
@@ -49,7 +49,7 @@ KNOWLEDGE_CONFLICT = TableSchema(
     name="knowledge_conflict",
     version=1,
     description="Does a model follow a document that contradicts its training?",
-    made_by="a plan that says [retrieval] on = true makes it",
+    made_by="a plan with [retrieval] on = true makes it",
     columns=(
         _FACTS,
         _WEIGHT,
@@ -68,7 +68,7 @@ KNOWLEDGE_LENS = TableSchema(
     name="knowledge_lens",
     version=6,
     description="From which layer the answer can be read, with each document.",
-    made_by="a plan that says [retrieval] on = true makes it",
+    made_by="a plan with [retrieval] on = true makes it",
     columns=(
         _FACTS,
         _WEIGHT,
@@ -97,7 +97,7 @@ EVIDENCE_FLOW = TableSchema(
     version=2,
     description="What is lost without attention between parts of question and document or without one token, and what "
     "restoring one output regains.",
-    made_by="a plan that says [retrieval] on = true makes it",
+    made_by="a plan with [retrieval] on = true makes it",
     columns=(
         _FACTS,
         _WEIGHT,
@@ -129,7 +129,7 @@ EVIDENCE_HEADS = TableSchema(
     name="evidence_heads",
     version=2,
     description="Where each head looks from the mask, and how often it points at the answer that the model gives.",
-    made_by="a plan that says [retrieval] on = true makes it",
+    made_by="a plan with [retrieval] on = true makes it",
     columns=(
         _FACTS,
         _WEIGHT,
@@ -150,7 +150,7 @@ EVIDENCE_ABLATION = TableSchema(
     name="evidence_ablation",
     version=2,
     description="Answers after removing the heads that copy most; the control removes as many random other heads.",
-    made_by="a plan that says [retrieval] on = true makes it",
+    made_by="a plan with [retrieval] on = true makes it",
     columns=(
         _FACTS,
         _WEIGHT,
@@ -164,7 +164,7 @@ ATTENTION_RANKING = TableSchema(
     name="attention_ranking",
     version=2,
     description="Does the reader's attention on a passage predict how much the passage helps?",
-    made_by="a plan that says [retrieval] on = true makes it",
+    made_by="a plan with [retrieval] on = true makes it",
     columns=(
         Column("facts", "string", "", "kind: trained, changed or held out; all of them"),
         _WEIGHT,
