@@ -70,7 +70,7 @@ def test_fall_at_the_last_layer_is_no_jump_though_it_is_the_smallest(make_study)
     study.average_similarity["translation"] = np.append(np.linspace(0.6, 0.2, 12), 0.19)
     row = verdict(study.tables(), 6)
     assert row["verdict"] == "fails"
-    assert "less 1.5 times each earlier one: -0.01" in row["note"]
+    assert "minus 1.5 times each earlier one: -0.01" in row["note"]
 
 
 def test_isotropic_gaussians_have_no_gap(published):
