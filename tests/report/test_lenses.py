@@ -84,7 +84,7 @@ def test_each_model_has_a_panel_with_both_lenses_in_its_colour(run):
     assert sorted(set(divergence.data["layer"])) == [0, 1, 2, 3, 4, 5]
     assert set(divergence.data["group"]) == {"trained", "baseline"}
     assert set(agreement.data["group"]) == {"trained", "untrained", "baseline"}
-    assert re.search(r"favourite is 0\.6\d* \(0\.5\d+ to 0\.6\d+\) in ", agreement.words)
+    assert re.search(r"top token is 0\.6\d* \(0\.5\d+ to 0\.6\d+\) in ", agreement.words)
     assert "3,000 occurrences" in divergence.caption
 
 

@@ -218,7 +218,7 @@ def test_the_sentence_counts_near_dots(figures, run):
             gaps.append((rows["position"][near] - row["position"]).abs().mean())
         expected.append(np.mean(gaps))
     text = figures["map-position"].answer[0]
-    assert f"causal LM: {expected[0]:.1f} and {expected[1]:.1f} tokens away" in text
+    assert f"causal LM, {expected[0]:.1f} and {expected[1]:.1f} tokens away" in text
 
 
 def test_rare_tags_become_others(figures):

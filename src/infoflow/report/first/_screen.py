@@ -120,8 +120,8 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
         if sizes:
             texts = list(dict.fromkeys(count_text(float(size)) for size in sorted(sizes)))
             span = texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
-            small = ": small models" if max(sizes) < _SMALL else ""
-            stated.append(f"{span} parameters{small}")
+            small = "small models of " if max(sizes) < _SMALL else ""
+            stated.append(f"{small}{span} parameters")
     untrained = any(
         not bool(frame["trained"].all())
         for frame in tables.some([MUTUAL_INFORMATION.name, HEAD_CONFIDENCE.name]).values()
@@ -144,13 +144,13 @@ def _of_studies(seeds: pd.Series) -> str:
 
 
 def verdict_words(claims: ClaimsLine) -> str:
-    """`✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 open`; the remaining failures are of no named kind."""
+    """`✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 undetermined`; the remaining failures are of no named kind."""
     holds, fails, open_ = (claims.counts.get(name, 0) for name in ("holds", "fails", "undetermined"))
     named = [f"{count} {kind}" for kind, count in claims.kinds if kind != OTHER]
     kinds = f" ({listed(named)})" if named else ""
     parts = [f"✓ {holds} {'holds' if holds == 1 else 'hold'}"] if holds else []
     parts += [f"✗ {fails} {'fails' if fails == 1 else 'fail'}{kinds}"] if fails else []
-    parts += [f"? {open_} open"] if open_ else []
+    parts += [f"? {open_} undetermined"] if open_ else []
     return listed(parts)
 
 

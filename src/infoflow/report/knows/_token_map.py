@@ -324,7 +324,7 @@ def _space(series: Series, rows: pd.DataFrame, kind: _Kind, groups: list[Group])
 
 
 def _text(kind: _Kind, models: list[tuple[Series, pd.DataFrame]]) -> str:
-    return "; ".join(f"{series.label}: {_shared(kind, rows)}" for series, rows in models)
+    return "; ".join(f"{series.label}, {_shared(kind, rows)}" for series, rows in models)
 
 
 def _shared(kind: _Kind, rows: pd.DataFrame) -> str:
