@@ -10,7 +10,7 @@ from support.invented_scales import scale_run, study_tables, write_study
 from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_BY_RUN, FINDINGS_OVER_SCALE
 from infoflow.foundation import UserError
 from infoflow.results import RunFolder
-from infoflow.subjects.over_scale.claims import TRENDS, ScaleRun, findings_over_scale, told_of_claims
+from infoflow.subjects.over_scale.claims import TRENDS, ScaleRun, findings_over_scale, reported_claims
 
 CLAIM = "representations:V-1"
 TOKENS = (3e5, 1e6, 3e6)
@@ -103,7 +103,7 @@ def test_checkpoints_give_a_trend_of_their_own_by_seeds():
     own = found["findings_over_scale"]
     at = own[(own["id"] == CLAIM) & (own["run"] == "a") & own["followed"] & (own["update"] > 0)]
     assert sorted(at["tokens"]) == [1e5, 3e5, 1e6]
-    assert told_of_claims(found["trends"])[CLAIM, "bert"].endswith("over checkpoints")
+    assert reported_claims(found["trends"])[CLAIM, "bert"].endswith("over checkpoints")
 
 
 def test_one_run_with_checkpoints_is_enough(tmp_path):
@@ -136,7 +136,7 @@ def test_findings_are_those_of_the_largest_run_with_the_trend(grown):
     assert not frame["id"].duplicated().any()
     own = frame.set_index("id").loc[CLAIM]
     assert own["run"] == "run-2"
-    assert own["trend"] == told_of_claims(grown[TRENDS.name])[CLAIM, "bert"]
+    assert own["trend"] == reported_claims(grown[TRENDS.name])[CLAIM, "bert"]
 
 
 @pytest.fixture(scope="module")

@@ -14,23 +14,23 @@ from infoflow.report._figure import Section as Section
 from infoflow.report._in_words import chosen as chosen
 from infoflow.report._in_words import decimals as decimals
 from infoflow.report._in_words import number as number
+from infoflow.report._model_selection import ModelSelection as ModelSelection
+from infoflow.report._model_selection import seeds_of_lines as seeds_of_lines
 from infoflow.report._model_tables import ModelTables as ModelTables
-from infoflow.report._shown_models import ShownModels as ShownModels
-from infoflow.report._shown_models import seeds_of_lines as seeds_of_lines
 from infoflow.report._story import sections
 from infoflow.report._story import tell as tell
 from infoflow.report._theme import Series as Series
 from infoflow.report._theme import objective_label as objective_label
-from infoflow.report.first._cards import Effects as Effects
-from infoflow.report.first._cards import _sentence as card_sentence  # noqa: F401
-from infoflow.report.first._cards import effects as effects
-from infoflow.report.first._measures import MEASURES as MEASURES
-from infoflow.report.first._measures import measured as measured
-from infoflow.report.first._screen import _failed as failed_sentence  # noqa: F401
-from infoflow.report.first._spark import spark as spark
 from infoflow.report.forms._chart import finished as finished
 from infoflow.report.forms._chart import records as records
 from infoflow.report.forms._over_time import TimeAxis
+from infoflow.report.front_page._cards import Effects as Effects
+from infoflow.report.front_page._cards import _sentence as card_sentence  # noqa: F401
+from infoflow.report.front_page._cards import effects as effects
+from infoflow.report.front_page._measures import MEASURES as MEASURES
+from infoflow.report.front_page._measures import measured as measured
+from infoflow.report.front_page._screen import _failed as failed_sentence  # noqa: F401
+from infoflow.report.front_page._spark import spark as spark
 from infoflow.results import RunFolder
 from infoflow.subjects.over_training.figures._course import CheckpointTables
 

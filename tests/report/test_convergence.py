@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from drawn import ShownModels, drawn_figures, shown_tables
+from drawn import ModelSelection, drawn_figures, shown_tables
 from whole_study import InMemory
 
 from infoflow.results import RunFolder
@@ -16,8 +16,8 @@ def run(tmp_path_factory) -> RunFolder:
 
 
 @pytest.fixture(scope="module")
-def models(run) -> ShownModels:
-    return ShownModels.of(run)
+def models(run) -> ModelSelection:
+    return ModelSelection.of(run)
 
 
 def figures_of(run, change=lambda frame: frame):

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from drawn import ShownModels, drawn_figures, shown_tables
+from drawn import ModelSelection, drawn_figures, shown_tables
 from whole_study import InMemory
 
 
 @pytest.fixture(scope="module")
 def identity(study):
-    models = ShownModels.of(study)
+    models = ModelSelection.of(study)
     return models.main(shown_tables(study)["identity_neighbours"])
 
 

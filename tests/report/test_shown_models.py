@@ -6,7 +6,7 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import Series, ShownModels, shown_tables
+from drawn import ModelSelection, Series, shown_tables
 
 from infoflow import heads, probing, representations
 from infoflow.objectives import OBJECTIVES, Family
@@ -31,7 +31,7 @@ def lines_of(path, objectives):
     keys = {"variant": "", "architecture": "bert", "start": "", "update": -1, "seed": 0}
     run = RunFolder(path)
     run.update(kind="study", models=[{"model": name, "objective": name, **keys} for name in objectives])
-    return ShownModels.of(run).series
+    return ModelSelection.of(run).series
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +80,13 @@ def _contrast(a, b):
 def test_an_objective_keeps_its_colour_whatever_else_is_there(tmp_path):
     from synthetic_run import make_study
 
-    alone = ShownModels.of(make_study(tmp_path / "a", seeds=(1,), objectives=("masked-lm",)))
-    beside = ShownModels.of(make_study(tmp_path / "b", seeds=(1,), objectives=("translation", "masked-lm")))
+    alone = ModelSelection.of(make_study(tmp_path / "a", seeds=(1,), objectives=("masked-lm",)))
+    beside = ModelSelection.of(make_study(tmp_path / "b", seeds=(1,), objectives=("translation", "masked-lm")))
     assert alone["masked-lm"].color == beside["masked-lm"].color == "var(--series-1)"
 
 
 def test_lines_differ_in_colour_dash_and_marker(study):
-    series = ShownModels.of(study).series
+    series = ModelSelection.of(study).series
     assert [s.key for s in series] == ["causal-lm", "masked-lm", "translation"]
     for looks in ({s.color for s in series}, {s.dash for s in series}, {s.shape for s in series}):
         assert len(looks) == 3
@@ -97,7 +97,7 @@ def test_a_variant_has_its_objectives_colour_and_another_line(tmp_path):
     run = RunFolder(tmp_path)
     models = [{"name": f"{objective}/seed-1", "objective": objective, "seed": 1} for objective in objectives]
     run.update(kind="study", models=models)
-    models = ShownModels.of(run)
+    models = ModelSelection.of(run)
     plain, variant = models["translation"], models["translation+token-dropout"]
     assert variant.color == plain.color
     assert variant.dash != plain.dash
@@ -110,7 +110,7 @@ def test_models_of_one_objective_are_told_apart(tmp_path):
     run = RunFolder(tmp_path)
     names = ("bert", "roberta", "electra")
     run.update(kind="analyze", models=[{"name": name, "objective": "masked-lm", "seed": 0} for name in names])
-    series = ShownModels.of(run).series
+    series = ModelSelection.of(run).series
     assert [s.label for s in series] == list(names)
     assert len({s.slot for s in series}) == 3
     assert series[0].slot == 1  # the first keeps its objective's colour
@@ -119,7 +119,7 @@ def test_models_of_one_objective_are_told_apart(tmp_path):
 def test_more_models_than_colours_still_have_one_each(tmp_path, num_slots):
     run = RunFolder(tmp_path)
     run.update(kind="analyze", models=[{"name": f"m{i}", "objective": "encoder", "seed": 0} for i in range(40)])
-    series = ShownModels.of(run).series
+    series = ModelSelection.of(run).series
     assert all(0 <= s.slot < num_slots for s in series)
     assert len({(s.slot, s.dash, s.shape) for s in series[:num_slots]}) == num_slots == 25
 
@@ -136,7 +136,7 @@ def test_twenty_objectives_have_looks_of_their_families(tmp_path, families):
     keys = {"architecture": "bert", "start": "", "update": -1, "seed": 0}
     models = [{"model": f"{a}{b}", "objective": a, "variant": b, **keys} for a, b in entries]
     run.update(kind="study", models=models)
-    models = ShownModels.of(run)
+    models = ModelSelection.of(run)
     assert len(models.series) == 20
     assert len({(s.slot, s.dash, s.shape) for s in models.series}) == 20
     hues = {frozenset(slots): family for family, slots in families.items()}
@@ -257,7 +257,7 @@ def test_looks_of_near_colours_differ_in_dash_and_mark(palette, families):
 
 
 def test_the_encoder_is_what_is_compared(study):
-    models = ShownModels.of(study)
+    models = ModelSelection.of(study)
     heads = shown_tables(study)["head_confidence"]
     main = models.main(heads)
     assert set(main.loc[main["series"] == "translation", "stack"]) == {"encoder"}
@@ -268,7 +268,7 @@ def test_the_encoder_is_what_is_compared(study):
 def test_tables_without_trained_or_seed_are_read_as_trained(tmp_path):
     run = RunFolder(tmp_path)
     run.update(kind="analyze", models=[{"name": "m", "objective": "encoder"}])
-    named = ShownModels.of(run).named(pd.DataFrame({"model": ["m"], "objective": ["encoder"], "value": [1.0]}))
+    named = ModelSelection.of(run).named(pd.DataFrame({"model": ["m"], "objective": ["encoder"], "value": [1.0]}))
     assert named["trained"].all()
     assert list(named["seed"]) == [0]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import whole_study
-from drawn import ShownModels, drawn_figures, shown_tables, tell
+from drawn import ModelSelection, drawn_figures, shown_tables, tell
 from synthetic_run import write_again
 from whole_study import OTHERS, InMemory
 
@@ -128,7 +128,7 @@ def test_what_another_architecture_has_and_no_panel_shows_is_said(two_architectu
 
 def test_an_objective_looks_the_same_under_every_architecture(run) -> None:
     more = second_architecture(run)
-    first, second = (ShownModels.of(more, name) for name in ("", "albert"))
+    first, second = (ModelSelection.of(more, name) for name in ("", "albert"))
     assert first.further == ("albert",)
     assert first.series == second.series
     assert set(first.lines).isdisjoint(second.lines)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import small_run
-from drawn import ShownModels, drawn_figures, shown_tables
+from drawn import ModelSelection, drawn_figures, shown_tables
 
 from infoflow.foundation import NUM_BLOCKS
 from infoflow.results import ratio_estimate
@@ -116,7 +116,7 @@ def test_the_order_names_what_is_not_clear(told):
 
 
 def test_the_study_s_own_sentence_repeats_its_table(study):
-    models = ShownModels.of(study)
+    models = ModelSelection.of(study)
     frame = pd.DataFrame(models.main(shown_tables(study)["mutual_information"]))
     frame = frame[(frame["regime"] == "clean") & (frame["side"] == "input")]
     sentence = drawn_figures(study, "knows")["mi-input"].answer[0]

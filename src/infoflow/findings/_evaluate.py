@@ -15,7 +15,7 @@ from ._control import ControlOutcome, strongest, try_control
 from ._finding import UNTESTABLE, Finding, Outcome, Verdict, judge_all, several, short
 from ._interval import resampled_curves
 from ._model_group import NAMES, Absent, ModelGroup, Tables, group_of, model_groups
-from ._no_verdict import seeds_to_count, seeds_to_decide, shortfall, told_seeds, too_few, unsettled
+from ._no_verdict import seeds_text, seeds_to_count, seeds_to_decide, shortfall, too_few, unsettled
 from ._registry import FINDINGS
 from ._schema import FINDINGS_TABLE
 from ._table import gather, of_seeds
@@ -250,7 +250,7 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Samples], see
         few = [*too_few(outcomes, len(seeds.used)), *(one.too_few for one in controls if one.decisive and one.too_few)]
         reason = " ".join([reason, *dict.fromkeys(_sentence(str(one)) for one in few)])
     needed = _seeds_needed(deciding, len(seeds.used)) if verdict == "undetermined" else None
-    reason = " ".join(filter(None, [reason, told_seeds(needed, len(seeds.used))]))
+    reason = " ".join(filter(None, [reason, seeds_text(needed, len(seeds.used))]))
     if verdict != UNTESTABLE and len(seeds.used) == 1:
         reason += " One seed: the interval covers the choice of sentences, not of initial weights."
     row: dict[str, object] = {

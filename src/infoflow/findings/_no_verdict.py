@@ -274,7 +274,7 @@ def seeds_to_count(share: float, of: int, threshold: float, *, seeds: int) -> in
     return None if needed == seeds else needed
 
 
-def told_seeds(needed: int | None, seeds: int) -> str:
+def seeds_text(needed: int | None, seeds: int) -> str:
     """The same as a sentence, or "" without an answer."""
     if needed is None:
         return ""

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from infoflow._subjects import parts
-from infoflow.foundation import UserError, as_written, run_python_file, told_error
+from infoflow.foundation import UserError, as_written, error_text, run_python_file
 from infoflow.results import Spec, TableSchema
 
 from . import claims
@@ -184,7 +184,7 @@ def _guarded(claim: Finding, path: Path | str) -> Finding:
         except BaseException as error:  # includes exceptions that would end the process silently
             shapes = ", ".join(f"{name} {rows.shape}" for name, rows in curves.items())
             raise UserError(
-                f"The test of {claim.id} in {path} raised {told_error(error)}. "
+                f"The test of {claim.id} in {path} raised {error_text(error)}. "
                 f"It was given rows of numbers (replicates, numbers): {shapes}. Mend it."
             ) from error
         finally:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from infoflow.foundation import UserError, as_written, current_display, told_error, told_in_file
+from infoflow.foundation import UserError, as_written, current_display, described_in_file, error_text
 from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
 from infoflow.results import TableSchema
@@ -306,7 +306,7 @@ def _failure(model: str, measure: Named, error: BaseException, origin: Origin | 
         return Failure(table=measure.name, model=model, reason=str(error))
     if origin:
         where = f"{origin.file.name}, " if origin.file else ""
-        told = told_in_file(error, origin.file) if origin.file else told_error(error)
+        told = described_in_file(error, origin.file) if origin.file else error_text(error)
         reason = f"its own code raised an error: {where}{told}. Mend it."
         return Failure(table=measure.name, model=model, reason=reason, traceback=_traced(error))
     reason = f"this is a fault of infoflow, not of the model or the corpus. {type(error).__name__}: {error}"

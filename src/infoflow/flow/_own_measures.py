@@ -16,10 +16,10 @@ from infoflow.foundation import (
     NUM_BLOCKS,
     UserError,
     as_written,
+    described_in_file,
+    error_text,
     file_digest,
     run_python_file,
-    told_error,
-    told_in_file,
 )
 from infoflow.results import KEYS, Column, TableSchema, estimate_columns, ratio_estimate
 
@@ -234,7 +234,7 @@ def _instance(kind: type[AbstractMeasure], path: Path) -> AbstractMeasure:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # includes exceptions that would end the process silently
-        raise UserError(f"{name}() in {path} failed: {told_in_file(error, path)}. Mend it.") from error
+        raise UserError(f"{name}() in {path} failed: {described_in_file(error, path)}. Mend it.") from error
 
 
 def _marked(
@@ -265,5 +265,5 @@ def _fault(measure: AbstractMeasure) -> str:
     try:
         describe_measure(measure)
     except Exception as error:  # whatever its attributes do
-        return told_error(error)
+        return error_text(error)
     return ""

@@ -120,7 +120,9 @@ from ._provenance import (
     LATER,
     absolute,
     command_without_folders,
+    described_in_file,
     digest,
+    error_text,
     file_digest,
     model_name_of,
     name_of,
@@ -129,8 +131,6 @@ from ._provenance import (
     provenance,
     public_provenance,
     run_python_file,
-    told_error,
-    told_in_file,
     version,
     without_folders,
 )

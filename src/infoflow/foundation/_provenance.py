@@ -272,7 +272,7 @@ def run_python_file(path: Path | str) -> ModuleType:
         raise
     except BaseException as error:  # a file that exits would end the process silently
         raise UserError(
-            f"{path} cannot be run: {told_in_file(error, path)}. Correct it; `python {path}` shows where."
+            f"{path} cannot be run: {described_in_file(error, path)}. Correct it; `python {path}` shows where."
         ) from error
     finally:
         os.chdir(here)  # a file may change its working folder; the command's paths refer to this one
@@ -281,7 +281,7 @@ def run_python_file(path: Path | str) -> ModuleType:
     return module
 
 
-def told_in_file(error: BaseException, path: Path) -> str:
+def described_in_file(error: BaseException, path: Path) -> str:
     """An error from a user's code, with the last line of the file that it passed through."""
     lines, step = [], error.__traceback__
     while step is not None:
@@ -291,10 +291,10 @@ def told_in_file(error: BaseException, path: Path) -> str:
     if isinstance(error, SyntaxError) and error.lineno:
         lines.append(error.lineno)
     place = f"line {lines[-1]}: " if lines else ""
-    return f"{place}{told_error(error)}"
+    return f"{place}{error_text(error)}"
 
 
-def told_error(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Type and message of an error from a user's code, in at most 300 characters."""
     try:
         text = str(error).strip().rstrip(".")

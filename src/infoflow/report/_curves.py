@@ -94,7 +94,7 @@ def curves(frame: pd.DataFrame, layer: str = "layer", by: str = "seed") -> pd.Da
     """Mean and interval of each line at each layer.
 
     `group` is "trained", "untrained" (the control models) or "baseline" (the measure's own control, such as shuffled
-    labels, averaged over models). `frame` needs the column `series` (see `ShownModels.named`).
+    labels, averaged over models). `frame` needs the column `series` (see `ModelSelection.named`).
     """
     rows = []
     for series in dict.fromkeys(frame["series"]):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ._shown_models import ShownModels
+from ._model_selection import ModelSelection
 from ._theme import Series
 from .forms._chart import AbstractForm
 
@@ -144,7 +144,7 @@ class Section:
         return self.names[known] + figure_id[len(known) :]
 
     def drawn_with(
-        self, figures: Iterable[ReportFigure | None], models: ShownModels, frames: Iterable[pd.DataFrame]
+        self, figures: Iterable[ReportFigure | None], models: ModelSelection, frames: Iterable[pd.DataFrame]
     ) -> "Section | None":
         """The section with its figures, and the lines and controls of their rows; None without figures."""
         drawn, frames = [figure for figure in figures if figure is not None], list(frames)

@@ -23,8 +23,8 @@ from ._curves import (
 )
 from ._figure import Method, Panel, ReportFigure, Section
 from ._in_words import Candidate, both_extremes, listed, sentence
+from ._model_selection import ModelSelection
 from ._model_tables import DAMAGE, ModelTables
-from ._shown_models import ShownModels
 from ._theme import Series
 from .forms._chart import Frame
 from .forms._layer_chart import LayerChart, panel_scales
@@ -145,7 +145,7 @@ def filled(text: str, rows: pd.DataFrame) -> str:
 
 def layer_panels(
     tables: Mapping[Any, pd.DataFrame],
-    lines: ShownModels | Callable[[Any], list[Series]],
+    lines: ModelSelection | Callable[[Any], list[Series]],
     title: Callable[[Any], str] = str,
     **axis: Any,
 ) -> list[Panel]:
@@ -156,14 +156,14 @@ def layer_panels(
 
     def shown(key: Any) -> list[Series]:
         table = tables[key]
-        return lines.present(table[table["group"] == "trained"]) if isinstance(lines, ShownModels) else lines(key)
+        return lines.present(table[table["group"] == "trained"]) if isinstance(lines, ModelSelection) else lines(key)
 
     return [Panel.of(LayerChart(table=own, series=shown(key), **axis), title(key)) for key, own in tables.items()]
 
 
 def shared_panels(
     tables: Mapping[str, pd.DataFrame],
-    lines: ShownModels | Callable[[Any], list[Series]],
+    lines: ModelSelection | Callable[[Any], list[Series]],
     zero: float = math.inf,
     **axis: Any,
 ) -> tuple[list[Panel], str]:

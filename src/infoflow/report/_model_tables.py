@@ -12,7 +12,7 @@ from infoflow.results import END, TABLES, UNTRAINED, AmbiguousModels, RunFolder,
 from infoflow.training import SUFFIX
 
 from ._in_words import listed
-from ._shown_models import ShownModels
+from ._model_selection import ModelSelection
 
 # Parts of the page whose data in a damaged table or run.json are unusable: they are omitted, and the page says so.
 
@@ -46,13 +46,13 @@ def kind_of(error: Exception) -> str:
 
 
 class ModelTables:
-    """The rows of the shown models, with the keys of their lines (see `ShownModels.named`).
+    """The rows of the shown models, with the keys of their lines (see `ModelSelection.named`).
 
     Tables without such rows are left out, as are tables with two models for one objective and seed; `notes` reports
     both.
     """
 
-    def __init__(self, run: RunFolder, models: ShownModels) -> None:
+    def __init__(self, run: RunFolder, models: ModelSelection) -> None:
         self.models = models
         self._run = run
         self._found: dict[str, pd.DataFrame] = {}
@@ -62,7 +62,7 @@ class ModelTables:
 
     @classmethod
     def of(cls, run: RunFolder) -> "ModelTables":
-        return cls(run, ShownModels.of(run))
+        return cls(run, ModelSelection.of(run))
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         self._asked[name] = None
@@ -187,7 +187,7 @@ class ModelTables:
         return shown
 
 
-def _others(frame: pd.DataFrame, models: ShownModels) -> list[str]:
+def _others(frame: pd.DataFrame, models: ModelSelection) -> list[str]:
     """How these models differ from the shown ones."""
     stated = []
     for side in [side for side in ("", "_a", "_b") if f"update{side}" in frame]:

@@ -26,9 +26,9 @@ from ._shown_run import ShownRun, claim_groups, parts_text, settings, stage_time
 from ._story import Story, sections, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 from ._theme import vega_config
-from .first._screen import verdict_words
-from .knows._token_map import MARKS, legend_mark
+from .front_page._screen import verdict_words
 from .notebook._plot import known_tables
+from .representations._token_map import MARKS, legend_mark
 
 # The table of contents: sections with short names, and their figures.
 
@@ -161,7 +161,7 @@ def render_page(run: RunFolder, story: Story) -> str:
         command=manifest.get("command", ""),
         version=version("infoflow"),
         style=Markup(
-            style("style.css", "first.css", "attention.css", "words.css", "over_training.css", "over_scale.css")
+            style("style.css", "front_page.css", "attention.css", "words.css", "over_training.css", "over_scale.css")
         ),
         chart_config=vega_config(),  # once, for all charts
         scripts=[Markup(script) for script in scripts],

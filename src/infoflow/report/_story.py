@@ -13,20 +13,20 @@ from infoflow.results import SUFFIX, TABLES, AmbiguousModels, RunFolder
 
 from ._figure import Method, ReportFigure, Section
 from ._layer_figure import facets
+from ._model_selection import ModelSelection
 from ._model_tables import DAMAGE, ModelTables, kind_of, unless_damaged
-from ._shown_models import ShownModels
 from ._summary import ScorecardRow, scorecard
-from .first._screen import Screen, first_screen
+from .front_page._screen import Screen, first_screen
 from .heads._heads import HEADS, heads_section
-from .knows._change import CHANGES, change_section
-from .knows._knowledge import KNOWS, knowledge_section
-from .knows._lenses import PREDICTS, lenses_section
-from .knows._neighbours import NEIGHBOURS, neighbours_section
-from .knows._similarity import SIMILARITY, similarity_section
-from .knows._space import SPACE, space_section
-from .knows._words import WORDS, words_section
 from .notebook._own_table import own_figure
 from .probing._section import PROBING, probing_section
+from .representations._change import CHANGES, change_section
+from .representations._knowledge import KNOWS, knowledge_section
+from .representations._lenses import PREDICTS, lenses_section
+from .representations._neighbours import NEIGHBOURS, neighbours_section
+from .representations._similarity import SIMILARITY, similarity_section
+from .representations._space import SPACE, space_section
+from .representations._words import WORDS, words_section
 from .training._training import TRAINING, training_section
 
 # Tables without a section of their own, drawn by their columns: user measures, and all remaining tables.
@@ -145,7 +145,7 @@ def sections() -> tuple[tuple[Section, Builder], ...]:
 class Story:
     """All content of the page."""
 
-    models: ShownModels
+    models: ModelSelection
     sections: list[Section]
     findings: list[ScorecardRow]
     screen: Screen | None  # None if a damaged run has none
@@ -171,13 +171,15 @@ class Sources:
             UserError: A table is damaged, or none names its models.
         """
         try:
-            models = ShownModels.of(run)
+            models = ModelSelection.of(run)
         except (KeyError, ValueError, TypeError) as error:
             raise UserError(
                 f"{run.path} is damaged: its tables or run.json do not say which models they are about "
                 f"({kind_of(error)}). Repeat the run that wrote it."
             ) from error
-        return cls(ModelTables(run, models), [ModelTables(run, ShownModels.of(run, name)) for name in models.further])
+        return cls(
+            ModelTables(run, models), [ModelTables(run, ModelSelection.of(run, name)) for name in models.further]
+        )
 
     def section(
         self, heading: Section, build: Callable[[ModelTables], Section | None], left_out: list[str]

@@ -13,7 +13,7 @@ from infoflow.results import END, UNTRAINED, RunFolder
 
 from ._figure import ReportFigure
 from ._in_words import count_text, decimals, duration_text, listed, number
-from ._shown_models import ShownModels, entries_with_readers, seeds_of_lines
+from ._model_selection import ModelSelection, entries_with_readers, seeds_of_lines
 from ._theme import objective_label
 
 # How a claim fails.
@@ -101,7 +101,7 @@ class ScorecardRow:
         return "hollow" if self.covers == "sentences" else ""
 
 
-def study_line(run: RunFolder, models: ShownModels) -> str:
+def study_line(run: RunFolder, models: ModelSelection) -> str:
     """One sentence: models, data, time."""
     manifest = run.read()
     if runs := manifest.get("runs"):
@@ -117,7 +117,7 @@ def study_line(run: RunFolder, models: ShownModels) -> str:
     return ", ".join(part for part in parts if part) + "."
 
 
-def model_rows(run: RunFolder, models: ShownModels) -> list[ModelRow]:
+def model_rows(run: RunFolder, models: ModelSelection) -> list[ModelRow]:
     """The table of models; it has a column if some model fills it."""
     rows = []
     entries = entries_with_readers(run)
@@ -181,7 +181,7 @@ def _short_corpus(name: str) -> str:
     return name if name.startswith(("hf:", "grammar:")) else listed([Path(part).name for part in name.split(",")])
 
 
-def _models_phrase(entries: pd.DataFrame, models: ShownModels) -> str:
+def _models_phrase(entries: pd.DataFrame, models: ModelSelection) -> str:
     if models.by == "objective" and models.series:
         seeds = seeds_of_lines(entries)
         stated = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
@@ -193,7 +193,7 @@ def _models_phrase(entries: pd.DataFrame, models: ShownModels) -> str:
     return listed([series.label for series in models.series]) or "No model"
 
 
-def _model_cells(own: pd.DataFrame, models: ShownModels) -> dict[str, str]:
+def _model_cells(own: pd.DataFrame, models: ModelSelection) -> dict[str, str]:
     def middle(column: str) -> float:
         values = pd.to_numeric(own[column], errors="coerce").dropna() if column in own else pd.Series(dtype=float)
         return float(values.median()) if len(values) else math.nan

@@ -17,7 +17,7 @@ from infoflow.heads import AttentionOfKind, LayerAttention, ReadToken, SentenceA
 from ._embedding import asset, check_replaceable, closed, embedded, packed, packed_json, policy, style
 from ._theme import Series
 from .heads._statistics import kind_label
-from .knows._words import words_payload
+from .representations._words import words_payload
 
 # The flow of one sentence through a stack, as plain data for `templates/flow.js`.
 
@@ -104,7 +104,7 @@ class Explored:
     """Initial choices of the page, in the format of an address fragment after `#`."""
     before: SentenceAttention | None = None
     """The sentence's attention in the unchanged model."""
-    told_change: str = ""
+    change_text: str = ""
     """What was ablated, in words."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Further arrays by name: the change of every weight."""
@@ -122,7 +122,7 @@ def view_page(seen: SentenceAttention, explored: Explored | None = None) -> str:
     if explored.before is not None:
         payload["before"] = view_payload(explored.before)
         blocks |= {f"before/{name}": array for name, array in view_blocks(explored.before).items()}
-    payload |= {"state": explored.state, "told_change": explored.told_change, "answers": explored.answers}
+    payload |= {"state": explored.state, "change_text": explored.change_text, "answers": explored.answers}
     if explored.state:
         payload["opens"] = "model"  # as the live page does
     if explored.effect is not None:

@@ -28,9 +28,9 @@ from ._graph import Graph, run_stages
 from ._measures import named_measures, probed_corpus, probing_measures, standard_measures
 from ._plan import build_settings
 from ._plan_sections import AnalysisPlan
+from ._result_cache import ResultCache
 from ._run import Run, WallClock, reset_clock, wall_clock
 from ._study import only_one, removed_if_refused
-from ._workbench import Workbench
 from .stages import AbstractStage, Check, Compare, MeasureGiven
 from .stages._measure import SHARDS, described, shards_in
 
@@ -108,7 +108,7 @@ def _analyze(
     clock: WallClock | None,
     merging: bool = False,
 ) -> None:
-    corpus, bench = corpus_of(options), Workbench(run.path / "work")
+    corpus, bench = corpus_of(options), ResultCache(run.path / "work")
     measuring = _measuring(sources, options, _asked_measures(options, own), corpus, bench, merging)
     if shard is not None:
         for stage in measuring:
@@ -136,7 +136,7 @@ def _measuring(
     options: AnalyzeOptions,
     measures: Sequence[AbstractMeasure],
     corpus: Corpus,
-    bench: Workbench,
+    bench: ResultCache,
     merging: bool,
 ) -> list[MeasureGiven]:
     """The trained models, then their controls; an unreadable model is reported before any is measured."""

@@ -39,7 +39,7 @@ from infoflow.training import (
 from ._data import StudyData, prepare
 from ._measures import check_tasks
 from ._plan import StudyPlan
-from ._workbench import Workbench
+from ._result_cache import ResultCache
 
 Own = TypeVar("Own")
 TRAINED = "trained"  # result cache stage for facts of finished trainings
@@ -58,7 +58,7 @@ class StudyModels:
 
     def __init__(self, plan: StudyPlan, run: RunFolder, prepared: bool = False) -> None:
         self.plan, self.run = plan, run
-        self.bench = Workbench(run.path / "work")
+        self.bench = ResultCache(run.path / "work")
         self._snapshots: dict[str, Snapshots] = {}
         known = prepared_keys(plan, run) if prepared else {}
         self.prepared = bool(known)

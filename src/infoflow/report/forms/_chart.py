@@ -14,7 +14,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._shown_models import JOIN
+from .._model_selection import JOIN
 from .._theme import Series, vega_config
 from ._marks import Channel, Layer, channel, filtered
 

@@ -11,7 +11,7 @@ from infoflow.heads import ENCODER_CONTEXT
 from .._curves import band_words, sampled_bands
 from .._figure import Method, Panel, PanelGroup, ReportFigure
 from .._in_words import number
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._chart import BASELINE, LABEL_GAP, amount, color_of, finished, lit, tips
 from ..forms._layer_chart import control_names, end_labels
@@ -70,7 +70,7 @@ _METRICS = {
 _KEYS = ["series", "metric", "kind", "which", "number", "retrained"]
 
 
-def context_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def context_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """The loss by number of closed upper blocks, for single blocks, and for retrained models, by kind of attention."""
     trained = frame.loc[frame["trained"]]
     curves = _curves(trained)
@@ -118,7 +118,7 @@ def _curves(frame: pd.DataFrame) -> pd.DataFrame:
     return found.assign(closed=beside.where(found["which"] != "block", found["blocks"] - found["number"]))
 
 
-def _group(metric: str, curves: pd.DataFrame, control: pd.DataFrame, models: ShownModels) -> PanelGroup:
+def _group(metric: str, curves: pd.DataFrame, control: pd.DataFrame, models: ModelSelection) -> PanelGroup:
     shown = _METRICS[metric]
     kinds = [kind for kind in _KINDS if bool((curves["kind"] == kind).any())]
     ends = span(curves[["low", "high", "value"]], 0.0)
@@ -133,7 +133,7 @@ def _group(metric: str, curves: pd.DataFrame, control: pd.DataFrame, models: Sho
 
 
 def _chart(
-    own: pd.DataFrame, control: pd.DataFrame, models: ShownModels, shown: _Metric, ends: tuple[float, float]
+    own: pd.DataFrame, control: pd.DataFrame, models: ModelSelection, shown: _Metric, ends: tuple[float, float]
 ) -> dict[str, Any]:
     series, most = models.present(own), int(own["blocks"].max())
     at = {
@@ -199,7 +199,7 @@ def _retrained(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], sho
     return [ends, draw("point", rows, at, look, shape="diamond", size=95, filled=True, tooltip=tooltip)]
 
 
-def _sentences(curves: pd.DataFrame, models: ShownModels) -> Iterator[str]:
+def _sentences(curves: pd.DataFrame, models: ModelSelection) -> Iterator[str]:
     """Loss with all blocks closed, as a share where known, and the remaining loss after retraining."""
     metric = next(metric for metric in _METRICS if metric in set(curves["metric"]))
     all_closed = curves.loc[curves["which"].eq("all") & curves["metric"].eq(metric)]

@@ -14,8 +14,8 @@ from infoflow.heads import (
 from .._curves import band_words, mean_of_draws
 from .._figure import Panel, ReportFigure, Section
 from .._in_words import Samples, listed, number, sentence
+from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
-from .._shown_models import ShownModels
 from .._theme import Series
 from ..forms._chart import BASELINE, amount, finished, free_scales, scale_note, tips
 from ..forms._lines import LineKind, control_lines, level, lines, looks_of, names_above
@@ -43,7 +43,7 @@ _CHANGE = ("change", "change_low", "change_high")
 _ALLOWED = 0.1  # relative rise of the loss that the sentence allows
 
 
-def removed_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def removed_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """The curves of each model, for all heads together and for each kind of attention."""
     frame = frame.loc[frame["trained"]]
     if frame.empty:
@@ -115,7 +115,7 @@ def _whole(own: pd.DataFrame) -> Samples:
     return Samples.of(ranked[ranked["removed"] == ranked["removed"].min()])
 
 
-def _by_panel(curves: pd.DataFrame, models: ShownModels) -> list[tuple[str, str, pd.DataFrame]]:
+def _by_panel(curves: pd.DataFrame, models: ModelSelection) -> list[tuple[str, str, pd.DataFrame]]:
     """Curves of all heads of each model, then of each kind of attention if there are several."""
     found = [(str(series), str(kind), own) for (series, kind), own in curves.groupby(["series", "kind"], sort=False)]  # type: ignore[misc]
     order = [one.key for one in models.series]
@@ -129,7 +129,7 @@ def _title(series: Series, kind: str) -> str:
     return series.label if kind == "all" else f"{series.label}, {_KINDS.get(kind, kind)}"
 
 
-def _words(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
+def _words(curves: pd.DataFrame, models: ModelSelection, metric: str) -> str:
     """The models in which most and fewest heads can be removed, with their random orders as the control."""
     shares = []
     for one in models.present(curves):

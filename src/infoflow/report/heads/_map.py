@@ -13,7 +13,7 @@ from infoflow.heads import HEAD_EXAMPLES
 from .._embedding import in_steps
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, Samples, estimate_text, extreme, listed, number, sentence
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from ..forms._chart import finished
 from ..forms._marks import channel, draw
 from ..forms._rows import cells
@@ -37,7 +37,7 @@ _HEAD_STATISTICS = Method(
 
 
 def head_map_figure(
-    frames: dict[str, pd.DataFrame], models: ShownModels, examples: pd.DataFrame | None = None
+    frames: dict[str, pd.DataFrame], models: ModelSelection, examples: pd.DataFrame | None = None
 ) -> ReportFigure | None:
     """The map of all available head tables; `examples` holds sentences to show the first seed's heads on."""
     rows, statistics = head_statistics(frames)
@@ -113,7 +113,7 @@ def _how_to_read(statistics: list[Statistic], chance: str, with_sentences: bool)
     return lines
 
 
-def heat_panels(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) -> list[Panel]:
+def heat_panels(rows: pd.DataFrame, statistic: Statistic, models: ModelSelection) -> list[Panel]:
     """The grids of the first seed as charts, for files and downloads."""
     first = rows[(rows["statistic"] == statistic.id) & rows["trained"]]
     first = first[first["seed"] == first["seed"].min()]
@@ -148,7 +148,7 @@ class _Grid:
         return [float(f"{value:.4g}") if math.isfinite(value) else None for value in values]
 
 
-def _grids(rows: pd.DataFrame, models: ShownModels) -> list[_Grid]:
+def _grids(rows: pd.DataFrame, models: ModelSelection) -> list[_Grid]:
     grids = []
     for series in models.series:
         own = rows[rows["series"] == series.key]
@@ -214,7 +214,7 @@ def _kinds_of(rows: pd.DataFrame, series: str) -> list[tuple[str, str]]:
 
 
 def _statistic_payload(
-    rows: pd.DataFrame, statistic: Statistic, limits: tuple[float, float], models: ShownModels
+    rows: pd.DataFrame, statistic: Statistic, limits: tuple[float, float], models: ModelSelection
 ) -> dict[str, Any]:
     own = rows[rows["statistic"] == statistic.id]
     keys = ["series", "seed", "stack", "kind", "layer", "head"]
@@ -236,7 +236,7 @@ def _painted(rows: pd.DataFrame, statistic: Statistic, suffix: str = "") -> pd.S
     return rows[f"value{suffix}"] - rows[f"baseline{suffix}"] if statistic.margin else rows[f"value{suffix}"]
 
 
-def map_sentence(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) -> str:
+def map_sentence(rows: pd.DataFrame, statistic: Statistic, models: ModelSelection) -> str:
     """Mean over each model's self-attention heads in the main stack, its strong heads, and the controls."""
     own = models.main(rows[(rows["statistic"] == statistic.id) & (rows["kind"] == "self")])
     own = own if len(own) else rows[rows["statistic"] == statistic.id]
@@ -273,7 +273,7 @@ def map_sentence(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) 
     return sentence + (f"{before}, " if before else "") + f"{statistic.control} would give {control}."
 
 
-def _sharpest(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) -> str:
+def _sharpest(rows: pd.DataFrame, statistic: Statistic, models: ModelSelection) -> str:
     """The head with the largest first statistic over all models, and the largest value of untrained heads."""
     own = rows[rows["statistic"] == statistic.id]
     trained, untrained = own[own["trained"]], own[~own["trained"]]

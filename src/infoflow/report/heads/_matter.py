@@ -12,7 +12,7 @@ from infoflow.heads import HEAD_IMPORTANCE as HEAD_IMPORTANCE_TABLE
 from .._curves import has_untrained
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, Samples, both_extremes, estimate_text, extreme, listed, number, sentence
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._chart import amount, by_key, color_of, finished, tips
 from ..forms._lines import level, points
@@ -67,7 +67,7 @@ def rank_correlation(heads: pd.DataFrame, one: str, other: str) -> Samples:
 
 
 def matter_figure(
-    frames: dict[str, pd.DataFrame], transfer: pd.DataFrame | None, models: ShownModels
+    frames: dict[str, pd.DataFrame], transfer: pd.DataFrame | None, models: ModelSelection
 ) -> ReportFigure | None:
     """Importance, relevance and single ablations of the same heads; needs at least two of the three.
 
@@ -160,7 +160,7 @@ def _agreement(pair: _Pair, series: list[Series]) -> str:
     return f"Rank correlation of {pair.x.label} and {pair.y.label}: {listed(parts) or 'none can be stated'}."
 
 
-def _significant(frames: dict[str, pd.DataFrame], models: ShownModels) -> list[str]:
+def _significant(frames: dict[str, pd.DataFrame], models: ModelSelection) -> list[str]:
     """How many heads change the loss on their own, corrected for multiple tests."""
     frame = frames.get(HEAD_ABLATION.name)
     if frame is None or "p_corrected" not in frame:
@@ -183,7 +183,7 @@ def _significant(frames: dict[str, pd.DataFrame], models: ShownModels) -> list[s
     ]
 
 
-def _elsewhere(transfer: pd.DataFrame | None, models: ShownModels) -> list[str]:
+def _elsewhere(transfer: pd.DataFrame | None, models: ModelSelection) -> list[str]:
     """Whether the heads that matter on these sentences also matter on sentences of another domain."""
     if transfer is None:
         return []

@@ -21,7 +21,7 @@ from .._in_words import (
     percent_span,
     plain,
 )
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._chart import CONTROL, NAME, by_key, finished, tips
 from ..forms._marks import Constant, Layer, draw
@@ -46,7 +46,7 @@ _LABELLED = 8  # heads per layer up to which squares hold their numbers
 _ROW = 22  # pixels per layer
 
 
-def relevance_figure(frames: dict[str, pd.DataFrame], models: ShownModels) -> ReportFigure | None:
+def relevance_figure(frames: dict[str, pd.DataFrame], models: ModelSelection) -> ReportFigure | None:
     """Self-attention heads of each model's main stack; without relevance they are sorted by confidence.
 
     None without confidence, or if nothing else is known about the heads.

@@ -16,7 +16,7 @@ from infoflow.results import RunFolder, ShownTables, Table
 
 from .._figure import Section
 from .._files import variants
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._story import Sources, sections
 from .._summary import VERDICTS, ScorecardRow, findings_of, study_line, verdict_line, verdict_verb
 from ._figure import Figure
@@ -73,7 +73,7 @@ class Figures(Mapping[str, Figure]):
             return default
 
     @property
-    def models(self) -> ShownModels:
+    def models(self) -> ModelSelection:
         """The models that the figures show."""
         return self._source_tables.tables.models
 

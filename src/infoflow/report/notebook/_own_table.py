@@ -12,8 +12,8 @@ from infoflow.results import END, KEYS, RunFolder, StoredTable, Tables, TableSch
 from .._curves import Wording, curves, interval_note, trend_sentences
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Samples, chosen, listed, number
+from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
-from .._shown_models import ShownModels
 from ..forms._chart import color_if, color_of, finished, shape_of, tips
 from ..forms._layer_chart import LayerChart
 from ..forms._rows import cells, interval_dots, squares
@@ -123,7 +123,7 @@ def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> Re
     )
 
 
-def _rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, ShownModels]:
+def _rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, ModelSelection]:
     """The rows with all columns that the forms read, and their models."""
     if "value" not in frame:
         raise UserError(
@@ -156,7 +156,7 @@ def _grouped(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(group=stated)
 
 
-def _by_layer(rows: pd.DataFrame, models: ShownModels, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
+def _by_layer(rows: pd.DataFrame, models: ModelSelection, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
     groups = _few(rows["group"], _MOST_PANELS, "panels")
     title = f"{what} ({unit})" if unit else what
     panels, answer = [], []
@@ -172,7 +172,7 @@ def _by_layer(rows: pd.DataFrame, models: ShownModels, what: str, unit: str) -> 
     return panels, answer, "Across: layers, from the embeddings (0) to the top. A line is a model, a band its interval."
 
 
-def _head_maps(rows: pd.DataFrame, models: ShownModels, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
+def _head_maps(rows: pd.DataFrame, models: ModelSelection, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
     fill = {name: word for name, word in (("stack", "model"), ("kind", "self")) if name not in rows}
     rows = rows.assign(**fill)
     ends = (0.0, float(rows["value"].abs().max()) or 1.0)
@@ -206,7 +206,7 @@ def _head_map(heads: pd.DataFrame, what: str, ends: tuple[float, float]) -> dict
     return finished(marks, max(22 * len(layers), 66))
 
 
-def _most_and_mean(rows: pd.DataFrame, models: ShownModels, unit: str) -> list[str]:
+def _most_and_mean(rows: pd.DataFrame, models: ModelSelection, unit: str) -> list[str]:
     """Each model's head with the largest value, and the mean over heads with that of the control."""
     answer = []
     for series in models.present(rows):
@@ -227,7 +227,7 @@ def _most_and_mean(rows: pd.DataFrame, models: ShownModels, unit: str) -> list[s
     return answer
 
 
-def _dots(rows: pd.DataFrame, models: ShownModels, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
+def _dots(rows: pd.DataFrame, models: ModelSelection, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
     series, several = models.present(rows), len(set(rows["series"])) > 1
     labels = rows["series"].map({line.key: line.label for line in series})
     named = labels + rows["group"].map(lambda text: f", {text}" if text else "") if several else rows["group"]

@@ -12,7 +12,7 @@ from .._curves import interval_note, samples_at
 from .._figure import ReportFigure
 from .._in_words import Candidate, Estimate, extremes_words, listed, number
 from .._layer_figure import layer_panels, stacked
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._lines import POSITIVE, SHARE
 from ._methods import CODELENGTH
@@ -48,7 +48,7 @@ _METRICS = {
 _LEVEL = 0.02  # a negligible difference of accuracy
 
 
-def bits_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def bits_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """Compression over layers, next to the same probe's accuracy; None without either."""
     every = one_probe(in_bits(frame))
     code = next((name for name in CODES if len(of(every, code=name, labels="task", metric="compression"))), "")
@@ -95,7 +95,7 @@ def bits_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None
     )
 
 
-def _words(own: pd.DataFrame, control: pd.DataFrame, models: ShownModels) -> str:
+def _words(own: pd.DataFrame, control: pd.DataFrame, models: ModelSelection) -> str:
     """Compression relative to the control task in the same layer; without a control, at the best layer."""
     cases = cases_of(own, models)
 
@@ -150,7 +150,7 @@ def _at_embeddings(rows: pd.DataFrame, task: str, metric: str) -> tuple[float, f
     return float(own), float(control)
 
 
-def _codes_agree(every: pd.DataFrame, code: str, models: ShownModels) -> list[str]:
+def _codes_agree(every: pd.DataFrame, code: str, models: ModelSelection) -> list[str]:
     """In how many cases the other code is also shortest at the same layer."""
     other = next((name for name in CODES if name != code and len(of(every, code=name, labels="task"))), "")
     if not other:
@@ -168,7 +168,7 @@ def _codes_agree(every: pd.DataFrame, code: str, models: ShownModels) -> list[st
     return [f"The {other} code is shortest at the same layer in {same} of {cases} cases{beside}."] if cases else []
 
 
-def _both(rows: list[pd.DataFrame], models: ShownModels) -> list[Series]:
+def _both(rows: list[pd.DataFrame], models: ModelSelection) -> list[Series]:
     keys = [{one.key for one in models.present(each[each["trained"]])} for each in rows]
     return [one for one in models.series if all(one.key in own for own in keys)]
 
@@ -179,7 +179,7 @@ _SIZES = {
 }
 
 
-def size_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def size_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """Number of hidden units left in a Bayesian probe, or the bits of the probe itself."""
     metric, rows = _sized(one_probe(in_bits(frame)))
     own = of(rows, labels="task")
@@ -231,7 +231,7 @@ def _in_kilobits(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**scaled, baseline=np.nan)
 
 
-def _size_words(rows: pd.DataFrame, tasks: Iterable[str], unit: str, models: ShownModels) -> str:
+def _size_words(rows: pd.DataFrame, tasks: Iterable[str], unit: str, models: ModelSelection) -> str:
     """The largest and smallest minimal probes, and how many are clearly smaller than the control's."""
     found, gaps = [], []
     for task in tasks:

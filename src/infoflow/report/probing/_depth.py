@@ -10,7 +10,7 @@ from infoflow.probing import PROBE_DEPTH, PROBE_MIXING
 
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, Estimate, Samples, estimate_text, extremes_words, listed, number
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._marks import HOLLOW
 from ._depth_chart import WARNING, DepthDots, MixingBars
@@ -24,7 +24,9 @@ _KEPT = ("expected_layer_running_maximum", "k_weights", "k_differences", "headro
 _KEYS = ["series", "group", "task", "statistic", "layer"]
 
 
-def depth_figure(mixing: pd.DataFrame | None, depth: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
+def depth_figure(
+    mixing: pd.DataFrame | None, depth: pd.DataFrame | None, models: ModelSelection
+) -> ReportFigure | None:
     """Two panels per line, as far as tables exist; None without any."""
     bars, places = _bars(mixing), _places(depth)
     trained = pd.concat([bars, places], ignore_index=True)
@@ -166,7 +168,7 @@ def _bands(trained: pd.DataFrame) -> str:
     return f"Whiskers: 95% intervals over sentences, {HOLLOW}"
 
 
-def _words(places: pd.DataFrame, models: ShownModels) -> str:
+def _words(places: pd.DataFrame, models: ModelSelection) -> str:
     """The tasks solved highest and lowest in the network, by well-defined expected layers if there are any."""
     trained = places[(places["group"] == "trained") & (places["warning"] == "")]
     for statistic, (_, name) in _DEPTHS.items():
@@ -188,7 +190,7 @@ def _estimate(row: object) -> Estimate:
     return Estimate(**{name: getattr(row, name) for name in ("value", "low", "high", "seeds", "count")})
 
 
-def _focus_sentence(places: pd.DataFrame, models: ShownModels) -> list[str]:
+def _focus_sentence(places: pd.DataFrame, models: ModelSelection) -> list[str]:
     """The most and the least concentrated mixing weights."""
     own = places[(places["statistic"] == "k_weights") & (places["group"] == "trained")].sort_values("value")
     if len(own) < 2:

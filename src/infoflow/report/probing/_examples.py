@@ -11,7 +11,7 @@ from infoflow.probing import PROBE_EXAMPLES, PROBE_SCORES
 from .._curves import first_seed
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, Samples, by_answer, clear_cases, estimate_text, extremes_words
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._chart import amount, bounded, finished, tips
 from ..forms._lines import SHARE, control_lines, lines, looks_of, names_above
@@ -36,7 +36,7 @@ from ._rows import (
 _HEIGHT = 230
 
 
-def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def examples_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per task; None if probes were only trained on all examples."""
     own = one_probe(of(frame, metric="accuracy", words="all", labels="task"))
     sizes = own.groupby([own["task"].astype(str), "series"])["training"].nunique() if "training" in own else pd.Series()
@@ -73,7 +73,7 @@ def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
     )
 
 
-def _at_best(own: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _at_best(own: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Each line's rows at the layer that is best with all examples."""
     whole = all_examples(own)
     bests = [best_layer(whole, series.key) for series in models.present(whole[whole["trained"]])]
@@ -93,7 +93,7 @@ def _curves(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
+def _chart(rows: pd.DataFrame, models: ModelSelection) -> dict[str, Any]:
     rows = bounded(rows, SHARE)
     series = models.present(rows)
     ends = [int(rows["training"].min()), int(rows["training"].max())]
@@ -109,7 +109,7 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     return finished([*control_lines(untrained, at), *drawn, names_above(names)], _HEIGHT)
 
 
-def _larger_with_few(found: dict[str, pd.DataFrame], models: ShownModels) -> list[str]:
+def _larger_with_few(found: dict[str, pd.DataFrame], models: ModelSelection) -> list[str]:
     """In how many cases the gain from training clearly differs between the fewest and all examples."""
     every = [(few - whole).estimate() for rows in found.values() for _, few, whole in _gaps(rows, models)]
     larger, smaller = (sum(gap.sign == sign for gap in every) for sign in (1, -1))
@@ -117,7 +117,7 @@ def _larger_with_few(found: dict[str, pd.DataFrame], models: ShownModels) -> lis
     return [f"{text}smaller in {smaller}."] if every else []
 
 
-def _words(found: dict[str, pd.DataFrame], models: ShownModels) -> str:
+def _words(found: dict[str, pd.DataFrame], models: ModelSelection) -> str:
     """The gain from training with the fewest examples."""
     stated = [
         Candidate.held_out(case_name(task, series.label), few)
@@ -132,7 +132,7 @@ def _fewest(found: dict[str, pd.DataFrame]) -> int:
     return int(min(rows["training"].min() for rows in found.values()))
 
 
-def _gaps(rows: pd.DataFrame, models: ShownModels) -> list[tuple[Series, Samples, Samples]]:
+def _gaps(rows: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, Samples, Samples]]:
     """The gain from training with the fewest and with all examples, per line with an untrained twin."""
     found = []
     for series in models.present(rows):
@@ -157,7 +157,7 @@ _WORDS = 24  # words of a sentence; longer ones are cut around the span
 _UNTRAINED = "untrained"
 
 
-def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
+def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: ModelSelection) -> ReportFigure | None:
     """A few examples per task, with a row of layers for each model; None without examples."""
     own = first_seed(frame)
     lines = list(models.present(own[own["trained"]])) if len(own) else []

@@ -11,7 +11,7 @@ from .._curves import curves, interval_note
 from .._figure import ReportFigure
 from .._in_words import Candidate, clear_cases, estimate_text, extremes_words, number
 from .._layer_figure import layer_panels, stacked
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from ..forms._lines import COSINE, SHARE
 from ._methods import BERT_SCORES, FACTS, PAIRS
 from ._rows import (
@@ -32,7 +32,7 @@ _CHANCE = 0.5
 _AXIS = {"y_title": "acceptable sentence preferred", "baseline_name": "chance", "bounds": SHARE}
 
 
-def pairs_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def pairs_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel for all pairs, and one per phenomenon; None without a trained model's preferences."""
     shares = of(frame, metric="preferred")
     if not any_trained(shares):
@@ -74,7 +74,7 @@ def _title(shares: pd.DataFrame, phenomenon: str) -> str:
     return f"{name} ({count:,})"
 
 
-def _words(own: pd.DataFrame, models: ShownModels) -> str:
+def _words(own: pd.DataFrame, models: ModelSelection) -> str:
     """Which models prefer the most and the fewest acceptable sentences at their best layers."""
     bests = {series: best_layer(own, series.key) for series in models.present(own[own["trained"]])}
     stated = [Candidate(f"in {series.label}", best.estimate) for series, best in bests.items() if best is not None]
@@ -89,7 +89,7 @@ _FACT_AXIS = {"y_title": "facts filled in rightly", "baseline_name": "most frequ
 _WAYS = ["lens", "prompts", "ensemble"]
 
 
-def facts_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def facts_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel for all relations, and one per relation that depends on depth; None without a trained model."""
     if not any_trained(frame):
         return None
@@ -140,7 +140,7 @@ def _asked(rows: pd.DataFrame, way: dict[str, str]) -> str:
     return f"Prompts: {way['prompts']}; {int(rows['vocabulary'].max()):,} objects to choose from.{missing}"
 
 
-def _fact_sentences(own: pd.DataFrame, models: ShownModels) -> list[str]:
+def _fact_sentences(own: pd.DataFrame, models: ModelSelection) -> list[str]:
     """Each model's best layer, compared with the most frequent objects and with prompts without a subject."""
     stated = []
     for series in models.present(own[own["trained"]]):
@@ -161,7 +161,9 @@ def _fact_sentences(own: pd.DataFrame, models: ShownModels) -> list[str]:
 _SCORES = {"f": "F", "precision": "precision", "recall": "recall"}
 
 
-def bert_score_figure(means: pd.DataFrame, agreement: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
+def bert_score_figure(
+    means: pd.DataFrame, agreement: pd.DataFrame | None, models: ModelSelection
+) -> ReportFigure | None:
     """One panel for the correlation with human scores if there are any, and one per score.
 
     None without a trained model.
@@ -215,7 +217,7 @@ def _text_asked(means: pd.DataFrame) -> str:
     return f"{weights}{scale}"
 
 
-def _text_sentences(means: pd.DataFrame, human: pd.DataFrame | None, models: ShownModels) -> list[str]:
+def _text_sentences(means: pd.DataFrame, human: pd.DataFrame | None, models: ModelSelection) -> list[str]:
     """Each model's best layer by human scores; without these, where texts score above random ones."""
     stated = []
     for series in models.present(means[means["trained"]]):

@@ -20,7 +20,7 @@ from .._in_words import (
     number,
     size_text,
 )
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import Series
 
 TASKS = {
@@ -194,7 +194,7 @@ def against(difference: Estimate, what: str) -> str:
 def above_controls(
     name: str,
     rows: pd.DataFrame,
-    models: ShownModels,
+    models: ModelSelection,
     controls: Callable[[Series, Best], dict[str, Samples]] = lambda line, best: {},
 ) -> list[str]:
     """The best layer of all models, and how far it is above each control that was measured.
@@ -277,7 +277,7 @@ def case_name(task: str, label: str) -> str:
     return f"for {task_label(task)} in {label}"
 
 
-def cases_of(own: pd.DataFrame, models: ShownModels) -> list[Case]:
+def cases_of(own: pd.DataFrame, models: ModelSelection) -> list[Case]:
     """Every task in every trained model, in reading order."""
     found = []
     for task in tasks_of(own):

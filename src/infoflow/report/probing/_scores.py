@@ -10,7 +10,7 @@ from .._curves import curves, interval_note
 from .._figure import ReportFigure
 from .._in_words import Samples, listed, number
 from .._layer_figure import layer_panels, stacked
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._lines import COSINE, SHARE
 from ._methods import PROBES
@@ -46,7 +46,7 @@ HOW_UNTRAINED = (
 )
 
 
-def accuracy_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def accuracy_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per task, over layers; None without accuracies."""
     scores = all_examples(one_probe(of(frame, metric="accuracy", words="all")))
     own, control = (of(scores, labels=name) for name in ("task", "control"))
@@ -101,7 +101,7 @@ def _probe_note(own: pd.DataFrame) -> str:
     return text
 
 
-def _above(own: pd.DataFrame, control: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
+def _above(own: pd.DataFrame, control: pd.DataFrame, tasks: list[str], models: ModelSelection) -> list[str]:
     """How far the best layer of each task is above its embeddings, its control task and an untrained model."""
     return [
         text
@@ -116,7 +116,7 @@ def _control_task(control: pd.DataFrame, line: Series, best: Best) -> dict[str, 
     return {"the control task there": held_out_at(control, line.key, best.layer)}
 
 
-def _between(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
+def _between(own: pd.DataFrame, tasks: list[str], models: ModelSelection) -> list[str]:
     """How many best layers are clearly neither the embeddings nor the top layer."""
     by_task = [of(own, task=task) for task in tasks]
     found = [best_layer(rows, series.key) for rows in by_task for series in models.present(rows[rows["trained"]])]
@@ -135,7 +135,7 @@ _AXIS = {"y_title": "selectivity (accuracy less control)", "bounds": COSINE, "ba
 _DESCRIBED = 5  # tasks whose seen and unseen types get their own sentence
 
 
-def selectivity_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def selectivity_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """A task's margin over its control, for word types seen and unseen in training; None without it."""
     scores = all_examples(one_probe(of(frame, metric="selectivity")))
     own = of(scores, words="all")
@@ -183,7 +183,7 @@ def _table(scores: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _layer_sentences(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
+def _layer_sentences(own: pd.DataFrame, tasks: list[str], models: ModelSelection) -> list[str]:
     """The number of cases where the embeddings are less selective than the best layer above them."""
     lower, cases, most = 0, 0, []
     for task in tasks:
@@ -206,7 +206,7 @@ def _layer_sentences(own: pd.DataFrame, tasks: list[str], models: ShownModels) -
     ]
 
 
-def _type_sentences(scores: pd.DataFrame, control: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
+def _type_sentences(scores: pd.DataFrame, control: pd.DataFrame, tasks: list[str], models: ModelSelection) -> list[str]:
     """Selectivity and control accuracy for words that were not in the training data."""
     parts = []
     for task in tasks[:_DESCRIBED]:

@@ -12,7 +12,7 @@ from .._curves import interval_note
 from .._figure import ReportFigure
 from .._in_words import Candidate, Samples, clear_cases, extremes_words, listed
 from .._layer_figure import layer_panels, stacked
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._lines import COSINE, SHARE
 from ._methods import TREES
@@ -47,7 +47,7 @@ _SCORES = (
 )
 
 
-def trees_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def trees_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per score; None without any."""
     found = {score: score.rows(frame) for score in _SCORES}
     tables = {score: _table(rows) for score, rows in found.items() if len(of(rows, probe="structural"))}
@@ -113,7 +113,7 @@ def _trained_on(frame: pd.DataFrame) -> str:
     return f"Maps to {rank} dimensions, trained on {sentences:,} sentences{without}."
 
 
-def _above(score: _Score, rows: pd.DataFrame, models: ShownModels) -> list[str]:
+def _above(score: _Score, rows: pd.DataFrame, models: ModelSelection) -> list[str]:
     """How far the best layer is above its embeddings, trivial trees and an untrained model."""
     return above_controls(score.title, of(rows, probe="structural"), models, partial(_trivial, rows))
 
@@ -127,7 +127,7 @@ def _trivial(rows: pd.DataFrame, line: Series, best: Best) -> dict[str, Samples]
     }
 
 
-def _words(score: _Score, found: dict[_Score, pd.DataFrame], models: ShownModels) -> str:
+def _words(score: _Score, found: dict[_Score, pd.DataFrame], models: ModelSelection) -> str:
     """The margin of each model's best layer over the score's first available control."""
     rows = found[score]
     own = of(rows, probe="structural")

@@ -9,7 +9,7 @@ from infoflow.results import OBJECTIVE_EXAMPLES
 
 from .._figure import DeclaredFigure, Drawn, Method
 from .._in_words import listed, sentence
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import objective_label
 
 OBJECTIVES = Method(
@@ -25,7 +25,7 @@ _MOST = 60  # tokens of a line
 _SAMPLES = "Random tokens of the text stand for the samples of ELECTRA's generator, which change while it learns."
 
 
-def _examples(table: pd.DataFrame, models: ShownModels) -> Drawn:
+def _examples(table: pd.DataFrame, models: ModelSelection) -> Drawn:
     order = {series.key: place for place, series in enumerate(models.series)}
     slots = {series.key: series.slot for series in models.series}
     table = table.sort_values("series", key=lambda keys: keys.map(order).fillna(len(order)), kind="stable")

@@ -8,7 +8,7 @@ from infoflow.results import MATCH as MATCH_TABLE
 
 from .._figure import DeclaredFigure, Drawn, Method, Panel
 from .._in_words import listed, number
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import objective_label
 from ..forms._chart import color_of, shape_of, tips
 from ..forms._rows import interval_dots
@@ -38,7 +38,7 @@ _TITLES = {
 _Z = 1.96
 
 
-def _match(match: pd.DataFrame, models: ShownModels) -> Drawn:
+def _match(match: pd.DataFrame, models: ModelSelection) -> Drawn:
     """Operations of every model relative to the first one's, and the table of what else is held fixed."""
     rows = _means(match, models)
     known = [series for series in models.series if series.key in set(rows["series"])]
@@ -63,7 +63,7 @@ def _match(match: pd.DataFrame, models: ShownModels) -> Drawn:
     )
 
 
-def _means(match: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _means(match: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """One row per objective and architecture: means over seeds, and the first seed's statement on initial weights."""
     order = {series.key: place for place, series in enumerate(models.series)}
     several = len(set(match["architecture"])) > 1
@@ -106,7 +106,7 @@ def _range(rows: pd.DataFrame, name: str) -> str:
     return f"{short(rows[name].min())} to {short(rows[name].max())}"
 
 
-def _table(rows: pd.DataFrame, models: ShownModels) -> list[dict[str, Any]]:
+def _table(rows: pd.DataFrame, models: ModelSelection) -> list[dict[str, Any]]:
     slots = {series.key: series.slot for series in models.series}
     return [
         {

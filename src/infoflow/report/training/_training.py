@@ -25,8 +25,8 @@ from .._in_words import (
     sentence,
     two_digits,
 )
+from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
-from .._shown_models import ShownModels
 from .._theme import Series
 from ..forms._chart import (
     CONTROL,
@@ -88,7 +88,7 @@ _METRICS = {
 }
 
 
-def _scores(scores: pd.DataFrame, models: ShownModels) -> Drawn:
+def _scores(scores: pd.DataFrame, models: ModelSelection) -> Drawn:
     table = _score_table(scores, models)
     metrics = [metric for metric in _METRICS if metric in set(table["metric"])]
     seeds = int(table["seeds"].max())
@@ -118,7 +118,7 @@ def _references(metrics: list[str]) -> str:
     return "; ".join(f"{_METRICS[name].reference} for {_METRICS[name].label}" for name in metrics)
 
 
-def _score_table(scores: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _score_table(scores: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """One row per line, metric and control."""
     rows = []
     lines: Any = scores.groupby(["series", "metric", "trained"], sort=False)
@@ -180,7 +180,7 @@ def _untrained_text(values: pd.Series) -> str:
     return f" Untrained models: {low if low == high else f'{low} to {high}'}."
 
 
-def _score_chart(table: pd.DataFrame, models: ShownModels, bounds: tuple[float, float]) -> dict[str, Any]:
+def _score_chart(table: pd.DataFrame, models: ModelSelection, bounds: tuple[float, float]) -> dict[str, Any]:
     trained = table[table["group"] == "trained"]
     series = models.present(trained)
     tooltip = tips("label:N", "shown:N|value", "baseline:Q|reference")
@@ -205,7 +205,7 @@ SCORES = DeclaredFigure(
 )
 
 
-def _learning(frame: pd.DataFrame, scores: pd.DataFrame, models: ShownModels) -> Drawn:
+def _learning(frame: pd.DataFrame, scores: pd.DataFrame, models: ModelSelection) -> Drawn:
     """Training loss by tokens read, with the loss of unigram frequencies as the reference."""
     table = _seed_means(frame)
     table = table.merge(_unigram(scores), on="series", how="left")

@@ -19,8 +19,8 @@ from infoflow.objectives import Vocabulary
 from infoflow.results import BERT, MATCH, OBJECTIVE_EXAMPLES, Recipe, RunFolder, Spec, TableSchema
 from infoflow.training import TrainingData, count_training_flops
 
+from .._result_cache import Part, stacked
 from .._study_models import StudyModels
-from .._workbench import Part, stacked
 from ._stage import AbstractFactStage, AbstractStage, AbstractTableStage, OfRecipe
 from ._train import Train
 

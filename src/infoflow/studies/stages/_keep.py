@@ -28,8 +28,8 @@ from infoflow.training import (
     checkpoint_steps,
 )
 
+from .._result_cache import Part
 from .._study_models import TRAINED, StudyModels
-from .._workbench import Part
 from ._stage import AbstractStage, OfRecipe
 from ._train import training_estimate, training_hooks
 

@@ -36,8 +36,8 @@ from infoflow.results import GIVEN_SCORES, TASK_SCORES, Subject
 
 from .._given import AnalyzeOptions, GivenModel, given_scores
 from .._measures import measures_by_table, pair_measures
+from .._result_cache import Computed, Part, ResultCache, Schemas
 from .._scores import content_ids_of, task_scores
-from .._workbench import Computed, Part, Schemas, Workbench
 from ._stage import AbstractMeasuring, OfModels
 
 # How a model is measured: each table has its own key, so that a new measure leaves the others unchanged.
@@ -235,7 +235,7 @@ class MeasureGiven(AbstractMeasureStage):
     `merging`: its tables come from shards of other calls.
     """
 
-    bench: Workbench
+    bench: ResultCache
     given: GivenModel
     options: AnalyzeOptions
     passes: PassOptions
@@ -254,7 +254,7 @@ class MeasureGiven(AbstractMeasureStage):
         passes: PassOptions,
         corpus: Corpus,
         measures: Sequence[AbstractMeasure],
-        bench: Workbench,
+        bench: ResultCache,
         merging: bool = False,
     ) -> "MeasureGiven":
         """The stage; the model is loaded for it and stays loaded until `release`."""
@@ -306,7 +306,7 @@ class MeasureGiven(AbstractMeasureStage):
         return self.pass_key
 
     @property
-    def cache(self) -> Workbench:
+    def cache(self) -> ResultCache:
         return self.bench
 
     def plain_schemas(self) -> Schemas:

@@ -22,9 +22,9 @@ from .._measures import measures_by_table, pair_measures, probing_measures, prob
 from .._parts import at_most, distinct
 from .._plan import StudyPlan
 from .._plan_sections import AnalysisPlan
+from .._result_cache import Computed, Part, ResultCache, Schemas
 from .._scores import bleu_scores, content_ids_of, rouge_scores
 from .._study_models import StudyModels
-from .._workbench import Computed, Part, Schemas, Workbench
 from ._measure import AbstractMeasureStage, AbstractScoredMeasure, AbstractStudyMeasure, described
 from ._stage import AbstractStage, AbstractTableStage, firsts
 from ._train import Train
@@ -192,7 +192,7 @@ class Compare(AbstractTableStage):
         return ["compare", self.part, self.first.subject.name, self.second.subject.name]
 
     @property
-    def cache(self) -> Workbench:
+    def cache(self) -> ResultCache:
         return self.first.cache
 
     @property

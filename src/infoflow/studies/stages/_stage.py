@@ -20,8 +20,8 @@ from infoflow.flow import Failure, agree
 from infoflow.foundation import digest
 from infoflow.results import KEYS, PAIR_KEYS, Recipe, Subject, TableSchema
 
+from .._result_cache import Computed, Part, ResultCache, Schemas
 from .._study_models import StudyModels
-from .._workbench import Computed, Part, Schemas, Workbench
 
 AnyStage = TypeVar("AnyStage", bound="AbstractStage")
 
@@ -132,7 +132,7 @@ class AbstractKept(AbstractStage):
 
     @property
     @abstractmethod
-    def cache(self) -> Workbench:
+    def cache(self) -> ResultCache:
         """The result cache."""
 
     @property
@@ -227,7 +227,7 @@ class AbstractModelStage(AbstractFactStage):
     model: TrainedInFolder
 
     @property
-    def cache(self) -> Workbench:
+    def cache(self) -> ResultCache:
         return self.model.models.bench
 
     @property
@@ -251,7 +251,7 @@ class OfModels(AbstractStage):
     models: StudyModels
 
     @property
-    def cache(self) -> Workbench:
+    def cache(self) -> ResultCache:
         return self.models.bench
 
 

@@ -31,8 +31,8 @@ from infoflow.results import LEARNING_CURVES, TRAINING_RUNS, Recipe, Subject
 from infoflow.training import TrainingHook, read_log
 
 from .._data import at_most
+from .._result_cache import Part, check_target, discard, is_intact, is_published, keep_sums, publish
 from .._study_models import TRAINED, StudyModels
-from .._workbench import Part, check_target, discard, is_intact, is_published, keep_sums, publish
 from ._stage import AbstractFactStage, AbstractStage, AbstractTableStage, OfRecipe
 
 # Train one model of a study and publish it.

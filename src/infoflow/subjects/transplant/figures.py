@@ -11,8 +11,8 @@ import pandas as pd
 from infoflow.heads import ARMS, TRANSPLANT_CURVES, TRANSPLANTED_HEADS, log_mean
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, Section, names_of
 from infoflow.report._in_words import Estimate, Samples, number, size_text
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._model_tables import ModelTables
-from infoflow.report._shown_models import ShownModels
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import CONTROL, amount, by_key, finished, lit, tips
 from infoflow.report.forms._lines import LineKind, dash_of, level, lines, names_above, shape_of
@@ -50,7 +50,7 @@ WAYS = {False: "heads keep learning", True: "frozen heads"}
 
 
 def _heads(
-    frame: pd.DataFrame, table: pd.DataFrame, arms: list[LineKind], models: ShownModels, heads: pd.DataFrame | None
+    frame: pd.DataFrame, table: pd.DataFrame, arms: list[LineKind], models: ModelSelection, heads: pd.DataFrame | None
 ) -> Drawn:
     panels, every = [], models.present(table)
     for series in every:

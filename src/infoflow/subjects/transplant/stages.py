@@ -33,8 +33,8 @@ from infoflow.models import Model, load_model
 from infoflow.results import UNTRAINED, Recipe, Subject, estimate
 from infoflow.studies._data import at_most
 from infoflow.studies._plan import StudyPlan
+from infoflow.studies._result_cache import Part
 from infoflow.studies._study_models import StudyModels
-from infoflow.studies._workbench import Part
 from infoflow.studies.stages._stage import AbstractFactStage, AbstractStage, AbstractTableStage, OfRecipe
 from infoflow.studies.stages._train import Train, pass_options, training_estimate
 from infoflow.subjects.pruning.measures import ALL_HEADS, quality, role_measures

@@ -7,7 +7,7 @@ import pandas as pd
 
 from infoflow.report._figure import Panel, ReportFigure
 from infoflow.report._in_words import Samples, chosen, difference_text, listed, number, two_digits
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 
 from ..measures import TUNING_ALLOCATION, TUNING_CHANGE, TUNING_WEIGHTS
 from ._rows import (
@@ -57,7 +57,7 @@ COMPONENTS = (
 )
 
 
-def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def change_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per line, with tasks as rows; None if no representations were compared before and after tuning."""
     own = most_examples(plain(frame))
     own = own[own["measure"].isin(list(MEASURES))]
@@ -144,7 +144,7 @@ def _sentence(rows: pd.DataFrame, measures: list[str], name: str) -> str:
     return f"{most}; the upper half of the layers moved {difference_text(gap, 'further', 'less')} than the lower half."
 
 
-def weights_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def weights_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per line, blocks by components, one set per task; None without weights."""
     own = most_examples(plain(frame))
     own = own[own["trained"]]
@@ -216,7 +216,7 @@ def _furthest(rows: pd.DataFrame, name: str) -> str:
 # Which parts learned the task: the change of the loss during tuning, by block and component.
 
 
-def learned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def learned_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per line, blocks by components, one set per task; None without a recording."""
     own = most_examples(plain(frame))
     own = own[own["trained"] & (own["total"] != 0)]
@@ -260,7 +260,7 @@ def learned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     )
 
 
-def _by_place(own: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _by_place(own: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Each position's shares as means over seeds; `stack` is empty except for blocks outside the compared stack.
 
     Embeddings of both stacks count as one position, so that a model's shares add up to one.

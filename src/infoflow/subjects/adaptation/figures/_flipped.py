@@ -8,7 +8,7 @@ import pandas as pd
 
 from infoflow.report._figure import ReportFigure
 from infoflow.report._in_words import number
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 
 from ..measures import TASK_ANSWERS
 from ._rows import FROZEN, FULL, METHODS, SCORES, main_method, most_examples, plain, way_of
@@ -72,7 +72,7 @@ BESIDE = (
 """In order of preference: the figure shows the first one that has answers."""
 
 
-def flipped_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def flipped_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """Table of examples that are right in exactly one of the tuned model and its control; None if there are none."""
     both, beside = _both(frame)
     flipped = both[both["right_tuned"] != both["right_beside"]]

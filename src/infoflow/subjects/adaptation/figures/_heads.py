@@ -8,7 +8,7 @@ import pandas as pd
 
 from infoflow.report._figure import Panel, ReportFigure
 from infoflow.report._in_words import Samples, listed, number
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report.forms._chart import CONTROL, amount, by_key, finished, tips
 from infoflow.report.forms._lines import control_lines, lines, looks_of, names_above
 from infoflow.report.forms._marks import Constant, calculated, channel, draw, expression, filtered, span
@@ -41,7 +41,7 @@ _BETWEEN = ", "  # separator of a head's roles in its table
 IMPORTANCE, CONFIDENCE, ATTENTION = "importance (rank)", "confidence", "attention moved (1: most)"
 
 
-def heads_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def heads_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """Maps of the first seed, one set per task and statistic; None without heads before and after tuning."""
     own = most_examples(plain(frame))
     own = own[own["trained"]]
@@ -202,7 +202,7 @@ def _fates(ranked: pd.DataFrame, name: str) -> list[str]:
 _HEIGHT = 220
 
 
-def pruned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def pruned_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per task; None if no heads were pruned."""
     own = most_examples(plain(frame))
     own = own[own["trained"]]
@@ -230,7 +230,7 @@ def pruned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
     )
 
 
-def _pruned_chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
+def _pruned_chart(rows: pd.DataFrame, models: ModelSelection) -> dict[str, Any]:
     series = models.present(rows)
     x = amount("x", "removed", "heads taken away", [-0.02, 1.02 * float(rows["removed"].max())], format="%", zero=None)
     at = {"x": x, "y": amount("y", "value", "score", span(rows[["low", "value", "high"]], margin=0.06, flat=0.05))}
@@ -243,7 +243,7 @@ def _pruned_chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     return finished([*grey, *drawn, names_above(names)], _HEIGHT)
 
 
-def _pruned_sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
+def _pruned_sentences(means: pd.DataFrame, task: str, models: ModelSelection) -> list[str]:
     """The largest share of heads that can be pruned, by importance and at random, without a clear loss."""
     stated = []
     for one in models.present(means):
@@ -271,7 +271,7 @@ def _free(rows: pd.DataFrame) -> float | None:
 MEASURES = {"spearman": "rank correlation over all heads", "jaccard": "overlap of the most important quarter"}
 
 
-def overlap_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def overlap_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per line, tasks by tasks, one set per measure; None if only one task has heads."""
     own = most_examples(plain(frame))
     own = own[own["trained"]]

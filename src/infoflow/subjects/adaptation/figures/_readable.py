@@ -10,7 +10,7 @@ from infoflow.report._curves import interval_note
 from infoflow.report._figure import ReportFigure
 from infoflow.report._in_words import Estimate, Samples, difference_text, estimate_text, number
 from infoflow.report._layer_figure import layer_panels, stacked
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._lines import SHARE
 from infoflow.report.probing._rows import task_label
@@ -48,7 +48,7 @@ _NATS = {"y_title": "nats", "baseline_name": "shuffled", "controls": (BEFORE,)}
 _COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count", "shown"]
 
 
-def label_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def label_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per task, lines after tuning; None if no labels were probed."""
     means, tables = _after_tuning(frame, ("accuracy",), "share")
     if not tables:
@@ -74,7 +74,7 @@ def label_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     )
 
 
-def information_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def information_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per task and target of the information, lines after tuning; None if none was measured."""
     means, tables = _after_tuning(frame, INFORMATION)
     if not tables:
@@ -122,7 +122,7 @@ def _after_tuning(
     return means, {key: _curves(part) for key, part in rows.items() if len(part)}
 
 
-def _tops(means: pd.DataFrame, models: ShownModels) -> Iterator[tuple[Series, Estimate, Estimate]]:
+def _tops(means: pd.DataFrame, models: ModelSelection) -> Iterator[tuple[Series, Estimate, Estimate]]:
     """Each line with its value at the top layer after tuning, and its gain from tuning there."""
     for one in models.present(means):
         after, before = (of(means, series=one.key, state=state) for state in ("after", "before"))
@@ -131,7 +131,7 @@ def _tops(means: pd.DataFrame, models: ShownModels) -> Iterator[tuple[Series, Es
             yield one, tops[0].estimate(), (tops[0] - tops[1]).estimate()
 
 
-def _known(means: pd.DataFrame, task: str, what: str, models: ShownModels) -> list[str]:
+def _known(means: pd.DataFrame, task: str, what: str, models: ModelSelection) -> list[str]:
     """How much tuning changed each line's information at the top layer."""
     gains = [f"{difference_text(gain, 'more', 'less', 'nats')} in {one.label}" for one, _, gain in _tops(means, models)]
     return [f"After tuning for {task}, the top layer knows {what}: {'; '.join(gains)}."] if gains else []
@@ -146,7 +146,7 @@ def _curves(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([found, floor.assign(shown=[number(value, 2) for value in base["value"]])], ignore_index=True)
 
 
-def _sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
+def _sentences(means: pd.DataFrame, task: str, models: ModelSelection) -> list[str]:
     """How readable the label of a task is at the top layer after tuning, its gain, and each line's best layer."""
     stated = [
         f"{one.label} {estimate_text(top.within(SHARE))}, {difference_text(gain, 'more', 'less')} than before tuning "
@@ -166,7 +166,7 @@ def _readable_from(after: pd.DataFrame) -> str:
     return f"best in layer {best}, nine tenths of that gain from layer {first} on"
 
 
-def probes_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def probes_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per line, properties by layers, one set per task; None without probes before and after."""
     own = most_examples(plain(frame))
     own = own[own["trained"]]

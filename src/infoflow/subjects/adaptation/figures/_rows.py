@@ -10,7 +10,7 @@ import pandas as pd
 from infoflow.foundation import Scale
 from infoflow.report._figure import Method, Panel
 from infoflow.report._in_words import Samples, estimate_text
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import color_if, one_at_a_time, opacity_if, tips
 from infoflow.report.forms._marks import HOLLOW, also
@@ -173,7 +173,7 @@ def bands(data: pd.DataFrame, counted: str = "test examples (of tags, words)") -
     return f"One seed of pretraining, seeds of tuning averaged; 95% intervals over examples, {HOLLOW}{behind}."
 
 
-def names_of(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def names_of(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Add the name of each line."""
     return frame.assign(name=frame["series"].map({one.key: one.label for one in models.series}))
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from infoflow.report._figure import Panel, ReportFigure
 from infoflow.report._in_words import Estimate, Samples, estimate_text, listed, number
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import color_of, shape_of, tips
 from infoflow.report.forms._rows import interval_dots
@@ -44,7 +44,7 @@ _CONTROLS = {"untrained": (FROM_SCRATCH, "cross", "✚"), SHUFFLED: (SHUFFLED, "
 _GUESS = "best guess"
 
 
-def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def scores_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """Means over tasks as a chart, and the table of systems and tasks; None if nothing was fully tuned."""
     own = averaged(most_examples(plain(scores)), SCORED)
     if not bool(own["trained"].any()):
@@ -76,7 +76,7 @@ def _heading(data: pd.DataFrame, task: str) -> str:
     return task if task == AVERAGE else f"{task} ({int(of(data, task=task)['examples'].max()):,})"
 
 
-def _systems(data: pd.DataFrame, own: pd.DataFrame, models: ShownModels) -> list[dict[str, Any]]:
+def _systems(data: pd.DataFrame, own: pd.DataFrame, models: ModelSelection) -> list[dict[str, Any]]:
     """One row per line; of each task, the best score and those that do not clearly differ from it are bold."""
     trained, best = of(data, group="trained"), {task: _leaders(own, task, models) for task in tasks_of(own)}
     return [
@@ -114,7 +114,7 @@ def _mean_cell(values: pd.Series) -> dict[str, Any]:
     return {"value": number(float(values.mean()), 2) if len(values) else "–", "interval": "", "best": False}
 
 
-def _how_to_read(data: pd.DataFrame, models: ShownModels) -> list[str]:
+def _how_to_read(data: pd.DataFrame, models: ModelSelection) -> list[str]:
     row = "an objective of pretraining" if models.by == "objective" else "a model"
     clauses = [
         f"A row is {row}, across is the task's main metric on test examples, 1 the best. The dashed tick is the best "
@@ -144,7 +144,7 @@ def _title(data: pd.DataFrame, task: str, number_of_tasks: int) -> str:
     return f"{task} ({int(of(data, task=task)['examples'].max()):,} labelled examples)"
 
 
-def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
+def _chart(rows: pd.DataFrame, models: ModelSelection) -> dict[str, Any]:
     rows = rows.assign(label=rows["name"])
     trained, grey = rows[rows["group"] == "trained"], rows[rows["group"] != "trained"]
     controls = {group: control for group, control in _CONTROLS.items() if group in set(grey["group"])}
@@ -162,7 +162,7 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     )
 
 
-def _leaders(own: pd.DataFrame, task: str, models: ShownModels) -> dict[Series, Estimate]:
+def _leaders(own: pd.DataFrame, task: str, models: ModelSelection) -> dict[Series, Estimate]:
     """The line with the highest score on a task, and those that do not clearly differ from it, with their scores."""
     rows = of(own, task=task, trained=True)
     samples = {one: Samples.of(of(rows, series=one.key)) for one in models.present(rows)}
@@ -173,7 +173,7 @@ def _leaders(own: pd.DataFrame, task: str, models: ShownModels) -> dict[Series, 
     return {one: samples[one].estimate() for one in (best, *alike)}
 
 
-def _best(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
+def _best(own: pd.DataFrame, tasks: list[str], models: ModelSelection) -> list[str]:
     """Each task's highest score and the lines that do not clearly differ from it; with one line, its score."""
     clauses = []
     several = own.loc[own["trained"], "series"].nunique() > 1
@@ -207,7 +207,7 @@ _BY = ["strategy", "method"]
 _MOST = 8  # models with a panel
 
 
-def ways_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def ways_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per line that was tuned in several combinations of strategy and method; None if there is none."""
     own = most_examples(scores[(scores["control"] == "") & scores["trained"]])
     own = _same_tasks(own)
@@ -249,7 +249,7 @@ def ways_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     )
 
 
-def _way_rows(data: pd.DataFrame, models: ShownModels) -> list[dict[str, Any]]:
+def _way_rows(data: pd.DataFrame, models: ModelSelection) -> list[dict[str, Any]]:
     """One row per line and way, and the best guess."""
     tasks = tasks_of(data)
     rows = [
@@ -293,7 +293,7 @@ def way_label(strategy: str, method: str) -> str:
     return f"{STRATEGIES.get(strategy, strategy)}: {METHODS.get(method, method)}"
 
 
-def _way_chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
+def _way_chart(rows: pd.DataFrame, models: ModelSelection) -> dict[str, Any]:
     ordered = pd.concat([own.assign(label=way_label(*pair)) for pair, own in _in_order(rows)])
     return interval_dots(
         ordered.assign(short=[number(value, 2) for value in ordered["value"]]),

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pandas as pd
 
 from infoflow.report._figure import ReportFigure, Section
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._model_tables import ModelTables
-from infoflow.report._shown_models import ShownModels
 
 from ..measures import (
     DOMAIN_LOSS,
@@ -82,7 +82,7 @@ ADAPTATION = Section(
     },
     folded=("tuning-weights", "single-blocks", "head-overlap"),
 )
-_INSIDE: tuple[tuple[str, Callable[[pd.DataFrame, ShownModels], ReportFigure | None]], ...] = (
+_INSIDE: tuple[tuple[str, Callable[[pd.DataFrame, ModelSelection], ReportFigure | None]], ...] = (
     (TUNING_CHANGE.name, change_figure),
     (TUNING_WEIGHTS.name, weights_figure),
     (LABEL_BY_LAYER.name, label_figure),
@@ -119,6 +119,6 @@ def adaptation_section(tables: ModelTables) -> Section | None:
     return replace(section, template="leakage.html.jinja", payload={"leaks": stated})
 
 
-def _main(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _main(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """The stack that is compared across models, plus parts outside any stack, such as shared embeddings."""
     return pd.concat([models.main(frame), models.others(frame).query("stack == ''")])

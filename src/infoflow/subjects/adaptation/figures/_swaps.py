@@ -8,7 +8,7 @@ import pandas as pd
 from infoflow.foundation import Scale
 from infoflow.report._figure import Panel, ReportFigure
 from infoflow.report._in_words import Samples, difference_text, estimate_text, inline_text, number
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, finished, tips
 from infoflow.report.forms._lines import LineKind, level, lines, looks_of, names_above
@@ -37,7 +37,7 @@ QUANTITIES = {"score": "score of the task", "pretraining-loss": "pretraining los
 _MOST = 8
 
 
-def swaps_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def swaps_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """Two panels per line; None if no layers were reset."""
     own = most_examples(plain(frame))
     own = own[own["trained"] & (own["rewound"] != "one")]
@@ -151,7 +151,7 @@ def _gap(rows: pd.DataFrame) -> Samples | None:
 CHANGES = {"score": "change of the task's score", "pretraining-loss": "pretraining loss regained (nats per token)"}
 
 
-def single_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def single_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per line, tasks by blocks, one set each for score and loss; None if no single block was reset."""
     own = most_examples(plain(frame))
     own = own[own["trained"]]

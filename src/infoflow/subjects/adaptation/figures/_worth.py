@@ -8,7 +8,7 @@ import pandas as pd
 
 from infoflow.report._figure import Panel, ReportFigure
 from infoflow.report._in_words import listed, number, two_digits
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import BASELINE, amount, bounded, by_key, finished, opacity_if, tips
 from infoflow.report.forms._lines import area, control_lines, level, lines, looks_of, names_above
@@ -40,7 +40,7 @@ _FEW = 6  # up to this many lines, overlapping intervals stay distinct
 _POINTED = " Intervals of a line are drawn while it is pointed at in the legend; all are in the data."
 
 
-def worth_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def worth_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per task tuned on several numbers of examples; None if there is none."""
     own = plain(scores)
     sizes = own[own["trained"]].groupby("task")["examples"].nunique()
@@ -71,7 +71,7 @@ def worth_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | No
     )
 
 
-def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
+def _chart(rows: pd.DataFrame, models: ModelSelection) -> dict[str, Any]:
     series = models.present(rows)
     ends = [0.93 * int(rows["examples"].min()), 1.05 * int(rows["examples"].max())]
     guess = float(rows["baseline"].mean())
@@ -110,7 +110,7 @@ def worth(trained: pd.DataFrame, untrained: pd.DataFrame) -> tuple[int, float, b
     return n, math.exp(sizes[after - 1] + share * (sizes[after] - sizes[after - 1])) / n, False
 
 
-def _sentences(rows: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
+def _sentences(rows: pd.DataFrame, task: str, models: ModelSelection) -> list[str]:
     stated: dict[tuple[str, str], list[str]] = {}
     for one in models.present(rows[rows["trained"]]):
         own = of(rows, series=one.key)
@@ -143,7 +143,7 @@ _BY = ["task", "metric", "strategy"]
 _MARKS = {"as-is": ("circle", "●"), "continued": ("square", "■"), "scratch": ("triangle-up", "▲")}
 
 
-def domain_figure(losses: pd.DataFrame, scores: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
+def domain_figure(losses: pd.DataFrame, scores: pd.DataFrame | None, models: ModelSelection) -> ReportFigure | None:
     """One panel per line with a score and a loss under two strategies; None without any."""
     if scores is None:
         return None

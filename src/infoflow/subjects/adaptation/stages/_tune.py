@@ -8,9 +8,9 @@ from typing import Any
 
 from infoflow.flow import agree, is_first, wait_for_all
 from infoflow.foundation import digest
+from infoflow.studies._result_cache import Part, ResultCache, Schemas
 from infoflow.studies._run import without_notes
 from infoflow.studies._study_models import StudyModels
-from infoflow.studies._workbench import Part, Schemas, Workbench
 from infoflow.studies.stages._stage import AbstractStage, AbstractTableStage, firsts
 from infoflow.studies.stages._train import Train
 
@@ -47,7 +47,7 @@ class OfTuned(AbstractStage):
         return self.tuned.models
 
     @property
-    def cache(self) -> Workbench:
+    def cache(self) -> ResultCache:
         return self.models.bench
 
     def columns(self) -> Mapping[str, Any]:

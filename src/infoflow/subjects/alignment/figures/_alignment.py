@@ -9,8 +9,8 @@ import pandas as pd
 from infoflow.report._curves import curves, interval_note
 from infoflow.report._figure import Method, Panel, ReportFigure, Section
 from infoflow.report._in_words import Estimate, Samples, difference_text, estimate_text, listed, sentence, size_text
+from infoflow.report._model_selection import JOIN, ModelSelection
 from infoflow.report._model_tables import ModelTables
-from infoflow.report._shown_models import JOIN, ShownModels
 from infoflow.report._theme import Series, objective_label, own_style
 from infoflow.report.forms._chart import by_key, lit, tips
 from infoflow.report.forms._layer_chart import LayerChart
@@ -96,7 +96,7 @@ def alignment_section(tables: ModelTables) -> Section | None:
     return replace(ALIGNMENT, figures=figures, keys=[one for one in models.series if one.key in (_SOURCE, _TARGET)])
 
 
-def _one_target(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _one_target(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """The rows of masked LMs that were aligned to a single translation model."""
     own = frame[frame["series"] == _SOURCE] if "series" in frame else frame
     shown = own[own["target_model"].map(models.lines) == _TARGET] if "target_model" in own else own
@@ -109,7 +109,7 @@ def _one_target(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     return own
 
 
-def _score_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _score_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     mapped = frame[(frame["states"] == "mapped") & frame["metric"].isin(list(_SCORES))]
     table = _score_table(mapped)
     return ReportFigure(
@@ -162,7 +162,7 @@ def _score_row(metric: str, kind: str, seed: int, estimate: Estimate, baseline: 
     return row | {"shown": estimate_text(estimate), "short": estimate_text(estimate).split(" (")[0]}
 
 
-def _score_chart(table: pd.DataFrame, models: ShownModels, bounds: tuple[float, float]) -> dict[str, Any]:
+def _score_chart(table: pd.DataFrame, models: ModelSelection, bounds: tuple[float, float]) -> dict[str, Any]:
     means, seeds = table[table["seed"] < 0], table[table["seed"] >= 0]
     labels = list(means["label"])
     shapes = {kind.label: kind.shape for kind in _KINDS.values()}
@@ -175,7 +175,7 @@ def _score_chart(table: pd.DataFrame, models: ShownModels, bounds: tuple[float, 
     return interval_dots(means, look, bounds=bounds, tooltip=tooltip, size=80, more=[dots], step=38)
 
 
-def _color(kind: str, models: ShownModels) -> str:
+def _color(kind: str, models: ModelSelection) -> str:
     """The masked LM's colour for its encoder, grey for a control, translation's colour for its own encoder."""
     if kind in _KINDS and _KINDS[kind].control:
         return "var(--control)"
@@ -225,7 +225,7 @@ def _rare_words(frame: pd.DataFrame) -> str:
     return f" Self-similarity leaves out words with fewer than {least} occurrences." if least else ""
 
 
-def _curve_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _curve_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     lines = _curve_lines(models)
     kept = frame[frame["metric"].isin(list(_CURVES)) & frame["kind"].isin([line.key for line in lines])]
     tables = {metric: curves(kept[kept["metric"] == metric].assign(series=kept["kind"])) for metric in _CURVES}
@@ -256,7 +256,7 @@ def _curve_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     )
 
 
-def _curve_lines(models: ShownModels) -> list[Series]:
+def _curve_lines(models: ModelSelection) -> list[Series]:
     slots = {series.key: series.slot for series in models.series}
     source, target = slots.get(_SOURCE, 1), slots.get(_TARGET, 2)
     return [
@@ -278,7 +278,7 @@ def _gap_change(frame: pd.DataFrame, metric: str) -> Estimate:
     return (aligned - unaligned).estimate()
 
 
-def _bleu_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _bleu_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     names = {"unaligned": "as it was", "implicit": "fine-tuned", "target": "translation's own encoder"}
     kept = frame[(frame["metric"] == "bleu") & frame["kind"].isin(list(names))]
     table = _score_table(kept, names).assign(label=lambda rows: rows["kind"].map(names))

@@ -11,7 +11,7 @@ from infoflow.objectives import further_objectives
 from infoflow.report._curves import band_words, seed_bands
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, PanelGroup
 from infoflow.report._in_words import ANY_PERCENT, Candidate, extremes_words, listed, percent_over_models, percent_span
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import BASELINE, amount, by_key, lit, one_at_a_time, tips
 from infoflow.report.forms._lines import control_lines, lines, names_above
@@ -81,7 +81,7 @@ def by_set(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {name: rows for name, rows in sets.items() if set(rows["model"]) == models}
 
 
-def parts_of(frame: pd.DataFrame, models: ShownModels) -> list[ModelStack]:
+def parts_of(frame: pd.DataFrame, models: ModelSelection) -> list[ModelStack]:
     """The stacks with blocks, in reading order; a stack is named if its model has two."""
     found = []
     for series in models.present(frame):
@@ -130,7 +130,7 @@ class _View(NamedTuple):
     label: str
     note: str
     rows: Callable[["_Shares"], pd.DataFrame]
-    draw: Callable[[pd.DataFrame, ShownModels, ModelStack, tuple[float, float]], dict[str, Any]]
+    draw: Callable[[pd.DataFrame, ModelSelection, ModelStack, tuple[float, float]], dict[str, Any]]
 
 
 class _Shares(NamedTuple):
@@ -145,7 +145,7 @@ class _Shares(NamedTuple):
         return self.cells.loc[self.cells["update"] == self.cells["update"].max()].drop(columns="update")
 
 
-def _components(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: ShownModels) -> Drawn:
+def _components(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: ModelSelection) -> Drawn:
     """Share of each layer and component in the loss change of a stack's blocks."""
     parts = parts_of(groups, models)
     shares = {
@@ -232,7 +232,7 @@ def _some(ends: np.ndarray, most: int) -> np.ndarray:
     return ends[np.unique(np.linspace(0, len(ends) - 1, min(most, len(ends))).round().astype(int))]
 
 
-def _group(view: _View, shares: dict[str, dict[ModelStack, _Shares]], models: ShownModels) -> PanelGroup:
+def _group(view: _View, shares: dict[str, dict[ModelStack, _Shares]], models: ModelSelection) -> PanelGroup:
     """The panels of one view, on one scale; `set` numbers the sentences."""
     rows = {
         part: pd.concat(
@@ -246,7 +246,7 @@ def _group(view: _View, shares: dict[str, dict[ModelStack, _Shares]], models: Sh
 
 
 def _over_layers(
-    rows: pd.DataFrame, models: ShownModels, part: ModelStack, ends: tuple[float, float]
+    rows: pd.DataFrame, models: ModelSelection, part: ModelStack, ends: tuple[float, float]
 ) -> dict[str, Any]:
     at = {"x": cells("x", "layer", "layer", domain=True), "y": amount("y", "value", _PERCENT, ends, ticks=6)}
     tooltip = tips("name:N|component", "layer:O", f"value:Q|{_PERCENT}|.1f", "control:Q|% of the weights|.1f")
@@ -254,7 +254,7 @@ def _over_layers(
 
 
 def _over_components(
-    rows: pd.DataFrame, models: ShownModels, part: ModelStack, ends: tuple[float, float]
+    rows: pd.DataFrame, models: ModelSelection, part: ModelStack, ends: tuple[float, float]
 ) -> dict[str, Any]:
     names = [label for label, _ in COMPONENTS.values() if label in set(rows["name"])]
     x = cells("x", "name", None, names, domain=True, labelAngle=-40)
@@ -270,7 +270,7 @@ def _over_components(
 
 
 def _over_training(
-    rows: pd.DataFrame, models: ShownModels, part: ModelStack, ends: tuple[float, float]
+    rows: pd.DataFrame, models: ModelSelection, part: ModelStack, ends: tuple[float, float]
 ) -> dict[str, Any]:
     first, last = (float(rows["update"].agg(end)) for end in ("min", "max"))
     x = amount("x", "update", "updates", [first, max(last, first + 1)], type="log", zero=None, format="~s", ticks=4)
@@ -369,7 +369,7 @@ def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:
     return extremes_words("the share of feed-forward in the blocks' contribution", found, "%", end=beside)
 
 
-def _outside_sentence(groups: pd.DataFrame, models: ShownModels) -> str:
+def _outside_sentence(groups: pd.DataFrame, models: ModelSelection) -> str:
     """Embeddings, heads and norms outside the blocks, as shares of the whole loss change."""
     texts = []
     for series in models.present(groups):

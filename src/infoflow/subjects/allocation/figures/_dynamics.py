@@ -20,8 +20,8 @@ from infoflow.report._in_words import (
     percent_span,
     sentence,
 )
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._model_tables import ModelTables
-from infoflow.report._shown_models import ShownModels
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import HEIGHT, NAME, amount, color_if, lit, one_at_a_time, tips, with_field
 from infoflow.report.forms._lines import lines, looks_of
@@ -53,7 +53,7 @@ from ._similarity import CORPORA, OBJECTIVES
 # Which attention heads lowered the loss: layer × head maps, normalised over the whole map.
 
 
-def _heads(by_set: dict[str, pd.DataFrame], models: ShownModels) -> Drawn:
+def _heads(by_set: dict[str, pd.DataFrame], models: ModelSelection) -> Drawn:
     """One map per stack and kind of attention, one set of sentences at a time."""
     heads = by_set["train"]
     rows = {name: _rows_by_map(frame, models) for name, frame in by_set.items()}
@@ -83,7 +83,7 @@ def _heads(by_set: dict[str, pd.DataFrame], models: ShownModels) -> Drawn:
     )
 
 
-def _rows_by_map(heads: pd.DataFrame, models: ShownModels) -> dict[tuple[ModelStack, str], pd.DataFrame]:
+def _rows_by_map(heads: pd.DataFrame, models: ModelSelection) -> dict[tuple[ModelStack, str], pd.DataFrame]:
     """The heads of each stack and kind of attention."""
     return {
         (part, kind): rows.loc[(rows["kind"] == kind) & (rows["head"] >= 0)]
@@ -182,7 +182,7 @@ _BY_SET, _ON_TRAIN = ("windows", "steps", "heads"), ("groups", "hurting", "relia
 _TABLES = tuple(f"allocation_{name}" for name in (*_BY_SET, *_ON_TRAIN))
 
 
-def _loss(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, models: ShownModels) -> Drawn:
+def _loss(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, models: ModelSelection) -> Drawn:
     curves = {name: _curves(frame) for name, frame in windows.items()}
     table = curves["train"]
     series = models.present(table)

@@ -16,7 +16,7 @@ from infoflow.report._in_words import (
     percent_over_models,
     percent_span,
 )
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import CONTROL, by_key, finished, tips, with_field
 from infoflow.report.forms._marks import channel, draw
@@ -42,7 +42,7 @@ from ._components import (
 # Which components raise the loss: one table of all objectives.
 
 
-def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ShownModels) -> Drawn:
+def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ModelSelection) -> Drawn:
     """The table of hurting parameters."""
     counts, table = hurting_counts(hurting, by="series"), hurting_table(hurting, by="series")
     every, series = int(hurting["updates_per_chord"].max()), models.present(hurting)
@@ -106,7 +106,7 @@ _ZERO = 0.5  # half the width of the bar for exactly 0, in decades
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def _histogram(histogram: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _histogram(histogram: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """Counts of single parameters by the size of their loss change, each side with the mirror image of the other.
 
     None if no parameter of a block changed the loss (for a term that does not depend on them).

@@ -9,7 +9,7 @@ import pandas as pd
 from infoflow.foundation import interval_over_seeds
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
 from infoflow.report._in_words import Candidate, Estimate, extremes_words, listed, number
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report.forms._chart import by_key, finished, tips
 from infoflow.report.forms._marks import Constant, draw
 from infoflow.report.forms._rows import cells, interval_dots, squares
@@ -21,7 +21,7 @@ _SHOWN = {"normalisation": "share", "metric": "spearman"}
 _ACROSS, _BETWEEN, _SEEDS = "another corpus", "another objective", "another seed only"
 
 
-def _objectives(table: pd.DataFrame, models: ShownModels) -> Drawn:
+def _objectives(table: pd.DataFrame, models: ModelSelection) -> Drawn:
     """Every pair of stacks: mean rank correlation of their share profiles over pairs of seeds."""
     pairs = _both_ways(table, models)
     shown = pairs[(pairs["normalisation"] == _SHOWN["normalisation"]) & (pairs["metric"] == _SHOWN["metric"])]
@@ -36,7 +36,7 @@ def _objectives(table: pd.DataFrame, models: ShownModels) -> Drawn:
     )
 
 
-def _both_ways(table: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _both_ways(table: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Pairs of different seeds (all pairs with one seed), with each stack as the first and as the second."""
     pairs = table[table["seed_a"] != table["seed_b"]]
     pairs = table if pairs.empty else pairs
@@ -88,7 +88,7 @@ def _chart(means: pd.DataFrame) -> dict[str, Any]:
     return finished(squares(base, x, y, "size", color="var(--above)", size=11, tooltip=tooltip), 44 * len(names))
 
 
-def _corpora(table: pd.DataFrame, models: ShownModels) -> Drawn:
+def _corpora(table: pd.DataFrame, models: ModelSelection) -> Drawn:
     """Similarity of share profiles when the corpus, the objective, or only the seed changes."""
     trainings = _trainings(table, models)
     pairs = _pairs_of_corpora(trainings)
@@ -104,7 +104,7 @@ def _corpora(table: pd.DataFrame, models: ShownModels) -> Drawn:
     )
 
 
-def _trainings(table: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _trainings(table: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """What differs between two trainings of different seeds."""
     table = table.loc[(table["normalisation"] == "share") & (table["metric"] == "spearman")]
     different = table["seed_a"] != table["seed_b"]

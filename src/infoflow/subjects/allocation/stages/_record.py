@@ -15,10 +15,10 @@ from infoflow.foundation import UserError, atomic_write, current_display, proven
 from infoflow.models import load_model
 from infoflow.report import check_output, write_report
 from infoflow.results import KEYS, TASK_SCORES, Column, Recipe, RunFolder
+from infoflow.studies._result_cache import Part, ResultCache
 from infoflow.studies._run import Run
 from infoflow.studies._study import only_one
 from infoflow.studies._study_models import StudyModels
-from infoflow.studies._workbench import Part, Workbench
 from infoflow.studies.stages._stage import AbstractKept, AbstractStage, AbstractTableStage, OfRecipe
 from infoflow.studies.stages._train import training_estimate
 
@@ -135,7 +135,7 @@ class CompareRecordings(AbstractTableStage):
         return ["recordings", ALLOCATION_SIMILARITY.version, recorded]
 
     @property
-    def cache(self) -> Workbench:
+    def cache(self) -> ResultCache:
         return self.recordings[0].cache
 
     def make(self) -> pd.DataFrame:

@@ -270,7 +270,7 @@ def saved_page(answers: Responses, key: str, changed: str, state: str, suffix: s
         Explored(
             state=_own(state, suffix) or "#",
             before=before.seen if is_changed else None,
-            told_change=told(reading) if is_changed else "",
+            change_text=told(reading) if is_changed else "",
             arrays=differences(before.seen, reading.seen) if is_changed else {},
             answers=kept,
             effect=effect(before, reading) if is_changed else None,

@@ -8,4 +8,4 @@ from ._scale_slope import ScalePoint as ScalePoint
 from ._scale_slope import scale_slope as scale_slope
 from ._scale_slope import scale_trend as scale_trend
 from ._scale_trends import TRENDS as TRENDS
-from ._scale_trends import told_of_claims
+from ._scale_trends import reported_claims

@@ -34,7 +34,7 @@ from infoflow.results import (
 from infoflow.subjects.over_training.claims._over_training import claims_over_training
 from infoflow.training import SUFFIX
 
-from ._scale_trends import TRENDS, told_of_claims, trends
+from ._scale_trends import TRENDS, reported_claims, trends
 
 # A run as a point on the axes of scale: its models, their data and their size.
 
@@ -258,7 +258,7 @@ def findings_over_scale(runs: Iterable[ScaleRun | JudgedRun | RunFolder | Path |
         FINDINGS_OVER_SCALE.name: found,
         TRENDS.name: course,
         FINDINGS_BY_RUN.name: each,
-        FINDINGS_AT_SCALE.name: _largest(each.assign(cost=costs), told_of_claims(course)),
+        FINDINGS_AT_SCALE.name: _largest(each.assign(cost=costs), reported_claims(course)),
     }
 
 

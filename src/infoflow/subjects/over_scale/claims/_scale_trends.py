@@ -97,7 +97,7 @@ def trends(found: pd.DataFrame) -> pd.DataFrame:
     return TRENDS.conform(pd.DataFrame(rows, columns=pd.Index(TRENDS.column_names)))
 
 
-def told_of_claims(table: pd.DataFrame) -> dict[tuple[str, str], str]:
+def reported_claims(table: pd.DataFrame) -> dict[tuple[str, str], str]:
     """Summary of `TRENDS` for each claim on each architecture, by the followed condition, in a few words.
 
     It uses tokens if runs decide, else widths, else checkpoints; if several widths or corpora disagree, it names each

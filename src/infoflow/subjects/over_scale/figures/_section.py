@@ -17,7 +17,7 @@ from infoflow.report.forms._over_time import HOLLOW_MARK, layer_shades, short
 from infoflow.results import END
 
 from ..claims._scale_slope import FLAT, scale_groups
-from ..claims._scale_trends import TRENDS, told_of_claims
+from ..claims._scale_trends import TRENDS, reported_claims
 from ._warmups import timed_stages
 
 # Data of the figure over scale: claims tested at two scales, and the styles of widths and corpora.
@@ -157,7 +157,7 @@ def _claims_over_scale(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataF
 
 
 def _claims(rows: pd.DataFrame, trends: pd.DataFrame) -> list[dict[str, Any]]:
-    stated, families = told_of_claims(trends), len(set(rows["architecture"]))
+    stated, families = reported_claims(trends), len(set(rows["architecture"]))
     found = []
     for place, (_, own) in enumerate(rows.groupby(["id", "architecture"], sort=False)):
         last = _largest(own)

@@ -9,8 +9,8 @@ import pandas as pd
 
 from infoflow.report._curves import band_words, sampled_bands, seed_bands
 from infoflow.report._in_words import listed
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._model_tables import ModelTables
-from infoflow.report._shown_models import ShownModels
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import tips
 from infoflow.report.forms._lines import LineKind, looks_of
@@ -34,7 +34,7 @@ class CheckpointTables:
     tables: ModelTables
 
     @property
-    def models(self) -> ShownModels:
+    def models(self) -> ModelSelection:
         return self.tables.models
 
     def __getitem__(self, name: str) -> pd.DataFrame:

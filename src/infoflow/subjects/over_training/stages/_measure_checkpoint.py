@@ -22,8 +22,8 @@ from infoflow.studies._measures import (
     named_measures,
     probing_measures,
 )
+from infoflow.studies._result_cache import Computed, Part, Schemas, stacked
 from infoflow.studies._study_models import StudyModels
-from infoflow.studies._workbench import Computed, Part, Schemas, stacked
 from infoflow.studies.stages._keep import Keep
 from infoflow.studies.stages._measure import AbstractScoredMeasure, AbstractStudyMeasure, LoadedOnce, described
 from infoflow.studies.stages._measure_model import AbstractProbing

@@ -17,9 +17,9 @@ from infoflow.results import RunFolder, TableSchema
 from infoflow.studies._analyze import described_corpus
 from infoflow.studies._given import AnalyzeOptions, exists
 from infoflow.studies._graph import Graph, run_stages
+from infoflow.studies._result_cache import Part, stacked
 from infoflow.studies._run import Run, WallClock, reset_clock, wall_clock
 from infoflow.studies._study import only_one
-from infoflow.studies._workbench import Part, stacked
 from infoflow.training import SUFFIX, measured_over_training
 
 from ..measures import CONVERGENCE, COURSE_TABLES, Ahead, CheckpointSeries, SeriesChecks, SuiteCheckpoint, course_tables

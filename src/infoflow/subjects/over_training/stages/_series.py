@@ -22,8 +22,8 @@ from infoflow.results import KEYS, Recipe, RunFolder, Spec, Subject
 from infoflow.studies._data import at_most
 from infoflow.studies._given import AnalyzeOptions, GivenModel, family_of
 from infoflow.studies._measures import measures_by_table
+from infoflow.studies._result_cache import Part, ResultCache, Schemas
 from infoflow.studies._run import without_notes
-from infoflow.studies._workbench import Part, Schemas, Workbench
 from infoflow.studies.stages._measure import MEASURED, LoadedOnce, MeasureGiven, described
 from infoflow.studies.stages._stage import AbstractStage
 from infoflow.training import CHECKPOINTS, CLOCKS, Clock, over_training
@@ -59,7 +59,7 @@ class WeighCheckpoint(AbstractStage):
     named = "weigh {self.series} {self.checkpoint.name}"
     checkpoint: SuiteCheckpoint
     series: str
-    bench: Workbench
+    bench: ResultCache
     options: AnalyzeOptions
     corpus: Corpus
     keep_downloads: bool = False

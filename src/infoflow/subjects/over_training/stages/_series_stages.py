@@ -19,7 +19,7 @@ from infoflow.studies._analyze import corpus_of
 from infoflow.studies._given import AnalyzeOptions, GivenModel
 from infoflow.studies._measures import light_tables, named_measures, standard_measures
 from infoflow.studies._plan import build_settings
-from infoflow.studies._workbench import Workbench
+from infoflow.studies._result_cache import ResultCache
 from infoflow.studies.stages import AbstractStage, LoadedOnce
 from infoflow.training import checkpoint_steps
 
@@ -106,7 +106,7 @@ class SeriesStages:
         self.light, self.heavy = ([], []) if asked.check else (light, heavy)
         if unknown := [name for name in asked.references if name not in REFERENCES]:
             raise UserError(f"--reference must be among {', '.join(REFERENCES)}. Got {unknown[0]}.")
-        self._run, self.bench = run, Workbench(run.path / "work")
+        self._run, self.bench = run, ResultCache(run.path / "work")
 
     @cached_property
     def corpus(self) -> Corpus:

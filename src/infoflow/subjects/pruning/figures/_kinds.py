@@ -19,7 +19,7 @@ from infoflow.report._in_words import (
     plain,
     sentence,
 )
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, finished, lit, tips
 from infoflow.report.forms._lines import LineKind, control_lines, folded, level, lines, looks_of, names_above
@@ -56,7 +56,7 @@ _LOOKS = {
 _HEIGHT = 220
 
 
-def kinds_figure(heads: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def kinds_figure(heads: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """Each model's widest sweep with learned gates: shares of remaining heads by kind, and by layer."""
     way = LEARNED if bool((heads["way"] == LEARNED).any()) else SUBSET
     heads = heads.loc[heads["way"] == way]
@@ -201,7 +201,7 @@ _STARTS = (((1, 0), "circle", "●"), ((6, 2), "square", "■"), ((2, 2), "trian
 _GATES_HEIGHT = 200
 
 
-def gates_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def gates_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """Shares of undecided gates at each penalty, one line per model and set of heads."""
     frame = frame.loc[frame["way"] == LEARNED].drop_duplicates(["series", "scope", "seed", "draw", "point"])
     if frame.empty:

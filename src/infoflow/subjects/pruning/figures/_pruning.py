@@ -8,8 +8,8 @@ import pandas as pd
 
 from infoflow.heads import removable
 from infoflow.report._figure import Panel, PanelGroup, ReportFigure, Section
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._model_tables import ModelTables
-from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import BASELINE, amount, finished, lit, tips
 from infoflow.report.forms._lines import area, control_lines, folded, level, lines, looks_of, names_above
 from infoflow.report.forms._marks import Layer
@@ -51,7 +51,7 @@ from ._rows import (
 _HEIGHT = 240
 
 
-def quality_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def quality_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """The curves of each model and prunable set of heads, one metric at a time."""
     trained = [SCRATCH, RECOVERED, RECOVERED_RANDOM]  # they have their own figures
     frame = frame.loc[~frame["way"].isin(trained) & frame["metric"].isin(METRICS)]
@@ -86,7 +86,7 @@ def quality_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     )
 
 
-def _group(curves: pd.DataFrame, metric: str, models: ShownModels) -> PanelGroup:
+def _group(curves: pd.DataFrame, metric: str, models: ModelSelection) -> PanelGroup:
     name, unit = METRICS[metric]
     panels = [
         Panel(spec=_chart(pool.of(curves), pool, metric, span_of(pool, curves)), title=pool.title)
@@ -96,7 +96,7 @@ def _group(curves: pd.DataFrame, metric: str, models: ShownModels) -> PanelGroup
     return PanelGroup(id=metric, label=name, note=note, scale=("", ""), panels=panels)
 
 
-def _words(curves: pd.DataFrame, models: ShownModels) -> str:
+def _words(curves: pd.DataFrame, models: ModelSelection) -> str:
     """How many heads each set can lose at almost no cost, by its first method and at random."""
     found = {}
     for pool in pools_of(curves, models):

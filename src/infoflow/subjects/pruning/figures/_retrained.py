@@ -10,7 +10,7 @@ import pandas as pd
 
 from infoflow.report._figure import Panel, ReportFigure
 from infoflow.report._in_words import Candidate, Estimate, Samples, clear_cases, difference_text, extremes_words
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report.forms._chart import BASELINE, CONTROL, amount, finished, lit, tips
 from infoflow.report.forms._lines import level, lines, names_above, whiskers
 from infoflow.report.forms._marks import Constant, draw, point_style
@@ -59,7 +59,7 @@ Level = tuple[float, dict[str, Any], tuple[str, str, str]]
 """A quality level drawn as a line, its style, and its mark, name and colour."""
 
 
-def scratch_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def scratch_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per model and set of heads with sweep steps that were also trained from scratch."""
     beside = WaysBeside.of(frame, models, _WAYS)
     if beside is None:
@@ -95,7 +95,7 @@ class WaysBeside:
     curves: pd.DataFrame
 
     @classmethod
-    def of(cls, frame: pd.DataFrame, models: ShownModels, ways: Sequence[Way]) -> "WaysBeside | None":
+    def of(cls, frame: pd.DataFrame, models: ModelSelection, ways: Sequence[Way]) -> "WaysBeside | None":
         """Compare at sweep steps where every seed pruned some heads; None if no step has both method and control."""
         pairs = _pairs(frame, ways[-1].key, ways[0].key)
         if pairs.empty:
@@ -257,7 +257,7 @@ _ALL = {**CONTROL, "strokeDash": [8, 3]}
 _ALL_NAME = ("— —", "all heads, trained on", "var(--soft)")
 
 
-def recovered_figure(frame: pd.DataFrame, whole: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def recovered_figure(frame: pd.DataFrame, whole: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per model and set of heads with sweep steps that were trained further.
 
     Args:

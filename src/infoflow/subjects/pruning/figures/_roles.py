@@ -11,7 +11,7 @@ import pandas as pd
 from infoflow.heads import by_chance, role_function, role_strength
 from infoflow.report._figure import Panel, ReportFigure
 from infoflow.report._in_words import Samples, estimate_text, listed, percent_over_models, sentence
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report.forms._chart import CONTROL, amount, bounded, by_key, finished, lit, tips, with_field
 from infoflow.report.forms._lines import control_lines, lines, names_above
 from infoflow.report.forms._marks import Constant, channel, draw
@@ -175,7 +175,7 @@ _HEIGHT = 200
 _PALE = (0.15, 0.65)  # opacity of heads that hold no function, from the control to the limit of their tendency
 
 
-def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def roles_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """Stacks of each model's first seed, one panel per kind of attention; counts cover all seeds."""
     way = LEARNED if bool((frame["way"] == LEARNED).any()) else SUBSET
     found: dict[str, Functions] = {}

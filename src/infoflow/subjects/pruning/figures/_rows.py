@@ -8,7 +8,7 @@ import pandas as pd
 from infoflow.report._curves import band_words, mean_of_draws
 from infoflow.report._figure import Method
 from infoflow.report._in_words import Estimate, Samples
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount
 from infoflow.report.forms._lines import LineKind
@@ -81,7 +81,7 @@ def of_whole_models(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.loc[frame["trained"] & frame["method"].isin([UNPRUNED, RECOVERED_ALL])]
 
 
-def pools_of(frame: pd.DataFrame, models: ShownModels) -> list[PrunableHeads]:
+def pools_of(frame: pd.DataFrame, models: ModelSelection) -> list[PrunableHeads]:
     """The pools in reading order: for each line the encoder's heads, then other kinds, then all."""
     pairs = set(frame[["series", "scope"]].itertuples(index=False, name=None))
     scopes = list(_SCOPES)[::-1]
@@ -93,7 +93,7 @@ def pools_of(frame: pd.DataFrame, models: ShownModels) -> list[PrunableHeads]:
     ]
 
 
-def widest_of(frame: pd.DataFrame, models: ShownModels) -> list[PrunableHeads]:
+def widest_of(frame: pd.DataFrame, models: ModelSelection) -> list[PrunableHeads]:
     """Each line's last pool, which has the most heads."""
     return list({pool.series.key: pool for pool in pools_of(frame, models)}.values())
 

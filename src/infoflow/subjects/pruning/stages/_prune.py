@@ -23,9 +23,9 @@ from infoflow.results import KEYS, Recipe, RunFolder, Subject
 from infoflow.studies._analyze import described_corpus
 from infoflow.studies._data import at_most
 from infoflow.studies._given import given_subject
+from infoflow.studies._result_cache import Part, stacked
 from infoflow.studies._study import removed_if_refused
 from infoflow.studies._study_models import StudyModels
-from infoflow.studies._workbench import Part, stacked
 from infoflow.studies.stages._stage import AbstractStage, OfRecipe
 from infoflow.studies.stages._train import Train, pass_options
 from infoflow.training import trained_objective

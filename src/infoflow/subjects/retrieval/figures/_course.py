@@ -7,7 +7,7 @@ import pandas as pd
 from infoflow.report._curves import band_words, sampled_bands, seed_bands
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
 from infoflow.report._in_words import ends_words, half_by, listed, number
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report.forms._chart import amount, tips
 from infoflow.report.forms._lines import named_lines
 from infoflow.results import RETRIEVAL_LEARNING
@@ -66,7 +66,7 @@ def _thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     return rows[rows["update"].isin([*updates[:: max(1, -(-len(updates) // most))], updates[-1]])]
 
 
-def _answers(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _answers(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """Panels over the saved updates, one line per variant."""
     own = plain_arms(frame).dropna(subset="value")
     if own.empty:
@@ -93,7 +93,7 @@ def _answers(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     )
 
 
-def _answered(right: pd.DataFrame, models: ShownModels) -> str:
+def _answered(right: pd.DataFrame, models: ModelSelection) -> str:
     """Each variant's final answers, and the update by which half of the rise had happened."""
     stated = []
     for one in models.present(right):
@@ -103,7 +103,7 @@ def _answered(right: pd.DataFrame, models: ShownModels) -> str:
     return f"Right answers about held-out facts at the end: {listed(stated)}."
 
 
-def _terms(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _terms(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """Panels for the terms of the likelihood."""
     own, parts = frame[frame["variant"] == ""], []
     for name, (title, unit) in _TERMS.items():
@@ -129,7 +129,7 @@ def _terms(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     return Drawn(data=data, panels=panels, answer=answer, caption=caption)
 
 
-def _removal(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _removal(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """One panel per variant, one line per part."""
     own = of(plain_arms(frame), set="train")
     if own.empty:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
 from infoflow.report._in_words import listed, number
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report.forms._chart import amount, color_of, lit, shape_of, tips
 from infoflow.report.forms._lines import SHARE, control_lines, named_lines
 from infoflow.report.forms._marks import draw
@@ -34,7 +34,7 @@ _FURTHER = {
 """The reading guide for the panels after the first, by whether readers search."""
 
 
-def _depth(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _depth(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """One panel for content of the passage, one for passages that readers retrieve themselves, and one for memory."""
     own = plain_arms(frame)
     own = own[(own["place"] == "mask") & (own["weight"] == -1)]
@@ -62,7 +62,7 @@ def _depth(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     )
 
 
-def _memory(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _memory(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """One panel per exposure, with withheld facts as the control."""
     own = of(plain_arms(frame), place="mask", document="none")
     lens = _lens_of(own)
@@ -91,7 +91,7 @@ def _lens_of(frame: pd.DataFrame) -> str:
     return next((name for name in ("tuned", "logit") if name in set(frame["lens"].astype(str))), "")
 
 
-def _marks_of(own: pd.DataFrame, by: list[str], models: ShownModels) -> pd.DataFrame:
+def _marks_of(own: pd.DataFrame, by: list[str], models: ModelSelection) -> pd.DataFrame:
     """Half and centre of each trained line and value of `by`, with the number of seeds in which they are defined."""
     stated = own[own["metric"].isin(["half", "centre"]) & own["trained"]]
     kept = stated.dropna(subset="value")
@@ -107,7 +107,7 @@ def _marks_of(own: pd.DataFrame, by: list[str], models: ShownModels) -> pd.DataF
 
 
 def _depth_chart(
-    rows: pd.DataFrame, marks: pd.DataFrame, models: ShownModels, ends: tuple[float, float]
+    rows: pd.DataFrame, marks: pd.DataFrame, models: ModelSelection, ends: tuple[float, float]
 ) -> dict[str, Any]:
     """Probabilities over states, one line per reader; a large mark at its centre, at the height of its half."""
     trained, grey = rows[rows["trained"]], rows[~rows["trained"]].drop(columns="shown")

@@ -7,7 +7,7 @@ import pandas as pd
 
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
 from infoflow.report._in_words import listed, number
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report.forms._chart import BASELINE, amount, tips
 from infoflow.report.forms._lines import SHARE, level, named_lines
 from infoflow.report.forms._marks import channel
@@ -28,7 +28,7 @@ _READINGS = {"raw": "before further training", "elicited": "after a short traini
 _AS_IS = {"layer": -1, "index": "as-trained"}
 
 
-def _knowledge(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _knowledge(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """One panel per document: correct answers over exposure."""
     own = by_exposure(of(arms(frame), **_AS_IS, reading="raw", metric="p1"))
     documents = [name for name in _DOCUMENTS if name in set(own["document"].astype(str))]
@@ -46,7 +46,7 @@ def _knowledge(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     )
 
 
-def _bits(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _bits(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """Stored bits over exposure, plain and elicited."""
     own = by_exposure(of(arms(frame), **_AS_IS, metric="bits", document="none", facts="trained"))
     own = own[own["reading"].isin(list(_READINGS))]
@@ -75,7 +75,7 @@ def _all_bits(frame: pd.DataFrame) -> str:
     return f"a fact known for certain has {most}, the mean of log2 m over relations with m objects"
 
 
-def _conflict(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _conflict(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """Memorisation ratio over exposure."""
     own = by_exposure(of(plain_arms(frame), facts="trained", layer=-1, metric="memorisation_ratio"))
     own = own.dropna(subset="value")
@@ -94,7 +94,7 @@ def _conflict(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
 
 def _panels(
     data: pd.DataFrame,
-    models: ShownModels,
+    models: ModelSelection,
     column: str,
     titles: dict[str, str],
     unit: str,
@@ -108,7 +108,7 @@ def _panels(
 
 
 def _chart(
-    rows: pd.DataFrame, models: ShownModels, title: str, ends: tuple[float, float], guess: bool = True
+    rows: pd.DataFrame, models: ModelSelection, title: str, ends: tuple[float, float], guess: bool = True
 ) -> dict[str, Any]:
     """Lines over exposure, and the guessing level if known."""
     rows = rows.loc[rows["trained"]]
@@ -125,7 +125,7 @@ def _chart(
     return named_lines(rows, at, models.present(rows), _HEIGHT, **how)
 
 
-def _known(data: pd.DataFrame, documents: list[str], models: ShownModels) -> list[str]:
+def _known(data: pd.DataFrame, documents: list[str], models: ModelSelection) -> list[str]:
     texts = []
     for document in documents:
         own = of(data, document=document, trained=True)
@@ -139,7 +139,7 @@ def _known(data: pd.DataFrame, documents: list[str], models: ShownModels) -> lis
     return texts or ["The picture shows the answers with each document."]
 
 
-def _stored(data: pd.DataFrame, readings: list[str], models: ShownModels) -> list[str]:
+def _stored(data: pd.DataFrame, readings: list[str], models: ModelSelection) -> list[str]:
     texts = []
     for reading in readings:
         own = of(data, reading=reading, trained=True)

@@ -6,7 +6,7 @@ import pandas as pd
 
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
 from infoflow.report._in_words import listed, number
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import amount, tips
 from infoflow.report.forms._lines import SHARE, control_lines, named_lines
@@ -33,7 +33,7 @@ def _of_facts(frame: pd.DataFrame) -> pd.DataFrame:
     return every_exposure(own)
 
 
-def _knock_out(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _knock_out(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """One panel per line; None if no attention was blocked."""
     own = of(frame, document="gold", method="knock-out", scope="upward", metric="p1", trained=True)
     own = _of_facts(own[own["variant"].isin(["", "pairs"])])
@@ -74,7 +74,7 @@ def _ways(rows: pd.DataFrame, name: str) -> str:
     return f"In {name}, if knocked out in all blocks, {listed(said)}."
 
 
-def _heads(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _heads(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """Copy scores, layer by head, one panel per line; None if no heads were scored."""
     own = _of_facts(of(frame, metric="copy", document="gold", trained=True, variant=""))
     if own.empty:
@@ -127,7 +127,7 @@ def _copiers(rows: pd.DataFrame, num: float, name: str) -> str:
     )
 
 
-def _ablation(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _ablation(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """Correct answers over removed heads, one panel per line and document; None without any."""
     own = every_exposure(of(frame, metric="p1", trained=True, variant=""))
     own = own[own["document"].isin(list(_LEFT))]
@@ -150,7 +150,7 @@ def _ablation(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     )
 
 
-def _removed(rows: pd.DataFrame, models: ShownModels, ends: tuple[float, float]) -> dict[str, Any]:
+def _removed(rows: pd.DataFrame, models: ModelSelection, ends: tuple[float, float]) -> dict[str, Any]:
     most = int(rows["removed"].max())
     ticks = min(5, most)  # for 5 ticks of one or two heads, Vega labels halves, whatever the minimum step
     across = [-0.03 * most, 1.03 * most]

@@ -4,7 +4,7 @@ import pandas as pd
 
 from infoflow.report._figure import DeclaredFigure, Drawn, Panel
 from infoflow.report._in_words import Samples, difference_text, listed, number
-from infoflow.report._shown_models import ShownModels
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report.forms._chart import tips
 from infoflow.report.forms._lines import SHARE
 from infoflow.results import RETRIEVAL_SCORES
@@ -31,7 +31,7 @@ _INDEXED = {
 }
 
 
-def _scores(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _scores(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """hit@1 of each line's own search."""
     hits = of(frame, metric="hit", k=1)
     there = set(hits["queries"].astype(str))
@@ -57,7 +57,7 @@ def _scores(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     )
 
 
-def _null(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _null(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """Prior of the empty passage, for facts and for language."""
     own = of(frame, metric="null_prior", system="own", variant="")
     own = own[own["queries"].isin(list(_QUERIES))]
@@ -76,7 +76,7 @@ def _null(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     )
 
 
-def _gaps(own: pd.DataFrame, models: ShownModels) -> list[str]:
+def _gaps(own: pd.DataFrame, models: ModelSelection) -> list[str]:
     stated = []
     trained = averaged(own[own["trained"]], ["queries"])
     for one in models.present(trained):
@@ -87,7 +87,7 @@ def _gaps(own: pd.DataFrame, models: ShownModels) -> list[str]:
     return stated or ["The prior was measured for only one kind of query."]
 
 
-def _index(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _index(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """Answers with the edited index, compared with those of the training index."""
     own = of(frame, variant="", reading="raw", weight=-1, layer=-1, trained=True)
     closed = (own["objective"] == "closed-book") & (own["document"] == "none")
@@ -123,7 +123,7 @@ def _swapped(rows: pd.DataFrame, name: str) -> str:
     return f"In {name}, with the edited index: {listed(said)}."
 
 
-def _answers(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _answers(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """One panel per kind of question and passage."""
     own = of(arms(frame), metric="em", k=0)
     own = own[own["system"].isin(["none", "own", "gold", "random"])]
@@ -148,7 +148,7 @@ def _answers(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     )
 
 
-def _text(data: pd.DataFrame, models: ShownModels) -> list[str]:
+def _text(data: pd.DataFrame, models: ModelSelection) -> list[str]:
     """Each line's answers from memory and from the right passage."""
     said = []
     for one in models.present(data[data["trained"]]):
@@ -162,7 +162,7 @@ def _text(data: pd.DataFrame, models: ShownModels) -> list[str]:
     return said
 
 
-def _without_leaks(data: pd.DataFrame, models: ShownModels) -> list[str]:
+def _without_leaks(data: pd.DataFrame, models: ModelSelection) -> list[str]:
     """Answers to new questions, excluding any that training also contains."""
     asked = {name: of(data, trained=True, queries=name)["count"] for name in ("held out", _NOT_LEAKED)}
     if any(counts.empty for counts in asked.values()):

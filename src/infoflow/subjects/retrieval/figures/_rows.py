@@ -8,12 +8,12 @@ import pandas as pd
 from infoflow.objectives import further_objectives
 from infoflow.report._figure import Method
 from infoflow.report._in_words import listed, number
-from infoflow.report._shown_models import ShownModels
-from infoflow.report.first._measures import CardMeasure
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report.forms._chart import color_of, shape_of
 from infoflow.report.forms._lines import ANY, SHARE
 from infoflow.report.forms._marks import HOLLOW, Channel, span
 from infoflow.report.forms._rows import interval_dots
+from infoflow.report.front_page._measures import CardMeasure
 from infoflow.subjects.adaptation.figures._rows import averaged, estimated, names_of, of
 
 from ..measures import KNOWLEDGE, KNOWLEDGE_LENS
@@ -61,7 +61,9 @@ def by_exposure(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def drawn(frame: pd.DataFrame, by: list[str], models: ShownModels, bounds: tuple[float, float] = ANY) -> pd.DataFrame:
+def drawn(
+    frame: pd.DataFrame, by: list[str], models: ModelSelection, bounds: tuple[float, float] = ANY
+) -> pd.DataFrame:
     """Mean and interval of each line, state and values of `by`, with the line's name; `bounds`: range of the value."""
     return names_of(estimated(averaged(frame, by), by, bounds), models)
 
@@ -72,7 +74,7 @@ def ends_of(rows: pd.DataFrame, *more: float) -> tuple[float, float]:
 
 
 def share_dots(
-    rows: pd.DataFrame, models: ShownModels, title: str, tooltip: list[Channel], grey: pd.DataFrame, **how: Any
+    rows: pd.DataFrame, models: ModelSelection, title: str, tooltip: list[Channel], grey: pd.DataFrame, **how: Any
 ) -> dict[str, Any]:
     """One row per `label`, with its share on an axis from 0 to 1 and a grey cross for the control."""
     series = models.present(rows)
@@ -87,7 +89,7 @@ def share_dots(
     )
 
 
-def percents(data: pd.DataFrame, models: ShownModels, **wanted: Any) -> str:
+def percents(data: pd.DataFrame, models: ModelSelection, **wanted: Any) -> str:
     """`31% in closed book and 80% in DPR`: the value of each trained line."""
     found = [(one.label, mean_of(data, series=one.key, **wanted)) for one in models.present(data)]
     return listed([f"{number(100 * value, 0)}% in {label}" for label, value in found if value is not None])
@@ -112,21 +114,21 @@ def mean_of(data: pd.DataFrame, **wanted: Any) -> float | None:
 # Quantities on readers for the cards of the report's front page.
 
 
-def _documents(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _documents(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Correct answers on trained facts; `layer` is 0 without a passage, 1 with the right one."""
     rows = of(plain_arms(frame), facts="trained", weight=-1, reading="raw", layer=-1, index="as-trained", metric="p1")
     rows = rows[rows["document"].isin(["none", "gold"])]
     return rows.assign(layer=(rows["document"] == "gold").astype(int))
 
 
-def _stored(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _stored(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Bits per fact that are read without a passage; `layer` is the rank of its exposure, from the rarest."""
     rows = of(plain_arms(frame), facts="trained", reading="raw", layer=-1, index="as-trained", metric="bits")
     rows = by_exposure(of(rows, document="none"))
     return rows.assign(layer=rows["place"].astype(int))
 
 
-def _entering(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _entering(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """What a lens reads of an answer that appears only in the passage."""
     rows = of(plain_arms(frame), facts="held out", weight=-1, place="mask", document="gold", metric="probability")
     lens = "tuned" if "tuned" in set(rows["lens"]) else "logit"

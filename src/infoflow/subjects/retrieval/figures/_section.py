@@ -9,8 +9,8 @@ import pandas as pd
 
 from infoflow.report._figure import DeclaredFigure, Drawn, Section, names_of
 from infoflow.report._in_words import number
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._model_tables import ModelTables
-from infoflow.report._shown_models import ShownModels
 from infoflow.results import RETRIEVAL_LEARNING, RETRIEVAL_SCORES
 from infoflow.subjects.adaptation.figures._rows import of
 from infoflow.subjects.allocation.measures import ALLOCATION_STEPS
@@ -30,7 +30,7 @@ _MOST = 24  # cards: one question to one reader each
 _LETTERS = 260  # of a text
 
 
-def _examples(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+def _examples(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     """One card per question; None without any."""
     own = frame[frame["trained"]]
     own = own[own["seed"] == own.groupby("series")["seed"].transform("min")] if len(own) else own

@@ -10,8 +10,8 @@ import pandas as pd
 from infoflow.flow import Failures, agree
 from infoflow.foundation import current_display, digest
 from infoflow.results import QUERY_LEAKAGE, RETRIEVAL_SCORES, UNTRAINED, Subject
+from infoflow.studies._result_cache import Computed, Part, ResultCache, Schemas
 from infoflow.studies._study_models import StudyModels
-from infoflow.studies._workbench import Computed, Part, Schemas, Workbench
 from infoflow.studies.stages._stage import AbstractKept, AbstractMeasuring, AbstractStage, AbstractTableStage, OfModels
 from infoflow.subjects.allocation.measures import TABLES
 
@@ -176,7 +176,7 @@ class JoinArms(AbstractTableStage):
         return next(stage.model for stage in self.followed if stage.model.arm == RetrieveLearned.name)
 
     @property
-    def cache(self) -> Workbench:
+    def cache(self) -> ResultCache:
         return self.learned.models.bench
 
     def depends(self) -> list[Any]:

@@ -21,10 +21,9 @@ from infoflow.results import (
     ratio_estimate,
     read_table,
 )
-from infoflow.studies._study_models import StudyModels
-from infoflow.studies._workbench import (
+from infoflow.studies._result_cache import (
     Part,
-    Workbench,
+    ResultCache,
     check_target,
     discard,
     is_intact,
@@ -32,6 +31,7 @@ from infoflow.studies._workbench import (
     keep_sums,
     publish,
 )
+from infoflow.studies._study_models import StudyModels
 from infoflow.studies.stages._stage import AbstractFactStage, AbstractModelStage, AbstractStage
 from infoflow.subjects.allocation.measures import TABLES, LossChangeRecorder, RecordConfig, evaluation_set
 from infoflow.subjects.allocation.stages import is_begun_with
@@ -181,7 +181,7 @@ class OfArm(AbstractStage):
         return self.model.models
 
     @property
-    def cache(self) -> Workbench:
+    def cache(self) -> ResultCache:
         return self.models.bench
 
     @property

@@ -13,8 +13,8 @@ from .._curves import curves, interval_note, sample_note, trend_sentences, trend
 from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import Samples, chosen, listed, number
 from .._layer_figure import HOW_BANDS, LayerFigure, moves, stacked
+from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
-from .._shown_models import ShownModels
 from .._theme import Series
 from ..forms._layer_chart import LayerChart, panel_scales
 from ..forms._lines import COSINE, POSITIVE, SHARE
@@ -215,7 +215,7 @@ def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[(frame["words"] == kept) & frame["value"].notna()]
 
 
-def _geometry_figures(frame: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
+def _geometry_figures(frame: pd.DataFrame, models: ModelSelection) -> list[ReportFigure]:
     average = frame[frame["measure"] == "average_similarity"]
     figures = [_average_figure(frame, average, models)] if len(average) else []
     for likeness in _LIKENESSES:
@@ -230,7 +230,7 @@ def _decoder(figure: ReportFigure) -> ReportFigure:
     return replace(figure, id=f"{figure.id}-decoder", question=question, findings=())
 
 
-def _average_figure(frame: pd.DataFrame, average: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _average_figure(frame: pd.DataFrame, average: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     """The mean cosine as measured; its sentences say what is left of it in the other spaces."""
     raw = average[average["space"] == "raw"]
     figure = _AVERAGE.drawn(raw, models.present(raw))
@@ -248,7 +248,7 @@ def _spaces_sentence(average: pd.DataFrame) -> list[str]:
     return [f"In every layer the mean cosine is {listed(stated)}."] if stated else []
 
 
-def _rogue_sentence(frame: pd.DataFrame, models: ShownModels) -> list[str]:
+def _rogue_sentence(frame: pd.DataFrame, models: ModelSelection) -> list[str]:
     """Per model, the layer where three dimensions contribute most of the mean cosine."""
     rows = frame[(frame["measure"] == "rogue_dimensions") & frame["trained"]]
     if rows.empty:
@@ -271,7 +271,7 @@ def _percent(share: float) -> str:
 
 
 def _likeness_figure(
-    figure: _LikenessFigure, frame: pd.DataFrame, average: pd.DataFrame, models: ShownModels
+    figure: _LikenessFigure, frame: pd.DataFrame, average: pd.DataFrame, models: ModelSelection
 ) -> ReportFigure | None:
     """A panel as measured and one corrected for each quantity that the run has; None if it has none."""
     tables: dict[tuple[_Likeness, str], pd.DataFrame] = {}
@@ -366,7 +366,7 @@ def _places(frame: pd.DataFrame) -> list[tuple]:
     return list(frame[_KEYS].itertuples(index=False, name=None))
 
 
-def _dimension_figure(rows: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _dimension_figure(rows: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     series, trained = models.present(rows), rows[rows["trained"]]
     figure = _DIMENSION.drawn(rows, series)
     drawn, hidden = _on_scale(figure.data)

@@ -13,8 +13,8 @@ from infoflow.representations import MUTUAL_INFORMATION
 from infoflow.results import RETRIEVAL_SCORES, TASK_SCORES, RunFolder
 
 from .._in_words import count_text, decimals, listed, number
+from .._model_selection import entries_with_readers, seeds_of_lines
 from .._model_tables import ModelTables
-from .._shown_models import entries_with_readers, seeds_of_lines
 from .._summary import KINDS, OTHER, failure_kind, kind_text
 from ._cards import HOW_CHOSEN, Card, cards
 

@@ -11,7 +11,7 @@ from infoflow.representations import TOKEN_MAP
 
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import number
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import FONT, Series
 from ..forms._chart import by_key, finished
 from ..forms._marks import channel, draw
@@ -214,13 +214,13 @@ _KINDS = {
 }
 
 
-def token_map_figures(frame: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
+def token_map_figures(frame: pd.DataFrame, models: ModelSelection) -> list[ReportFigure]:
     """One figure per kind of map that was computed."""
     present = set(frame["map"])
     return [_figure(_KINDS[kind], frame[frame["map"] == kind], models) for kind in _KINDS if kind in present]
 
 
-def _figure(kind: _Kind, frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _figure(kind: _Kind, frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     drawn = _models(frame, models)
     groups = _groups(kind, pd.concat([rows for _, rows in drawn]))
     spaces = [_space(series, _thinned(rows), kind, groups) for series, rows in drawn]
@@ -256,7 +256,7 @@ def _figure(kind: _Kind, frame: pd.DataFrame, models: ShownModels) -> ReportFigu
     )
 
 
-def _models(frame: pd.DataFrame, models: ShownModels) -> list[tuple[Series, pd.DataFrame]]:
+def _models(frame: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, pd.DataFrame]]:
     """The first seed of each line, and one untrained control: models of one seed start alike."""
     chosen = []
     for series in models.present(frame):

@@ -7,8 +7,8 @@ import pandas as pd
 
 from infoflow.report._figure import Method, Panel, ReportFigure, Section
 from infoflow.report._in_words import decimals, listed, number
+from infoflow.report._model_selection import ModelSelection
 from infoflow.report._model_tables import ModelTables
-from infoflow.report._shown_models import ShownModels
 
 from ..claims._objective_map import OBJECTIVE_DISTANCES, OBJECTIVE_FAMILIES, OBJECTIVE_MAP
 from ._plane import MEAN, PlaneView, map_chart
@@ -65,7 +65,7 @@ def alike_section(tables: ModelTables) -> Section | None:
     return replace(ALIKE, figures=[figure], keys=models.present(places))
 
 
-def _of(frame: pd.DataFrame | None, models: ShownModels) -> pd.DataFrame:
+def _of(frame: pd.DataFrame | None, models: ModelSelection) -> pd.DataFrame:
     return pd.DataFrame() if frame is None else frame[frame["architecture"] == models.architecture]
 
 
@@ -74,7 +74,7 @@ def _aspects(frame: pd.DataFrame) -> list[str]:
 
 
 def _map_figure(
-    places: pd.DataFrame, distances: pd.DataFrame, shares: pd.DataFrame, models: ShownModels
+    places: pd.DataFrame, distances: pd.DataFrame, shares: pd.DataFrame, models: ModelSelection
 ) -> ReportFigure:
     rows = _with_names(places, models)
     aspects = _aspects(rows)
@@ -113,7 +113,7 @@ def _map_figure(
     )
 
 
-def _with_names(places: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _with_names(places: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Add display names and the position of each objective's nearest neighbour."""
     labels = {series.key: series.label for series in models.series}
     at = {
@@ -143,7 +143,9 @@ def _stress(rows: pd.DataFrame) -> str:
     return f" Stress of the pictures, and of the same distances dealt out at random: {listed(stated)}."
 
 
-def _map_sentences(rows: pd.DataFrame, distances: pd.DataFrame, aspects: list[str], models: ShownModels) -> list[str]:
+def _map_sentences(
+    rows: pd.DataFrame, distances: pd.DataFrame, aspects: list[str], models: ModelSelection
+) -> list[str]:
     labels = {series.key: series.label for series in models.series}
     first = distances[(distances["aspect"] == aspects[0]) & distances["trained"]]
     pairs = first[first["first"] != first["second"]].sort_values("value")
@@ -176,7 +178,7 @@ def _with_interval(row: pd.Series | dict) -> str:
     return f"{number(row['value'], places)} ({number(row['low'], places)} to {number(row['high'], places)})"
 
 
-def _map_caption(rows: pd.DataFrame, models: ShownModels) -> str:
+def _map_caption(rows: pd.DataFrame, models: ModelSelection) -> str:
     seeds = int(rows["seeds"].max())
     bars = (
         f"Large marks are means over {seeds} seeds, small ones each seed, turned onto the mean."
@@ -194,7 +196,7 @@ def _map_caption(rows: pd.DataFrame, models: ShownModels) -> str:
     return bars + _stress(rows) + missing + _elsewhere(models)
 
 
-def _elsewhere(models: ShownModels) -> str:
+def _elsewhere(models: ModelSelection) -> str:
     if not models.further:
         return ""
     return (

@@ -25,7 +25,7 @@ _KEYS = frozenset(column.name for column in KEYS if column.name != "trained")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShownModels:
+class ModelSelection:
     """The models that a page shows, in reading order, and their rows in a table.
 
     In a study, lines are objectives and their variants, with seeds (and corpora) as repetitions: models of the first
@@ -42,7 +42,7 @@ class ShownModels:
     lines: dict[str, str] = field(default_factory=dict)  # model → the key of its line
 
     @classmethod
-    def of(cls, run: RunFolder, architecture: str = "") -> "ShownModels":
+    def of(cls, run: RunFolder, architecture: str = "") -> "ModelSelection":
         """The models of the study's first, or another, architecture; an objective looks the same in all."""
         by = "objective" if run.read().get("kind") in ("study", "corpora") else "model"
         every = listed_models(run)

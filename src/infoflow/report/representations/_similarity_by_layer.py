@@ -8,7 +8,7 @@ from .._curves import interval_note, sample_note
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, extremes_words, number
 from .._layer_figure import stacked
-from .._shown_models import JOIN, ShownModels
+from .._model_selection import JOIN, ModelSelection
 from .._theme import Series
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import COSINE, SHARE
@@ -18,7 +18,7 @@ _BY_LAYER = {"rsa": COSINE, "pwcca": SHARE}
 """Measures that are drawn by layer, with their bounds."""
 
 
-def by_layer_figure(compared: Compared, models: ShownModels) -> ReportFigure | None:
+def by_layer_figure(compared: Compared, models: ModelSelection) -> ReportFigure | None:
     """Layers of equal depth by RSA and PWCCA, one line per pair of models; None without these."""
     across = [line for line in compared.lines if not line.same and line.key != CONTROL]
     metrics = [metric for metric in compared.metrics if metric.id in _BY_LAYER]

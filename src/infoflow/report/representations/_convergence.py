@@ -9,7 +9,7 @@ from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TA
 
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, extreme, number, plain, sentence
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._chart import amount, color_of, finished, lit, tips
 from ..forms._lines import control_lines, lines, looks_of
@@ -49,7 +49,7 @@ class ConvergencePanel(NamedTuple):
     rows: pd.DataFrame
 
 
-def convergence_figure(sides: list[ConvergencePanel], models: ShownModels) -> ReportFigure | None:
+def convergence_figure(sides: list[ConvergencePanel], models: ModelSelection) -> ReportFigure | None:
     """Change from the lowest layer to the top by number of tokens; None if no table has it."""
     known = [side for side in sides if len(side.rows) and "value_by_size" in side.rows]
     data = pd.concat([_changes(side) for side in known], ignore_index=True) if known else pd.DataFrame()

@@ -10,8 +10,8 @@ from .._curves import curves, interval_note, layers_of, samples_at
 from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import Candidate, by_answer, extremes_words, listed, number
 from .._layer_figure import shared_panels, stacked
+from .._model_selection import JOIN, ModelSelection
 from .._model_tables import ModelTables
-from .._shown_models import JOIN, ShownModels
 from .._theme import Series
 from ..forms._lines import POSITIVE, SHARE
 
@@ -89,11 +89,11 @@ def _lines(owner: Series, frame: pd.DataFrame) -> list[Series]:
     ]
 
 
-def _owners(frame: pd.DataFrame, models: ShownModels) -> list[Series]:
+def _owners(frame: pd.DataFrame, models: ModelSelection) -> list[Series]:
     return [series for series in models.series if series.key in set(frame["owner"])]
 
 
-def _panels(frame: pd.DataFrame, models: ShownModels, **axis: Any) -> tuple[list[Panel], pd.DataFrame, str]:
+def _panels(frame: pd.DataFrame, models: ModelSelection, **axis: Any) -> tuple[list[Panel], pd.DataFrame, str]:
     """One panel per model, its rows (every layer but the top, where lines meet), and a note on the scale."""
     frame = frame.loc[frame["layer"] < frame.groupby("owner")["layer"].transform("max")]
     owners = {_title(frame[frame["owner"] == owner.key], owner): owner for owner in _owners(frame, models)}
@@ -110,7 +110,7 @@ def _title(frame: pd.DataFrame, owner: Series) -> str:
     return f"{owner.label}: hidden tokens" if masked else owner.label
 
 
-def _divergence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _divergence_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     # An untrained model predicts nearly the same everywhere: its divergence is close to zero at any layer, and its line
     # would look like success.
     trained = frame[frame["trained"]]
@@ -137,7 +137,7 @@ def _divergence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
     )
 
 
-def _logit_sentence(frame: pd.DataFrame, models: ShownModels) -> list[str]:
+def _logit_sentence(frame: pd.DataFrame, models: ModelSelection) -> list[str]:
     """The same layers as vectors are, if the words are about the tuned lens."""
     later = [f"{_halfway(frame, one, 'logit')} in {one.label}" for one in _read_through(frame, models, "logit")]
     if _best_lens(frame) != "tuned" or not later:
@@ -145,7 +145,7 @@ def _logit_sentence(frame: pd.DataFrame, models: ShownModels) -> list[str]:
     return [f"Through the logit lens, which reads vectors as they are, this holds from layer {listed(later)}."]
 
 
-def _halfway_words(frame: pd.DataFrame, models: ShownModels) -> str:
+def _halfway_words(frame: pd.DataFrame, models: ModelSelection) -> str:
     """The layer from which each model is nearer to its final prediction than to its mean one."""
     lens = _best_lens(frame)
     owners = _read_through(frame, models, lens)
@@ -155,7 +155,7 @@ def _halfway_words(frame: pd.DataFrame, models: ShownModels) -> str:
     )
 
 
-def _read_through(frame: pd.DataFrame, models: ShownModels, lens: str) -> list[Series]:
+def _read_through(frame: pd.DataFrame, models: ModelSelection, lens: str) -> list[Series]:
     """The models that have values for a lens."""
     return [owner for owner in _owners(frame, models) if layers_of(frame, f"{owner.key}{JOIN}{lens}")]
 
@@ -184,7 +184,7 @@ def _untrained_sentence(frame: pd.DataFrame) -> list[str]:
     ]
 
 
-def _agreement_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _agreement_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     panels, table, scale = _panels(frame, models, **_AGREEMENT)
     return ReportFigure(
         id="lens-agreement",
@@ -206,7 +206,7 @@ def _agreement_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     )
 
 
-def _middle_words(frame: pd.DataFrame, models: ShownModels) -> str:
+def _middle_words(frame: pd.DataFrame, models: ModelSelection) -> str:
     """Models whose halfway layer predicts the final top token most and least often."""
     lens = _best_lens(frame)
     keys = {one.label: f"{one.key}{JOIN}{lens}" for one in _read_through(frame, models, lens)}

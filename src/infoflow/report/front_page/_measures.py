@@ -19,10 +19,10 @@ from infoflow.representations import (
     USABLE_INFORMATION,
 )
 
+from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
-from .._shown_models import ShownModels
-from ..knows._information_rows import LIMITED_BY, input_rows, output_rows
-from ..knows._lenses import one_choice
+from ..representations._information_rows import LIMITED_BY, input_rows, output_rows
+from ..representations._lenses import one_choice
 
 Contrast = Literal["ends", "middle", "reached"]
 """The number that summarises a line: last minus first layer, the middle value, or the change up to `reached`."""
@@ -36,7 +36,7 @@ class CardMeasure:
     section: str  # the front page shows one measure per section
     question: str
     table: str
-    rows: Callable[[pd.DataFrame, ShownModels], pd.DataFrame]
+    rows: Callable[[pd.DataFrame, ModelSelection], pd.DataFrame]
     opening: str  # start of the sentence, with `{at}` where it depends on the models' depth
     contrast: Contrast = "ends"
     falls: str = "falls in {line} by"  # verbs; equal if the contrast is not a change
@@ -54,36 +54,36 @@ class CardMeasure:
     reached: float = 0.5  # end of the contrast "reached", as a share of the course
 
 
-def _main(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _main(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     return models.main(frame)
 
 
-def _input(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _input(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     return input_rows(models.main(frame))
 
 
-def _output(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _output(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     return output_rows(models.main(frame))
 
 
-def _cosine(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _cosine(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     rows = frame[(frame["measure"] == "average_similarity") & (frame["space"] == "raw")]
     return models.main(rows[rows["words"] == "mean"] if "words" in rows else rows)
 
 
-def _lens(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _lens(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     rows = one_choice(frame)
     lens = "tuned" if "tuned" in set(rows["lens"]) else "logit"
     rows = rows[(rows["lens"] == lens) & (rows["metric"] == "agreement")]
     return rows[rows["layer"] < rows.groupby("series")["layer"].transform("max")]  # there it is 1 by definition
 
 
-def _left(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _left(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     rows = models.main(frame)
     return rows[rows["side"] == "left"]
 
 
-def _removed(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def _removed(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Rise of the loss as heads are pruned, least important first; `layer` holds the share of pruned heads."""
     rows = frame[(frame["order"] == "importance") & (frame["kind"] == "all") & (frame["metric"] == "loss")]
     return rows.assign(layer=(100 * rows["removed"]).round().astype(int))

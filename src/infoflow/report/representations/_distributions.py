@@ -11,7 +11,7 @@ from infoflow.representations import DISTANCE_DISTRIBUTION
 from .._curves import sample_note
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, both_extremes, number, plain, sentence
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._chart import AbstractForm, Frame, amount, color_of, finished, lit, tips, with_field
 from ..forms._lines import of_one
@@ -40,7 +40,7 @@ _VISIBLE = 0.0005  # outer bins with less than this share are cut off
 _ROUNDING = 1e-9
 
 
-def distribution_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def distribution_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     """Cosines and distances of random pairs of words: one panel per model and metric."""
     shapes = pd.concat(
         [_shapes(frame, series, metric) for metric in _METRICS for series in models.present(frame)], ignore_index=True
@@ -155,7 +155,7 @@ class _Ridges(AbstractForm):
         return finished(layers, 70 + 32 * len(levels))
 
 
-def _words(shapes: pd.DataFrame, models: ShownModels) -> str:
+def _words(shapes: pd.DataFrame, models: ModelSelection) -> str:
     """The models whose random words are most and least similar in the top layer, by the median cosine."""
     cosines = shapes[shapes["metric"] == "cosine"]
     trained, untrained = (cosines[cosines["group"] == group] for group in ("trained", "untrained"))

@@ -9,8 +9,8 @@ from infoflow.representations import LAYER_DISTANCE, MODEL_DISTANCE
 from .._curves import curves, interval_note, sample_note
 from .._figure import Panel, ReportFigure, Section
 from .._in_words import Candidate, Samples, estimate_text, extreme, extremes_words, number, sentence
+from .._model_selection import JOIN, ModelSelection
 from .._model_tables import ModelTables
-from .._shown_models import JOIN, ShownModels
 from .._theme import Series
 from ..forms._layer_chart import LayerChart, shared_range
 from ..forms._lines import SHARE
@@ -53,7 +53,7 @@ def _known(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["value"].notna()]
 
 
-def _layer_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _layer_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     table, series = curves(frame), models.present(frame)
     chart = LayerChart(
         table=table,
@@ -107,7 +107,7 @@ def _steps(frame: pd.DataFrame, series: Series, trained: bool = True) -> list[Ca
     ]
 
 
-def _model_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _model_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     pairs, seeds = _pair_frames(frame, models)
     lines = _pair_series(pairs, models)
     across = "objectives" if models.by == "objective" else "models"
@@ -142,7 +142,7 @@ def _model_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     )
 
 
-def _pair_frames(frame: pd.DataFrame, models: ShownModels) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _pair_frames(frame: pd.DataFrame, models: ModelSelection) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of pairs across lines and of pairs within a line, each with `series`, `pair` and `trained`."""
     side_a, side_b = frame["series_a"], frame["series_b"]
     rank = {series.key: index for index, series in enumerate(models.series)}
@@ -157,7 +157,7 @@ def _pair_frames(frame: pd.DataFrame, models: ShownModels) -> tuple[pd.DataFrame
     return frame[~same], frame[same].assign(series=side_a[same])
 
 
-def _pair_series(pairs: pd.DataFrame, models: ShownModels) -> list[Series]:
+def _pair_series(pairs: pd.DataFrame, models: ModelSelection) -> list[Series]:
     """One line per pair of models, in two colours."""
     present = set(pairs["series"])
     return [

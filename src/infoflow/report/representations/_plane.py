@@ -9,7 +9,7 @@ from infoflow.representations import USABLE_INFORMATION
 from .._curves import change, samples_at
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, Estimate, estimate_text, extreme, listed, sentence
-from .._shown_models import ShownModels
+from .._model_selection import ModelSelection
 from .._theme import Series
 from ..forms._chart import CONTROL, NAME, amount, finished, lit, tips
 from ..forms._lines import looks_of, whiskers
@@ -18,7 +18,7 @@ from ._convergence import INFORMATION_METHOD
 from ._information_rows import LIMITED_BY, limited, of_regime, output_rows
 
 
-def plane_figure(table: str, main: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+def plane_figure(table: str, main: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """The plane of the rows of an information table; None if no model has both sides."""
     plane = _plane_rows(main)
     return _plane_figure(table, main, plane, models) if len(plane) else None
@@ -70,7 +70,7 @@ def _plane_words(main: pd.DataFrame, series: list[Series]) -> str:
     return sentence(said + (f"; no clear trade is seen in {listed(unclear)}" if unclear else ""))
 
 
-def _plane_figure(table: str, main: pd.DataFrame, plane: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _plane_figure(table: str, main: pd.DataFrame, plane: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     series, usable = models.present(plane), table == USABLE_INFORMATION.name
     short = not usable and limited(main[main["side"] == "input"])
     source = f"Information in clusters{f'; that about the input is {LIMITED_BY}' if short else ''}"

@@ -12,8 +12,8 @@ from .._curves import curves
 from .._embedding import packed_json
 from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import listed, number
+from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
-from .._shown_models import ShownModels
 from .._theme import Series
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import SHARE
@@ -181,7 +181,7 @@ def words_section(tables: ModelTables) -> Section | None:
     return WORDS.drawn_with([_figure(frame, tables.models)], tables.models, [frame])
 
 
-def _figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     drawn = _models(frame, models)
     shown = words_payload(drawn)
     inside = frame[frame["layer"] > 0]
@@ -211,7 +211,7 @@ def _figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     )
 
 
-def _models(frame: pd.DataFrame, models: ShownModels) -> list[tuple[Series, pd.DataFrame]]:
+def _models(frame: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, pd.DataFrame]]:
     """The first trained seed of every line; without trained models, any."""
     chosen = []
     for series in models.present(frame):

@@ -9,7 +9,7 @@ import pandas as pd
 
 from .._figure import Method
 from .._in_words import Estimate, Samples, estimate_text, seeds_of_pairs
-from .._shown_models import JOIN, ShownModels
+from .._model_selection import JOIN, ModelSelection
 from .._theme import Series
 
 LAYERS = ["layer_a", "layer_b"]
@@ -28,7 +28,7 @@ class PairOfLines:
     same: bool = False  # models that differ only in the seed
 
 
-def similarity_rows(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+def similarity_rows(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Add the columns `line` (key of a `PairOfLines`) and `pair`; the earlier line of the models is always a.
 
     Untrained models of different seeds form one control; if there are none, untrained models of one seed do.
@@ -50,7 +50,7 @@ def _mirrored(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.rename(columns=names)
 
 
-def pairs_of_lines(rows: pd.DataFrame, models: ShownModels) -> list[PairOfLines]:
+def pairs_of_lines(rows: pd.DataFrame, models: ModelSelection) -> list[PairOfLines]:
     """Pairs across lines, then lines with themselves, then the control."""
     present = set(rows["line"])
     across = [(a, b) for index, a in enumerate(models.series) for b in models.series[index + 1 :]]

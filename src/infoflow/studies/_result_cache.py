@@ -42,7 +42,7 @@ class Computed:
     failures: Sequence[Failure] = ()
 
 
-class Workbench:
+class ResultCache:
     """Parts of tables under `folder`, by stage and content key."""
 
     def __init__(self, folder: Path) -> None:

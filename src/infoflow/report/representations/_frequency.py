@@ -9,8 +9,8 @@ from infoflow.representations import CHANGE_BY_FREQUENCY, INFLUENCE_BY_FREQUENCY
 from .._curves import curves, interval_note
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Samples, by_answer
+from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
-from .._shown_models import ShownModels
 from ..forms._chart import free_scales, scale_note
 from ..forms._layer_chart import RankChart
 
@@ -72,7 +72,7 @@ def rank_curves(frame: pd.DataFrame, control: Literal["untrained", "baseline"]) 
     return pd.concat([bins, means.assign(**names, shown=shown)], ignore_index=True)
 
 
-def _change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _change_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     table = rank_curves(frame, "untrained")
     shuffled = frame["baseline"].mean()
     return ReportFigure(
@@ -103,7 +103,7 @@ def _change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     )
 
 
-def _influence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _influence_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
     frame = frame.loc[frame["pool"] == "others"]
     frame = frame.assign(layer=frame["block"] + 1)
     table = rank_curves(frame, "baseline")
@@ -135,7 +135,7 @@ def _influence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     )
 
 
-def _more(frame: pd.DataFrame, models: ShownModels, what: str, place: str) -> str:
+def _more(frame: pd.DataFrame, models: ModelSelection, what: str, place: str) -> str:
     """Whether the most frequent or the rarest tokens clearly have more of it, and at how many steps or layers."""
     found = {}
     trained = frame[frame["trained"]]
@@ -151,7 +151,7 @@ def _more(frame: pd.DataFrame, models: ShownModels, what: str, place: str) -> st
     return by_answer(found)
 
 
-def _panels(table: pd.DataFrame, models: ShownModels, **how: Any) -> list[Panel]:
+def _panels(table: pd.DataFrame, models: ModelSelection, **how: Any) -> list[Panel]:
     """One panel per line, all on one scale unless their heights differ greatly."""
     tops = _tops(table)
     free = free_scales(tops.values())

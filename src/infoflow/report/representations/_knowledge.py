@@ -15,8 +15,8 @@ from .._curves import Wording, trend_words
 from .._figure import Method, ReportFigure, Section
 from .._in_words import listed
 from .._layer_figure import HOW_BANDS, LayerFigure, moves
+from .._model_selection import JOIN, ModelSelection
 from .._model_tables import ModelTables
-from .._shown_models import JOIN, ShownModels
 from .._theme import Series, own_style
 from ..forms._lines import POSITIVE, SHARE
 from ._convergence import INFORMATION_METHOD, ConvergencePanel, convergence_figure
@@ -223,7 +223,7 @@ def knowledge_section(tables: ModelTables) -> Section | None:
 
 
 def _information_figures(
-    frames: Mapping[str, pd.DataFrame], further: Mapping[str, pd.DataFrame], models: ShownModels
+    frames: Mapping[str, pd.DataFrame], further: Mapping[str, pd.DataFrame], models: ModelSelection
 ) -> list[ReportFigure]:
     main = [models.main(_named(name, frame)) for name, frame in frames.items()]
     of_input = [*main, *(models.main(_named(name, frame)) for name, frame in further.items())]
@@ -252,7 +252,7 @@ def _joined(of: Callable[[pd.DataFrame], pd.DataFrame], frames: list[pd.DataFram
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["series"])
 
 
-def _drawn(figure: LayerFigure, rows: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
+def _drawn(figure: LayerFigure, rows: pd.DataFrame, models: ModelSelection) -> list[ReportFigure]:
     """The figure with a panel for each estimate; nothing without rows."""
     series = models.present(rows)
     return [figure.drawn(rows, series, **_by_estimate(figure.noun, rows, series))] if series else []
@@ -267,7 +267,7 @@ def _by_estimate(noun: str, rows: pd.DataFrame, series: list[Series], of: str = 
     return {"words": " ".join(filter(None, words)), "tables": tuple(rows["table"].unique())}
 
 
-def _output_figures(rows: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
+def _output_figures(rows: pd.DataFrame, models: ModelSelection) -> list[ReportFigure]:
     figures = _drawn(_OUTPUT, rows, models)
     hidden = [line.label for line in models.present(*(rows[rows["regime"] == "training"] for _ in figures))]
     regime = f" Hidden positions only for {listed(hidden)}, as in training." if hidden else ""
