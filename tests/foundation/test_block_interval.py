@@ -92,6 +92,13 @@ def test_a_share_of_which_all_observations_agree_is_not_certain():
     assert low == pytest.approx(1 / (1 + student.ppf(0.975, 19) ** 2 / 30))
 
 
+def test_rounding_does_not_make_a_share_certain():
+    """A share of one half in every block, by weights of attention that are rounded."""
+    rounded = 1e-17 * np.random.default_rng(0).normal(size=NUM_BLOCKS)
+    settings = {"units": 20, "scale": "share", "count": 30}
+    assert block_interval(0.5, rounded, **settings) == block_interval(0.5, np.zeros(NUM_BLOCKS), **settings)
+
+
 def test_nothing_positive_falls_below_zero():
     effects = np.zeros(NUM_BLOCKS)
     effects[0], effects[1:] = 1, -1 / 63

@@ -15,7 +15,7 @@ from ._bootstrap import NUM_BLOCKS, NUM_REPLICATES, Interval, Scale, bounded_int
 
 
 _FEWEST_FOR_SKEWNESS = 10  # units; a third moment of fewer is noise
-_NO_EFFECT = 1e-9  # of the largest effect: rounding error of a block without data
+_NO_EFFECT = 1e-9  # of the largest effect, or of the statistic: rounding error of a block that does not move it
 _ROUNDED = 1e-3  # the same for replicates that tables have rounded
 _EXPLAINED = 0.6  # of the replicates' variance; 64 blocks explain a third of random numbers
 _EQUAL = 1e-9  # of a statistic: rounding error of replicates that are all the same
@@ -125,6 +125,8 @@ def block_interval(
     effects = np.asarray(effects, dtype=np.float64)
     if not (math.isfinite(value) and np.isfinite(effects).all()):
         return Interval(math.nan, math.nan)
+    if np.abs(effects).max(initial=0) <= _NO_EFFECT * abs(value):
+        effects = np.zeros_like(effects)
     if units is None:
         units = int((np.abs(effects) > _NO_EFFECT * np.abs(effects).max(initial=0)).sum())
         if units == 0 and not _is_closed(scale):
