@@ -133,10 +133,11 @@ def attention_of(program: Program, layer: int, head: int, words: Sequence[int]) 
 def sampled(model: Model, program: Program, sentences: int, seed: int) -> list[str]:
     """Sentences that the causal model writes, of the program's length."""
     generator = torch.Generator().manual_seed(seed)
-    ids = torch.zeros(sentences, 1, dtype=torch.long)
+    ids, seen = torch.zeros(sentences, 1, dtype=torch.long), None
     with torch.no_grad():
         for _ in range(program.length):
-            probabilities = model.module(input_ids=ids).logits[:, -1].softmax(-1)
+            found = model.module(input_ids=ids[:, -1:], past_key_values=seen, use_cache=True)
+            seen, probabilities = found.past_key_values, found.logits[:, -1].softmax(-1)
             ids = torch.cat([ids, torch.multinomial(probabilities, 1, generator=generator)], dim=1)
     return [" ".join(_word(token - len(SPECIAL)) for token in row) for row in ids[:, 1:].tolist()]
 
