@@ -153,3 +153,17 @@ def test_the_validation_of_scores_is_complete_and_true():
     for program, rows in heads.groupby("program"):
         known = {(int(layer), int(head)): matters for layer, head, matters in rows[["layer", "head", "matters"]].values}
         assert known == random_program(program).matters()
+
+
+def test_trained_models_hold_the_task_in_the_heads_with_the_programmed_role():
+    """`experiments/validation/circuits/trained.csv`: a row for each head of eight models."""
+    import pandas as pd
+
+    heads = pd.read_csv(HERE / "trained.csv")
+    models = heads.groupby(["program", "seed"])
+    assert (models.size() == 8).all()
+    assert len(models) == 8
+    assert (models["excess"].first() < 0.05).all()
+    assert (models["without_roles"].first() > 0.3).all()
+    offsets = heads[heads["program"] != "induction"]
+    assert (offsets["without_others"] < 0.01).all()

@@ -38,12 +38,26 @@ GATES = TrainConfig(
 )  # fmt: skip
 
 
-def scores(program: Program, folder: Path) -> pd.DataFrame:
-    """A row for each score and head: larger for a head that is said to matter more."""
+def compiled_scores(program: Program, folder: Path) -> pd.DataFrame:
+    """`scores` of the compiled program, with random ones, and whether each head matters."""
     model = compiled(program)
     text = sampled(model, program, SENTENCES, 1) if program.causal else repeating(program, program.length // 4, 200, 1)
+    found = scores(model, corpus_of(text, folder), program.length + 1, folder)
+    matters = program.matters()
+    found["matters"] = [matters[key] for key in zip(found["layer"], found["head"], strict=True)]
+    chance = found[found["score"] == "importance"].assign(
+        score="random", value=np.random.default_rng(program.seed).random(len(matters))
+    )
+    return pd.concat([found, chance], ignore_index=True)
+
+
+def corpus_of(text: list[str], folder: Path) -> Corpus:
     (folder / "text.txt").write_text("\n".join(text) + "\n")
-    corpus = infoflow.load_corpus(str(folder / "text.txt"))
+    return infoflow.load_corpus(str(folder / "text.txt"))
+
+
+def scores(model: Model, corpus: Corpus, max_length: int, folder: Path) -> pd.DataFrame:
+    """A row for each score and head: larger for a head that is said to matter more."""
     frames = [
         _named(measure, name, model, corpus)
         for name, measure in {
@@ -54,14 +68,8 @@ def scores(program: Program, folder: Path) -> pd.DataFrame:
             "confidence": Confidence(),
         }.items()
     ]
-    frames += [_greedy(model, corpus), _gates(model, corpus, program, folder)]
-    found = pd.concat(frames, ignore_index=True)
-    matters = program.matters()
-    found["matters"] = [matters[key] for key in zip(found["layer"], found["head"], strict=True)]
-    chance = found[found["score"] == "importance"].assign(
-        score="random", value=np.random.default_rng(program.seed).random(len(matters))
-    )
-    return pd.concat([found, chance], ignore_index=True)
+    frames += [_greedy(model, corpus), _gates(model, corpus, max_length, folder)]
+    return pd.concat(frames, ignore_index=True)
 
 
 def _named(measure, name: str, model: Model, corpus: Corpus) -> pd.DataFrame:
@@ -80,10 +88,10 @@ def _greedy(model: Model, corpus: Corpus) -> pd.DataFrame:
     return survived.assign(score="greedy removal", value=survived["alive"])[["score", "layer", "head", "value"]]
 
 
-def _gates(model: Model, corpus: Corpus, program: Program, folder: Path) -> pd.DataFrame:
+def _gates(model: Model, corpus: Corpus, max_length: int, folder: Path) -> pd.DataFrame:
     """log α of learned gates, weights frozen."""
-    objective = make_objective("causal-lm" if program.causal else "masked-lm")
-    source = corpus.encode(model.tokenizer, max_length=program.length + 1)
+    objective = make_objective(model.task)
+    source = corpus.encode(model.tokenizer, max_length=max_length)
     data = TrainingData(source=source, vocabulary=Vocabulary.from_tokenizer(model.tokenizer))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -132,7 +140,7 @@ def main() -> None:
     for seed in sorted({*range(arguments.programs)} - {*done["program"]}):
         program = random_program(seed)
         with tempfile.TemporaryDirectory() as folder:
-            found = scores(program, Path(folder))
+            found = compiled_scores(program, Path(folder))
         frames.append(found.assign(program=seed, causal=program.causal))
         pd.concat(frames, ignore_index=True).to_csv(path, index=False, float_format="%.6g")
         print(seed, flush=True)
