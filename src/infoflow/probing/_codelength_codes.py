@@ -193,10 +193,16 @@ class VariationalTraining:
     """How the Bayesian probe is trained: without early stopping, since its code includes the cost of its weights."""
 
     rate: float = 1e-3
-    """Learning rate of Adam. Log variances start at −9, so they need about 10 / rate steps to reach the prior."""
-    epochs: int = 200
+    """Learning rate of Adam."""
+    epochs: int = 0
+    """0: as published 200, but at least 30 / rate steps. Log variances start at −9 and need 10 / rate to reach the
+    prior; until then the code of the weights is too long, by up to six times (`experiments/validation/codelength`)."""
     batch: int = 64
     """Targets per step."""
+
+    def epochs_of(self, targets: int) -> int:
+        """Number of passes over so many targets."""
+        return self.epochs or max(200, math.ceil(30 / self.rate / math.ceil(targets / self.batch)))
 
 
 def variational_codelength(
@@ -227,7 +233,7 @@ def variational_codelength(
 
     Args:
         x: As in `online_codelength`, as are `y`, `classes`, `seed`, `test`, `hidden` and `legacy_units`.
-        training: Default: Adam at 0.001, 200 epochs, 64 targets per step.
+        training: Default: Adam at 0.001, 64 targets per step, 200 epochs or 30,000 steps if that is more.
         threshold: In nats, one for all linear layers or one for each. A good choice is between the two modes of a
             histogram of `log_alpha`. At 0 the noise is as large as the gate.
 
@@ -238,8 +244,8 @@ def variational_codelength(
     −3, −5.
     """
     training = training or VariationalTraining()
-    if training.batch < 1 or training.epochs < 1 or training.rate <= 0:
-        raise UserError(f"batch and epochs must be at least 1 and rate be above 0. Got {training}.")
+    if training.batch < 1 or training.epochs < 0 or training.rate <= 0:
+        raise UserError(f"batch must be at least 1, epochs not negative, and rate above 0. Got {training}.")
     with torch.inference_mode(False):
         given = CodedTargets.of(x, y, classes)
         several = Several(given, seed, x.ndim)
@@ -372,7 +378,7 @@ def _trained(
     adam = StackedAdam(parameters, torch.full((len(every),), training.rate, device=device))
     generators = [torch.Generator().manual_seed(hash64("codelength-noise", seed) % 2**63) for seed in seeds]
     batches = shuffled_batches(len(given), training.batch, "codelength-variational", seeds)
-    for epoch in range(training.epochs):
+    for epoch in range(training.epochs_of(len(given))):
         for index_SB in batches(epoch):
 
             def noise(size: int, num: int = index_SB.shape[1]) -> Tensor:
