@@ -7,6 +7,7 @@
     python experiments/validation/information/run.py runs/information/models/causal-lm/seed-0 --part coverage  # 15 min
     python experiments/validation/information/run.py runs/information/models/causal-lm/seed-0 --part layers  # 8 min
     python experiments/validation/information/run.py --part tails  # 10 minutes; invented states, no model
+    python experiments/validation/information/run.py --part mixtures  # 8 minutes; the same
 
 Sentences are distinct English sentences of up to ten words of `tatoeba-en-fr`. Each part writes a CSV file beside this
 script; what is there already is kept, so that an interrupted part goes on.
@@ -34,6 +35,7 @@ from infoflow.representations import (
     discretize,
     estimate_information,
     mutual_information,
+    usable_information,
 )
 
 HERE = Path(__file__).parent
@@ -319,6 +321,70 @@ def _summary(name: str, draws: list[dict[str, float]]) -> dict[str, float | str]
     return {"of": name, **means, "sd": frame["error"].std(), "covers_converged": settled.mean(), "draws": len(frame)}
 
 
+POSITIONS, SAMPLE, SCORED = 10, 40_000, 2_000
+
+
+def mixtures() -> pd.DataFrame:
+    """States of a type's vector, a position's and noise: the information that they have, and what each estimate says.
+
+    Vectors have independent normal dimensions, of size 1 for types. All widths have the same distances between types,
+    relative to the noise.
+    """
+    rows = []
+    for width in (64, 256, 1024):
+        for noise in (0.0, 2.0, 4.0):
+            for size in (0.0, 0.5, 1.0, 2.0):
+                mixture = Mixture(width, size, noise * np.sqrt(width / 64))
+                keys = {"width": width, "position": size, "noise": noise, "entropy": mixture.entropy}
+                rows += [{**keys, "estimate": name, "value": value} for name, value in mixture.values().items()]
+            print(width, noise, flush=True)
+    return pd.DataFrame(rows).round(4)
+
+
+class Mixture:
+    """A mixture of Gaussians, one for each type (by Zipf's law) and position (all alike), and a sample of it."""
+
+    def __init__(self, width: int, size: float, noise: float) -> None:
+        random = np.random.default_rng(0)
+        shares = 1 / np.arange(1, ZIPF_TYPES + 1)
+        self.shares, self.noise = shares / shares.sum(), noise
+        types = random.standard_normal((ZIPF_TYPES, width), dtype=np.float32)
+        positions = size * random.standard_normal((POSITIONS, width), dtype=np.float32)
+        self.centres = (types[:, None] + positions).reshape(-1, width)
+        self.types = random.choice(ZIPF_TYPES, SAMPLE, p=self.shares)
+        chosen = self.types * POSITIONS + random.integers(POSITIONS, size=SAMPLE)
+        self.states = self.centres[chosen] + noise * random.standard_normal((SAMPLE, width), dtype=np.float32)
+        self.places = chosen % POSITIONS
+
+    @property
+    def entropy(self) -> float:
+        return float(-(self.shares * np.log(self.shares)).sum())
+
+    def truth(self) -> float:
+        """H(T) less the mean entropy of the type given the state, by its exact distribution."""
+        if self.noise == 0:
+            return self.entropy
+        left = []
+        for states in np.array_split(self.states[:SCORED], 10):
+            squares = (self.centres**2).sum(1) - 2 * states @ self.centres.T
+            logs = (-squares / (2 * self.noise**2)).reshape(len(states), ZIPF_TYPES, POSITIONS)
+            of_types = logsumexp(logs, axis=2) + np.log(self.shares)
+            of_types -= logsumexp(of_types, axis=1, keepdims=True)
+            left.append(-(np.exp(of_types) * of_types).sum(1))
+        return self.entropy - float(np.concatenate(left).mean())
+
+    def values(self) -> dict[str, float]:
+        means = np.stack([self.states[self.places == place].mean(0) for place in range(POSITIONS)])
+        found = {"truth": self.truth(), "usable": usable_information(self.states, self.types)}
+        for clusters in (200, 1000):
+            for name, states in (("kept", self.states), ("removed", self.states - means[self.places])):
+                label = discretize(states, clusters)
+                found[f"{clusters} clusters, positions {name}"] = mutual_information(
+                    label, self.types, "chao-wang-jost"
+                )
+        return found
+
+
 # -- the measure -------------------------------------------------------------------------------------------------------
 
 
@@ -408,14 +474,15 @@ def layers(model: str) -> pd.DataFrame:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?", help="a model's folder; `tails` needs none")
+    parser.add_argument("model", nargs="?", help="a model's folder; `tails` and `mixtures` need none")
     parts = {"estimators": estimators, "neighbours": neighbours, "sizes": sizes, "coverage": coverage, "layers": layers}
-    parser.add_argument("--part", choices=(*parts, "tails"), required=True)
+    without = {"tails": tails, "mixtures": mixtures}
+    parser.add_argument("--part", choices=(*parts, *without), required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if arguments.part != "tails" and arguments.model is None:
+    if arguments.part in parts and arguments.model is None:
         parser.error(f"--part {arguments.part} needs a model")
-    found = tails() if arguments.part == "tails" else parts[arguments.part](arguments.model)
+    found = without[arguments.part]() if arguments.part in without else parts[arguments.part](arguments.model)
     found.to_csv(HERE / f"{arguments.part}.csv", index=False)
 
 
