@@ -8,7 +8,7 @@ from ._change_by_frequency import CHANGE_BY_FREQUENCY
 from ._change_by_frequency import ChangeByFrequency as ChangeByFrequency
 from ._cka import linear_cka as linear_cka
 from ._cka import maximum_explainable_variance as maximum_explainable_variance
-from ._cka import minibatch_cka
+from ._cka import minibatch_cka as minibatch_cka
 from ._cka import procrustes_distance as procrustes_distance
 from ._clusters import StateClusters, cluster, nearest, position_means
 from ._clusters import discretize as discretize
