@@ -219,7 +219,7 @@ def test_numbers_must_agree_with_themselves(halves, wanted) -> None:
     assert row["verdict"] == wanted
     if wanted != "holds":
         assert (
-            "In a translation, sums of two halves of the sentences correlate at only 0.5, and 0.7 is needed"
+            "In a translation, sums from two halves of the sentences correlate at only 0.5 (needed: 0.7)"
             in row["reason"]
         )
         unknown = judged(finding, masked_lm=[1, 1, 1], causal_lm=[0, 0, 0])

@@ -14,7 +14,7 @@ def verdict(tables, number):
 @pytest.mark.parametrize(
     ("number", "effect", "threshold", "text"),
     [
-        (1, 0.675 - 0.477, 0.05, "with depth, last layer aside: 0.979 ("),
+        (1, 0.675 - 0.477, 0.05, "with depth, without the last layer: 0.979 ("),
         (2, -1 + 6 * 22 / (12 * 143), -0.8, "to the last layer but one: 0.177 ("),  # the weaker is GPT-2's
         (5, 0.20 - 0.105, 0.05, "0.095 ("),
         (6, 0.24 - 1.5 * 0.01, 0.0, "rise at the last layer, by itself and minus 1.5 times each earlier one: 0.225 ("),
@@ -41,7 +41,7 @@ def test_contextualisation_of_untrained_models_is_noted(published):
     trained = geometry[geometry["trained"]]
     row = verdict(published | {"geometry": pd.concat([trained, trained.assign(trained=False)])}, 2)
     assert row["verdict"] == "holds"
-    assert "for comparison, untrained models: -0.923 Spearman's rho, shows the claim too" in row["note"]
+    assert "for comparison, untrained models: -0.923 Spearman's rho, which satisfies the claim too" in row["note"]
 
 
 def test_similarity_that_falls_though_words_are_shuffled_is_no_contextualisation(make_study):

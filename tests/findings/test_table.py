@@ -75,7 +75,7 @@ def test_what_is_missing_is_named(published):
     assert absence({"layer_distance": table.iloc[:0]}) == "the table layer_distance is absent"
     assert absence({"layer_distance": table.drop(columns="seed")}) == "the table layer_distance has no column seed"
     only = {"layer_distance": table[table["objective"] == "masked-lm"]}
-    assert absence(only) == "there is no causal LM among the models (there are: masked-lm)"
+    assert absence(only) == "there is no causal LM among the models (masked-lm)"
     trained = {"layer_distance": table[table["trained"]]}
     assert absence(trained, trained=False) == "layer_distance has no matching rows of the untrained causal LM"
     holes = {"layer_distance": table[table["layer"] != 3]}

@@ -89,7 +89,7 @@ def test_untrained_lines_that_end_apart_are_named(run):
 
 def test_it_says_what_is_lost_and_what_still_is_after_training(run):
     answer = figure_of(run).answer
-    assert answer[0].startswith("With encoder self-attention closed in all blocks, the share lost of what is learned")
+    assert answer[0].startswith("With encoder self-attention closed in all blocks, the lost share of what is learned")
     assert "in translation, 0.04 (" in answer[0]
     assert "after 500 updates of further training" in answer[0]
     assert "in causal LM" in answer[1]

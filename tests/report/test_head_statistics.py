@@ -254,7 +254,7 @@ def test_the_most_relevant_head_has_an_equal_share_beside_it(heads, run):
     figure = figure_of(heads, "head-relevance")
     relevance = run.tables["head_relevance"]
     own = relevance[relevance["kind"] == "self"].groupby("layer")["value"].max()
-    assert f"head is {100 * own.mean():.2f}% in bert-tiny" in figure.words
+    assert f"head's share of relevance is {100 * own.mean():.2f}% in bert-tiny" in figure.words
     assert f"with equal shares it would be {100 / relevance['head'].nunique():.0f}%" in figure.words
     assert "Rank correlation of relevance and confidence over heads:" in figure.answer[0]
-    assert "without one at" in figure.answer[1]
+    assert "with none at" in figure.answer[1]

@@ -46,14 +46,14 @@ EXTREMES = [
         "highest in A, 0.50 (0.40 to 0.60); lowest in B, 0.10 (0.00 to 0.20)",
     ),
     ((("A", 0.5, 0.2), ("B", 0.4, 0.2)), "0.50 (0.30 to 0.70) in A, with no clear difference from the others"),
-    ((("A", 0.5, math.nan), ("B", 0.5, math.nan)), "0.500 in A, not clearly apart from that in B"),
+    ((("A", 0.5, math.nan), ("B", 0.5, math.nan)), "0.500 in A, not clearly different from that in B"),
     (
         (("A", 0.5, 0.1), ("B", 0.45, 0.1), ("C", 0.1, 0.1), ("D", math.nan, 0.1)),
-        "highest in A, 0.50 (0.40 to 0.60), not clearly apart from that in B; lowest in C, 0.10 (0.00 to 0.20)",
+        "highest in A, 0.50 (0.40 to 0.60), not clearly different from that in B; lowest in C, 0.10 (0.00 to 0.20)",
     ),
     (
         tuple((name, 0.5, 0.1) for name in "ABCDE"),
-        "0.50 (0.40 to 0.60) in A, not clearly apart from 4 others, the largest of 5 and so partly by chance",
+        "0.50 (0.40 to 0.60) in A, not clearly different from 4 others (the largest of 5, so partly by chance)",
     ),
 ]
 
@@ -78,7 +78,7 @@ def test_the_unit_stands_behind_the_number(tmp_path):
     scores = score_rows(("A", 4.0, 0.1), ("B", 4.0, 0.1))
     words = words_of(tmp_path, "training", "learning-curves", learning_curves=curves, task_scores=scores)
     assert words.startswith(
-        "The fall of the training loss is highest in B, 7.50 nats per token; lowest in A, 6.00 nats per token; "
+        "The fall of the training loss is largest in B, 7.50 nats per token; smallest in A, 6.00 nats per token; "
     )
 
 
@@ -149,7 +149,7 @@ def test_representations_the_largest_step(tmp_path):
         "The largest step is 0.300 (0.290 to 0.310) (1 − PWCCA), 0→1 in A; the largest of an untrained model is 0.020."
     )
     near = words("near", step_rows(("A", 0, 0.3, 0.1), ("A", 1, 0.25, 0.1)))
-    assert near.endswith("0→1 in A, not clearly more than another step of its own.")
+    assert near.endswith("0→1 in A, not clearly larger than another step of the same model.")
     unknown = step_rows(*((name, layer, math.nan, 0.01) for name, layer, *_ in steps))
     assert words("unknown", unknown, before) == ""
 

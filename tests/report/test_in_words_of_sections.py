@@ -304,20 +304,20 @@ RECORDED = {
     # 10 × 1e-5 × (1, 1.01, 1.02): .0101% ± 4.303 × .0001% / √3; the first order is 50 times that
     "allocation-loss": (
         "The sum of all allocations misses the loss change by at most 0.0101% (0.0099 to 0.0103) in causal LM, "
-        "not clearly apart from that in masked LM; to first order, the error is at least 0.505% (0.493 to 0.517) "
-        "in causal LM, not clearly apart from that in masked LM."
+        "not clearly different from that in masked LM; to first order, the error is at least 0.505% (0.493 to 0.517) "
+        "in causal LM, not clearly different from that in masked LM."
     ),
-    "allocation-heads": "The largest share of one layer's heads is 44.4% in layer 2 of masked LM, the "
-    "largest of 12 and so partly by chance; with equal layers it would be 17%.",
+    "allocation-heads": "The largest share of a head in its layer is 44.4% in layer 2 of masked LM (the "
+    "largest of 12, so partly by chance); with equal layers it would be 17%.",
     # 3% × (1, 1.01, 1.02) ± 4.303 × .03% / √3
     "allocation-hurting": "The share of steps in which a component hurt is highest for query in masked LM, 3.03% (2.96 "
-    "to 3.11); lowest for embeddings in causal LM, 0.00%, not clearly apart from that for embeddings in masked LM, "
-    "extremes of 14 and so partly by chance; for single parameters 47%.",
-    "allocation-histogram": "The share of helping changes among the changes of single parameters that moved the loss "
+    "to 3.11); lowest for embeddings in causal LM, 0.00%, not clearly different from that for embeddings in masked LM "
+    "(extremes of 14, so partly by chance); for single parameters 47%.",
+    "allocation-histogram": "The share that helped, among single-parameter changes that moved the loss, "
     "is highest in masked LM, 100%; lowest in causal LM, 53.0%; with random signs it would be 50%.",
     "allocation-similarity": (
         "The rank correlation of the shares is highest within causal LM: decoder, 0.90 (0.84 to 0.94), not "
-        "clearly apart from that within masked LM: encoder; lowest between causal LM: decoder and masked LM: "
+        "clearly different from that within masked LM: encoder; lowest between causal LM: decoder and masked LM: "
         "encoder, 0.20 (0.15 to 0.25); for shuffled shares it is 0."
     ),
 }

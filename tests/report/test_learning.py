@@ -66,7 +66,7 @@ def test_the_sentence_names_the_fall_and_its_last_half(study, figure_of):
     curves = _curves(study).query("seed == seed.min()").assign(value=lambda f: 8.0 / (f["step"] / 10))
     words = figure_of(curves).words
     assert words.startswith("The fall of the training loss is 6.40 nats per token in causal LM")
-    assert words.endswith("the second half of the tokens contributed at most 38%, in causal LM.")
+    assert words.endswith("the second half of the tokens contributed at most 38% of it, in causal LM.")
 
 
 def test_names_at_the_ends_do_not_overlap(study, figure_of):

@@ -173,7 +173,8 @@ def test_anisotropy_is_shown_on_one_scale(figures):
     assert "drops again by 0.120 (0.111 to 0.129); overall it rises by 0.38" in text
     assert (
         "In every layer the mean cosine is less than 0.01 after the layer's mean is subtracted, less than 0.01 after "
-        "every dimension is also scaled to variance 1 and at most 0.42 as Spearman's correlation."
+        "every dimension is also scaled to variance 1 and at most 0.42 with Spearman's correlation in place of the "
+        "cosine."
     ) in text
     assert "three dimensions carry is up to 50% in causal LM (layer 6)" in text
     assert "with equal shares it would be 2.3%" in text

@@ -65,7 +65,9 @@ def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Co
     measured.
     """
     return Control(
-        name="layers in any order, drawn for each training", reads=reads, replicas=partial(_reordered, numbers=numbers)
+        name="layers in random order, drawn for each training",
+        reads=reads,
+        replicas=partial(_reordered, numbers=numbers),
     )
 
 
@@ -156,9 +158,8 @@ class ControlOutcome:
         role = "control" if self.decisive else "for comparison"
         if self.missing:
             return f"{role}, {self.name}: not measured ({self.missing})"
-        return (
-            f"{role}, {self.name}: {short(self.value)} {self.unit}{', shows the claim too' if self.shows_claim else ''}"
-        )
+        also = ", which satisfies the claim too" if self.shows_claim else ""
+        return f"{role}, {self.name}: {short(self.value)} {self.unit}{also}"
 
 
 def try_control(

@@ -306,8 +306,8 @@ def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
         return [f"how far two halves of the sentences agree is not known ({absent})"]
     halves = {name: float(one.values_UK.min()) for name, one in found.items()}  # NaN of any seed stays
     return [
-        f"in a {name}, {asked.of} of two halves of the sentences correlate at only {short(value)}, and {asked.least} "
-        "is needed: evaluate on more sentences"
+        f"in a {name}, {asked.of} from two halves of the sentences correlate at only {short(value)} "
+        f"(needed: {asked.least}): evaluate on more sentences"
         for name, value in halves.items()
         if not value >= asked.least
     ]

@@ -259,6 +259,6 @@ def _made_by(name: str) -> str:
         return ""
     needs = [measured.made_by] if measured.made_by else []
     if name.endswith(SUFFIX):
-        heavy = "" if measured.light else f" and {measured.name} in its light or heavy"
+        heavy = "" if measured.light else f" and {measured.name} in its light or heavy list"
         needs.append(f"a plan with a schedule in [checkpoints]{heavy} makes it at checkpoints")
     return ": " + "; ".join(dict.fromkeys(needs)) if needs else ""

@@ -219,7 +219,7 @@ def _numbers(parts: list[np.ndarray], updates: int) -> np.ndarray:
 # text that is the same for all.
 
 
-PROBE = "share of nearest occurrences of a token with its tag, mean over tags, best layer"
+PROBE = "share of the nearest occurrences of the same token that have the same tag, mean over tags, best layer"
 STANDS_IN = f"End tasks are not trained: a probe stands in ({PROBE})."
 
 

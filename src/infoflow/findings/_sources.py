@@ -47,7 +47,7 @@ LESSONS = Source(
 )
 LESSONS_ON_WORDS = Source(
     "Zhang and Bowman 2018, Language Modeling Teaches You More than Translation Does: Lessons Learned Through"
-    " Auxiliary Syntactic Task Analysis, BlackboxNLP (of word identity: as recalled)",
+    " Auxiliary Syntactic Task Analysis, BlackboxNLP (word identity: from memory)",
     "abstract",
     ours=True,
 )
@@ -199,7 +199,7 @@ BLEVINS = Source(
 )
 TRANSLATION_STAGES = Source(
     "Voita, Sennrich and Titov 2021, Language Modeling, Lexical Translation, Reordering: The Training Process of NMT "
-    "through the Lens of Classical SMT, EMNLP (which variant of the reordering score it has is not known to us)",
+    "through the Lens of Classical SMT, EMNLP (we do not know which variant of the reordering score it uses)",
     "abstract",
 )
 SOURCE_AND_TARGET = Source(
@@ -213,7 +213,7 @@ PIPELINE = Source(
 )
 DESCRIPTION_LENGTH = Source(
     "Voita and Titov 2020, Information-Theoretic Probing with Minimum Description Length, EMNLP (its "
-    "published code, whose bits mix nats and bits, ratios do not)",
+    "published code, whose bits mix nats and bits; its ratios do not)",
     "numbers only",
 )
 CONTROL_TASKS = Source(
@@ -272,7 +272,7 @@ MORE_ROOM = Source(
 )
 RICH_PARAMETERS = Source(
     "Wadhwa et al. 2024, From RAGs to rich parameters: Probing how language models utilize external knowledge"
-    " over parametric information for factual queries (causal LMs that are given)",
+    " over parametric information for factual queries (pretrained causal LMs)",
     "whole",
 )
 RETRIEVAL_HEADS = Source(

@@ -152,7 +152,7 @@ class Table:
             whole = models.table(self.name)
             present = sorted({Spec(*one).label for one in zip(whole["objective"], whole["variant"], strict=True)})
             if self.objective.label not in present:
-                none = f"there is no {NAMES[self.objective]} among the models (there are: {', '.join(present)})"
+                none = f"there is no {NAMES[self.objective]} among the models ({', '.join(present)})"
                 raise Absent(self.no_model or none)
         plain = [f"{name} {value}" for name, value in self.settings if not isinstance(value, _Open)]
         which = f" with {' and '.join(plain)}" if plain else ""

@@ -163,4 +163,4 @@ def _missed(known: Mapping[str, Reading], models: ModelGroup) -> str:
     value, entropy = min(rows, key=lambda row: row[0] / row[1], default=(1.0, 1.0))
     if value >= (1 - LIMITED) * entropy:
         return ""
-    return f"which falls short (it finds {short(value)} of {short(entropy)} nats at layer 0)"
+    return f"with only {short(value)} of {short(entropy)} nats found at layer 0"

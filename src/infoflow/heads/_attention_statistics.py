@@ -38,7 +38,7 @@ HEAD_ENTROPY = TableSchema(
     version=2,
     description="Entropy of a query's attention over real tokens, averaged over queries; what falls on special "
     "tokens is left out, not renormalised. It grows with the length of sentences, as the baseline "
-    "does: compare corpora by the share of the baseline.",
+    "does: compare corpora by the entropy as a share of its baseline.",
     columns=(*HEAD_KEYS, *estimate_columns("nats", "mean entropy", "the same for uniform attention")),
 )
 HEAD_POSITIONAL = TableSchema(

@@ -61,8 +61,8 @@ HEAD_RELATIONS = TableSchema(
     "causal self-attention only edges count whose attending word comes after the attended one. m words with the same "
     "largest weight count 1/m each.",
     light=True,
-    made_by="it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy, and a plan that "
-    "does not leave it out",
+    made_by="it needs a corpus with trees: the built-in grammar, a CoNLL-U treebank, or text parsed by spaCy, and a "
+    "plan that does not leave it out",
     columns=(
         *HEAD_KEYS,
         RELATION,

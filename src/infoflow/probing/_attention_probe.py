@@ -29,8 +29,8 @@ HEAD_PROBE = TableSchema(
     version=2,
     description="Share of words that a probe attaches to their head (unlabelled attachment score, the root included), "
     "on sentences that it was not trained on; m words with the same highest score count 1/m each.",
-    made_by="it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy, and a plan that "
-    "does not leave it out",
+    made_by="it needs a corpus with trees: the built-in grammar, a CoNLL-U treebank, or text parsed by spaCy, and a "
+    "plan that does not leave it out",
     columns=(
         Column("stack", "string", "", "the stack that reads the text"),
         Column("probe", "string", "", "what it reads: " + ", ".join(PROBES)),

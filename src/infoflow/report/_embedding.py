@@ -118,7 +118,7 @@ def in_steps(values: np.ndarray, low: float, high: float) -> str:
 _FIGURE = re.compile(r"(<figure[^>]*>\s*<h3.*?</h3>)(.*?)(</figure>)", re.DOTALL)
 _MOST = 4_000_000  # pages up to this number of characters stay as they are
 _SMALLEST = 50_000  # characters of a figure worth packing
-_NOTE = "This figure has many models and is compressed: it needs JavaScript."
+_NOTE = "This figure shows many models, so it is stored compressed and needs JavaScript."
 
 
 def pack_figures(page: str, most: int = _MOST, smallest: int = _SMALLEST) -> str:

@@ -171,28 +171,26 @@ class Extreme(NamedTuple):
     least: bool = False
 
     def text(self, unit: str = "") -> str:
-        """`0.54 nats (0.49 to 0.59) in causal LM, not clearly apart from masked LM`."""
+        """`0.54 nats (0.49 to 0.59) in causal LM, not clearly different from that in masked LM`."""
         return f"{estimate_text(self.candidate.estimate, unit)} {self.candidate.name}{self.note}{self.choice}"
 
     def text_after(self, unit: str = "") -> str:
-        """`in causal LM, 0.54 nats (0.49 to 0.59), not clearly apart from that in masked LM`."""
+        """`in causal LM, 0.54 nats (0.49 to 0.59), not clearly different from that in masked LM`."""
         return f"{self.candidate.name}, {estimate_text(self.candidate.estimate, unit)}{self.note}{self.choice}"
 
     @property
     def note(self) -> str:
-        """`, not clearly apart from that in masked LM`; "" if no other is close."""
+        """`, not clearly different from that in masked LM`; "" if no other is close."""
         if not self.alike:
             return ""
         if len(self.alike) <= _NAMED:
-            return f", not clearly apart from that {listed(list(self.alike))}"
-        return f", not clearly apart from {len(self.alike)} others"
+            return f", not clearly different from that {listed(list(self.alike))}"
+        return f", not clearly different from {len(self.alike)} others"
 
     @property
     def choice(self) -> str:
-        """`, the largest of 12 and so partly by chance`; "" for few, or if other sentences selected it."""
-        return (
-            f", the {'smallest' if self.least else 'largest'} of {self.of} and so partly by chance" if self.of else ""
-        )
+        """` (the largest of 12, so partly by chance)`; "" for few, or if other sentences selected it."""
+        return f" (the {'smallest' if self.least else 'largest'} of {self.of}, so partly by chance)" if self.of else ""
 
 
 def extreme(candidates: Sequence[Candidate], least: bool = False) -> Extreme | None:
@@ -227,7 +225,7 @@ def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "
         )
     if top.of:
         ends = f"{most} {top._replace(of=0).text_after(unit)}; {least} {bottom._replace(of=0).text_after(unit)}"
-        return f"{ends}, extremes of {top.of} and so partly by chance"
+        return f"{ends} (extremes of {top.of}, so partly by chance)"
     return f"{most} {top.text_after(unit)}; {least} {bottom.text_after(unit)}"
 
 

@@ -52,7 +52,8 @@ _METHOD = Method(
 FURTHER = Section(
     id="further",
     title="What else was measured?",
-    lead="Tables that no figure above shows: some serve only claims, others need a second table.",
+    lead="Tables that no figure above shows: some are used only by claims, others can be drawn only with a "
+    "second table.",
     names={"further": "further/table"},
 )
 _FURTHER_METHOD = Method(
@@ -88,7 +89,7 @@ def _section(
         schema = TABLES.get(name.removesuffix(SUFFIX)) or tables.schema(name)
         question, _, rest = schema.description.strip().partition("\n")
         if heading is FURTHER and "value" not in frame:
-            notes.append(f"Not drawn: the table {name} ({len(frame):,} rows), which has no single value. {question}")
+            notes.append(f"Not drawn: the table {name} ({len(frame):,} rows), which has no value column. {question}")
             continue
         try:
             figure = own_figure(frame.drop(columns="series", errors="ignore"), schema, name)

@@ -313,7 +313,7 @@ TAG_NEIGHBOURS = TableSchema(
     name="tag_neighbours",
     version=3,
     description="Fraction of the nearest occurrences of the same token whose word has the same tag.",
-    made_by="it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file, and a plan that "
+    made_by="it needs a corpus with tags, such as the built-in grammar, a treebank or a .tagged file, and a plan that "
     "does not leave it out",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),

@@ -225,7 +225,7 @@ def c5(curves: Curves) -> list[Condition]:
             alone=False,  # all heads attend broadly before training
         ),
         exceeds(
-            "divergence of heads between layers minus that within, beyond permuted layers",
+            "divergence of heads of different layers minus that of one layer, above the same with layers permuted",
             curves["layers"],
             0.0,
             "nats",

@@ -55,7 +55,7 @@ _M2_READS: dict[str, Reading] = {
 
 @claim(
     "probing:M-2",
-    "Context shortens the code of a linguistic task, mostly where the model was trained.",
+    "Context shortens the code of a linguistic task, mostly in a trained model.",
     source=DESCRIPTION_LENGTH,
     published="about half the code at the first contextual layer for most tasks; a random model gains less",
     statistic="online code at layer 1 at most three quarters of that at layer 0; random layers gain at most half as "
@@ -308,7 +308,7 @@ _T3_READS: dict[str, Reading] = {"shape": cumulative_shape(MASKED)}
 
 @claim(
     "probing:T-3",
-    "A probe that sees one more layer is mostly no worse, but the top layer often lowers the score a little.",
+    "A probe that sees one more layer is usually no worse, but the top layer often lowers the score a little.",
     source=PIPELINE,
     published="BERT-base: 9 of 11 tasks are best below layer 12, usually by at most .4 F1",
     statistic="cumulative scores: fewer than half of all steps fall, and at least half of the tasks are best below "

@@ -64,7 +64,7 @@ _P2_READS: dict[str, Reading] = _reads("task")
     "probing:P-2",
     "The benefit of pretraining shows when a probe has little training data.",
     source=LESSONS,
-    published="frozen LSTMs of random weights do strikingly well, an effect that disappears with less training data "
+    published="frozen LSTMs with random weights do strikingly well, an effect that disappears with less training data "
     "(no number)",
     statistic=f"accuracy of the best layer, trained minus untrained, larger with {SMALL:.0%} of the probe's training "
     "sentences than with all",

@@ -115,7 +115,7 @@ def z1(curves: Curves) -> list[Condition]:
     curve = curves["masked"]
     return [
         exceeds(
-            "rank correlation of average similarity with depth, last layer aside",
+            "rank correlation of average similarity with depth, without the last layer",
             depth_correlation(curve[:, :-1]),
             0.8,
             "Spearman's rho",
@@ -166,7 +166,7 @@ def z2(curves: Curves) -> list[Condition]:
     names = [NAMES[o] for o in LANGUAGE_MODELS]
     return [
         stays_below(
-            "rank correlation of corrected self-similarity with depth, last layer aside",
+            "rank correlation of corrected self-similarity with depth, without the last layer",
             np.concatenate([depth_correlation(curve) for curve in corrected], axis=1),
             -0.8,
             "Spearman's rho",

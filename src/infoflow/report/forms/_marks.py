@@ -134,7 +134,7 @@ def span(*values: Any, margin: float = 0.05, flat: float = 0.1) -> tuple[float, 
 # Hollow marks: measured with one seed, so the interval covers only the choice of sentences.
 
 
-HOLLOW = "as the hollow marks show"
+HOLLOW = "not seeds (hollow marks)"
 """Ends a sentence about such intervals; the front page states once that there is only one seed."""
 
 

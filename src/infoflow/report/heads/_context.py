@@ -50,7 +50,7 @@ _METRICS = {
     "share": _Metric(
         label="share of what is learned",
         axis="share lost",
-        stated="the share lost of what is learned beyond unigram frequencies",
+        stated="the lost share of what is learned beyond unigram frequencies",
         note="Loss added by closing self-attention, as a share of what the model has learned beyond unigram "
         "frequencies.",
     ),

@@ -72,7 +72,7 @@ def removed_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         words=_words(curves, models, metric),
         panels=panels,
         caption=f"{band_words(seeds)}; {int(frame['count'].median()):,} sentences behind each point.{grey} Changes are "
-        "paired: each sentence with heads removed is compared with itself with all of them. Nothing is trained after "
+        "paired: each sentence is scored with those heads removed and with all heads. Nothing is trained after "
         f"the removal. {scale}".rstrip(),
         how_to_read=[
             f"Across: the share of heads that is removed. Up: by how much the {metric} changes. A flat start at 0 "

@@ -106,8 +106,8 @@ def _how_to_read(statistics: list[Statistic], chance: str, with_sentences: bool)
         )
     if with_sentences:
         lines.append(
-            "The sentences are the same for all heads of a model: a few that between them show most heads at their "
-            "most confident, out of 96 short ones drawn by hash. Each head lists them by its own confidence in them; "
+            "All heads of a model are shown on the same few sentences, chosen from 96 short ones (drawn by hash) so "
+            "that most heads are at their most confident on one of them. Each head lists them by its own confidence; "
             "they are illustrations and prove nothing."
         )
     return lines

@@ -96,7 +96,7 @@ def matter_figure(
         how_to_read=[
             f"Each point is a head. Across: its {main.x.label}, {main.x.explanation}. Up: {main.y.label}, "
             f"{main.y.explanation}.",
-            "Whiskers, where a point does not hide them, are 95% intervals over sentences. The dashed line is "
+            "Whiskers are 95% intervals over sentences; a short one may lie behind its point. The dashed line is "
             + ("no change." if main.y.signed else "the control."),
             "If the quick measure (across) could replace the costly one (up), points would rise from left to right; a "
             "rank correlation of 1 means the same order, 0 no relation. The head map can show each of these measures "
@@ -173,10 +173,8 @@ def _significant(frames: dict[str, pd.DataFrame], models: ModelSelection) -> lis
         heads = own[own["series"] == one.key]
         sure = heads[heads["p_corrected"] < 0.05]
         worse = int((sure["value"] > 0).sum() if metric == "loss" else (sure["value"] < 0).sum())
-        losses = f"{worse} of them" if worse < len(sure) else "all of them"
-        parts.append(
-            f"{len(sure)} of {len(heads)} in {one.label}" + (f" ({losses} for the worse)" if len(sure) else "")
-        )
+        losses = f"{worse} of them " if worse < len(sure) else "all of them " if worse > 1 else ""
+        parts.append(f"{len(sure)} of {len(heads)} in {one.label}" + (f" ({losses}for the worse)" if len(sure) else ""))
     return [
         f"Heads whose single removal changes the {metric} significantly, corrected for the number of heads: "
         f"{listed(parts)}."

@@ -39,7 +39,7 @@ _METHOD = Method(
     90% of queries look most at one offset; syntactic, if the head finds the other end of a relation ten points more
     often than the relation's best offset does; rare token, if half of the queries look most at the sentence's rarest
     token. A function is chosen on one half of the sentences and must exceed its limit with the 95% interval on the
-    other; of several, the clearest counts. After Voita et al. (2019).
+    other; if several do, the clearest counts. After Voita et al. (2019).
     """,
 )
 _LABELLED = 8  # heads per layer up to which squares hold their numbers
@@ -108,7 +108,7 @@ def _words(rows: pd.DataFrame, relevance: Statistic, series: list[Series]) -> st
     found = [Candidate(f"in {one.label}", _largest_share(own[own["series"] == one.key])) for one in series]
     equal = percent_span([1 / own.loc[own["series"] == one.key, "head"].nunique() for one in series])
     return extremes_words(
-        "in an average layer, the share of relevance of the most relevant head",
+        "in an average layer, the most relevant head's share of relevance",
         found,
         "%",
         end=f"with equal shares it would be {equal}",
@@ -145,13 +145,13 @@ def _functions(trained: pd.DataFrame, series: list[Series]) -> str:
     for one in series:
         own = trained[trained["series"] == one.key]
         parts = [
-            f"{len(heads)} {'without one' if name == NO_FUNCTION else name} at {estimate_text(_mean_confidence(heads))}"
+            f"{len(heads)} {'with none' if name == NO_FUNCTION else name} at {estimate_text(_mean_confidence(heads))}"
             for name in FUNCTION_COLORS
             for heads in [own[own["function"] == name]]
             if len(heads)
         ]
         clauses.append(f"{one.label}, {listed(parts)}")
-    return f"Heads by function, and their mean confidence: {'; '.join(clauses)}."
+    return f"Number of heads with each function, and their mean confidence: {'; '.join(clauses)}."
 
 
 def _mean_confidence(heads: pd.DataFrame) -> Estimate:
@@ -165,7 +165,7 @@ def _caption(rows: pd.DataFrame, trained: pd.DataFrame, shown: dict[str, Statist
     count = int(rows.loc[rows["statistic"] == shown["confidence"].id, "count"].median())
     controls = listed([one.control for one in shown.values()])
     return (
-        f"{several}Self-attention of the stack that all models share; about {count:,} queries per head. Dashed "
+        f"{several}Self-attention of the stack that all models have; about {count:,} queries per head. Dashed "
         f"frames: the control of the layer's heads, {controls}."
     )
 

@@ -79,7 +79,7 @@ def chance_note(roles: pd.DataFrame) -> str:
     held = int(roles["holds"].sum())
     return (
         "Roles are chosen on one half of the sentences and must exceed their limit with the 95% interval on the other: "
-        f"{int(roles['chosen'].sum()):,} were chosen and {held:,} of them held; by chance it would be at most "
+        f"{int(roles['chosen'].sum()):,} chosen, {held:,} confirmed; by chance, the number confirmed would be at most "
         f"{by_chance(roles):.1f}."
     )
 

@@ -154,7 +154,7 @@ def _relations(frame: pd.DataFrame) -> _Found:
 
 
 def _rare_token(frame: pd.DataFrame) -> _Found:
-    about = "how often the strongest key is the sentence's rarest token, above what uniform attention gives"
+    about = "how often the strongest key is the sentence's rarest token, minus the rate of uniform attention"
     how = {"margin": True, "top": _top(frame["value"] - frame["baseline"], least=0.1), "strong": 0.1}
     rows, control = frame[frame["rarest"] == frame["rarest"].min()], "uniform attention"
     yield rows, Statistic(id="rare", label="rarest token", explanation=about, control=control, group="roles", **how)
@@ -175,7 +175,7 @@ _PATTERNS = {
 def _patterns(frame: pd.DataFrame) -> _Found:
     for pattern, (score, label, explanation) in _PATTERNS.items():
         control = "another token" if pattern == "copying" else "uniform attention"
-        about = f"on random tokens that are repeated: {explanation}"
+        about = f"on repeated random tokens: {explanation}"
         how = {"control": control, "group": "roles", "strong": 0.5, "explanation": about}
         rows = frame[(frame["pattern"] == pattern) & (frame["score"] == score)]
         yield rows, Statistic(id=f"pattern-{pattern}", label=label, **how)
@@ -203,7 +203,7 @@ def _relevance(frame: pd.DataFrame) -> _Found:
 def _importance(frame: pd.DataFrame) -> _Found:
     conventions = list(dict.fromkeys(frame["convention"]))
     own = frame[frame["convention"] == ("paper" if "paper" in conventions else conventions[0])]
-    about = "expected size of the change of the loss per unit of a gate on the head"
+    about = "the expected size of the change in loss per unit of a gate on the head"
     how = {"control": "the mean head", "top": _top(own["value"])}
     yield own, _worth(id="importance", label="importance", explanation=about, **how)
 

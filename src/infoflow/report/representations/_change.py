@@ -90,7 +90,7 @@ def _step_words(frame: pd.DataFrame, series: list[Series]) -> str:
         return ""
     own = next(top for top in found if top.candidate is highest.candidate)
     others = "another step" if len(own.alike) == 1 else f"{len(own.alike)} other steps"
-    same = f", not clearly more than {others} of its own" if own.alike else ""
+    same = f", not clearly larger than {others} of the same model" if own.alike else ""
     said = (
         f"the largest step is {estimate_text(highest.candidate.estimate)} (1 − PWCCA), {highest.candidate.name}{same}"
     )

@@ -34,7 +34,7 @@ INFORMATION_METHOD = Method(
     classifier is linear. Ridge, temperature and the share of token frequencies mixed in are chosen on an eighth of the
     fitted sentences. It is a lower bound of the mutual information for this family of readers (Xu et al. 2020, Pimentel
     et al. 2020), needs no clusters, and ignores what is independent of the token, such as the position. Intervals cover
-    the choice of sentences and what more of them would add.</p>
+    the choice of sentences and what more sentences would add.</p>
     """,
 )
 
@@ -115,18 +115,18 @@ def _words(data: pd.DataFrame, series: list[Series]) -> str:
         return ""
     size = number(top.candidate.estimate.value, 3)
     return sentence(
-        f"twice as much text altered the difference between the top and the bottom layer by at most {size} nats, "
+        f"doubling the text changes the difference between the top and the bottom layer by at most {size} nats, "
         f"{top.candidate.name}"
     )
 
 
 def _chart(data: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
     x = amount("x", "tokens", "tokens counted", type="log", nice=False, zero=None, ticks=4, format="~s")
-    at = {"x": x, "y": amount("y", "change", "top less bottom layer (nats)")}
+    at = {"x": x, "y": amount("y", "change", "top minus bottom layer (nats)")}
     of_group = dict(iter(data.groupby("group")))
     trained, untrained = of_group["trained"], of_group.get("untrained", data.head(0))
     corrected, plug_in = (trained[trained["estimate"] == estimate] for estimate in _ESTIMATES)
-    tooltip = tips("estimate:N", "tokens:Q||,.0f", "change:Q|top less bottom|+.3f")
+    tooltip = tips("estimate:N", "tokens:Q||,.0f", "change:Q|top minus bottom|+.3f")
     return finished(
         [
             *control_lines(untrained[untrained["estimate"] == "corrected"], at, band=0),

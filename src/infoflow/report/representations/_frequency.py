@@ -33,13 +33,13 @@ PWCCA = Method(
     text="""
     1 − Σ <i>α</i><sub>i</sub><i>ρ</i><sub>i</sub> / Σ <i>α</i><sub>i</sub>, with canonical correlations <i>ρ</i>
     between two views of the same occurrences and weights <i>α</i> by how much of a view each canonical direction
-    carries. It is biased towards 0 when occurrences are few for the width; the baseline shuffles the rows of one view.
-    After Morcos, Raghu and Bengio (2018).
+    carries. It is biased towards 0 when the width is large for the number of occurrences; the baseline
+    shuffles the rows of one view. After Morcos, Raghu and Bengio (2018).
     """,
 )
 
 _RANKS = (
-    "Rank 1 is the most frequent token of the training text. Each line is a range of ranks, without its upper end. "
+    "Rank 1 is the most frequent token of the training text. Each line is a range of ranks, upper end excluded. "
     "Three are labelled: the most frequent tokens (pale), the middle range and the rarest tokens (strong). The thin "
     "grey lines are the ranges between them; point at one to see its ranks. All ranges have the same number of "
     "occurrences, since this distance depends on that number. Ranges with too few occurrences are left out."
@@ -115,10 +115,10 @@ def _influence_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigu
             table,
             models,
             y_title="influence (1 − PWCCA)",
-            x_title="layer that loses the token",
+            x_title="layer from which the token is hidden",
             control_name="random",
         ),
-        caption=f"{_note(table)} One token of each sentence is removed.",
+        caption=f"{_note(table)} One token of each sentence is hidden.",
         how_to_read=[
             "One token of a sentence is hidden, as key and value, from the attention of one layer only. Layers count "
             "from 1 here, since 0 is the embeddings. Up: how far that layer's output at the other tokens "

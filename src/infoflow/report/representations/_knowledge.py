@@ -102,9 +102,9 @@ _INPUT = LayerFigure(
         "read from its vector, in nats. The horizontal line is the entropy of the tokens. Layer 0 has all of it, since "
         "embeddings determine their tokens.",
         HOW_BANDS,
-        "A curve that starts below that line at layer 0 misses information because of too few clusters or because of "
-        "positions; a rise from there is a property of the clusters. It would be surprising if a causal LM kept its "
-        "input to the top: it is trained to predict the next token.",
+        "A curve that starts below that line at layer 0 misses information, because there are too few clusters or "
+        "because they follow positions, not tokens; a rise from there is an artefact of the clustering. It would be "
+        "surprising if a causal LM kept its input to the top: it is trained to predict the next token.",
         _HOW_ESTIMATED,
     ),
     method=INFORMATION_METHOD,

@@ -26,8 +26,8 @@ _TOKEN_NEIGHBOURS = Method(
 )
 
 _HOW_POOLS = (
-    "Neighbours are looked up among occurrences of the same token, so the token itself is no help: what they share "
-    "must have come from the context. The dashed grey line is an untrained model of the same shape; the dotted one "
+    "Neighbours are looked up among occurrences of the same token, so what they share must have come from the "
+    "context. The dashed grey line is an untrained model of the same shape; the dotted one "
     "shows what random occurrences of the token share."
 )
 
@@ -61,8 +61,8 @@ _POSITION = LayerFigure(
         "Up: the difference in position between an occurrence and its nearest vectors, each in its own sentence, in "
         "tokens. The axis is inverted, so that higher means that more of the position is kept.",
         _HOW_POOLS,
-        "Sentences differ in length between corpora, and so does the distance of any two occurrences: compare a curve "
-        "with that dotted line, not with other corpora.",
+        "In longer sentences any two occurrences are further apart, so compare a curve with the dotted line, not with "
+        "curves of other corpora.",
     ),
     method=_TOKEN_NEIGHBOURS,
     claims=("representations:V-14",),
@@ -78,7 +78,7 @@ _CONTEXT = LayerFigure(
     how_to_read=(
         "Up: the share of an occurrence's nearest vectors that have the same token before them (left), or after "
         "them (right). Occurrences at the edge of a sentence have none and are left out. A causal LM cannot see the "
-        "token after: where that line rises, it is predicting it.",
+        "token after: where that line rises, the model is predicting that token.",
         _HOW_POOLS,
     ),
     method=_TOKEN_NEIGHBOURS,

@@ -33,7 +33,7 @@ _DIMENSION_METHOD = Method(
 _SPACES = {
     "centred": "after the layer's mean is subtracted",
     "standardised": "after every dimension is also scaled to variance 1",
-    "rank": "as Spearman's correlation",
+    "rank": "with Spearman's correlation in place of the cosine",
 }
 _KEYS = ["model", "trained", "stack", "layer", "space"]
 

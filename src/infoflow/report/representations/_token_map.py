@@ -230,7 +230,7 @@ def _figure(kind: _Kind, frame: pd.DataFrame, models: ModelSelection) -> ReportF
         id=kind.id,
         question=kind.question,
         answer=[
-            f"What a dot's {_NEAR} nearest dots share with it, in the map of the lowest and of the highest layer: "
+            f"The {_NEAR} dots nearest to a dot, in the map of the lowest and of the highest layer: "
             f"{_text(kind, drawn)}."
         ],
         panels=[Panel(title=space.label, spec=map_chart(space, groups)) for space in spaces],
@@ -332,10 +332,10 @@ def _shared(kind: _Kind, rows: pd.DataFrame) -> str:
     ends = [rows[rows["layer"] == layer].sort_values("point") for layer in (rows["layer"].min(), rows["layer"].max())]
     if kind.id == "map-position":
         (low, any_two), (high, _) = (_compared(end, lambda a, b: np.abs(a - b), "position") for end in ends)
-        return f"{number(low, 1)} and {number(high, 1)} tokens away (any two: {number(any_two, 1)})"
+        return f"{number(low, 1)} and {number(high, 1)} tokens away (any two dots: {number(any_two, 1)})"
     column = "token" if kind.id == "map-token" else "tag"
     (low, any_two), (high, _) = (_compared(end, lambda a, b: a == b, column) for end in ends)
-    text = f"{low:.0%} and {high:.0%} are {kind.said} (any two: {any_two:.0%})"
+    text = f"{low:.0%} and {high:.0%} are {kind.said} (any two dots: {any_two:.0%})"
     hidden = ends[0]["masked"].to_numpy(dtype=bool)
     if hidden.any() and not hidden.all():
         restored = _compared(ends[1], lambda a, b: a == b, column, hidden)[0]

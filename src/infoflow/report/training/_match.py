@@ -45,7 +45,7 @@ def _match(match: pd.DataFrame, models: ModelSelection) -> Drawn:
     chart = interval_dots(
         rows.assign(value=rows["flops"], low=rows["flops"] - rows["error"], high=rows["flops"] + rows["error"]),
         {"color": color_of(known), "shape": shape_of(known)},
-        title="operations of the training",
+        title="operations in training",
         bounds=(0.0, float("inf")),
         tooltip=tips("label:N", "flops:Q|operations|.3s", "times:Q|times the least|.2f"),
         step=26,
@@ -151,7 +151,7 @@ MATCH_FIGURE = DeclaredFigure(
         "For claims about efficiency, compare operations, not updates. A better score says little if the model "
         "also used more operations.",
         "Initial weights are matched if all random ones equal those of the masked LM. They are matched on the "
-        "reading side if those of the blocks that read the text do, while a decoder or a head has no counterpart.",
+        "reading side if this holds for the blocks that read the text, while a decoder or a head has no counterpart.",
     ),
     method=MATCH,
     tables=(MATCH_TABLE.name,),

@@ -308,11 +308,11 @@ def _words(table: pd.DataFrame, series: list[Series]) -> str:
     found = _falls(table, series)
     falls = [Candidate(f"in {label}", plain(first - last)) for label, first, last, _ in found]
     shares = [(label, 100 * late / (first - last)) for label, first, last, late in found if first > last]
-    fall = both_extremes(falls, "nats per token")
+    fall = both_extremes(falls, "nats per token", "largest", "smallest")
     end = extreme([Candidate(f"in {label}", plain(round(share))) for label, share in shares])
     if not fall:
         return ""
-    much = f"{number(end.candidate.estimate.value, 0)}%, {end.candidate.name}" if end else ""
+    much = f"{number(end.candidate.estimate.value, 0)}% of it, {end.candidate.name}" if end else ""
     late = f"; the second half of the tokens contributed at most {much}" if end else ""
     return sentence(f"the fall of the training loss is {fall}{late}")
 

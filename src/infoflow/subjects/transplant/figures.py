@@ -36,7 +36,7 @@ METHOD = Method(
     id="transplant",
     title="Transplanted heads",
     text="""
-    A head is its rows of the query, key and value projections with their biases and its columns of the output
+    A head consists of its rows of the query, key and value projections with their biases and its columns of the output
     projection. They are copied bit for bit into the same layer and head of a fresh model, which is initialised with a
     different seed than the trained model. Specialised heads are those with a role (positional, syntactic or rarest
     token), then the most important ones, as set in the plan, but at most half of a layer's heads. Random heads are as

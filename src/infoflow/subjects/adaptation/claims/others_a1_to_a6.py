@@ -204,7 +204,7 @@ _A6_READS: dict[str, Reading] = {"gain": gain_by_size(MASKED)}
 
 @claim(
     "adaptation:A-6",
-    "Pretraining gains less the more labelled examples there are.",
+    "The more labelled examples there are, the less pretraining helps.",
     source=FEW_LABELS,
     published="100 labelled examples with pretraining match 100 times as many without (recalled, not read)",
     statistic="main test metric after full fine-tuning, pretrained minus untrained model, mean over tasks: larger with "

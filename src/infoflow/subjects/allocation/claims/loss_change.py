@@ -38,7 +38,7 @@ _L1_READS: dict[str, Reading] = {NAMES[one]: window_mean(one, "helping") for one
     reads=_L1_READS,
     controls=(
         Control(
-            name="signs by chance",
+            name="random signs",
             reads=_L1_READS,
             transform=lambda curves: {name: np.full_like(curve, 0.5) for name, curve in curves.items()},
             decisive=False,
@@ -46,7 +46,7 @@ _L1_READS: dict[str, Reading] = {NAMES[one]: window_mean(one, "helping") for one
     ),
     learned=OBJECTIVES,
     reliable=halves_agree(parameters=True),
-    uncontrolled="signs by chance help in half of the cases, which is the limit itself",
+    uncontrolled="random signs help in half of the cases, which is the limit itself",
 )
 def l1(curves: Curves) -> list[Condition]:
     """Shares of parameters, mean over the whole training."""
@@ -206,7 +206,7 @@ def _each(name: str, curves: Curves, column: str, threshold: float, unit: str, a
     reads=_L4_READS,
     controls=(
         Control(
-            name="normally distributed allocations with signs by chance",
+            name="normally distributed allocations with random signs",
             reads=_L4_READS,
             transform=lambda curves: {
                 name: np.full_like(curve, NORMAL if "top_share" in name else 0.5) for name, curve in curves.items()
@@ -221,7 +221,7 @@ def _each(name: str, curves: Curves, column: str, threshold: float, unit: str, a
 def l4(curves: Curves) -> list[Condition]:
     """Signs of single parameters; intervals over seeds."""
     return [
-        _each("part of the largest 1 % of |A| in their sum", curves, "top_share", 2 * NORMAL, "share of the sum"),
+        _each("share of the largest 1 % of |A| in the sum of |A|", curves, "top_share", 2 * NORMAL, "share of the sum"),
         _each(
             "parameters whose sign changed since the step before",
             curves,

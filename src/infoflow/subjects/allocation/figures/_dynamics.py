@@ -77,8 +77,9 @@ def _heads(by_set: dict[str, pd.DataFrame], models: ModelSelection) -> Drawn:
             for part, kind in maps
         ],
         words=_words(list(rows.values())),
-        caption=f"Means over {counted(int(heads['seed'].nunique()), 'seed')}, over the whole training. A head is its "
-        "rows of the query, key and value projections with their biases and its columns of the output projection.",
+        caption=f"Means over {counted(int(heads['seed'].nunique()), 'seed')}, over the whole training. A head consists "
+        "of its rows of the query, key and value projections with their biases and its columns of the output "
+        "projection.",
         payload={"sets": [SETS[name] for name in by_set]},
     )
 
@@ -124,7 +125,7 @@ def _words(maps: list[dict[tuple[ModelStack, str], pd.DataFrame]]) -> str:
         return ""
     stated = most.text("%").replace(" %", "%")
     return sentence(
-        f"the largest share of one layer's heads is {stated}; with equal layers it would be {percent_span(equal)}"
+        f"the largest share of a head in its layer is {stated}; with equal layers it would be {percent_span(equal)}"
     )
 
 

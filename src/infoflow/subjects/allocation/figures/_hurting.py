@@ -87,7 +87,7 @@ HURTING = DeclaredFigure(
         "of the decoder and cross-attention are separate blocks, and the counts of all blocks are added up. “Largest "
         "rise” is that of one block in one step. A component may help in every step while half of its single "
         "parameters, the last row, hurt.",
-        "Only many examples separate single parameters from noise: check how far the two halves agree.",
+        "It takes many examples to tell single parameters from noise: check how well the two halves agree.",
     ),
     method=LOSS_CHANGE,
     tables=(ALLOCATION_HURTING.name, ALLOCATION_RELIABILITY.name),
@@ -242,7 +242,7 @@ def _sizes_words(rows: dict[ModelStack, pd.DataFrame]) -> str:
         all_moved = moved.groupby("seed")["count"].sum()
         helped = moved.loc[moved["high"] <= 0].groupby("seed")["count"].sum().reindex(all_moved.index, fill_value=0)
         found.append(Candidate(f"in {part.label}", percent_over_models((helped / all_moved).to_dict())))
-    what = "the share of helping changes among the changes of single parameters that moved the loss"
+    what = "the share that helped, among single-parameter changes that moved the loss,"
     return extremes_words(what, found, "%", end="with random signs it would be 50%")
 
 

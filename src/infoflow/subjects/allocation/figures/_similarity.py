@@ -191,7 +191,7 @@ OBJECTIVES = DeclaredFigure(
     question="Do objectives distribute the work in the same way?",
     how_to_read=(
         "Each square compares two stacks; 1 means that the same layers and components did most of the work. The "
-        "diagonal compares one objective under two seeds: different objectives can hardly be more similar.",
+        "diagonal compares one objective under two seeds: two objectives can hardly be more alike than that.",
         "The data also has cosines and shares per parameter; cosines are dominated by the largest groups.",
     ),
     method=LOSS_CHANGE,

@@ -291,8 +291,8 @@ ALLOCATION_HURTING = TableSchema(
     name="allocation_hurting",
     version=1,
     description="How often, when last and by how much groups and their parameters raised the loss. For groups, "
-    "the *sum* over a chord counts; for level 'parameter', each parameter counts by itself, as shares over parameters "
-    "and chords.",
+    "the sum over a chord decides; at level 'parameter', each parameter is counted separately, and the numbers are "
+    "shares of all parameters and chords.",
     made_by="a plan with [dynamics] on = true makes it",
     columns=(
         *_TARGET,

@@ -69,8 +69,8 @@ def hinders(curves: Curves, verdict: str) -> str | None:
     "retrieval:R-15",
     "With a document, the fact stored at the subject is hardly used.",
     source=RICH_PARAMETERS,
-    published="average indirect effect at the subject's last token .2 → .0375; without attention from the last token "
-    "to the subject below 5 % are lost, without that to the attribute 20–25 %",
+    published="average indirect effect at the subject's last token .2 → .0375; blocking attention from the last "
+    "token to the subject loses below 5 %, blocking that to the attribute 20–25 %",
     statistic=f"passages about two entities: largest effect of restoring the subject's last token below {RATIO} "
     f"of that without a document; knocking out mask→object costs over {TIMES} times as much as mask→subject (our "
     "thresholds)",
@@ -226,7 +226,8 @@ _R18_READS: dict[str, Reading] = {
     "Readers trained with retrieval follow the document; others follow their memory, and more so the more often they "
     "saw a fact.",
     source=KNOWLEDGE_CONFLICTS,
-    published="memorisation ratios differ much between models and grow with how often a fact was seen (as summarised)",
+    published="memorisation ratios differ widely between models and grow with how often a fact was seen (as "
+    "summarised)",
     statistic="documents that contradict a trained fact: the memorisation ratio of the closed-book reader is above the "
     f"other's by {_R18_RATIO} and rises with exposure; its right answers with a random document are above by "
     f"{RIGHT} (our thresholds)",

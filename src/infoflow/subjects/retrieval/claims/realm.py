@@ -231,7 +231,8 @@ _R12_READS: dict[str, Reading] = {name: told(RETRIEVE_LEARNED, "null_prior", nam
     "retrieval:R-12",
     "Queries that need no knowledge go to the empty passage.",
     source=REALM,
-    published="why REALM has one (section 3.4; no number); three forms of it gained RAG nothing (its appendix F)",
+    published="REALM has one for this reason (section 3.4; no number); RAG gained nothing from three forms of it "
+    "(appendix F)",
     statistic=f"prior of the empty passage, sentences of language minus facts: above {_R12_LEAST} (our threshold)",
     reads=_R12_READS,
     controls=(Control(name="untrained model", reads=untrained(_R12_READS)),),
@@ -301,7 +302,8 @@ _R14_READS: dict[str, Reading] = {"cold": collapsed(COLD), "warm": collapsed(RET
     "retrieval:R-14",
     "Without a warm start retrieval may collapse, and the reader learns to ignore it.",
     source=REALM,
-    published="why REALM starts with the inverse cloze task (section 3.4); seen by RAG on some tasks (appendix H)",
+    published="REALM starts with the inverse cloze task for this reason (section 3.4); seen by RAG on some tasks "
+    "(appendix H)",
     statistic=f"share of the runs whose retrieval utility is below {UTILITY} nats and whose first passage is right in "
     f"less than {HIT}, counted run by run: above {SOME} without, below {SOME} with a warm start (our rule)",
     reads=_R14_READS,
