@@ -17,7 +17,6 @@ from ._losses import (
     accepts,
     concatenate_losses,
     left_padding,
-    sequence_losses,
     shift_right,
     start_token_id,
     without_cache,
@@ -26,6 +25,7 @@ from ._losses import decoder_inputs as decoder_inputs
 from ._losses import forward_logits as forward_logits
 from ._losses import model_inputs as model_inputs
 from ._losses import pad_rows as pad_rows
+from ._losses import sequence_losses as sequence_losses
 from ._model import Model as Model
 from ._model import Task, feed_forward_outputs, module_outputs
 from ._modules import FastLinear, argmax, argmin, evaluating, fast_linear, learning_parameters
