@@ -18,7 +18,6 @@ _FEWEST_FOR_SKEWNESS = 10  # units; a third moment of fewer is noise
 _NO_EFFECT = 1e-9  # of the largest effect, or of the statistic: rounding error of a block that does not move it
 _ROUNDED = 1e-3  # the same for replicates that tables have rounded
 _EXPLAINED = 0.6  # of the replicates' variance; 64 blocks explain a third of random numbers
-_EQUAL = 1e-9  # of a statistic: rounding error of replicates that are all the same
 _FIRST = np.arange(NUM_BLOCKS) % 2 == 0
 
 
@@ -76,7 +75,7 @@ def on_halves(values: np.ndarray, replicates: Sequence[Any]) -> Halves:
         rest = np.array(draws, dtype=np.float64) - values[known, None]
         left = rest - effects[known] @ (replicate_weights() - 1).T
         effects[np.flatnonzero(known)[np.nanvar(left, axis=1) > (1 - _EXPLAINED) * np.nanvar(rest, axis=1)]] = np.nan
-        same = np.nanmax(draws, axis=1) - np.nanmin(draws, axis=1) <= _EQUAL * np.abs(values[known])
+        same = np.nanmax(draws, axis=1) - np.nanmin(draws, axis=1) <= _NO_EFFECT * np.abs(values[known])
         effects[np.flatnonzero(known)[same]] = 0
     effects *= 2
     own = effects[:, ~_FIRST]

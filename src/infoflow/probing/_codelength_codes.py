@@ -201,7 +201,7 @@ class VariationalTraining:
     """Targets per step."""
 
     def epochs_of(self, targets: int) -> int:
-        """Number of passes over so many targets."""
+        """Number of epochs for this number of targets."""
         return self.epochs or max(200, math.ceil(30 / self.rate / math.ceil(targets / self.batch)))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infoflow.corpus import check_columns, read_cells, read_objects
+from infoflow.corpus import check_columns, printable, read_cells, read_objects
 from infoflow.foundation import UserError, as_written, current_display, digest
 
 Cells = Mapping[str, Any]
@@ -73,7 +73,8 @@ def read_text_pairs(path: Path | str, columns: Sequence[str | int] = ()) -> Text
     if not asked and others and human[0] is None:
         current_display().note(
             f"{path} has no column called score, so scores of people are not read. Its other columns are "
-            f"{', '.join(sorted(others))}: name the one with the scores by --columns candidate,reference,NAME."
+            f"{', '.join(map(printable, sorted(others)))}: name the one with the scores by --columns "
+            "candidate,reference,NAME."
         )
     if any(score is None for score in human) and any(score is not None for score in human):
         raise UserError(
