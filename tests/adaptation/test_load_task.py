@@ -256,10 +256,12 @@ def test_a_part_that_is_no_file(tmp_path):
 
     with pytest.raises(UserError, match=r"a file with labelled examples\. .* is a folder"):
         load_task("t", train=tmp_path)
-    with pytest.raises(UserError, match=r"No file .*train\.tsv \(now in .*\)\.\nName a file with labelled examples"):
+    with pytest.raises(
+        UserError, match=r"No file .*train\.tsv \(current folder: .*\)\.\nName a file with labelled examples"
+    ):
         load_task("t", train=str(tmp_path / "train.tsv"))
     for name in ("x" * 300, "x" * 300 + ".tsv"):
-        with pytest.raises(UserError, match=r"No file xxx.* \(now in "):
+        with pytest.raises(UserError, match=r"No file xxx.* \(current folder: "):
             load_task("t", train=name)
     with pytest.raises(UserError, match=r"No corpus nothing"):
         load_task("t", train="nothing")

@@ -7,8 +7,8 @@ from support.invented_scales import write_study
 from support.undrawn import undrawn
 
 MISTAKES = {
-    "no run": ([], "take two runs or more, or one that kept checkpoints. Got 0"),
-    "one run": (["a"], "take two runs or more, or one that kept checkpoints. Got 1"),
+    "no run": ([], "need at least two runs, or one that kept checkpoints. Got 0"),
+    "one run": (["a"], "need at least two runs, or one that kept checkpoints. Got 1"),
     "a run twice": (["a", "./a"], "Each run counts once"),
     "no such folder": (["a", "nothing"], "is not a run folder"),
     "a folder without tables": (["a", "empty"], "is not a run folder"),

@@ -18,7 +18,7 @@ MISTAKES = {
     "file": (["LM/checkpoint-4/config.json"], "is a file"),
     "model without revisions": (["gpt2"], "gpt2@all"),
     "hub that cannot be reached": (["nobody/nothing@all"], "The hub cannot be reached"),
-    "no revision": (["LM@"], "names no revision behind its @"),
+    "no revision": (["LM@"], "names no revision after its @"),
     "unknown choice": (["LM@linear:3"], "cannot be read. Write NAME@REVISION"),
     "no checkpoint wanted": (["LM@log:0"], "log:K takes at least 1 checkpoint"),
     "range without checkpoints": (["LM@60..70"], "no checkpoint lies in 60..70"),

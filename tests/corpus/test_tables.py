@@ -155,7 +155,7 @@ def test_tab_separated_pairs_need_no_header(write):
         ("a.csv", 'text,label\n"one,1\n', "not CSV"),
         ("a.csv", 'text,label\n"one"x,1\n', "not CSV"),
         ("a.csv", 'text,label\n"' + "one " * 40_000 + '",1\n', "not CSV"),
-        ("a.csv", "text,text\none,two\n", "several columns text"),
+        ("a.csv", "text,text\none,two\n", "several columns called text"),
         ("a.csv", "text\nx\x00y\n", "zero byte"),
         ("a.csv", b"text\n\xff\n", "not UTF-8"),
         ("a.csv", "", r"Its columns: \(none\)"),

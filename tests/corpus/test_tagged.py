@@ -39,7 +39,7 @@ def test_numbers_names_and_parts_of_speech_are_no_words(lines, message, write):
 
 def test_numbers_that_start_anew_without_a_blank_line_are_refused(write):
     path = write("a.conll", "1 The O\n2 cat O\n1 It O\n2 sleeps O\n")
-    with pytest.raises(UserError, match="start anew without a blank line"):
+    with pytest.raises(UserError, match="restarts without a blank line"):
         load_corpus(path)
 
 

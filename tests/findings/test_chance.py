@@ -141,7 +141,7 @@ def test_too_few_seeds_are_told() -> None:
         claim((control,), reads=reads, minimum_seeds=1), masked_lm=[1, 1], causal_lm=[0, 0], translation=[0, 0]
     )
     assert row["verdict"] == "not testable here"
-    assert "it takes 3 trainings of one objective" in row["note"]
+    assert "it needs 3 training runs of one objective" in row["note"]
 
 
 def highest_last(curves):

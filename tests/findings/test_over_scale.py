@@ -191,7 +191,7 @@ def test_a_study_takes_the_place_of_what_was_said_of_its_models(tmp_path):
 def test_an_earlier_comparison_is_checked(tmp_path):
     given = runs(GROWING[:2], TOKENS[:2])
     folder = stored(findings_over_scale(given), given, tmp_path / "before")
-    with pytest.raises(UserError, match=r"a name of its own\. Got run-0, run-0, run-1\."):
+    with pytest.raises(UserError, match=r"a unique name\. Got run-0, run-0, run-1\."):
         findings_over_scale([folder, given[0]])
     known = [{**given[0].entry, "weights": {"ab12": "causal-lm/seed-0"}}, given[1].entry]
     RunFolder(folder).update(runs=known)
@@ -217,7 +217,7 @@ def test_an_earlier_comparison_is_checked(tmp_path):
 
 def test_what_is_refused(tmp_path):
     one = write_study(tmp_path / "one", 0.6, 3e5)
-    with pytest.raises(UserError, match=r"take two runs or more, or one that kept checkpoints\. Got 1"):
+    with pytest.raises(UserError, match=r"need at least two runs, or one that kept checkpoints\. Got 1"):
         findings_over_scale([one])
     with pytest.raises(UserError, match=r"counts once\. .* was given twice"):
         findings_over_scale([one, tmp_path / "." / "one"])
@@ -234,8 +234,8 @@ def test_copies_of_one_model_and_damaged_plans_are_refused(tmp_path):
     with pytest.raises(UserError, match="one and two hold the very same model causal-lm/seed-0"):
         findings_over_scale(folders)
     RunFolder(folders[1]).update(models=[], plan={"model": {"width": "wide", "layers": 3}})
-    with pytest.raises(UserError, match=r"two is damaged: the plan in its run.json names no width"):
+    with pytest.raises(UserError, match=r"two is damaged: the plan in its run.json does not give the width"):
         findings_over_scale(folders)
     RunFolder(folders[1]).update(kind="analyze")
-    with pytest.raises(UserError, match="is no study"):
+    with pytest.raises(UserError, match="is not a study"):
         findings_over_scale(folders)

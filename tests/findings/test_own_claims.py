@@ -64,7 +64,7 @@ def test_the_test_of_the_file_decides(make_study, claim_file):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1", "holds no claim"),
+        ("x = 1", "contains no claim"),
         ("import nothing_like_this", "line 1: ModuleNotFoundError"),
         ("x = 1\ny = (", "line 2: SyntaxError"),
         ("x = 1\nimport sys; sys.exit()", "line 2: SystemExit"),
@@ -72,8 +72,8 @@ def test_the_test_of_the_file_decides(make_study, claim_file):
         ("class Odd(Exception):\n    def __str__(self): raise ValueError\nraise Odd", "line 3: Odd"),
         (f"raise ValueError('{'x' * 9000}')", "ValueError: x+…x+"),
         (CLAIM.replace("mine:1", "dynamics:V3"), "dynamics:V3 .* is one of the package"),
-        (CLAIM.replace("mine:1", "mine"), "must be ROOM:NUMBER"),
-        (CHANGED.format("id", "3"), "must be ROOM:NUMBER"),
+        (CLAIM.replace("mine:1", "mine"), "must be SECTION:NUMBER"),
+        (CHANGED.format("id", "3"), "must be SECTION:NUMBER"),
         (CHANGED.format("reads", "None"), "mine:1 .* reads must name readings"),
         (CHANGED.format("reads", "{'x': 3}"), "reads must name readings"),
         (CHANGED.format("learned", "('x',)"), "learned must be a tuple of objectives"),
@@ -82,7 +82,7 @@ def test_the_test_of_the_file_decides(make_study, claim_file):
         (CHANGED.format("minimum_seeds", "-1"), "minimum_seeds must be"),
         (CHANGED.format("uncontrolled", "True"), "uncontrolled must be text"),
         (CHANGED.format("claim", "3"), "claim must be text"),
-        ("from infoflow.findings import FINDINGS\nONE = FINDINGS['dynamics:V3']", "holds no claim"),
+        ("from infoflow.findings import FINDINGS\nONE = FINDINGS['dynamics:V3']", "contains no claim"),
     ],
 )
 def test_files_without_claims_are_refused(claim_file, text, message):

@@ -131,7 +131,7 @@ def test_tokens_of_a_slow_tokenizer_are_no_words(models, parallel_corpus):
     compare(models, parallel_corpus, [kept])
     first, second = kept._pair
     unknown = TokenSample(replace(first.occurrences, word=np.full(len(first), -1)), kept._states[0], first.facts)
-    with pytest.raises(UserError, match="tokenizer of letters is slow and knows no words"):
+    with pytest.raises(UserError, match="tokenizer of letters is slow and does not report words"):
         match_words(unknown, second)
 
 

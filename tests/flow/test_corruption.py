@@ -130,7 +130,7 @@ def test_sentences_without_a_replaced_token_change_nothing(model, parallel_corpu
 
 def test_noise_that_moves_tokens_is_refused(model, parallel_corpus) -> None:
     reader = reader_of(model, parallel_corpus, EveryThird(lengthens=True))
-    with pytest.raises(UserError, match="leaves each in its place"):
+    with pytest.raises(UserError, match="keeps each token at its position"):
         reader.corrupted_batch(reader.padded(reader.rows[:2]), "purpose")
 
 

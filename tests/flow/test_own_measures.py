@@ -82,7 +82,7 @@ def test_a_base_class_is_not_made_but_what_derives_from_it(measure_file):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1", "holds no measure"),
+        ("x = 1", "contains no measure"),
         ("import nothing_like_this", "line 1: ModuleNotFoundError"),
         ("x = 1\ny = (", "line 2: SyntaxError"),
         ("x = 1\nimport sys; sys.exit()", "line 2: SystemExit"),

@@ -200,7 +200,7 @@ def test_what_has_no_answer_says_so(build):
         relevance(bert, {"input_ids": IDS}, "logit-attribution")
     with pytest.raises(UserError, match="has no relevance of tokens"):
         token_relevance(load_model(build("gpt2")), {"input_ids": IDS}, "logit-attribution")
-    with pytest.raises(UserError, match="ALTI knows attentions"):
+    with pytest.raises(UserError, match="ALTI needs attention modules"):
         relevance(load_model(build("gemma2")), {"input_ids": IDS}, "alti")
 
 

@@ -72,7 +72,7 @@ def test_what_is_not_there(hub: Hub) -> None:
     with pytest.raises(UserError, match="No step can be read"):
         read_series([f"{SUITE}@step4,best"])
     hub.add("someone/one", "main", hub.commits[SUITE, hub.branches[SUITE]["step0"]])
-    with pytest.raises(UserError, match="no revisions beside main"):
+    with pytest.raises(UserError, match="no revisions besides main"):
         read_series(["someone/one@all"])
 
 

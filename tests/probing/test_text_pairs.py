@@ -69,7 +69,7 @@ def test_scores_under_another_name_are_not_passed_over_in_silence(tmp_path, monk
         ("a\n", (), "cells between tabs"),
         ("a\tb\nc\n", (), "line 2: 2 cells"),
         ("a\t\n", (), "line 1: a pair has two texts. Its reference is nothing"),
-        ("a\tb\tgood\n", (), "line 1: the score of people must be a number"),
+        ("a\tb\tgood\n", (), "line 1: the human score must be a number"),
         ("a\tb\tnan\n", (), "must be a number"),
         ("a\tb\t1\nc\td\t\n", (), "1 of 2 pairs have no score"),
         ("a\tb\n", ("1",), "two or three"),

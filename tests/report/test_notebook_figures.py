@@ -258,9 +258,9 @@ def test_the_same_figure_of_two_runs_stands_side_by_side_on_the_same_axes(figure
 
 
 def test_figures_side_by_side_need_one_kind_and_names_of_their_own(figures):
-    with pytest.raises(UserError, match="must be of one name"):
+    with pytest.raises(UserError, match="must have the same name"):
         figures["mi-input"].beside(figures["head-map"])
-    with pytest.raises(UserError, match=r"a name of its own\. Got (\w+), \1\."):
+    with pytest.raises(UserError, match=r"a unique name\. Got (\w+), \1\."):
         figures["mi-input"].beside(figures["mi-input"])
 
 

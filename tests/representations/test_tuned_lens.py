@@ -129,8 +129,8 @@ def test_files_that_are_no_lens_of_this_model_are_refused(model, tmp_path):
     with pytest.raises(UserError, match="No tuned lens at"):
         TunedLens.load(tmp_path / "absent", model)
     save_file({"x": torch.ones(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(UserError, match="is no tuned lens"):
+    with pytest.raises(UserError, match="is not a tuned lens"):
         TunedLens.load(tmp_path / "other.safetensors", model)
     (tmp_path / "text").write_text("not tensors")
-    with pytest.raises(UserError, match="is no safetensors file"):
+    with pytest.raises(UserError, match="is not a safetensors file"):
         TunedLens.load(tmp_path / "text", model)

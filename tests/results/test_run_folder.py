@@ -222,7 +222,9 @@ def test_a_table_that_is_gone_is_told_and_one_that_was_taken_away_is_not(tmp_pat
     for folder in (run, RunFolder(tmp_path)):
         assert list(folder.tables) == ["training_runs"]
         assert folder.tables.gone == ["training_history"]
-        with pytest.warns(UserWarning, match="is damaged: tables that were written there are gone .training_history."):
+        with pytest.warns(
+            UserWarning, match="is damaged: tables that were written there are missing .training_history."
+        ):
             folder.require_tables()
     pd.DataFrame({"mine": [1]}).to_parquet(tmp_path / "tables" / "training_history.parquet")
     assert RunFolder(tmp_path).tables.gone == ["training_history"]  # another's file in its place

@@ -194,7 +194,9 @@ def test_description_that_is_not_understood(tmp_path, notes):
 
     table = pa.table({"seed": [1, 2]}).replace_schema_metadata(notes)
     pq.write_table(table, tmp_path / "t.parquet")
-    with pytest.raises(UserError, match=r"t\.parquet describes itself in a way this infoflow does not understand"):
+    with pytest.raises(
+        UserError, match=r"t\.parquet describes its columns in a way that this version of infoflow does not understand"
+    ):
         read_table(tmp_path / "t.parquet")
 
 

@@ -235,7 +235,7 @@ def test_a_budget_is_checked_before_anything_is_trained(plan, kept, tmp_path: Pa
     [
         ({"schedule": "log:0"}, r'checkpoints\.schedule must be log:K.* \(K and M from 1\).* Got "log:0"\.'),
         ({"schedule": "every:0"}, "Got .every:0"),
-        ({"schedule": "often"}, "such as 0,6,12; . joins them"),
+        ({"schedule": "often"}, "such as 0,6,12; join several with ."),
         ({"schedule": "0,-3"}, "Got .0,-3"),
         ({"schedule": "0,4,4"}, "different updates up to the last, 12"),
         ({"schedule": "0,13"}, "different updates up to the last, 12"),

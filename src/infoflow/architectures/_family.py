@@ -193,7 +193,7 @@ class AbstractFamily(ABC):
         """Raise a UserError if the shape is impossible; checked before anything else."""
         if config.sinusoidal_positions and not self.learned_positions:
             raise UserError(
-                f"model.sinusoidal_positions stand in place of positions that are learned, of which {self.name} has "
+                f"model.sinusoidal_positions replace learned positions, and {self.name} has "
                 f"none. Got {config.sinusoidal_positions:g}. Leave it at 0, or leave {self.name} out of architectures."
             )
 

@@ -218,7 +218,7 @@ class T5(AbstractFamily):
         if target != vocabulary:
             raise UserError(
                 "t5 has one table of embeddings for both sides, so it reads and writes one vocabulary. Got two, as for "
-                "translation.\nSay [corpus] joint_vocabulary = true, train translation on bert, or leave it out."
+                "translation.\nSet [corpus] joint_vocabulary = true, train translation on bert, or leave it out."
             )
         model = T5ForConditionalGeneration(
             T5Config(

@@ -150,7 +150,7 @@ def check_readable(path: Path) -> None:
             raise UserError(f"Expected a corpus file, but {shown} is {kind}.\n{advice}")
         path.open("rb").close()
     except FileNotFoundError as error:
-        raise UserError(f"No corpus file {shown}.\nCheck the path (now in {Path.cwd()}).") from error
+        raise UserError(f"No corpus file {shown}.\nCheck the path (current folder: {Path.cwd()}).") from error
     except OSError as error:
         raise UserError(
             f"{shortened(shown)} cannot be read: {error.strerror}.\nCheck the path and its permissions."

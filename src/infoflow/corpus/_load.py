@@ -323,7 +323,7 @@ def _from_pair(name: str, columns: Collection[str], options: dict[str, Any], as_
         first = f"{AS_IS}{files[0]}" if as_is else files[0]
         return Corpus.from_parallel(first, files[1], **options)
     raise UserError(
-        f"No corpus {shortened(printable(name))}: neither a file (now in {Path.cwd()}) nor a name.\n{_NAMES}"
+        f"No corpus {shortened(printable(name))}: neither a file (current folder: {Path.cwd()}) nor a name.\n{_NAMES}"
     )
 
 

@@ -181,7 +181,7 @@ def check_columns(
             )
             raise UserError(f"{name} has no column {column}.\n{listed}{named}")
         if column is not None and list(columns).count(column) > 1:
-            raise UserError(f"{name} has several columns {column}.\nGive each its own name.")
+            raise UserError(f"{name} has several columns called {column}.\nGive each a different name.")
     if text == translation:
         raise UserError(f"The sentences and their translations must be two columns. Got {text} for both.\n{listed}")
 

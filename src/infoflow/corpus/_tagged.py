@@ -239,7 +239,7 @@ def _check_words(path: Path, blanks: bool, word: int) -> None:
         )
     if word > 1 and any(_starts_anew(_column(rows, place)) for place in range(word - 1)):
         raise UserError(
-            f"{path}: numbers of words start anew without a blank line, so sentences cannot be told apart.\n"
+            f"{path}: the numbering of words restarts without a blank line, so it is unclear where sentences end.\n"
             "Add a blank line after each sentence."
         )
     if found := _not_words(_column(rows, word - 1)):

@@ -79,7 +79,7 @@ def _by_seed(found: Mapping[str, Samples], sides: list[Side]) -> Draws:
         if len({found[name].units for name in source.values()}) == 1 and _size(found, source) >= len(sides)
     ]
     if not sources:
-        raise Absent(f"it takes {len(sides)} trainings of one objective")
+        raise Absent(f"it needs {len(sides)} training runs of one objective")
     for source in sources:
         own = {what: _around_mean(found[name]) for what, name in source.items()}
         draws = _orders(_size(found, source), len(sides))

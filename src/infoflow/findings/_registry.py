@@ -119,22 +119,25 @@ def load_claims(path: Path | str) -> list[Finding]:
     for claim in _claims_in(vars(module).values()):
         if not isinstance(claim.id, str):
             raise UserError(
-                f"The id of a claim must be ROOM:NUMBER, such as mine:1. Got {as_written(claim.id)} in {path}."
+                f"The id of a claim must be SECTION:NUMBER, such as mine:1. Got {as_written(claim.id)} in {path}."
             )
         if FINDINGS.get(claim.id) is claim or found.get(claim.id) is claim:  # imported, or bound to two names
             continue
         room, _, number = claim.id.partition(":")
         if not room or not number:
-            raise UserError(f"The id of a claim must be ROOM:NUMBER, such as mine:1. Got {claim.id[:80]!r} in {path}.")
+            raise UserError(
+                f"The id of a claim must be SECTION:NUMBER, such as mine:1. Got {claim.id[:80]!r} in {path}."
+            )
         if fault := _fault(claim):
-            raise UserError(f"{claim.id[:80]} in {path} is no claim that can be judged: {fault}. Mend it.")
+            raise UserError(f"{claim.id[:80]} in {path} cannot be judged: {fault}. Correct it.")
         if claim.id in FINDINGS or claim.id in found:
             whose = "the package" if claim.id in FINDINGS else "the same file"
-            raise UserError(f"Each claim needs an id of its own. {claim.id} in {path} is one of {whose}. Change it.")
+            raise UserError(f"Each claim needs a unique id. {claim.id} in {path} is one of {whose}. Change it.")
         found[claim.id] = claim
     if not found:
         raise UserError(
-            f"{path} holds no claim: no infoflow.findings.Finding among its names. Write FINDING = Finding(...)."
+            f"{path} contains no claim: none of its names is an infoflow.findings.Finding. "
+            "Write FINDING = Finding(...)."
         )
     return [_guarded(claim, path) for claim in found.values()]
 
@@ -185,7 +188,7 @@ def _guarded(claim: Finding, path: Path | str) -> Finding:
             shapes = ", ".join(f"{name} {rows.shape}" for name, rows in curves.items())
             raise UserError(
                 f"The test of {claim.id} in {path} raised {error_text(error)}. "
-                f"It was given rows of numbers (replicates, numbers): {shapes}. Mend it."
+                f"It was given rows of numbers (replicates, numbers): {shapes}. Correct it."
             ) from error
         finally:
             os.chdir(here)
@@ -197,7 +200,7 @@ def _guarded(claim: Finding, path: Path | str) -> Finding:
         if wrong := [one for one in conditions if {len(one.values)} != num_rows]:
             raise UserError(
                 f"The test of {claim.id} in {path} must keep the {max(num_rows):,} rows it is given: the estimate, "
-                f"each seed, and replicates. Its condition {wrong[0].name!r} has {len(wrong[0].values):,}. Mend it."
+                f"each seed, and replicates. Its condition {wrong[0].name!r} has {len(wrong[0].values):,}. Correct it."
             )
         return conditions
 

@@ -29,8 +29,8 @@ def corrupt_text(
     corrupted = objective.corrupt(Example(texts=(tokens.astype(np.int64),)), generator, vocabulary)
     if len(corrupted.input_ids) != len(tokens):
         raise UserError(
-            f"A measure of tokens needs noise that leaves each in its place. {objective.name} made "
-            f"{len(corrupted.input_ids)} tokens of {len(tokens)}.\nMeasure the model with another corruption."
+            f"A measure of tokens needs a corruption that keeps each token at its position. {objective.name} turned "
+            f"{len(tokens)} tokens into {len(corrupted.input_ids)}.\nMeasure the model with another corruption."
         )
     return corrupted
 

@@ -307,7 +307,7 @@ def _failure(model: str, measure: Named, error: BaseException, origin: Origin | 
     if origin:
         where = f"{origin.file.name}, " if origin.file else ""
         told = described_in_file(error, origin.file) if origin.file else error_text(error)
-        reason = f"its own code raised an error: {where}{told}. Mend it."
+        reason = f"its own code raised an error: {where}{told}. Correct it."
         return Failure(table=measure.name, model=model, reason=reason, traceback=_traced(error))
     reason = f"this is a fault of infoflow, not of the model or the corpus. {type(error).__name__}: {error}"
     return Failure(table=measure.name, model=model, reason=reason, traceback=_traced(error))

@@ -73,7 +73,7 @@ def measure_of(
         raise UserError(f"of must be {', '.join(get_args(Need))}. Got {str(of)[:80]!r}.")
     name = name or getattr(function, "__name__", "")
     if not name.isidentifier():
-        raise UserError(f"The table needs a name, as variables have. Got {name!r}. Write name='my_table'.")
+        raise UserError(f"The table's name must be a valid Python identifier. Got {name!r}. Write name='my_table'.")
     told = description or (function.__doc__ or "").strip().split("\n")[0] or f"Mean of {name} over tokens."
     keys = [("stack", "string", "encoder or decoder")]
     keys += [("kind", "string", "self or cross")] if of != "hidden" else []
@@ -183,7 +183,7 @@ def load_measures(path: Path | str, taken: Collection[str] = ()) -> list[Abstrac
     found += _made(module, path, {type(one) for one in found})
     found = [one for index, one in enumerate(found) if not any(one is other for other in found[:index])]
     if not found:
-        raise UserError(f"{path} holds no measure: no infoflow.Measure among its names. {_EXAMPLE}")
+        raise UserError(f"{path} contains no measure: none of its names is an infoflow.Measure. {_EXAMPLE}")
     return _marked(found, Origin(path, file_digest(path)), str(path), taken)
 
 
@@ -234,7 +234,7 @@ def _instance(kind: type[AbstractMeasure], path: Path) -> AbstractMeasure:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # includes exceptions that would end the process silently
-        raise UserError(f"{name}() in {path} failed: {described_in_file(error, path)}. Mend it.") from error
+        raise UserError(f"{name}() in {path} failed: {described_in_file(error, path)}. Correct it.") from error
 
 
 def _marked(
@@ -243,10 +243,10 @@ def _marked(
     names: set[str] = set()
     for measure in measures:
         if fault := _fault(measure):
-            raise UserError(f"{type(measure).__name__} in {where} is no measure that can be used: {fault}. Mend it.")
+            raise UserError(f"{type(measure).__name__} in {where} cannot be used as a measure: {fault}. Correct it.")
         if measure.name in names or measure.name in taken:
             whose = f"two in {where} have it" if measure.name in names else "the package has it"
-            raise UserError(f"Each measure needs a name of its own: {measure.name} is taken, {whose}. Change it.")
+            raise UserError(f"Each measure needs a unique name: {measure.name} is taken, {whose}. Change it.")
         names.add(measure.name)
     return [measure.from_origin(origin) for measure in measures]
 

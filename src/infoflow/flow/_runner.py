@@ -184,7 +184,7 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Fail
             reasons[measure] = measure.why_not(model)
     lacking = model.anatomy.lacks()
     if lacking and (left := sorted({measure.name for measure, reason in reasons.items() if reason == lacking})):
-        current_display().note(f"Of {model.name} {len(left)} tables are left out, for {lacking}: {', '.join(left)}.")
+        current_display().note(f"{len(left)} tables of {model.name} are left out, for {lacking}: {', '.join(left)}.")
     for refused, reason in reasons.items():
         if reason is not None and reason != lacking:
             which = refused.name + (", as in training," if refused.regime == "training" else "")
@@ -359,8 +359,8 @@ def match_words(first: TokenSample, second: TokenSample, words: str = "token") -
 def _in_words(sample: TokenSample, merge: str) -> TokenSample:
     if len(sample) and (sample.occurrences.word == NOT_A_WORD).all():
         raise UserError(
-            f"The tokenizer of {sample.facts.model} is slow and knows no words, so its tokens cannot be matched to "
-            "another tokenizer's. Load the model with a fast tokenizer."
+            f"The tokenizer of {sample.facts.model} is slow and does not report words, so its tokens cannot be matched "
+            "to another tokenizer's. Load the model with a fast tokenizer."
         )
     return sample.words(merge)
 

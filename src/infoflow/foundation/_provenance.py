@@ -257,7 +257,7 @@ def run_python_file(path: Path | str) -> ModuleType:
     if path.suffix != ".py":
         raise UserError(f"A file with your own code must end in .py. Got {path}. Name a Python file.")
     if not path.is_file():
-        raise UserError(f"There is no file {path} (now in {Path.cwd()}). Name a Python file.")
+        raise UserError(f"There is no file {path} (current folder: {Path.cwd()}). Name a Python file.")
     name = f"infoflow_user_{digest(str(path.resolve()))}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

@@ -232,7 +232,7 @@ class InputWatch:
         inputs = self._inputs
         if inputs is None or has_cache(inputs):
             raise UserError(
-                "A batch can be its own reference in a forward pass of the whole model without a key-value cache only. "
+                "A batch can be its own reference only in a forward pass of the whole model without a key-value cache. "
                 "While generating, give ablate(..., reference=...): a batch or a corpus."
             )
         real = real_tokens(self._model, inputs, call.stack)

@@ -225,7 +225,7 @@ def ablation_transfer(
     Source: [@michel2019].
     """
     if first.digest == second.digest:
-        raise UserError("ablation_transfer compares two corpora, such as two domains. Got one and the same twice.")
+        raise UserError("ablation_transfer compares two corpora, such as two domains. Got the same corpus twice.")
     tables = [ablation(model, corpus, sentences=sentences, options=options) for corpus in (first, second)]
     changes = [np.array([[v, *r] for v, r in zip(t["value"], t["replicates"], strict=True)]).T for t in tables]
     changes[1] = np.concatenate([changes[1][:1], changes[1][:0:-1]])  # the same weights would pair unrelated sentences

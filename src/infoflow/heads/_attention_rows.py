@@ -154,7 +154,7 @@ def check_attention(
 def _stacked(layers: Sequence[Array]) -> Float[Tensor, "layer *rest"]:
     if not all(isinstance(layer, Array) and layer.shape == layers[0].shape for layer in layers) or not layers:
         raise UserError(
-            "attention must hold one array of shape (batch, head, query, key) for each layer, all alike. "
+            "attention must hold one array of shape (batch, head, query, key) for each layer, the same for all. "
             f"Got {[tuple(getattr(layer, 'shape', ())) for layer in layers]}. Transformers needs "
             'attn_implementation="eager" to return weights.'
         )

@@ -150,7 +150,7 @@ class PatternScores(Intervention):
         }
         if missing := [stack for stack, text in made.items() if text is None]:
             current_display().note(
-                f"{reader.model.name} has no room for {self.repeats} repeats of two tokens in its {missing[0]}: "
+                f"{self.repeats} repeats of two tokens exceed the length limit of {reader.model.name}'s {missing[0]}: "
                 "patterns on repeats are left out."
             )
             return {}

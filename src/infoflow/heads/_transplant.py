@@ -93,8 +93,8 @@ def _of_head(one: Attention, head: int) -> Iterator[ParameterSlice]:
         projection = getattr(one, part)
         if projection is None:
             raise UserError(
-                f"The {part} projection of {one.module} is laid out in a way that infoflow does not know, so what "
-                "belongs to one of its heads is not known either. Choose heads of another layer, or another model."
+                f"The {part} projection of {one.module} has a layout that infoflow does not know, so it is "
+                "unclear which weights belong to a head. Choose heads of another layer, or another model."
             )
         yield from projection.head(head // one.group_size if part in ("key", "value") else head)
 
@@ -121,7 +121,7 @@ def _require_group(donor: Model, fresh: Model, places: Mapping[Head, Head], targ
     if None in shared or len(shared) > 1:
         raise UserError(
             f"Heads {first}..{first + size - 1} of {target[0]} {target[1]}-attention layer {target[2]} of {fresh.name} "
-            "share a key and value: all of them must come, from heads of the donor that share theirs. Got "
+            "share a key and value: transplant all of them, from donor heads that also share theirs. Got "
             f"{_named(target)} from {_named(places[target])}. Name the whole group."
         )
 
@@ -132,8 +132,8 @@ def _require_all_layers(fresh: Model, places: Mapping[Head, Head], target: Head)
     alike = {places.get((*target[:2], layer.index, target[3])) for layer in stack.layers}
     if stack.shared and len({None if one is None else (*one[:2], one[3]) for one in alike}) > 1:
         raise UserError(
-            f"All layers of the {stack.name} of {fresh.name} share one set of weights: a head comes into all of them "
-            f"or into none. Got {_named(target)} from {_named(places[target])}. Name it in every layer."
+            f"All layers of the {stack.name} of {fresh.name} share one set of weights: a head is transplanted into all "
+            f"of them or into none. Got {_named(target)} from {_named(places[target])}. Name it in every layer."
         )
 
 
@@ -145,8 +145,8 @@ def _require_fit(donor: Model, fresh: Model, target: Head, source: Head) -> None
         return
     differing = next((pair for pair in zip(*shapes, strict=False) if pair[0] != pair[1]), (shapes[0], shapes[1]))
     raise UserError(
-        "A head can only take the place of one whose weights have the same shapes: as wide a head in as wide a model "
-        f"of the same layout. Got {_named(target)} of {fresh.name} with {differing[0]}, {_named(source)} of "
+        "A head can only replace a head whose weights have the same shapes: the same head width, model width and "
+        f"layout. Got {_named(target)} of {fresh.name} with {differing[0]}, {_named(source)} of "
         f"{donor.name} with {differing[1]}. Build the fresh model like the donor."
     )
 

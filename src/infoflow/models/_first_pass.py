@@ -163,7 +163,7 @@ def _require_known_keys(module: PreTrainedModel, calls: list[WatchedCall], input
     for call in calls:
         if call.own and call.num_queries not in lengths:
             raise UserError(
-                f"An attention of {type(module).__name__} has {call.num_queries} queries for "
+                f"An attention module of {type(module).__name__} has {call.num_queries} queries for "
                 f"{inputs['input_ids'].shape[1]} tokens: it adds tokens, shortens the text or splits it into "
                 "blocks, so its weights are not between the text's tokens. Analyse a model of another family."
             )
@@ -175,8 +175,8 @@ def _require_known_keys(module: PreTrainedModel, calls: list[WatchedCall], input
                 else "inputs other than its single tokens (memory slots, a prefix, or a shortened sequence)"
             )
             raise UserError(
-                f"An attention of {type(module).__name__} has {call.num_keys} keys for {call.num_queries} tokens: it "
-                f"attends to {which}, so its weights are neither self- nor cross-attention, the only kinds "
+                f"An attention module of {type(module).__name__} has {call.num_keys} keys for {call.num_queries} "
+                f"tokens: it attends to {which}, so its weights are neither self- nor cross-attention, the only kinds "
                 "that infoflow supports. Analyse a model of another family."
             )
 

@@ -261,8 +261,8 @@ def _check_written(tokenizer: PreTrainedTokenizerBase, target: str, written: dic
         return
     if target not in written:
         raise UserError(
-            f"{name} reads {target} but does not write it. It writes {', '.join(sorted(written)[:_NEAR])}"
-            f"{', …' if len(written) > _NEAR else ''}: --target-language."
+            f"{name} reads {target} but does not write it. Choose a language for --target-language that it writes: "
+            f"{', '.join(sorted(written)[:_NEAR])}{', …' if len(written) > _NEAR else '.'}"
         )
     if written[target] != (own := language_id(tokenizer, target)):
         raise UserError(

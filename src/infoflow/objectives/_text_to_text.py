@@ -59,8 +59,8 @@ def span_numbers(length: int, density: float, mean_length: float) -> tuple[int, 
     num_spans = max(round(num_noise / mean_length), 1)
     if num_spans > length - num_noise:
         raise UserError(
-            f"Between {num_spans} spans of noise there must be as many other tokens. Got {length - num_noise} of "
-            f"{length} tokens.\nLower the density, or raise the mean length of spans."
+            f"{num_spans} spans of noise need at least {num_spans} other tokens to separate them. Got "
+            f"{length - num_noise} among {length} tokens.\nLower the density, or raise the mean length of spans."
         )
     return num_noise, num_spans
 

@@ -95,7 +95,7 @@ def human_scores(human: Sequence[float] | Float[np.ndarray, " pair"], pairs: int
     given = np.asarray(human, dtype=np.float64)
     if given.shape != (pairs,) or pairs < LEAST_PAIRS:
         raise UserError(
-            f"A correlation needs one human score for each of {LEAST_PAIRS} pairs or more: fewer say nothing. Got "
+            f"A correlation needs one human score for each of at least {LEAST_PAIRS} pairs. Got "
             f"{given.size:,} for {pairs:,} pairs. Give more pairs, or leave the human scores out."
         )
     if not np.isfinite(given).all() or np.ptp(given) == 0:
@@ -249,8 +249,8 @@ def _means(scores: BertScores, base: BertBaseline, idf: bool, rescaled: bool) ->
             random = float(getattr(base, name)[base.layers.index(layer)])
             if rescaled and not random < 1:
                 raise UserError(
-                    f"At layer {layer} random pairs score {random:.3f}: there is no way from there to 1.\n"
-                    "Leave --rescale out, or compare other texts."
+                    f"At layer {layer} random pairs score {random:.3f}, so scores cannot be rescaled to lie between "
+                    "that and 1.\nLeave --rescale out, or compare other texts."
                 )
             sums = np.bincount(scores.blocks, weights=getattr(scores, name)[place], minlength=NUM_BLOCKS)
             scale: Scale = "explained" if rescaled else "correlation"  # no score exceeds 1; a cosine is at least -1

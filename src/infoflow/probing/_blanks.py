@@ -143,7 +143,7 @@ def way_of(model: Model, trained: AbstractObjective | None = None) -> Way:
         model.require_tokenizer()
         return "next"
     if model.task != "seq2seq":
-        raise UserError(f"{model.name} has no output head, so it fills no blank. Load it with its head.")
+        raise UserError(f"{model.name} has no output head, so it cannot fill a blank. Load it with its head.")
     return _of_encoder_decoder(model, trained)
 
 
@@ -153,7 +153,7 @@ def _of_encoder_decoder(model: Model, trained: AbstractObjective | None) -> Way:
     if trained is not None:
         way = _OF_OBJECTIVE.get(trained.name)
         if way is None:
-            raise UserError(f"{model.name} was trained for {trained.name}, and that fills no blank in a sentence.")
+            raise UserError(f"{model.name} was trained for {trained.name}, so it cannot fill a blank in a sentence.")
     else:
         way = "sentinel" if family in _WITH_SENTINELS else "rewrite" if family in _WITH_MASK else None
         if way is None:

@@ -141,7 +141,7 @@ def fill_in(
     _tell(model, known, answers)
     if not answers:
         raise UserError(
-            f"None of {len(known.relations)} relations has a template by which {model.name} can be asked. "
+            f"None of {len(known.relations)} relations has a template that {model.name} can fill in. "
             + ("It answers with the next token: templates must end with [Y]." if writer.way == "next" else "")
         )
     dropped = _dropped(facts, known)
@@ -204,8 +204,8 @@ def _candidates(model: Model, facts: Facts, vocabulary: Sequence[str] | None) ->
     tokens = object_tokens(written_by(model), words)
     if unknown := [word for word in words if word not in tokens]:
         raise UserError(
-            f"The vocabulary must consist of single tokens of {model.name}. {unknown[0][:80]} is none, and "
-            f"{len(unknown) - 1} others. Take common_objects(models, words)."
+            f"The vocabulary must consist of single tokens of {model.name}. {unknown[0][:80]} is not, nor are "
+            f"{len(unknown) - 1} others. Use common_objects(models, words)."
         )
     return tokens
 

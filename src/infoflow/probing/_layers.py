@@ -128,7 +128,7 @@ def probe_layers(
 def _check(x: InputRows, y: np.ndarray, sentences: np.ndarray, types: np.ndarray | None, seeds: Sequence[int]) -> None:
     lengths = [x.shape[0], len(y), len(sentences), *([] if types is None else [len(types)])]
     if len(set(lengths)) > 1:
-        raise UserError(f"x, y, sentences and types must say something of the same examples. Got {lengths} of them.")
+        raise UserError(f"x, y, sentences and types must describe the same examples. Got {lengths} of them.")
     if len(seeds) == 0:
         raise UserError("A probe needs at least one seed. Got none.")
     check_classes(y)
@@ -145,9 +145,7 @@ def check_classes(labels: Int[np.ndarray, " example"]) -> None:
         raise UserError(f"Labels must be numbers from 0. Got {labels.min()}.")
     if classes < 2 or labels.max() >= MOST_CLASSES:
         most = int(labels.max()) + 1 if classes >= 2 else classes
-        raise UserError(
-            f"A probe tells 2 to {MOST_CLASSES:,} classes apart. Got {most:,}. Merge labels, or choose others."
-        )
+        raise UserError(f"A probe needs 2 to {MOST_CLASSES:,} classes. Got {most:,}. Merge labels, or choose others.")
 
 
 def _array_problem(

@@ -192,7 +192,7 @@ class TaskChoice:
         if self.sentences < 3 or self.examples < 2:
             raise UserError(
                 "sentences must be at least 3 and examples at least 2: a probe is trained, stopped and scored on "
-                f"different ones. Got {self.sentences} and {self.examples}."
+                f"different sentences and examples. Got {self.sentences} and {self.examples}."
             )
 
 

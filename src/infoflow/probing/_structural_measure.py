@@ -218,7 +218,7 @@ def _trees(reader: Reader, features: WordFeatures, seed: int) -> _Trees:
         current_display().note(f"{no_tree:,} sentences of {corpus.name} are left out: their heads are not one tree.")
     if not all(parts.values()):
         raise UserError(
-            "Structural probes need sentences with trees to train, to stop and to be scored on. "
+            "Structural probes need sentences with trees for training, early stopping and scoring. "
             f"{corpus.name} gives {', '.join(f'{len(each)} ({name})' for name, each in parts.items())}."
         )
     blocks = block_of(corpus.content_ids[np.array(tested)])

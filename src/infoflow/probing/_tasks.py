@@ -143,7 +143,7 @@ def check_task(name: str, corpus: Corpus) -> None:
     elif "bad" not in corpus.columns:
         raise UserError(
             f"{name} needs pairs of an acceptable and another sentence. The corpus {corpus.name} has "
-            f"{', '.join(sorted(corpus.columns))}.\nGive a .tsv of phenomenon, good and bad sentence, or of a table "
+            f"{', '.join(sorted(corpus.columns))}.\nGive a .tsv of phenomenon, good and bad sentence, or for a table "
             "name their columns: --text-column NAME --bad-column NAME."
         )
 

@@ -72,7 +72,7 @@ def read_text_pairs(path: Path | str, columns: Sequence[str | int] = ()) -> Text
     human = [score for _, _, score in found]
     if not asked and others and human[0] is None:
         current_display().note(
-            f"{path} has no column called score, so scores of people are not read. Its other columns are "
+            f"{path} has no column called score, so human scores are not read. Its other columns are "
             f"{', '.join(map(printable, sorted(others)))}: name the one with the scores by --columns "
             "candidate,reference,NAME."
         )
@@ -115,7 +115,7 @@ def _score(path: Path, number: int, given: Any) -> float | None:
     except (ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
-        raise UserError(f"{path}, line {number}: the score of people must be a number. Got {as_written(given)}.")
+        raise UserError(f"{path}, line {number}: the human score must be a number. Got {as_written(given)}.")
     return value
 
 
@@ -146,7 +146,7 @@ def _header(path: Path, first: list[str], columns: Sequence[str]) -> list[str]:
         if missing := [name for name in columns if name not in first]:
             raise UserError(
                 f"{path} has no column {as_written(missing[0])}: its first line names {', '.join(first)[:200]}.\n"
-                "Of a table without names give numbers: --columns 1,2,3."
+                "For a table without column names, give numbers: --columns 1,2,3."
             )
         return first
     if columns:

@@ -320,7 +320,7 @@ def weighted_mean(canonical: Canonical, side: str) -> float:
 
 def check_side(side: str) -> None:
     if side not in SIDES:
-        raise UserError(f'side must be "mean", "x" or "y": the view whose columns weight. Got {side}.')
+        raise UserError(f'side must be "mean", "x" or "y": the view whose columns give the weights. Got {side}.')
 
 
 def too_few_rows(num_rows: int, width: int) -> bool:
@@ -334,13 +334,13 @@ def warn_few_rows(num_rows: int, width: int) -> None:
         current_display().warn(
             f"PWCCA of {num_rows:,} tokens in {width:,} dimensions is biased towards similarity: it is near 1 whatever "
             "the states are, so tables leave it out (NaN). It needs more than "
-            f"{LEAST_PER_DIMENSION * width:,} tokens, better {2 * ROWS_PER_DIMENSION * width:,}: give a larger corpus, "
-            "or raise analysis.sample_bytes if that cut the "
+            f"{LEAST_PER_DIMENSION * width:,} tokens, preferably {2 * ROWS_PER_DIMENSION * width:,}: give a larger "
+            "corpus, or raise analysis.sample_bytes if that cut the "
             "sample."
         )
     elif num_rows < ROWS_PER_DIMENSION * width:
         current_display().warn(
-            f"PWCCA of {num_rows} tokens in {width} dimensions is biased towards similarity: it wants at least "
-            f"{ROWS_PER_DIMENSION * width} tokens, better {2 * ROWS_PER_DIMENSION * width}. "
+            f"PWCCA of {num_rows} tokens in {width} dimensions is biased towards similarity: it needs at least "
+            f"{ROWS_PER_DIMENSION * width} tokens, preferably {2 * ROWS_PER_DIMENSION * width}. "
             "Use more tokens, and compare only values with equal counts."
         )

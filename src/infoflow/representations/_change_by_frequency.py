@@ -49,7 +49,7 @@ def check_bins(per_bin: int, edges: Sequence[int]) -> None:
             f"Got {as_written(list(edges))}."
         )
     if per_bin < 1:
-        raise UserError(f"per_bin must be at least 1, better 20 per dimension of the states. Got {per_bin}.")
+        raise UserError(f"per_bin must be at least 1, preferably 20 per dimension of the states. Got {per_bin}.")
 
 
 def equal_bins(counts: np.ndarray, edges: Sequence[int], width: int, per_bin: int) -> EqualBins:

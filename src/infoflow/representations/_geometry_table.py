@@ -81,7 +81,7 @@ class WordRows:
         """The sample's words (or tokens) that have a letter or a digit."""
         if words != "token" and len(sample) and (sample.occurrences.word == NOT_A_WORD).all():
             current_display().note(
-                f"The tokenizer of {sample.facts.model} is slow and knows no words: every token counts as one."
+                f"The tokenizer of {sample.facts.model} is slow and does not report words: every token counts as one."
             )
             words = "token"
         lexical = np.isin(sample.occurrences.token, sample.facts.symbols, invert=True)

@@ -70,7 +70,9 @@ def _layer(sample: TokenSample, layer: int) -> dict[str, Any]:
         found = _dimension(states[kept], sample.blocks[kept.numpy()])
         baseline = _dimension(_gaussian_like(states[kept]), sample.blocks[kept.numpy()])
     else:
-        current_display().note(f"The intrinsic dimension of layer {layer} is undefined: it has {len(kept)} points.")
+        current_display().note(
+            f"The intrinsic dimension of layer {layer} is undefined: it has only {len(kept)} points."
+        )
     return geometry_row(
         "intrinsic_dimension",
         found.value,

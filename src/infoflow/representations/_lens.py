@@ -78,7 +78,7 @@ class TunedLens(nn.Module):
         """
         facts, tensors = _read(Path(path))
         if facts.get("kind") != "tuned-lens":
-            raise UserError(f"{path} is no tuned lens. Give a file that TunedLens.save wrote.")
+            raise UserError(f"{path} is not a tuned lens. Give a file that TunedLens.save wrote.")
         if facts.get("model") != model.digest:
             raise UserError(
                 f"The lens in {path} was trained on {facts.get('name')} (weights {facts.get('model')}). Got "
@@ -103,7 +103,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         with safe_open(path, framework="pt") as file:
             return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except Exception as error:
-        raise UserError(f"{path} is no safetensors file: {error}") from error
+        raise UserError(f"{path} is not a safetensors file: {error}") from error
 
 
 # The logit lens: a model's prediction if it stopped at a layer.

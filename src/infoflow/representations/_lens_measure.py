@@ -230,7 +230,7 @@ class Lens(Intervention):
             return min(most, math.ceil(_CONTROL_POSITIONS / self.tokens))
         if most < self.steps:
             current_display().note(
-                f"The tuned lens is trained in {most} of {self.steps} steps, as a corpus of this size affords "
+                f"The tuned lens is trained for {most} of {self.steps} steps: a corpus of this size allows no more "
                 f"({_MOST_PASSES} passes over it)."
             )
         return min(most, self.steps)

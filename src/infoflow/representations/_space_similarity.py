@@ -129,7 +129,8 @@ def warn_few_words(frame: pd.DataFrame, width: int) -> None:
         reached = ", ".join(f"{metric} {rows.mean():.2f}" for metric, rows in few.groupby("metric")["baseline"])
         current_display().warn(
             f"{few['count'].min():,} words in {width} dimensions make unrelated layers look alike (shuffled rows: "
-            f"{reached}). Use at least {ROWS_PER_DIMENSION * width:,} words, better {2 * ROWS_PER_DIMENSION * width:,}."
+            f"{reached}). Use at least {ROWS_PER_DIMENSION * width:,} words, preferably "
+            f"{2 * ROWS_PER_DIMENSION * width:,}."
         )
 
 

@@ -88,7 +88,7 @@ class WordGeometry(SampleMeasure):
         check_words(words)
         check_spaces(spaces)
         if least < 2:
-            raise UserError(f"least must be at least 2: one occurrence is not similar to itself alone. Got {least}.")
+            raise UserError(f"least must be at least 2: a single occurrence has nothing to be similar to. Got {least}.")
         self.occurrences, self.words, self.least, self.spaces = occurrences, words, least, spaces
         self.request = SampleRequest(occurrences=occurrences)
 

@@ -82,8 +82,8 @@ class RunFolder:
             )
         if gone := [name for name in self.tables.gone if name not in foreign]:
             current_display().warn(
-                f"{self.path} is damaged: tables that were written there are gone ({', '.join(gone)}), with the claims "
-                "and figures that need them. Run the command that wrote the folder again."
+                f"{self.path} is damaged: tables that were written there are missing ({', '.join(gone)}), with the "
+                "claims and figures that need them. Run the command that wrote the folder again."
             )
 
     @property

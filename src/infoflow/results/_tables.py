@@ -167,22 +167,22 @@ def read_table(path: Path | str) -> StoredTable:
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise UserError(
-            f"{path} is not a readable Parquet table: {reason}. Delete it and run again what wrote it."
+            f"{path} is not a readable Parquet table: {reason}. Delete it and run the command that wrote it again."
         ) from None
     notes = table.schema.metadata or {}
     if _SCHEMA_KEY not in notes:
         raise UserError(f"{path} was not written by infoflow: it carries no description of its columns.")
     if not _is_whole(notes):
         raise UserError(
-            f"{path} is damaged: its description of itself is not the one that was written. "
-            "Delete it and run again what wrote it."
+            f"{path} is damaged: its description of its columns has changed since it was written. "
+            "Delete it and run the command that wrote it again."
         )
     try:
         schema = TableSchema.from_json(json.loads(notes[_SCHEMA_KEY]))
         origin = json.loads(notes[_PROVENANCE_KEY])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(
-            f"{path} describes itself in a way this infoflow does not understand. "
+            f"{path} describes its columns in a way that this version of infoflow does not understand. "
             "Delete it and run the command again, or upgrade: pip install --upgrade infoflow"
         ) from None
     check_columns(path, table, schema)
@@ -234,4 +234,4 @@ def check_columns(path: Path, table: pa.Table, schema: TableSchema) -> None:
 
 
 def _damaged(path: Path, reason: str) -> UserError:
-    return UserError(f"{path} is damaged: {reason}. Delete it and run again what wrote it.")
+    return UserError(f"{path} is damaged: {reason}. Delete it and run the command that wrote it again.")

@@ -197,7 +197,7 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
             raise UserError(f"{run.path} was not written by `infoflow analyze --shard`.")
         plans.append(manifest["plan"])
     if any(plan != plans[0] for plan in plans):
-        raise UserError("These folders hold shards of different analyses. Merge folders of the same command.")
+        raise UserError("These folders hold shards of different analyses. Merge folders that one command wrote.")
     merged = RunFolder(out)
     sources, options = _asked(plans[0], runs[0])
     own = _own(options)

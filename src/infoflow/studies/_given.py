@@ -96,7 +96,7 @@ def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptio
                 f"There is no option {name[:80]}.{did_you_mean(name, names)} Known options: {', '.join(names)}."
             )
         if name in _TEXTS and not isinstance(value, str | Path):
-            raise UserError(f"{name} must be a name or a path, which a run records. Got {as_written(value)}.")
+            raise UserError(f"{name} must be a name or a path, because the run records it. Got {as_written(value)}.")
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in changes.items()}
     plain |= {name: (value,) for name, value in plain.items() if name in _LISTS and isinstance(value, str)}
     plain |= {name: tuple(value) for name, value in plain.items() if isinstance(value, list)}

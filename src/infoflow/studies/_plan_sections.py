@@ -339,7 +339,7 @@ def _check_schedules(plan: Plan) -> None:
             raise UserError(
                 f"checkpoints.{name} must be log:K, linear:K or every:M (K and M from 1), powers, default, or "
                 f"different updates up to the last, {updates:,}, such as 0,{max(1, updates // 2)},{updates}; "
-                f"+ joins them. Got {as_written(schedule)}."
+                f"join several with +. Got {as_written(schedule)}."
             ) from None
 
 

@@ -18,7 +18,7 @@ from ._config import TrainConfig, learning_rate
 
 DEFAULT_SCHEDULE = "log:16+linear:8"
 """Default schedule of the checkpoints to keep."""
-_GRAMMAR = "Write log:K, linear:K, every:M, powers or a list such as 0,10,500; + joins them."
+_GRAMMAR = "Write log:K, linear:K, every:M, powers or a list such as 0,10,500; join several with +."
 _MOST = 10**6  # steps of one schedule
 
 
@@ -48,8 +48,8 @@ def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
     """
     if updates < 1 or not 0 <= warmup <= updates:
         raise UserError(
-            f"A schedule needs at least 1 update, and a warm-up within them. Got {updates} updates, {warmup} of them "
-            "warm-up."
+            f"A schedule needs at least 1 update, and at most as many of warm-up. Got {updates} updates, {warmup} of "
+            "them warm-up."
         )
     steps = {0, warmup, updates}
     for part in schedule.split("+"):
@@ -72,8 +72,8 @@ def select_steps(available: Sequence[int], k: int) -> list[int]:
     steps = sorted(available)
     if k < 1 or len(set(steps)) < len(steps) or (steps and steps[0] < 0):
         raise UserError(
-            "Steps are chosen at least one at a time among different numbers from 0. "
-            f"Got {k} of {list(available)[:20]}."
+            "k must be at least 1, and the available steps must be different numbers from 0. "
+            f"Got k = {k} and the steps {list(available)[:20]}."
         )
     start, later = [step for step in steps if step == 0], [step for step in steps if step > 0]
     if k >= len(later):
@@ -104,7 +104,7 @@ def _part(part: str, updates: int) -> Sequence[int]:
     if max(steps) > updates or len(set(steps)) < len(steps):
         raise UserError(
             f"The steps of a schedule must be different, and at most the last update, {updates}. Got {part[:80]!r}. "
-            "Leave out what is beyond or twice there."
+            "Leave out repeated steps, and steps after the last update."
         )
     return steps
 

@@ -345,8 +345,8 @@ def sublayers(model: Model, inputs: dict[str, Any]) -> list[Sublayer]:
     found = list(_sublayers(tape))
     if len(found) < len(list(model.anatomy.attentions())):
         raise UserError(
-            f"ALTI knows attentions whose output is added to what they read, with a norm before or after. {model.name} "
-            'is built in another way. Use method="rollout" or a gradient method instead.'
+            "ALTI needs attention modules whose output is added to their input, with a norm before or after. "
+            f'{model.name} is built in another way. Use method="rollout" or a gradient method instead.'
         )
     return found
 

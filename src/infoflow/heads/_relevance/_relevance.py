@@ -173,7 +173,9 @@ def each_sentence(
         raise UserError(f"method must be one of {', '.join(METHODS)}. Got {method}.")
     chosen = sentences(model, batch, position)
     if not chosen:
-        raise UserError("The batch has no position whose prediction counts: every label is -100, or all is padding.")
+        raise UserError(
+            "The batch has no position whose prediction counts: every label is -100, or every token is padding."
+        )
     if reason := misses_paths(model, method):
         raise UserError(f'method="{method}" does not hold for {model.name}: {reason}. Use a gradient method instead.')
     run = METHODS[method](model, options)

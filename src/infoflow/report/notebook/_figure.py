@@ -160,11 +160,11 @@ class Figure:
         every = (self, *others)
         names = names or tuple(figure._source for figure in every)
         if odd := [figure.name for figure in others if figure.name != self.name]:
-            raise UserError(f"Figures side by side must be of one name. Got {self.name} and {odd[0]}.")
+            raise UserError(f"Figures side by side must have the same name. Got {self.name} and {odd[0]}.")
         if len(set(names)) < len(every) or len(names) != len(every) or not all(names):
             stated = ", ".join(name or "none" for name in names)
             raise UserError(
-                f"Each of {len(every)} figures needs a name of its own. Got {stated}. "
+                f"Each of {len(every)} figures needs a unique name. Got {stated}. "
                 'Give them: figure.beside(other, names=("before", "after")).'
             )
         joined = side_by_side({name: one._drawn for name, one in zip(names, every, strict=True)})

@@ -96,7 +96,7 @@ def _checked(table: object) -> pd.DataFrame:
     if not isinstance(table, pd.DataFrame):
         raise UserError(
             f"plot takes one table, a data frame. Got {type(table).__name__}. "
-            'Of what measure returns, choose one: plot(tables["head_confidence"]).'
+            'Choose one of the tables that measure returned: plot(tables["head_confidence"]).'
         )
     if table.empty:
         raise UserError("The table has no rows, so there is nothing to draw.")

@@ -105,7 +105,7 @@ def check_transplants(plan: Transplants) -> None:
         last = asked.num_updates(plan.training)
         raise UserError(
             f"transplant.schedule must be log:K, linear:K or every:M (K and M from 1), powers, or different updates up "
-            f"to the last, {last:,}, such as 10,{last}; + joins them. Got {as_written(asked.schedule)}."
+            f"to the last, {last:,}, such as 10,{last}; join several with +. Got {as_written(asked.schedule)}."
         ) from None
 
 

@@ -124,7 +124,7 @@ def _check_there(path: Path) -> None:
         )
     if is_lost and "," not in path.name and (path.suffix or len(path.parts) > 1 or len(path.name) > _LONGEST_NAME):
         raise UserError(
-            f"No file {printable(str(path))[:200]} (now in {Path.cwd()}).\n"
+            f"No file {printable(str(path))[:200]} (current folder: {Path.cwd()}).\n"
             "Name a file with labelled examples, or hf:NAME:SPLIT."
         )
 

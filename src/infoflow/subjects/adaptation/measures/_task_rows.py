@@ -117,8 +117,8 @@ class _Reader:
         least = specials + (2 if pairs else 1) + (self._mark is not None)
         if limit < least:
             raise UserError(
-                f"max_length must be at least {least}: of {'both texts of a pair' if pairs else 'a text'} a token must "
-                f"fit beside {specials} special ones. Got {limit}. Raise it."
+                f"max_length must be at least {least}: one token of {'both texts of a pair' if pairs else 'a text'} "
+                f"must fit, with {specials} special ones. Got {limit}. Raise it."
             )
 
     def read(self, first: list[str], second: list[str] | None = None) -> list[Tokens]:

@@ -321,8 +321,8 @@ def transplanted(source: Model, target: Model) -> Model:
     encoder = copy.deepcopy(encoder_of(source))
     if widths[0] != widths[1]:
         raise UserError(
-            f"The decoder of {target.name} reads states {widths[1]} wide. {source.name} has an encoder {widths[0]} "
-            "wide: align it explicitly (align_explicit), which maps one width to the other."
+            f"The decoder of {target.name} reads states of width {widths[1]}. {source.name} has an encoder of width "
+            f"{widths[0]}: align it explicitly (align_explicit), which maps one width to the other."
         )
     module: Any = copy.deepcopy(target.module)
     module.encoder = encoder

@@ -163,7 +163,9 @@ def _lines(path: Path) -> list[str]:
     except OSError as error:
         raise UserError(f"The links {path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError:
-        raise UserError(f"The links {path} are no UTF-8 text. Word aligners write lines such as: 0-0 1-2 2-1") from None
+        raise UserError(
+            f"The links {path} are not UTF-8 text. Word aligners write lines such as: 0-0 1-2 2-1"
+        ) from None
 
 
 def _parse(line: str, where: str) -> Links:
@@ -278,7 +280,7 @@ def word_vectors(
 def _reader(model: Model, corpus: Corpus, max_length: int, links: AbstractWordLinks) -> Reader:
     if not model.require_tokenizer().is_fast:
         raise UserError(
-            f"The tokenizer of {model.name} is slow and knows no words, so its words cannot be linked. "
+            f"The tokenizer of {model.name} is slow and does not report words, so they cannot be linked. "
             "Load the model with a fast tokenizer."
         )
     options = {"max_length": max_length, "seed": 0, "decoder": False, "white_space_words": True}

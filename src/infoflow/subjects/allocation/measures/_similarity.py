@@ -195,7 +195,7 @@ def compare_corpora(groups: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         UserError: There are fewer than two corpora.
     """
     if len(groups) < 2:
-        raise UserError(f"Comparing corpora takes recordings on at least two. Got {len(groups)}.")
+        raise UserError(f"A comparison of corpora needs recordings on at least two. Got {len(groups)}.")
     stacks = [(corpus, key, profile) for corpus, frame in groups.items() for key, profile in profiles_of(frame).items()]
     rows = []
     for (corpus, one, first), (other_corpus, other, second) in combinations(stacks, 2):

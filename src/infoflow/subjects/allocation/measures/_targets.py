@@ -61,7 +61,7 @@ class Targets:
 
     def __init__(self, sets: Sequence[EvaluationSet]) -> None:
         if not sets or len({one.name for one in sets}) < len(sets) or len({len(one.parts) for one in sets}) > 1:
-            raise UserError("A recording needs sets of different names and equal numbers of parts.")
+            raise UserError("The sets of a recording must have different names and the same number of parts.")
         self.sets = tuple(sets)
         self.rows = [(index, term) for index, one in enumerate(sets) for term in one.objective.term_weights]
         self.parts = len(sets[0].parts)

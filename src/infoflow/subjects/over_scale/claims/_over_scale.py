@@ -124,7 +124,7 @@ class ScaleRun:
         model = self.manifest["plan"].get("model")
         value = model.get(name) if isinstance(model, dict) else None
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise UserError(f"{self.name} is damaged: the plan in its run.json names no {name} of its models.")
+            raise UserError(f"{self.name} is damaged: the plan in its run.json does not give the {name} of its models.")
         return value
 
 
@@ -152,13 +152,13 @@ def scale_runs(sources: Iterable[ScaleRun | JudgedRun | RunFolder | Path | str])
     runs = [run for run in runs if isinstance(run, ScaleRun) or given.isdisjoint(run.weights)]
     if len(runs) < 2 and not any(run.has_course for run in runs):
         raise UserError(
-            f"Claims over scale take two runs or more, or one that kept checkpoints. Got {len(runs)}. Of one run: "
+            f"Claims over scale need at least two runs, or one that kept checkpoints. Got {len(runs)}. For one run: "
             "infoflow findings RUN."
         )
     _refuse_same_models(runs)
     if len({run.name for run in runs}) < len(runs):
         raise UserError(
-            f"Each run must have a name of its own. Got {', '.join(sorted(run.name for run in runs))}. Rename a folder."
+            f"Each run must have a unique name. Got {', '.join(sorted(run.name for run in runs))}. Rename a folder."
         )
     return sorted(runs, key=lambda run: run.name)
 
@@ -173,8 +173,8 @@ def _read(folder: RunFolder, name: str) -> ScaleRun:
     manifest = folder.read()
     if manifest.get("kind") != "study" or not isinstance(manifest.get("plan"), dict):
         raise UserError(
-            f"{folder.path} is no study: of what it measured no training is known. Give folders that `infoflow study` "
-            "wrote, or an earlier `infoflow over-scale`."
+            f"{folder.path} is not a study, so how its models were trained is unknown. Give folders that `infoflow "
+            "study` wrote, or an earlier `infoflow over-scale`."
         )
     if _TRAININGS not in folder.tables:
         raise UserError(f"{folder.path} has no table {_TRAININGS}. Let `infoflow study` finish there first.")

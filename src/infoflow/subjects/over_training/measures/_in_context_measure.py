@@ -75,7 +75,7 @@ class InContextLearning(Intervention):
     def __init__(self, sentences: int | None = SENTENCES, sequences: int = 128, length: int | None = None) -> None:
         if sequences < 0 or sequences == 1 or (length is not None and length < 2):
             raise UserError(
-                "Repeated texts are 2 or more sequences (0: none) of copies from 2 tokens. "
+                "Repeated texts need at least 2 sequences (0: none) and copies of at least 2 tokens. "
                 f"Got {sequences} sequences, copies of {length}."
             )
         self.sentences, self.sequences, self.length = checked_sentences(sentences), sequences, length
@@ -112,7 +112,9 @@ class InContextLearning(Intervention):
     def _repeat_gain(self, reader: Reader, options: PassOptions) -> list[dict[str, Any]]:
         texts = make_repeats(reader, reader.source_stack, self.sequences, self._copy(reader), 2, reader.seed)
         if texts is None or texts.length < 2:
-            current_display().note(f"{reader.model.name} has no room for a repeated text: no repeat_gain.")
+            current_display().note(
+                f"A repeated text exceeds the length limit of {reader.model.name}: repeat_gain is left out."
+            )
             return []
         begin, length = int(texts.first[0]), texts.length
         second = slice(begin + length, begin + 2 * length)

@@ -247,7 +247,7 @@ def _download(repository: str, commit: str, patterns: tuple[str, ...]) -> str:
     except Exception as error:
         raise UserError(
             f"{repository} at {commit[:12]} could not be fetched: {str(error).splitlines()[0][:200]}\n"
-            "Whatever is measured is kept; give the same command again."
+            "Finished measurements are kept; run the same command again."
         ) from error
 
 

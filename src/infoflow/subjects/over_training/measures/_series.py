@@ -120,8 +120,8 @@ def _one_axis(found: Sequence[tuple[CheckpointName, SuiteCheckpoint]], stages: S
         return [checkpoint for _, checkpoint in found]
     if untold := [name.text for name, checkpoint in found if math.isnan(checkpoint.tokens)]:
         raise UserError(
-            f"A training in stages counts its steps anew, so its checkpoints stand on one axis by their tokens only. "
-            f"{untold[0]} tells none. Choose checkpoints of one stage."
+            "Each stage of a training counts its steps from 0, so checkpoints of several stages are ordered by "
+            f"tokens. The name {untold[0]} gives no number of tokens. Choose checkpoints of one stage."
         )
     chained: list[SuiteCheckpoint] = []
     for stage in stages:

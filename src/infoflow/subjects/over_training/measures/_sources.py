@@ -125,7 +125,7 @@ def _readable(
     if len(odd) == len(wanted):
         checkpoint_names(wanted, steps, repository)  # reports them
         raise UserError(
-            f"{repository} has no revisions beside {MAIN}. For one checkpoint: infoflow analyze {repository}"
+            f"{repository} has no revisions besides {MAIN}. For one checkpoint: infoflow analyze {repository}"
         )
     told = ", ".join(odd[:_LISTED]) + (f" and {len(odd) - _LISTED} more" if len(odd) > _LISTED else "")
     notes = [f"Left out of {repository}, as their names tell no step (--steps NAME=STEP): {told}."] if odd else []
@@ -353,7 +353,7 @@ def _read(source: str, steps: Mapping[str, int]) -> list[CheckpointSeries]:
     name, behind = at_revision(source)
     at, choice = behind is not None, behind or ""
     if at and not choice:
-        raise UserError(f"{source[:120]} names no revision behind its @. Write {GRAMMAR}.")
+        raise UserError(f"{source[:120]} names no revision after its @. Write {GRAMMAR}.")
     if at and os.path.isdir(name):  # noqa: PTH112 (as above)
         return folder_series(Path(name), choice, steps)
     if "{" in source:

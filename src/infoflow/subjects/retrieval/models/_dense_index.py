@@ -264,7 +264,9 @@ class DenseIndex:
         """
         asked = _vectors(queries, "queries").to(self.vectors.dtype)
         if asked.shape[1] != self.vectors.shape[1]:
-            raise UserError(f"Queries must be {self.vectors.shape[1]} wide, as the passages. Got {asked.shape[1]}.")
+            raise UserError(
+                f"Queries must have the width of the passages, {self.vectors.shape[1]}. Got {asked.shape[1]}."
+            )
         excluded = check_search(k, len(asked), exclude)
         # Search for as many more as the largest exclusion, so that k remain.
         wanted = min(k + max(map(len, excluded), default=0), len(self))

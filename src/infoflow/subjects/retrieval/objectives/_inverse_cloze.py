@@ -93,7 +93,9 @@ class InverseCloze(AbstractObjective):
             UserError: The module is not a `Retriever`, or label smoothing is set.
         """
         if not isinstance(module, Retriever):
-            raise UserError(f"{self.name} trains a Retriever. Got a {type(module).__name__}.\nMake a build_retriever.")
+            raise UserError(
+                f"{self.name} trains a Retriever. Got a {type(module).__name__}.\nMake one with build_retriever."
+            )
         if label_smoothing:
             raise UserError(f"training.label_smoothing must be 0 with {self.name}. Got {label_smoothing}.")
         counted = batch["counted"]

@@ -264,7 +264,7 @@ class TrainArm(OfArm, AbstractFactStage):
             keep_sums(model.weights)
         if not found.learned:
             current_display().note(
-                f"{model.name} answers {found.value:.3f} of its training queries, a guess {chance:.3f}: "
+                f"{model.name} answers {found.value:.3f} of its training queries, and a guess {chance:.3f}: "
                 "it has not learned."
             )
         return {

@@ -139,7 +139,7 @@ class IndexRefresh(TrainingHook):
         self._digest = int(vectors_digest(self._library.dense)[:15], 16)
         if self._digest != digest:
             current_display().warn(
-                f"The re-embedded passages have the digest {self._digest:x}, before it was {digest:x}: the hardware or "
+                f"The re-embedded passages have the digest {self._digest:x}, previously {digest:x}: the hardware or "
                 "a library has changed. From here on the run is not reproducible bit for bit."
             )
 

@@ -119,7 +119,7 @@ def query_rows(
     excluded = [()] * len(corpus) if excluded is None else excluded
     if not len(gold) == len(excluded) == len(corpus):
         raise UserError(
-            f"gold and excluded must name passages of each of {len(corpus):,} sentences. "
+            f"gold and excluded must name passages for each of {len(corpus):,} sentences. "
             f"Got {len(gold):,} and {len(excluded):,}."
         )
     if exclude_origin:
