@@ -74,7 +74,7 @@ _KEPT = 512 << 20
 def keep_freed_memory() -> bool:
     """Let this process keep up to 512 MB that it has freed; returns whether its allocator allows this (glibc's does).
 
-    Otherwise, memory for a tensor of some megabytes is mapped anew in each operation, and the system fills every page
+    Otherwise, memory for a tensor of some megabytes is mapped again in each operation, and the system fills every page
     with zeros. On one core of an AMD EPYC this took as long as the matrix products of a small model. Results stay the
     same.
     """

@@ -176,7 +176,7 @@ def test_few_layers_in_few_orders_measure_nothing() -> None:
     reads = {"a": Table("numbers", A).by("layer")}
     row = judged(claim((layers_in_any_order(reads),), reads=reads, test=highest_last), masked_lm=[[0, 0, 0, 1.0]] * 3)
     assert row["verdict"] == "not testable here"
-    assert row["reason"].startswith("No control was measured. Too few layers and trainings (4 and 3)")
+    assert row["reason"].startswith("No control was measured. Too few layers and training runs (4 and 3)")
 
 
 def test_a_condition_on_any_column_ignores_those_that_are_unknown() -> None:

@@ -46,11 +46,11 @@ def build(
         target_vocabulary: Vocabulary of the decoder in an encoder-decoder; default: the same.
         seed: Seeds the initialisation.
         match: `"encoder"` gives every stack `config.layers` layers, and a decoder with an encoder
-            `config.decoder_depth`; `"depth"` gives single stacks as many as an encoder and a decoder together; each
-            stack of a two-stack model equals their lower part.
+            `config.decoder_depth`; `"depth"` gives a single stack as many layers as an encoder and a decoder have
+            together, and its lower part equals each stack of a two-stack model.
 
     Raises:
-        UserError: There is no such family, it has no such layout, or this machine cannot hold the model in training.
+        UserError: There is no such family, it has no such layout, or training it needs more memory than there is.
     """
     built = _family(family, layout)
     target, single = target_vocabulary or vocabulary, config.layers + (config.decoder_depth if match == "depth" else 0)
@@ -142,7 +142,7 @@ def sinusoids(positions: int, width: int) -> Float[Tensor, "position width"]:
 def fix_positions(model: PreTrainedModel, amplitude: float) -> None:
     """Put sinusoids into every position table, without gradients.
 
-    In the first Transformer their amplitude is 1 beside token embeddings of deviation 1 (after its factor √d).
+    In the first Transformer their amplitude is 1, with token embeddings of deviation 1 (after its factor √d).
     """
     for name, module in model.named_modules():
         if name.rpartition(".")[2] in _TABLES and isinstance(module, nn.Embedding):

@@ -216,9 +216,9 @@ class Corpus(AbstractSentences):
         """Questions about single sentences with answers as word ranges, as in QAMR; columns as in `from_squad`.
 
         Args:
-            sentences: `id<TAB>sentence`, words separated by blanks.
-            questions: `line<TAB>question<TAB>ranges`: the line of the sentence, from 0, and several people's answers as
-                `first-last` word, from 0, separated by blanks.
+            sentences: Lines `id<TAB>sentence`, with words separated by spaces.
+            questions: Lines `line<TAB>question<TAB>ranges`: the line number of the sentence, and the answers of several
+                people as ranges of words `first-last`, separated by spaces. Lines and words are counted from 0.
             name: Name of the corpus.
 
         Raises:

@@ -49,7 +49,7 @@ def cache_folder() -> Path:
 
 
 def cached(place: str, make: Callable[[Path], object], what: str) -> Path:
-    """The folder `place` of the cache, as in `kept`; leftovers of killed processes are removed when something is made.
+    """The folder `place` of the cache, as in `kept`; making it also removes leftovers of killed processes.
 
     Raises:
         UserError: The cache cannot be written, or the disk is full.

@@ -345,7 +345,7 @@ def train_tokenizer(
     ]
     tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Lowercase()] if lowercase else steps)
     # Marking continuations (##) instead would number those pieces in the order of a randomly seeded hash map, so that
-    # two trainings differ (tokenizers 0.23).
+    # two training runs differ (tokenizers 0.23).
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(split=False), pre_tokenizers.Split(Regex(_PIECE), behavior="isolated")]
     )

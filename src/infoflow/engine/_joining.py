@@ -20,10 +20,10 @@ _LATE = 60.0
 
 
 def seconds_of(patience: str) -> float:
-    """`90s`, `10m`, `2h` in seconds.
+    """Seconds in a duration such as `90s`, `10m` or `2h`.
 
     Raises:
-        UserError: The text is no such duration.
+        UserError: The text is not such a duration.
     """
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?", patience.strip())
     if not found:

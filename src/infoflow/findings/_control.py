@@ -1,4 +1,4 @@
-"""Controls: the same test where the claim should not show, also made from the claim's own trainings."""
+"""Controls: the same test where the claim should not show, also made from the claim's own training runs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,17 +17,17 @@ from ._model_group import Absent, ModelGroup
 from ._no_verdict import TooFew, too_few_orders
 from ._table import Reading, gather
 
-# Controls made from a claim's own trainings: variation between seeds, and layers in random order.
+# Controls made from a claim's own training runs: variation between seeds, and layers in random order.
 #
-# For a meaningful claim, two objectives differ by more than their seeds. These controls run the same test on trainings
-# of one objective, with seeds in place of objectives; and, for claims about specific layers, on layers permuted in
+# For a meaningful claim, two objectives differ by more than their seeds. These controls run the same test on training
+# runs of one objective, with seeds in place of objectives; and, for claims about specific layers, on layers permuted in
 # every training. Both produce many replicas (`infoflow.findings._control`).
 
 
 _MOST, _NUM_ORDERS = 400, 400
 
 Side = Mapping[str, str]
-"""The readings of single trainings, and what each one measures."""
+"""The readings of single training runs, and what each one measures."""
 Draws = Iterator[tuple[dict[str, np.ndarray], float]]
 """Curves of replicas, with the weight of each."""
 
@@ -61,7 +61,7 @@ def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | s
 def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Control:
     """Layers permuted at random in every training; a curve has `numbers` numbers per layer.
 
-    With few layers and seeds, all trainings share an order by chance in more than 5 % of the draws; then nothing is
+    With few layers and seeds, all training runs share an order by chance in more than 5 % of the draws; then nothing is
     measured.
     """
     return Control(
@@ -72,7 +72,7 @@ def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Co
 
 
 def _by_seed(found: Mapping[str, Samples], sides: list[Side]) -> Draws:
-    """For every source the distinct trainings (or pairs of them) for each side; at most `_MOST` of each."""
+    """For every source the distinct training runs (or pairs of them) for each side; at most `_MOST` of each."""
     sources = [
         source
         for source in _sources(sides)
@@ -121,8 +121,8 @@ def _reordered(found: Mapping[str, Samples], numbers: int) -> Draws:
         layers = min(one.values_UK.shape[1] // numbers for one in found.values())
         trainings = min(len(one.units) for one in found.values())
         raise Absent(
-            f"too few layers and trainings ({layers} and {trainings}): chance alone puts them into the same order more "
-            "often than once in twenty draws"
+            f"too few layers and training runs ({layers} and {trainings}): chance alone puts them into the same order "
+            "more often than once in twenty draws"
         )
     draws = {name: stream("findings", "layers in any order", name) for name in found}
     for _ in range(_NUM_ORDERS):

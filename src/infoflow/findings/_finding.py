@@ -241,11 +241,11 @@ Hinders = Callable[[Curves, Verdict], str | None]
 class Control:
     """The same test on other curves, for which the claim should not hold.
 
-    `transform` turns these curves into one or many replicas of a null; of many, the one at the 95th percentile counts.
-    If a control meets every condition, or only the deciding one, a claim that holds becomes undetermined. `replicas`
-    makes replicas from each seed's numbers, with weights (`seeds_alone`, `layers_in_any_order`): they must meet every
-    condition, and the deciding one at least as clearly as the claim. A control that is not `decisive` is reported but
-    decides nothing.
+    If a control shows the effect, a claim that holds becomes undetermined. A `transform` turns the curves into one or
+    many replicas of a null, of which the one at the 95th percentile counts; it shows the effect if it meets every
+    condition, or only the deciding one. `replicas` makes weighted replicas from each seed's numbers (`seeds_alone`,
+    `layers_in_any_order`); they show the effect if they meet every condition, and the deciding one at least as clearly
+    as the claim. A control that is not `decisive` is reported but decides nothing.
     """
 
     name: str

@@ -124,7 +124,7 @@ FINDINGS_BY_RUN = replace(
     FINDINGS_TABLE,
     name="findings_by_run",
     version=2,
-    description="Published claims, each tested on every compared run at the end of its trainings.",
+    description="Published claims, each tested on every compared run at the end of its training runs.",
     columns=(*FINDINGS_TABLE.columns, _RUN),
 )
 

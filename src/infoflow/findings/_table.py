@@ -284,7 +284,7 @@ def of_seeds(found: Mapping[str, Samples], seeds: set[int]) -> dict[str, Samples
     """The units whose seeds are all among `seeds`.
 
     Raises:
-        Absent: A reading has none.
+        Absent: A reading has no such unit.
     """
     chosen = {name: one.only(seeds) for name, one in found.items()}
     if not all(chosen.values()):

@@ -264,7 +264,7 @@ class TokenSample:
         """One row per word whose tokens are all in the sample, in sampling order.
 
         States are those of the first or last token, or their mean; everything else is the first token's. With a slow
-        tokenizer, which knows no words, tokens replace words.
+        tokenizer, which does not report words, tokens replace words.
         """
         return merged(self, merge)
 

@@ -287,7 +287,7 @@ def current_display() -> Display:
 def set_display(kind: str) -> None:
     """Choose how progress is shown from now on: "silent", "plain" or "rich".
 
-    "plain" shows lines; "rich" shows bars or, in a notebook, a changing line.
+    "plain" prints lines; "rich" shows bars or, in a notebook, one line that is updated.
 
     Raises:
         UserError: `kind` is unknown.

@@ -163,10 +163,10 @@ def _remove_old(path: Path) -> None:
 
 @contextmanager
 def writable(path: Path) -> Iterator[None]:
-    """Turn an operating system's refusal inside the block into an error that `path` cannot be written.
+    """Turn an `OSError` inside the block into a `UserError`: `path` cannot be written.
 
     Raises:
-        UserError: Replaces the refusal.
+        UserError: The operating system refused to write.
         OSError: The disk is full; the error names it.
     """
     try:

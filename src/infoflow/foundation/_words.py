@@ -140,11 +140,11 @@ def inside_word(text: str, place: int) -> bool:
 
 
 def spacing_of(texts: Iterable[str]) -> Literal["spaces", "han", "none"]:
-    """How words are separated in texts: by spaces, or not, in Chinese characters alone or in other scripts too.
+    """`"spaces"` if texts separate words by spaces; otherwise `"han"` for Chinese and `"none"` for other scripts.
 
-    `"spaces"` unless half of the words are characters of scripts without spaces; `"han"` if four fifths of these
-    characters are Chinese. Other scripts written without spaces are `"none"`: their runs have more than 15 letters on
-    average.
+    Texts are without spaces if half of the words are characters of scripts without spaces, and then Chinese if four
+    fifths of these characters are. Other scripts without spaces are recognised by their long runs: more than 15 letters
+    on average.
     """
     words = [word for text in texts for word in words_of(comparable(text))]
     unspaced = [word[0] for word in words if is_unspaced(word)]

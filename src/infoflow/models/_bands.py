@@ -219,7 +219,7 @@ def hidden_pairs(
     is_global: Bool[Tensor, "batch token"],
     dilation: int = 1,
 ) -> Bool[Tensor, "batch query key"]:
-    """Keys hidden from a query: those beyond `one_side` tokens, unless either is global, and padding.
+    """Keys hidden from a query: padding, and keys beyond `one_side` tokens unless key or query is global.
 
     With a dilation d only every d-th token counts, so that the window reaches d times as far.
     """

@@ -138,12 +138,12 @@ _TARGETS = 20  # tokens of a span predicted from its boundary: later positions h
 class SpanBert(AbstractObjective):
     r"""Masked spans of whole words, and the span-boundary objective ([@joshi2020spanbert]).
 
-    `ceil(.15 · len)` tokens in spans of k words, \(P(k) \propto p (1-p)^{k-1}\), k ≤ 10, p = .2 (the paper's; its code
-    .3). Token i of a span (s..e) is predicted from \([h_{s-1}; h_{e+1}; p_{i-s}]\). Random tokens are as frequent as in
-    the training text. All tokens of a span are treated alike (80 % [MASK], 10 % random, 10 % kept), as in the paper
-    (unverified). With `together=False` each token is treated separately, as by default in the code. The code's weight
-    of the second term is 0 by default; here it is 1. The code divides this term by its number of tokens plus one, and
-    we by its number of tokens.
+    `ceil(.15 · len)` tokens in spans of k words, \(P(k) \propto p (1-p)^{k-1}\), k ≤ 10, p = .2 (as in the paper; its
+    code uses .3). Token i of a span (s..e) is predicted from \([h_{s-1}; h_{e+1}; p_{i-s}]\). Random tokens are as
+    frequent as in the training text. All tokens of a span are treated alike (80 % [MASK], 10 % random, 10 % kept), as
+    in the paper (unverified). With `together=False` each token is treated separately, as by default in the code. The
+    code's weight of the second term is 0 by default; here it is 1. The code divides this term by its number of tokens
+    plus one, and we by its number of tokens.
     """
 
     name: ClassVar[str] = "spanbert"

@@ -237,8 +237,8 @@ class Deshuffling(AbstractTextToText):
 class ReplaceSpans(AbstractTextToText):
     """Each run of noise becomes a sentinel in the input, each run of the rest in the target (`iid_15_u_u`).
 
-    If the first token is noise, the target begins without a sentinel, so that the two numberings differ, as in T5's
-    released code.
+    If the first token is noise, the target begins without a sentinel, so input and target number their sentinels
+    differently, as in T5's released code.
     """
 
     name: ClassVar[str] = "replace-spans"

@@ -149,7 +149,7 @@ class AbstractEdgeMeasure(Intervention):
     Args:
         task: One of `tasks()`, or a tag column of the corpus; if the corpus lacks its columns, the table is empty.
         output: `"softmax"` for one label per example, or `"sigmoid"` for a yes or no for each label.
-        seeds: Number of trainings, with consecutive seeds from `seed` on.
+        seeds: Number of training runs, with consecutive seeds from `seed` on.
         sentences: Maximum number from the corpus, chosen by hash.
         examples: Maximum number in each of the parts for training, early stopping and scoring.
         width: Width of projected words.

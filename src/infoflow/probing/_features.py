@@ -114,7 +114,7 @@ def collect_features(
         options: Seed, maximum length, size of batches, byte budget.
 
     Raises:
-        UserError: `rows` is empty, the tokenizer knows no words, a state is not finite, or no sentence fits.
+        UserError: `rows` is empty, the tokenizer does not report words, a state is not finite, or no sentence fits.
     """
     if pooling not in POOLINGS:
         raise UserError(f"pooling must be one of {', '.join(POOLINGS)}. Got {pooling}.")
@@ -345,7 +345,7 @@ class Scaling:
 
 
 class ProbeInputs:
-    """Scaled inputs on the training device; stored there if they are few, otherwise computed anew each time."""
+    """Scaled inputs on the training device; stored there if they are few, otherwise computed each time."""
 
     def __init__(self, rows: InputRows, scaling: Scaling, device: torch.device, held: int | None = None) -> None:
         self._rows, self._device = rows, device

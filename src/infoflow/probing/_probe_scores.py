@@ -77,14 +77,14 @@ def f1_counts(
     return hits.astype(np.float64), named.astype(np.float64)
 
 
-# The columns of a row that summarises several trainings of one probe.
+# The columns of a row that summarises several training runs of one probe.
 
 
 SEED_COLUMNS = (
     Column(
         "seed_sd", "float64", "as value", "standard deviation of the value over the probe's seeds; NaN for one seed"
     ),
-    Column("seeds", "int64", "", "trainings of the probe, which the value is the mean of"),
+    Column("seeds", "int64", "", "training runs of the probe; the value is their mean"),
 )
 
 
@@ -103,7 +103,7 @@ def seed_estimate(
 
     Args:
         values: The statistic of each training.
-        replicates: Its bootstrap replicates over sentences, paired across trainings.
+        replicates: Its bootstrap replicates over sentences, paired across training runs.
         baseline: The control's value.
         count: Number of observations.
         scale: Range of the statistic.

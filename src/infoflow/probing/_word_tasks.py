@@ -41,7 +41,7 @@ def span(words: Sequence[int]) -> tuple[int, int] | None:
 
 
 def above(word: int, heads: Sequence[int]) -> list[int]:
-    """Head words of the subtrees of at least two words that contain a word, smallest first.
+    """Head words of all subtrees that contain a word and at least one other, smallest first.
 
     >>> above(0, [1, 2, -1, 2]), above(1, [1, 2, -1, 2])
     ([1, 2], [1, 2])

@@ -224,9 +224,10 @@ def _move(frame: pd.DataFrame, key: str) -> _Move:
 
 
 def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording) -> list[str]:
-    """One sentence on each line's change from first to last layer, a dip or peak inside first; one on the control.
+    """One sentence on the change of all lines from the first to the last layer, and one on the control.
 
-    For example "From layer 0 to layer 6, causal LM loses 1.34 nats (1.19 to 1.48) of …; translation loses 0.78 (…)."
+    A dip or peak in between comes first. For example "From layer 0 to layer 6, causal LM loses 1.34 nats (1.19 to 1.48)
+    of …; translation loses 0.78 (…)."
     """
     shown = [line for line in series if line.key in set(frame["series"])]
     last = {line.key: layers_of(frame, line.key)[-1] for line in shown}

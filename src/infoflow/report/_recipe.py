@@ -1,4 +1,4 @@
-"""A study's model and training beside those of the papers."""
+"""A study's model and training compared with those of the papers."""
 
 from infoflow.results import RunFolder
 

@@ -28,7 +28,7 @@ KINDS = (OPPOSITE, WEAKER, CONTROL, OTHER)
 def failure_kind(row: dict) -> str:
     """Classify how a claim fails.
 
-    opposite: the interval lies wholly on the other side of zero; no more than the control: the effect is not larger
+    opposite: the whole interval lies on the other side of zero; no more than the control: the effect is not larger
     than in a control without one; weaker: the direction is right, but the threshold is missed.
     """
     asked = _NEEDED.search(str(row.get("reason") or ""))

@@ -151,7 +151,7 @@ def environment() -> Environment:
 
 
 def check_view_path(path: Path | str) -> Path:
-    """Check a view's path: a new HTML file, or an earlier one of infoflow's.
+    """Check that a view's path is a new HTML file, or one that infoflow wrote.
 
     Raises:
         UserError: The path is neither.

@@ -72,7 +72,7 @@ class WordRows:
 
     sample: TokenSample
     words: str
-    """How they were merged: "token" if the tokenizer knows no words."""
+    """How they were merged: "token" if the tokenizer does not report words."""
     types: Int[np.ndarray, " occurrence"]
     """Equal words have equal numbers, 0..W−1."""
 

@@ -196,8 +196,8 @@ class LensTraining:
     """How a tuned lens is trained.
 
     The optimiser is that of the authors' code: SGD with Nesterov momentum, a learning rate of 1 times (1 − momentum),
-    weight decay, gradient clipping over all layers together, and a linear decay of the rate to zero. They run 250 steps
-    of 2^18 = 262,144 tokens; the default here is affordable on a laptop for every model of a study.
+    weight decay, gradient clipping over all layers together, and a linear decay of the rate to zero. The authors run
+    250 steps of 2^18 = 262,144 tokens; the default here is affordable on a laptop for every model of a study.
     """
 
     steps: int = 200

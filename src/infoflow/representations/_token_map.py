@@ -34,7 +34,7 @@ class MapPoints:
     row: np.ndarray  # of the corpus
     position: np.ndarray
     token: np.ndarray  # its id
-    word: np.ndarray  # index of its word, −1 if the tokenizer knows no words
+    word: np.ndarray  # index of its word, −1 if the tokenizer does not report words
     length: np.ndarray  # of its sentence in tokens
 
     def __len__(self) -> int:
@@ -106,7 +106,7 @@ def _in_hash_order(reader: Reader) -> np.ndarray:
 
 
 def whole_words(sentence: Row) -> np.ndarray:
-    """Positions of tokens that are whole words; all positions if the tokenizer knows no words."""
+    """Positions of tokens that are whole words; all positions if the tokenizer does not report words."""
     text = np.flatnonzero(~sentence.special)
     words = sentence.words[text]
     if (words == NOT_A_WORD).all():

@@ -55,14 +55,14 @@ class WordGeometry(SampleMeasure):
 
     The controls `shuffled_self_similarity` and `shuffled_explainable_variance` are computed after shuffling occurrences
     between words, so that each word keeps only its frequency. Corrected self-similarity then falls to 0. Explainable
-    variance falls to that of as few random occurrences, which for rare words is much higher than the published
+    variance falls to that of equally few random occurrences, which for rare words is much higher than the published
     baseline.
 
-    Words without letter or digit (punctuation) are left out. `spaces` (`raw`, `centred`, `standardised`, `rank`) show
+    Words without letters or digits (punctuation) are left out. `spaces` (`raw`, `centred`, `standardised`, `rank`) show
     whether a result comes from a common offset or from a few dimensions. Explainable variance, which no offset changes,
-    is only given raw and standardised; rogue dimensions and shuffled self-similarity only raw. A high average
-    similarity need not be a defect: spaces can be isotropic around the centre of each of their clusters [@cai2021], and
-    clusters cannot be isotropic together [@mickus2024].
+    is computed only for `raw` and `standardised`; rogue dimensions and shuffled self-similarity only for `raw`. A high
+    average similarity need not be a defect: spaces can be isotropic around the centre of each of their clusters
+    [@cai2021], and a space of clusters cannot be isotropic as a whole [@mickus2024].
 
     Error bars are a first-order approximation to resampling sentences (`linear_replicates`), with the mean and scale of
     the space fixed.
@@ -70,7 +70,7 @@ class WordGeometry(SampleMeasure):
     Args:
         occurrences: At most this many sampled tokens.
         words: How a word's tokens become one state: "mean", "first" or "last"; "token" takes tokens as words.
-        least: Words with fewer occurrences are not averaged over; at least 2.
+        least: Words with fewer occurrences are left out of the means; at least 2.
         spaces: Which of the four spaces.
 
     Source: [@ethayarajh2019], [@vazquez2021]; spaces and rogue dimensions [@timkey2021].

@@ -199,7 +199,7 @@ class CorePlan:
         return make_objective(spec.name, **spec.options)
 
     def recipes(self, objectives: Sequence[str] | None = None) -> list[Recipe]:
-        """The trainings, objective by objective, each with every seed; `objectives` narrows them."""
+        """The training runs, objective by objective, each with every seed; `objectives` narrows them."""
         names = self.objectives if objectives is None else objectives
         specs, families = [self.spec(name) for name in names], [Spec(name) for name in self.architectures]
         return [

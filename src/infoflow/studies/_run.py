@@ -145,7 +145,7 @@ def study_facts(
         stages: The finished stages.
         models: The models of the study.
         split: Result of `split_facts` for them.
-        timings: Seconds by name; the total of all trainings is added.
+        timings: Seconds by name; the total of all training is added.
         records: Usage of the stages, as in `Graph.records`.
         seconds: Seconds of all calls.
     """

@@ -42,7 +42,7 @@ from ._plan import StudyPlan
 from ._result_cache import ResultCache
 
 Own = TypeVar("Own")
-TRAINED = "trained"  # result cache stage for facts of finished trainings
+TRAINED = "trained"  # result cache stage for facts of finished training runs
 _VERSION = 1  # increase when the same plan trains or scores other models
 _COPIES = 10  # passes of pairs over the training text, each with different pairs (BERT's dupe_factor)
 _NOTED = ("key", "other_domain", "probed")  # digests of the data that keys depend on

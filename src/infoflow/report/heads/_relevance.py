@@ -1,4 +1,4 @@
-"""Relevance beside confidence: each layer's heads, the most relevant first, coloured by function."""
+"""Relevance and confidence: each layer's heads, the most relevant first, coloured by function."""
 
 from functools import reduce
 from typing import Any

@@ -257,7 +257,7 @@ def _figure(kind: _Kind, frame: pd.DataFrame, models: ModelSelection) -> ReportF
 
 
 def _models(frame: pd.DataFrame, models: ModelSelection) -> list[tuple[Series, pd.DataFrame]]:
-    """The first seed of each line, and one untrained control: models of one seed start alike."""
+    """The first seed of each line, and one untrained control: models of one seed start from the same weights."""
     chosen = []
     for series in models.present(frame):
         own = frame[(frame["series"] == series.key) & frame["trained"]]

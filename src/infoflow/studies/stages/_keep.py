@@ -236,7 +236,7 @@ def check_budget(models: StudyModels) -> None:
     count = len(plan.steps(kept[0].training))
     fitting = _largest(lambda k: sum(one.size(_log(k, one)) for one in kept) <= plan.budget * 1e9)
     way_out = f'checkpoints.schedule = "log:{fitting}" fits' if fitting else "Even the first and the last do not fit"
-    share = f"for each of {len(kept)} trainings" if len(kept) > 1 else "for one training"
+    share = f"for each of {len(kept)} training runs" if len(kept) > 1 else "for one training run"
     raise UserError(
         f"checkpoints.budget must cover all checkpoints of the study: {count} {share}, {needed / 1e9:.3g} GB. Got "
         f"{plan.budget:g} GB. {way_out}; or raise the budget."

@@ -42,7 +42,7 @@ class AllocationHooks:
     """Value for `hooks` of `tune`: records which parts learned the task, with each seed.
 
     If learning rates are chosen with the first seed, that seed is not recorded unless it is the only one: only one of
-    its trainings is kept, and a recording costs about as much as a training.
+    its training runs is kept, and a recording costs about as much as a training.
     """
 
     model: Model

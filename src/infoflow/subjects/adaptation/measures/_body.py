@@ -240,7 +240,7 @@ class FrozenBody(nn.Module):
     """
 
     def __init__(self, body: PreTrainedModel, store: FeatureStore | None, mix: LayerMix | None = None) -> None:
-        """`mix` of all states instead of the last ones; without a `store` every text is computed anew."""
+        """`mix` of all states instead of the last ones; without a `store` every text is computed each time."""
         super().__init__()
         self._body = (body,)  # in a tuple, so that it is not a submodule and not in checkpoints
         self._store = store

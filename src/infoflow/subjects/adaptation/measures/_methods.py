@@ -203,7 +203,7 @@ def prepare(built: FreshModel, task: AbstractTask, config: TuneConfig, seed: int
     | mix    | the same, and the head reads a learned mix of all states, see `LayerMix`              |
     | top    | what comes after the blocks, and the last `layers` blocks                             |
     | decay  | every weight, at depth d with $\delta^{D - d}$ times the learning rate                 |
-    | lora   | the head, and adapters of low rank beside queries and values, see `add_adapters`      |
+    | lora   | the head, and adapters of low rank on queries and values, see `add_adapters`      |
 
     δ is `layer_decay` and D the depth of the head, see `parameter_depths`.
 

@@ -113,7 +113,7 @@ def tune(
 
 
 class _Tuning:
-    """One model and one task: manages the folder and the trainings of all seeds."""
+    """One model and one task: manages the folder and the training runs of all seeds."""
 
     def __init__(
         self,

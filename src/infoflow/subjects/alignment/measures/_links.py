@@ -213,7 +213,7 @@ class LinkedBatch:
 
 
 class LinkedSentences:
-    """A corpus as input of two models: the source reads its text, the target the text too or its translation.
+    """A corpus as input of two models: the source model reads the text, the target model the text or its translation.
 
     Raises:
         UserError: Links need the same text on both sides, but there is a translation; or a tokenizer is slow and knows

@@ -48,10 +48,10 @@ def profile_similarity(first: Spec, second: Spec, *stacks: str) -> Reading:
 
 
 def corpus_similarity(first: Spec, second: Spec, corpora: Literal["same", "other"]) -> Reading:
-    """The same mean over pairs of corpora, for trainings on different corpora or on one, for each pair of seeds."""
+    """The same mean over pairs of corpora, for training runs on different corpora or on one, for each pair of seeds."""
     table = _profile_pairs(ALLOCATION_CORPORA.name, first, second, "unordered", ())
     names = f"{NAMES[first]} ({MAIN_STACK[first]}) and {NAMES[second]} ({MAIN_STACK[second]})"
-    absent = f"no two trainings of {names} on {corpora} corpora, under different seeds, were compared"
+    absent = f"no two training runs of {names} on {corpora} corpora, under different seeds, were compared"
     return replace(table, absent=absent).reduce(_mean_similarity, same=corpora == "same")
 
 
@@ -148,7 +148,7 @@ def _recorded(name: str, objective: Spec, stack: Any = None, *needs: str, number
 def _profile_pairs(name: str, first: Spec, second: Spec, seeds: Any, stacks: tuple[str, ...]) -> Table:
     one, other = stacks or (MAIN_STACK[first], MAIN_STACK[second])
     names = f"{NAMES[first]} ({one}) and {NAMES[second]} ({other})"
-    absent = f"no two recorded trainings of {names} under different seeds were compared"
+    absent = f"no two recorded training runs of {names} under different seeds were compared"
     table = Table(name, first, second, seeds, absent=absent)
     return table.where(stack_a=one, stack_b=other, normalisation="share", metric="spearman")
 

@@ -254,7 +254,7 @@ _Z1_READS: dict[str, Reading] = {NAMES[one]: reliability(one, STATISTIC) for one
         Control(
             name="another objective instead of the other half (rank correlation of shares, different seeds)",
             reads={NAMES[one]: profile_similarity(*pair) for one, pair in zip(OBJECTIVES, PAIRS, strict=True)},
-            decisive=False,  # ranks of other trainings are lower anyway
+            decisive=False,  # ranks of other training runs are lower anyway
         ),
     ),
     learned=OBJECTIVES,

@@ -182,7 +182,7 @@ def component_look() -> dict[str, Any]:
 
 
 def _shares(steps: pd.DataFrame, groups: pd.DataFrame) -> _Shares:
-    """Cumulative shares at about 24 updates, beside the share of the weights (`control`)."""
+    """Cumulative shares at about 24 updates, next to the share of the weights (`control`)."""
     steps, blocks = in_blocks(steps), in_blocks(groups)
     weights: Any = blocks.groupby(["layer", "component"])["parameters"].sum()
     weights = (100 * weights / weights.sum()).rename("control").reset_index()

@@ -124,9 +124,9 @@ def _histogram(histogram: pd.DataFrame, models: ModelSelection) -> Drawn | None:
         ],
         words=_sizes_words({part: of_part(histogram, part) for part in tables}),
         caption=f"On training sentences; {count_text(counted)} changes of single parameters in each of "
-        f"{int(histogram['model'].nunique())} trainings, counted in {int(histogram['chords'].max())} steps spread over "
-        "the training. Bar heights are logarithmic: a bar fills its row if all parameters of the component are in that "
-        "bin, and half of it for one parameter in a thousand.",
+        f"{int(histogram['model'].nunique())} training runs, counted in {int(histogram['chords'].max())} steps spread "
+        "over the training. Bar heights are logarithmic: a bar fills its row if all parameters of the component are in "
+        "that bin, and half of it for one parameter in a thousand.",
     )
 
 

@@ -1,4 +1,4 @@
-"""How similarly trainings distribute the work: similarity of share profiles between objectives, corpora and seeds."""
+"""How similarly training runs distribute the work: share profiles compared between objectives, corpora and seeds."""
 
 import math
 from itertools import combinations
@@ -32,7 +32,7 @@ def _objectives(table: pd.DataFrame, models: ModelSelection) -> Drawn:
         words=_words(means),
         caption="Rank correlation of the shares of all layers × components (self-attention, feed-forward, norms; "
         "embeddings and cross-attention left out): means; the data has 95% intervals over seeds. Only "
-        "trainings with different seeds are compared, so seeds affect all pairs alike. Shuffled profiles: 0.",
+        "training runs with different seeds are compared, so seeds affect all pairs alike. Shuffled profiles: 0.",
     )
 
 
@@ -105,7 +105,7 @@ def _corpora(table: pd.DataFrame, models: ModelSelection) -> Drawn:
 
 
 def _trainings(table: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    """What differs between two trainings of different seeds."""
+    """What differs between two training runs of different seeds."""
     table = table.loc[(table["normalisation"] == "share") & (table["metric"] == "spearman")]
     different = table["seed_a"] != table["seed_b"]
     table = table.loc[different] if bool(different.any()) else table
@@ -204,8 +204,8 @@ CORPORA = DeclaredFigure(
     id="allocation-corpora",
     question="Does the corpus affect which parts do the learning?",
     how_to_read=(
-        "Each line changes one thing between two trainings: the corpus, the objective, or only the seed. Seeds "
-        "differ in every pair, so the last group (grey) shows how similar trainings can be.",
+        "Each line changes one thing between two training runs: the corpus, the objective, or only the seed. Seeds "
+        "differ in every pair, so the last group (grey) shows how similar training runs can be.",
         "If the dynamics depended on the objective alone, changing the corpus would change no more than the seed "
         "does, and changing the objective more.",
     ),

@@ -1,4 +1,4 @@
-"""How similarly two trainings distributed learning, and whether objectives or corpora differ."""
+"""How similarly two training runs distributed learning, and whether objectives or corpora differ."""
 
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from jaxtyping import Float
 from infoflow.foundation import UserError, stream, symmetric_interval
 from infoflow.results import KEYS, Column, TableSchema, estimate, estimate_columns, with_keys
 
-# How similarly two trainings distributed learning over layers × components, and whether objectives differ.
+# How similarly two training runs distributed learning over layers × components, and whether objectives differ.
 
 
 NORMALISATIONS = ("share", "per_parameter")
@@ -33,7 +33,7 @@ TrainedStack = namedtuple("TrainedStack", (*_NAMES, "stack"))
 ALLOCATION_SIMILARITY = TableSchema(
     name="allocation_similarity",
     version=2,
-    description="Similarity of the distribution of two trainings' loss changes over layers × components "
+    description="Similarity of the distribution of two training runs' loss changes over layers × components "
     "(self-attention, feed-forward and norms inside the blocks; embeddings, heads and cross-attention are left out), "
     "on the train set.",
     made_by="a plan with [dynamics] on = true makes it",
@@ -167,14 +167,14 @@ def _by_chance(first: np.ndarray, second: np.ndarray, metric: str) -> float:
     return float(first.sum() * second.sum() / (len(first) * scale)) if scale else np.nan
 
 
-# Whether the corpus affects which parts learn: trainings on several corpora, compared pair by pair.
+# Whether the corpus affects which parts learn: training runs on several corpora, compared pair by pair.
 
 
 _CORPORA = tuple(Column(f"corpus_{end}", "string", "", f"corpus of training {end}") for end in "ab")
 ALLOCATION_CORPORA = TableSchema(
     name="allocation_corpora",
     version=2,
-    description="Similarity of the distribution of two trainings' loss changes over layers × components, as in "
+    description="Similarity of the distribution of two training runs' loss changes over layers × components, as in "
     "allocation_similarity, for pairs that differ in the corpus or in the objective and stack, but not in both.",
     made_by="it needs recordings on several corpora, and a study has one: run one study for each and compare their "
     "folders with infoflow dynamics RUN RUN",
@@ -189,7 +189,7 @@ def compare_corpora(groups: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     seed), pairs within an objective that of the corpus's size, domain or language pair.
 
     Args:
-        groups: `allocation_groups` of each corpus's trainings, by the corpus's name.
+        groups: `allocation_groups` of each corpus's training runs, by the corpus's name.
 
     Raises:
         UserError: There are fewer than two corpora.

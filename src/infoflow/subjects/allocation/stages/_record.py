@@ -116,7 +116,7 @@ class Record(OfRecipe, AbstractKept):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompareRecordings(AbstractTableStage):
-    """Similarity of a study's trainings in how they spread the work: cheap, and useful only with all of them."""
+    """Similarity of a study's training runs in how they spread the work: cheap, and useful only with all of them."""
 
     kind = "compare"
     named = "compare recordings"

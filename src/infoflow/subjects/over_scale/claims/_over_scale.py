@@ -282,7 +282,7 @@ def _columns(schema: TableSchema) -> pd.Index:
 
 
 def _judged(run: ScaleRun) -> Iterator[Judged]:
-    """All claims at the end of the run's trainings, then at its checkpoints."""
+    """All claims at the end of the run's training, then at its checkpoints."""
     for one in judged(run.tables, FINDINGS.values()):
         if one.row["update"] != UNTRAINED:
             yield one

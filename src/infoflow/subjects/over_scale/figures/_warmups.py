@@ -22,10 +22,10 @@ _METHOD = Method(
     id="stages-by-warmup",
     title="Stages by warm-up",
     text=r"""
-    While a language model learns the statistics of n tokens, it first approaches the n-gram model of its training
-    text and then leaves it again. The stage is the checkpoint \(t^*_n\) at which \(KL(Q_n \Vert P_t)\) is least; two
-    trainings of one seed that differ only in their warm-up are compared by \(\log_2 t^*_{long} / t^*_{short}\) and by
-    the same ratio of \(S(t) = \sum_{s \le t} \eta_s\). While the rate rises, \(S(t) = \eta_{max} t^2 / 2w\): a stage
+    While a language model learns the statistics of n tokens, it first approaches the n-gram model of its training text
+    and then leaves it again. The stage is the checkpoint \(t^*_n\) at which \(KL(Q_n \Vert P_t)\) is least; two
+    training runs of one seed that differ only in their warm-up are compared by \(\log_2 t^*_{long} / t^*_{short}\) and
+    by the same ratio of \(S(t) = \sum_{s \le t} \eta_s\). While the rate rises, \(S(t) = \eta_{max} t^2 / 2w\): a stage
     that comes at a given sum comes \(\sqrt{w_{long} / w_{short}}\) times as late. Intervals cover the choice of seeds
     and extend at least one step between checkpoints to either side.
     """,
@@ -156,7 +156,7 @@ STAGES = DeclaredFigure(
 WARMUPS = Section(
     id="warmups",
     title="Do the stages of learning follow the learning rate?",
-    lead="The same trainings with a longer warm-up: a stage that comes after more updates may still come at the "
+    lead="The same training runs with a longer warm-up: a stage that comes after more updates may still come at the "
     "same sum of rates.",
     names=names_of([STAGES]),
 )

@@ -163,7 +163,7 @@ def warm_ups_before(folders: Sequence[Path | str]) -> WarmUps | None:
 
 
 def _only_warmup_differs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether models, data and trainings are equal, and the second warm-up has the required length."""
+    """Whether models, data and training are equal, and the second warm-up has the required length."""
     parts = ("corpus", "model", "match")
     if any(one.get(part) != other.get(part) for part in parts):
         return False

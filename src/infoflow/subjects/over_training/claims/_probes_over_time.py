@@ -1,4 +1,4 @@
-"""Readings of probes that are trained anew at every checkpoint, and of grammar compared with heads and loss."""
+"""Readings of probes that are trained at every checkpoint, and of grammar compared with heads and loss."""
 
 from functools import partial
 from itertools import pairwise

@@ -286,7 +286,7 @@ def t19(curves: Curves) -> list[Condition]:
     limit, what = float(np.log2(FACTOR)), "to the minimum of KL(Q1||P), with four times the warm-up"
     return [
         exceeds(f"updates {what}", updates, limit, "doublings", step=CHECKPOINT_STEPS["updates"] * step),
-        # Two trainings with equal stages meet it too.
+        # Two training runs with equal stages meet it too.
         stays_below(
             f"sum of learning rates {what}",
             rates,

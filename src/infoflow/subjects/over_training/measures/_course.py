@@ -40,7 +40,7 @@ from ._weight_change import WEIGHT_CHANGE, EffectiveRank, weight_change
 AMONG_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE.name, EMBEDDING_CHANGE.name)
 """Tables that compare checkpoints of one training with each other."""
 AMONG_SEEDS = (SEED_DIVERGENCE.name,)
-"""Tables that compare checkpoints of two trainings of a study, on request."""
+"""Tables that compare checkpoints of two training runs of a study, on request."""
 OF_CHECKPOINTS = (*AMONG_CHECKPOINTS, *AMONG_SEEDS)
 
 
@@ -117,7 +117,7 @@ class EmbeddingChange(_AgainstCheckpoints):
 
 
 class SeedDivergence(_AgainstCheckpoints):
-    r"""\(\mathrm{KL}(p'_t \,\|\, p_t)\) of predictions of two trainings at one update t: see `prediction_divergence`.
+    r"""\(\mathrm{KL}(p'_t \,\|\, p_t)\) of predictions of two training runs at update t: see `prediction_divergence`.
 
     Args:
         references: Loads the other seed's checkpoint, as "seed".

@@ -207,7 +207,7 @@ def _replaced(reader: Reader, rows: np.ndarray, texts: dict[int, np.ndarray]) ->
     return ScoredBatch(padded=padded, labels=padded.streams[name].labels)
 
 
-# Times of n-gram stages in two trainings that differ only in their warm-up.
+# Times of n-gram stages in two training runs that differ only in their warm-up.
 
 
 WARMUP_FACTOR = 4
@@ -255,7 +255,7 @@ def is_longer_warmup(short: int, long: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WarmedUp:
-    """A study's table `ngram_agreement_over_training`, and the learning rates of its trainings."""
+    """A study's table `ngram_agreement_over_training`, and the learning rates of its training runs."""
 
     name: str
     warmup: int  # updates

@@ -259,7 +259,7 @@ class Course(OfModels, AbstractTableStage):
 
 
 def _trained_and_kept(before: Sequence[AbstractStage]) -> tuple[dict[Recipe, str], dict[Recipe, str]]:
-    """The keys of the trainings, and of the stages that keep their checkpoints, by recipe."""
+    """The keys of the training runs, and of the stages that keep their checkpoints, by recipe."""
     trained = {stage.recipe: stage.key for stage in before if isinstance(stage, Train)}
     kept = {stage.recipe: stage.key for stage in before if isinstance(stage, Keep)}
     return trained, kept

@@ -31,7 +31,7 @@ _SHUFFLES = 200
 
 
 class _Points(NamedTuple):
-    """Pairs of consecutive saved updates, over all trainings: (1 + R, pair), the estimate before its replicates."""
+    """Pairs of consecutive saved updates, over all training runs: (1 + R, pair), the estimate before its replicates."""
 
     before: np.ndarray  # the predictor at the earlier one
     after: np.ndarray  # right answers at the later one
@@ -43,14 +43,14 @@ def later_answers(course: pd.DataFrame) -> pd.DataFrame:
 
     $$ \rho_m = \operatorname{Spearman}_{(a, i)}\left(m_{a, u_i},\; \text{P@1}_{a, u_{i+1}}\right) $$
 
-    over trainings a and consecutive saved updates \(u_i\), with m the retrieval utility or the log-likelihood on
+    over training runs a and consecutive saved updates \(u_i\), with m the retrieval utility or the log-likelihood on
     trained facts, and P@1 on held-out facts, which have no training questions. Replicates resample facts. Control: the
     same with the updates of each training in random order, mean of 200 orders, which keeps the differences between
-    trainings.
+    training runs.
 
     Args:
-        course: Rows of `RETRIEVAL_COURSE` of some trainings, identified by the column `model`. Those without utility
-            (no passages) are left out.
+        course: Rows of `RETRIEVAL_COURSE` of some training runs, identified by the column `model`. Those without
+            utility (no passages) are left out.
 
     Returns:
         Metrics `later_by_utility` and `later_by_likelihood` for the queries `held out`; empty if there are fewer than 3
@@ -65,7 +65,7 @@ def later_answers(course: pd.DataFrame) -> pd.DataFrame:
     if course.duplicated(keys).any():
         raise UserError(
             "later_answers needs one row for each model, update, kind of facts and metric. Got duplicates.\n"
-            "Use the trainings of one seed, with different names in the column model."
+            "Use the training runs of one seed, with different names in the column model."
         )
     found = []
     for name, predictor in PREDICTORS.items():

@@ -88,7 +88,7 @@ Approximate = HNSW | IVFPQ
 
 
 def build_nearest(vectors: np.ndarray, how: Approximate) -> Any:
-    """A faiss index of float32 (passage, width), built with one thread: depends only on vectors and settings.
+    """A faiss index of float32 (passage, width), built with one thread, so that equal input gives an equal index.
 
     Raises:
         UserError: faiss is not installed, or as `IVFPQ.for_vectors`.

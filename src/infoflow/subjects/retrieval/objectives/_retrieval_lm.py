@@ -1,11 +1,11 @@
-r"""Masked language modelling with retrieved passages: six arms that differ only in which passage may be read.
+r"""Masked language modelling with retrieved passages: six readers that differ only in which passage may be read.
 
 $$ -\log p(y \mid x) = -\log \sum_{z \in C(x) \cup \{\varnothing\}} \pi(z) \prod_j p(y_j \mid z, x) $$
 
 The masked query depends only on its example; the candidates depend on weights, so the loss chooses them, from the
 library of the trained `RetrievalModel`.
 
-| name              | candidates                       | trained beside the reader |
+| name              | candidates                       | trained with the reader   |
 |-------------------|----------------------------------|---------------------------|
 | `closed-book`     | none: the null passage alone     | –                         |
 | `read-gold`       | the fact's passage, null         | b                         |
@@ -51,10 +51,10 @@ Refresh = Annotated[int, Limits(at_least=-1, at_most=10**9, zero=False, like="fr
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalSettings:
-    """Settings that a plan shares between the arms."""
+    """Settings that a plan shares between the readers."""
 
     k: Count = 2  # passages per search; 7 in REALM
-    null_share: Probability = 0.1  # share of queries that are read without a passage, the same in every arm
+    null_share: Probability = 0.1  # share of queries that are read without a passage, the same for every reader
     refresh_every: Refresh = 50  # updates between two builds of the index; −1: built once
     freeze_retriever: Probability = 1 / 3  # share of the updates in which a learned retriever is frozen
     retriever_rate: Annotated[float, Limits(above=0, at_most=10)] = 0.2  # the retriever's, relative to the reader's
@@ -93,7 +93,7 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
             )
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Mask one span; every arm draws in the same order.
+        """Mask one span; every reader draws in the same order.
 
         Raises:
             UserError: The example does not mark its spans.
@@ -145,7 +145,7 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
                 f"Got {label_smoothing}."
             )
         asked = (batch.labels != UNSUPERVISED).any(dim=1)
-        if not asked.any():  # in the control arm, which skips most queries
+        if not asked.any():  # in the control, which skips most queries
             return {self.name: LossTerm(total=0.0 * module.bias.sum(), count=0)}
         parts = self._scored(module, batch, asked)
         found = marginal_log_likelihood(**parts, level=self.level)
@@ -284,7 +284,7 @@ SOURCES: dict[str, str] = {
     "retrieve-frozen": "frozen",
     "retrieve-learned": "learned",
 }
-"""Source of each arm's candidates."""
+"""Source of each reader's candidates."""
 _PASSAGES = {
     "none": "none",
     "gold": "the one with the answer",
@@ -296,12 +296,12 @@ _PASSAGES = {
 
 
 def retrieval_model(objective: RetrievalLM, reader: Any, library: Any = None, retriever: Any = None) -> RetrievalModel:
-    """The model that an arm trains: the reader, unchanged, with the arm's other components.
+    """The model that an objective trains: the reader, unchanged, with the objective's other components.
 
     Args:
-        objective: The arm.
+        objective: The training objective.
         reader: `BertForMaskedLM`, used as it is.
-        library: The passages that may be read; for every arm but `closed-book`.
+        library: The passages that may be read; for every objective but `closed-book`.
         retriever: For `retrieve-frozen` and `retrieve-learned`; its parameters get `objective.retriever_rate`.
 
     Raises:

@@ -185,7 +185,7 @@ class WarmedReader:
         return train(self.objective, self.config, self.matter.queries, self.first(), self.folder)
 
     def load(self) -> Any:
-        """The reader alone, a masked LM; every variant initialises the weighting of passages anew."""
+        """The reader alone, a masked LM; every variant initialises the weighting of passages itself."""
         reader = first_reader(self.models, self.matter, self.seed)
         load_weights(reader, self.folder / "model")
         return reader

@@ -42,7 +42,7 @@ from ._first_readers import (
 )
 from ._reading_matter import AbstractReadingMatter, ReadWorld, read_world
 
-READ = "read"  # result cache stage for facts of finished trainings
+READ = "read"  # result cache stage for facts of finished training runs
 READING = "reading"
 LEARNING = f"{RETRIEVAL_LEARNING.name}.parquet"
 RETRIEVER = "retriever"  # in the folder of a reader, if the model has such a part

@@ -42,7 +42,7 @@ from ._question_reading import SEARCHES
 from ._reading_matter import training_accuracy
 from ._retrieval_arms import LEARNING, READ, ArmModel, arm_models, at_half_rate, plain_arms, relative_cost
 
-# Recordings of loss changes in retrieval trainings: which parts learned to answer, and whether a training records.
+# Recordings of loss changes in retrieval training: which parts learned to answer, and whether a training records.
 
 
 RECORDED = "reading-recorded"  # result cache stage of recordings
