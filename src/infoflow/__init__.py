@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 # Before transformers is imported: compiled kernels that it would fetch from a hub and run are never loaded.
 os.environ["USE_HUB_KERNELS"] = "NO"
-# In a notebook without widgets, tqdm warns when transformers imports it; progress is told without widgets here.
+# In a notebook without widgets, tqdm warns when transformers imports it; progress is shown without widgets here.
 warnings.filterwarnings("ignore", message="IProgress not found")
 
-if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and type checkers
+if TYPE_CHECKING:  # what the lazy names below stand for, for editors and type checkers
     from . import alignment as alignment
     from . import dynamics as dynamics
     from . import heads as heads

@@ -58,7 +58,7 @@ def one_by_one(module, objective, batches):
 def test_packed_sentences_are_those_one_by_one(objective) -> None:
     module, flat, anatomy, one = prepared(objective)
     for passes, batches in zip(passes_of(module, flat, anatomy, one), one.parts, strict=True):
-        assert all(each.told for each in passes)
+        assert all(each.arguments for each in passes)
         losses, gradients = pass_gradients(module, flat, one.objective, passes, set())
         loss, gradient = one_by_one(module, one.objective, batches)
         assert losses[objective.name] == pytest.approx(loss, rel=1e-6)  # the cross-entropy is float32
@@ -96,7 +96,7 @@ def pieces(passes) -> list[tuple[int, int, int]]:
                 places = [tokens[row] == number for tokens in (batch.input_ids, batch.decoder_input_ids)]
                 assert torch.equal(batch.labels[row] == number, places[1])
                 for place, reader in zip(places, READERS, strict=True):
-                    positions = each.told[reader.module]["position_ids"][row][place]
+                    positions = each.arguments[reader.module]["position_ids"][row][place]
                     assert positions.tolist() == list(range(int(place.sum())))
                 found.append((number, int(places[0].sum()), int(places[1].sum())))
     return found
@@ -124,7 +124,7 @@ def test_every_sentence_lies_in_one_place_within_the_budget(budget: int) -> None
 
 def test_a_position_sees_its_own_sentence_only() -> None:
     (each,) = packed([sentences()], READERS, 10**6, slice(None), torch.float32)
-    encoder, decoder = (each.told[reader.module] for reader in READERS)
+    encoder, decoder = (each.arguments[reader.module] for reader in READERS)
     source, target = each.batch.input_ids, each.batch.decoder_input_ids
     for mask, asking, asked, causal in (
         (encoder["attention_mask"], source, source, False),
@@ -163,19 +163,19 @@ def without(argument: str, hidden: bool):
 )
 def test_a_model_that_cannot_keep_sentences_apart_gets_the_batches_as_they_are(deaf) -> None:
     module, flat, anatomy, one = prepared(CausalLM(), torch.float32)
-    assert all(each.told for part in passes_of(module, flat, anatomy, one) for each in part)
+    assert all(each.arguments for part in passes_of(module, flat, anatomy, one) for each in part)
     deaf(module, anatomy)
     for part, batches in zip(passes_of(module, flat, anatomy, one), one.parts, strict=True):
         assert [each.batch for each in part] == list(batches)
-        assert not any(each.told for each in part)
+        assert not any(each.arguments for each in part)
 
 
 def test_untrained_weights_tell_too_whether_packing_changes_anything() -> None:
     module, anatomy = tiny_model(MaskedLM()).eval(), load_model(tiny_model(MaskedLM())).anatomy
     one = evaluation_set("train", MaskedLM(), tiny_data(), 150, parts=2)
-    assert all(each.told for part in passes_of(module, FlatParameters(module), anatomy, one) for each in part)
+    assert all(each.arguments for part in passes_of(module, FlatParameters(module), anatomy, one) for each in part)
     without("position_ids", True)(module, anatomy)
-    assert not any(each.told for part in passes_of(module, FlatParameters(module), anatomy, one) for each in part)
+    assert not any(each.arguments for part in passes_of(module, FlatParameters(module), anatomy, one) for each in part)
 
 
 def test_labels_of_whole_sentences_are_not_packed() -> None:
@@ -186,4 +186,4 @@ def test_labels_of_whole_sentences_are_not_packed() -> None:
 
     parts = tuple(tuple(map(cut, part)) for part in one.parts)
     passes = passes_of(module, flat, anatomy, dataclasses.replace(one, parts=parts))
-    assert not any(each.told for part in passes for each in part)
+    assert not any(each.arguments for part in passes for each in part)

@@ -185,16 +185,16 @@ def _without_leaks(
     parts, left_out = parts.copy(), {}
     for part, name in _NAMES.items():
         held_out, rows = np.isin(parts, (TEST, VALIDATION)) & (parts != part), np.flatnonzero(parts == part)
-        told = np.zeros(len(rows), dtype=bool)
+        leaked = np.zeros(len(rows), dtype=bool)
         for reason, side, check in _REASONS[rule]:
             if side >= len(columns) or not held_out.any():
                 continue
             found = check(compress(columns[side](), parts == part), compress(columns[side](), held_out))
-            found = (found if documents is None else most_of_document(found, documents[rows])) & ~told
-            told |= found
+            found = (found if documents is None else most_of_document(found, documents[rows])) & ~leaked
+            leaked |= found
             if found.any():
                 left_out.setdefault(name, {})[reason] = int(found.sum())
-        parts[rows[told]] = LEFT_OUT
+        parts[rows[leaked]] = LEFT_OUT
     return Assignment(parts=parts, rule=rule, left_out=left_out)
 
 

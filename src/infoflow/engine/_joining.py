@@ -99,7 +99,7 @@ def _work_until_it_ends(
     from ._invitation import Unreachable
     from ._worker import serve
 
-    joined, told = False, ""
+    joined, last_reason = False, ""
     pause, deadline = _FIRST_PAUSE, time.monotonic() + limit
     while True:
         try:
@@ -117,9 +117,9 @@ def _work_until_it_ends(
                 "port reachable from this machine; if the study was killed, start it again. --patience sets how long "
                 "to try."
             )
-        if why != told:
+        if why != last_reason:
             current_display().warn(f"The study cannot be reached: {why}. Retrying for {limit:.0f} s.")
-            told = why
+            last_reason = why
         time.sleep(max(min(pause, deadline - time.monotonic()), 0))
         pause = min(2 * pause, _LAST_PAUSE)
         if not _stands(invitation, folder):
@@ -135,7 +135,7 @@ def _stands(invitation: Invitation, folder: Path) -> bool:
 def _awaited(folder: Path, seconds: float, ended: set[str]) -> Invitation | None:
     """The invitation of a study that is not in `ended`, once it exists; None after `seconds` without one."""
     deadline = time.monotonic() + seconds
-    told = False
+    noted = False
     while True:
         invitation = read_invitation(folder)
         if invitation is not None and invitation.nonce not in ended:
@@ -147,9 +147,9 @@ def _awaited(folder: Path, seconds: float, ended: set[str]) -> Invitation | None
                     "this folder, or wait longer for it with --patience."
                 )
             return None
-        if not told and not ended:
+        if not noted and not ended:
             current_display().note(f"Waiting for a study in {folder} (infoflow study ... --cluster listen).")
-            told = True
+            noted = True
         time.sleep(min(_LOOK, max(deadline - time.monotonic(), 0.01)))
 
 

@@ -151,7 +151,7 @@ def path_lengths(graph: Sequence[Stage]) -> dict[str, float]:
 
 
 _SAME = 3
-_TOLD = 5
+_MOST_REASONS = 5
 """Number of reasons reported in full; each further failure gets one line."""
 
 
@@ -191,8 +191,8 @@ def check_endings(graph: Sequence[Stage], endings: Mapping[str, Ending], hint: s
             failed.setdefault(ending.text, []).append((labels[key], ending.log))
     if not failed:
         return
-    parts = [_told(text, stages) for text, stages in failed.items()][:_TOLD]
-    parts += [f"{label}: {log}" for stages in [*failed.values()][_TOLD:] for label, log in stages]
+    parts = [_failure_text(text, stages) for text, stages in failed.items()][:_MOST_REASONS]
+    parts += [f"{label}: {log}" for stages in [*failed.values()][_MOST_REASONS:] for label, log in stages]
     states = Counter(ending.state for ending in endings.values())
     if kept := states["done"]:
         parts.append(f"{_stages(kept)} succeeded and {'is' if kept == 1 else 'are'} kept.")
@@ -202,11 +202,11 @@ def check_endings(graph: Sequence[Stage], endings: Mapping[str, Ending], hint: s
     raise UserError("\n".join(parts))
 
 
-def _told(text: str, stages: Sequence[tuple[str, str]]) -> str:
+def _failure_text(text: str, stages: Sequence[tuple[str, str]]) -> str:
     """The report for the stages (label and log) that failed for one reason."""
     logs = [log for _, log in stages if log]
-    told = f"{', '.join(sorted(label for label, _ in stages))}: {text}"
-    return told + (f"\n{'Its log' if len(logs) == 1 else 'Their logs'}: {', '.join(logs)}" if logs else "")
+    failure = f"{', '.join(sorted(label for label, _ in stages))}: {text}"
+    return failure + (f"\n{'Its log' if len(logs) == 1 else 'Their logs'}: {', '.join(logs)}" if logs else "")
 
 
 def _stages(number: int) -> str:
@@ -247,12 +247,12 @@ class _Job:
         self._tell, self._between = tell, seconds_between
         self._fields: Message = {}
         self._start = time.monotonic()
-        self._told = self._start - seconds_between
+        self._last_shown = self._start - seconds_between
 
     def advance(self, amount: float = 1, **fields: float | str) -> None:
         self._done += amount
         self._fields.update(fields)
-        if time.monotonic() - self._told >= self._between:
+        if time.monotonic() - self._last_shown >= self._between:
             self._say()
 
     def finish(self) -> None:
@@ -262,8 +262,8 @@ class _Job:
         self._say()
 
     def _say(self) -> None:
-        self._told = time.monotonic()
-        seconds = max(self._told - self._start, 1e-9)
+        self._last_shown = time.monotonic()
+        seconds = max(self._last_shown - self._start, 1e-9)
         rate = self._done / seconds
         left = max(self._total - self._done, 0) / rate if rate else 0.0
         numbers = {"done": self._done, "total": self._total, "rate": rate, "seconds": seconds, "seconds_left": left}

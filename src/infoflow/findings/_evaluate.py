@@ -54,12 +54,12 @@ class GivenModel:
     def notes(self, finding: Finding) -> list[str]:
         """What a reader of the verdict should know about the model."""
         about = finding.learned[0]
-        told = [f"judged on {self.name}, which was given"]
+        found = [f"judged on {self.name}, which was given"]
         if self.task != about.name:
-            told.append(f"the claim is about a {NAMES[about]}; {self.name} is {_KINDS.get(self.task, self.task)}")
+            found.append(f"the claim is about a {NAMES[about]}; {self.name} is {_KINDS.get(self.task, self.task)}")
         if np.isnan(self.loss):
-            told.append(f"{self.name} has no output head: that it has learned is taken from whoever gave it")
-        return told
+            found.append(f"{self.name} has no output head: that it has learned is taken from whoever gave it")
+        return found
 
 
 _KINDS = {"encoder": "an encoder without a head", "causal-lm": "a causal LM", "masked-lm": "a masked LM"}

@@ -128,16 +128,16 @@ class Outcome:
         sign = ">" if condition.side == "above" else "<"
         where = f" at {condition.labels[self.column]}" if len(condition.labels) > 1 else ""
         numbers = f"{short(self.effect)} ({short(self.low)} to {short(self.high)}) {condition.unit}"
-        bound = f" ({_told_bound(condition.reach)})" if self.bounded else ""
+        bound = f" ({_bound_text(condition.reach)})" if self.bounded else ""
         return f"{condition.name}: {numbers}{where}{bound}; needed {sign} {short(condition.threshold)}"
 
 
-def _told_bound(reach: tuple[float, float]) -> str:
+def _bound_text(reach: tuple[float, float]) -> str:
     """In which direction the truth may lie."""
     ways = {"lower": reach[0], "higher": reach[1]}
-    told = [f"{way}{'' if np.isnan(part) else f' by up to {short(part)}'}" for way, part in ways.items() if part != 0]
+    sides = [f"{way}{'' if np.isnan(part) else f' by up to {short(part)}'}" for way, part in ways.items() if part != 0]
     return (
-        f"the truth may lie {' or '.join(told)}: it is only a bound, since a change behind it began before the first "
+        f"the truth may lie {' or '.join(sides)}: it is only a bound, since a change behind it began before the first "
         "checkpoint, was not over at the last, or has too few checkpoints around it"
     )
 

@@ -126,8 +126,8 @@ def _unread(models: ModelGroup, objective: Spec, seed: int, model: str) -> str |
         return f"whether {model} has learned its task is not known: {several}"
     except Absent:
         return None
-    told = scores[(scores["seed"] == seed) & (scores["metric"] == "learned")]
-    if told.empty or float(told["value"].iloc[0]) > 0.5:  # 1 or 0
+    learned_rows = scores[(scores["seed"] == seed) & (scores["metric"] == "learned")]
+    if learned_rows.empty or float(learned_rows["value"].iloc[0]) > 0.5:  # 1 or 0
         return None
     return f"{model} has not learned its task: it answers its training queries no better than by chance"
 
@@ -137,10 +137,10 @@ def _shortfalls(scores: pd.DataFrame, objective: Spec, model: str) -> Iterator[s
         score = _score(scores, metric.name)
         if metric.learned(float(score["low"]), float(score["high"]), float(score["baseline"])):
             continue
-        yield f"{model} has not learned its task: {_told(metric, score)}, {metric.needed(float(score['baseline']))}"
+        yield f"{model} has not learned its task: {_scored(metric, score)}, {metric.needed(float(score['baseline']))}"
 
 
-def _told(metric: Metric, score: pd.Series) -> str:
+def _scored(metric: Metric, score: pd.Series) -> str:
     if metric.name.startswith("loss"):
         return f"{_text(score)} nats per token of {metric.name}"
     return f"{metric.label} {_text(score)}"
@@ -202,8 +202,8 @@ def _moves(outcome: Outcome, before: Condition) -> str | None:
 
 
 def _at_half(reading: Reading, models: ModelGroup) -> Reading:
-    told = all(_AT_HALF in models.tables.get(name, ()) for name in reading.sources)
-    return reading.changed(number=_AT_HALF) if told else reading
+    has_halves = all(_AT_HALF in models.tables.get(name, ()) for name in reading.sources)
+    return reading.changed(number=_AT_HALF) if has_halves else reading
 
 
 # How many seeds would decide an undetermined claim.

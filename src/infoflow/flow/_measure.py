@@ -306,8 +306,8 @@ def _failure(model: str, measure: Named, error: BaseException, origin: Origin | 
         return Failure(table=measure.name, model=model, reason=str(error))
     if origin:
         where = f"{origin.file.name}, " if origin.file else ""
-        told = described_in_file(error, origin.file) if origin.file else error_text(error)
-        reason = f"its own code raised an error: {where}{told}. Correct it."
+        message = described_in_file(error, origin.file) if origin.file else error_text(error)
+        reason = f"its own code raised an error: {where}{message}. Correct it."
         return Failure(table=measure.name, model=model, reason=reason, traceback=_traced(error))
     reason = f"this is a fault of infoflow, not of the model or the corpus. {type(error).__name__}: {error}"
     return Failure(table=measure.name, model=model, reason=reason, traceback=_traced(error))

@@ -74,14 +74,14 @@ def measure_of(
     name = name or getattr(function, "__name__", "")
     if not name.isidentifier():
         raise UserError(f"The table's name must be a valid Python identifier. Got {name!r}. Write name='my_table'.")
-    told = description or (function.__doc__ or "").strip().split("\n")[0] or f"Mean of {name} over tokens."
+    summary = description or (function.__doc__ or "").strip().split("\n")[0] or f"Mean of {name} over tokens."
     keys = [("stack", "string", "encoder or decoder")]
     keys += [("kind", "string", "self or cross")] if of != "hidden" else []
     keys += [("layer", "int64", "state, 0: embeddings" if of == "hidden" else "block, from 0")]
     keys += [("head", "int64", "head of the block, from 0")] if of != "hidden" else []
     columns = tuple(Column(key, dtype, "", about) for key, dtype, about in keys)  # type: ignore[arg-type]
-    values = estimate_columns(unit, told, "none (NaN): compare with the untrained control", "tokens")
-    own = {"table": TableSchema(name=name, version=1, description=told, columns=(*columns, *values), declare=False)}
+    values = estimate_columns(unit, summary, "none (NaN): compare with the untrained control", "tokens")
+    own = {"table": TableSchema(name=name, version=1, description=summary, columns=(*columns, *values), declare=False)}
     return type("MeasureOf", (_FunctionMeasure,), own)(function, of)
 
 
@@ -116,7 +116,7 @@ class _FunctionMeasure(Measure):
         if not isinstance(values, Tensor) or values.shape != wanted or values.is_complex():
             raise UserError(
                 f"The function of {self.name} must return a real tensor of {_axes(wanted)} numbers, one for each "
-                f"token{' of each head' if heads else ''}, of a layer of {_axes(layer.shape)}. Got {_told(values)}."
+                f"token{' of each head' if heads else ''}, of a layer of {_axes(layer.shape)}. Got {_given(values)}."
             )
         by_token = values.movedim(1, 2) if self._of == "attention" else values.reshape(*valid.shape, -1)
         # No product: a function may return infinities at padding, and infinity times zero is not zero.
@@ -148,7 +148,7 @@ def _axes(shape: Sequence[int]) -> str:
     return " × ".join(map(str, shape))
 
 
-def _told(value: object) -> str:
+def _given(value: object) -> str:
     if isinstance(value, Tensor):
         return f"{'complex ' if value.is_complex() else ''}numbers of {_axes(value.shape) or 'no axis'}"
     return "nothing" if value is None else f"a {type(value).__name__}"

@@ -82,9 +82,9 @@ class PlainDisplay:
     def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
         def show(counter: "_Counter") -> None:
             share = f"{counter.percent:.0f} %" if total else f"{counter.done:g}"
-            told = [share, *_pace(counter, unit), clock(counter.elapsed)]
-            told[-1:-1] = [f"{name} {value}" for name, value in counter.fields.items()]
-            self.note(f"{label}: {', '.join(told)}")
+            parts = [share, *_pace(counter, unit), clock(counter.elapsed)]
+            parts[-1:-1] = [f"{name} {value}" for name, value in counter.fields.items()]
+            self.note(f"{label}: {', '.join(parts)}")
 
         with _counted(total, show) as counter:
             yield counter
@@ -204,13 +204,13 @@ class NotebookDisplay:
     def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
         from IPython.display import display
 
-        def told(counter: "_Counter") -> dict[str, str]:
+        def bundle(counter: "_Counter") -> dict[str, str]:
             share = f"{counter.percent:.0f} %" if total else f"{counter.done:g}"
             pace = [clock(counter.elapsed)] if counter.finished else [*_pace(counter, unit), clock(counter.elapsed)]
             return {"text/plain": f"{visible(label)}: {', '.join([share, *pace])}"}
 
         handle = display({"text/plain": f"{visible(label)}: …"}, raw=True, display_id=True)
-        with _counted(total, lambda counter: handle.update(told(counter), raw=True), seconds_between=0.5) as counter:
+        with _counted(total, lambda counter: handle.update(bundle(counter), raw=True), seconds_between=0.5) as counter:
             yield counter
 
 

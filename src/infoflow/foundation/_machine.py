@@ -133,8 +133,8 @@ _GIGABYTE = 1e9
 
 def available_memory() -> int | None:
     """Bytes left by the machine, a container and this shell's limits; None if unknown."""
-    told = [_of_machine(), _of_container(), _of_limits(), memory_on_windows()]
-    return min((size for size in told if size is not None), default=None)
+    sizes = [_of_machine(), _of_container(), _of_limits(), memory_on_windows()]
+    return min((size for size in sizes if size is not None), default=None)
 
 
 def require_memory(size: float, what: str, advice: str) -> None:

@@ -106,10 +106,10 @@ def _try_left_padding(model: Model) -> LeftPadding:
         return "as is"
     positions = {"position_ids": _count_positions(padded["attention_mask"])}
     try:
-        told = _last_states(model, padded | positions)
+        positioned = _last_states(model, padded | positions)
     except TypeError:  # the forward pass has no such argument
         return "refused"
-    return "positions" if _close(told[:, 2:], expected) else "refused"
+    return "positions" if _close(positioned[:, 2:], expected) else "refused"
 
 
 def _last_states(model: Model, inputs: dict[str, Tensor]) -> Tensor:

@@ -180,8 +180,8 @@ def _vocabulary(
 ) -> tuple[Vocabulary, list[str]]:
     """The words of text and prefixes as a vocabulary, with special tokens and sentinels; and the name of each id."""
     words = [word for sentence in sentences for word in sentence]
-    told = {prefix: words_and_signs(prefix) for prefix in prefixes}
-    known = [*SPECIAL_TOKENS, *dict.fromkeys([*words, *chain.from_iterable(told.values())])]
+    prefix_words = {prefix: words_and_signs(prefix) for prefix in prefixes}
+    known = [*SPECIAL_TOKENS, *dict.fromkeys([*words, *chain.from_iterable(prefix_words.values())])]
     names = [*known, *sentinel_names(sentinels)[::-1]]
     marks = range(len(names) - 1, len(known) - 1, -1)
     vocabulary = Vocabulary(
@@ -194,7 +194,7 @@ def _vocabulary(
         sentinels=tuple(marks),
         full_stops=tuple(id for id, name in enumerate(known) if name in STOPS),
         counts=np.bincount(_ids(words, names), minlength=len(names)),
-        ids={prefix: _ids(said, names) for prefix, said in told.items()},
+        ids={prefix: _ids(said, names) for prefix, said in prefix_words.items()},
     )
     return vocabulary, names
 

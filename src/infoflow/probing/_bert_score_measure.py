@@ -254,8 +254,8 @@ def _means(scores: BertScores, base: BertBaseline, idf: bool, rescaled: bool) ->
                 )
             sums = np.bincount(scores.blocks, weights=getattr(scores, name)[place], minlength=NUM_BLOCKS)
             scale: Scale = "explained" if rescaled else "correlation"  # no score exceeds 1; a cosine is at least -1
-            told = ratio_estimate(sums, counts, 0.0 if rescaled else random, scale)
-            rows.append({"layer": layer, "score": name, "idf": idf, "rescaled": rescaled, "random": random, **told})
+            estimate = ratio_estimate(sums, counts, 0.0 if rescaled else random, scale)
+            rows.append({"layer": layer, "score": name, "idf": idf, "rescaled": rescaled, "random": random, **estimate})
     return BERT_SCORE_LAYERS.conform(pd.DataFrame(rows))
 
 

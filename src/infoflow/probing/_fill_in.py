@@ -264,9 +264,9 @@ def _tell(model: Model, facts: Facts, answers: Sequence[RelationAnswers]) -> Non
         sum(one.unasked.values()) for one in answers
     )
     counts["relations without a usable template"] = len(facts.relations) - len(answers)
-    told = "; ".join(f"{num:,} {name}" for name, num in counts.items() if num)
-    if told:
-        current_display().note(f"Not asked of {model.name}: {told}.")
+    text = "; ".join(f"{num:,} {name}" for name, num in counts.items() if num)
+    if text:
+        current_display().note(f"Not asked of {model.name}: {text}.")
 
 
 def _dropped(facts: Facts, known: Facts) -> dict[str, int]:

@@ -290,9 +290,9 @@ PROBE_EXAMPLES = TableSchema(
         Column("example", "int64", "", "number of the example, in the order of hashes"),
         Column("text", "string", "", "the sentence, its words parted by spaces"),
         *(
-            Column(f"{span}_{end}", "int64", "words", told)
+            Column(f"{span}_{end}", "int64", "words", description)
             for span, of in (("first", "what is labelled"), ("second", "of a pair, the other span; -1: none"))
-            for end, told in (("start", f"first word of {of}"), ("end", f"behind the last word of {of}"))
+            for end, description in (("start", f"first word of {of}"), ("end", f"behind the last word of {of}"))
         ),
         Column("gold", "string", "", "the label that is right"),
         Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
@@ -318,9 +318,11 @@ class ProbeExamples(Probe):
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         found = self.on_all(reader, options)
-        told = None if found is None else found.answered
+        predicted = None if found is None else found.answered
         rows = (
-            [] if found is None or told is None else self._rows(found.task, told.answers["task"], reader.source_stack)
+            []
+            if found is None or predicted is None
+            else self._rows(found.task, predicted.answers["task"], reader.source_stack)
         )
         return pd.DataFrame(rows, columns=self.table.column_names)
 
@@ -330,8 +332,8 @@ class ProbeExamples(Probe):
         for number, place in enumerate(chosen_examples(part, MOST_EXAMPLES).tolist()):
             one = {**facts, "example": number, **_shown(part, place), "gold": names[part.examples.label[place]]}
             for layer, said in enumerate(answers.said[:, :, place]):
-                told = {"layer": layer, "said": names[np.bincount(said).argmax()], "seeds": len(said)}
-                yield {**one, **told, "right": float((said == part.examples.label[place]).mean())}
+                prediction = {"layer": layer, "said": names[np.bincount(said).argmax()], "seeds": len(said)}
+                yield {**one, **prediction, "right": float((said == part.examples.label[place]).mean())}
 
 
 def chosen_examples(part: Part, most: int) -> Int[np.ndarray, " chosen"]:

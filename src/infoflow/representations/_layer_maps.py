@@ -123,12 +123,12 @@ def _by_opentsne(x: Float[Tensor, "point width"], start: Map, perplexity: float,
         random_state=0,
         n_jobs=1,
     )
-    with _wide_start_untold():
+    with _without_start_warning():
         return np.asarray(tsne.fit(x.numpy()), dtype=np.float64)
 
 
 @contextmanager
-def _wide_start_untold() -> Iterator[None]:
+def _without_start_warning() -> Iterator[None]:
     """Suppresses openTSNE's warning about a wide start: the start is the map of the previous layer."""
     log = logging.getLogger("openTSNE.tsne")
 

@@ -96,8 +96,8 @@ def write_table(
 
 def _checksum(notes: Mapping[bytes, bytes]) -> bytes:
     """CRC-32 of a file's metadata except Arrow's own note, in hexadecimal digits."""
-    told = sorted(item for item in notes.items() if item[0] not in (_CHECKSUM_KEY, b"ARROW:schema"))
-    return b"%08x" % zlib.crc32(repr(told).encode())
+    checked = sorted(item for item in notes.items() if item[0] not in (_CHECKSUM_KEY, b"ARROW:schema"))
+    return b"%08x" % zlib.crc32(repr(checked).encode())
 
 
 class Inside(NamedTuple):

@@ -286,7 +286,7 @@ def described_corpus(corpus: Corpus) -> dict[str, Any]:
 
 def _describe(run: RunFolder, corpus: Corpus, stages: Graph, clock: WallClock | None) -> None:
     measured: list[MeasureGiven] = stages.of(MeasureGiven)
-    models = [_told(each) for each in measured if each.subject.trained]
+    models = [_entry(each) for each in measured if each.subject.trained]
     run.update(
         corpus=described_corpus(corpus),
         models=models,
@@ -300,6 +300,6 @@ def _describe(run: RunFolder, corpus: Corpus, stages: Graph, clock: WallClock | 
     )
 
 
-def _told(stage: MeasureGiven) -> dict[str, Any]:
+def _entry(stage: MeasureGiven) -> dict[str, Any]:
     keys = stage.subject.keys()
     return {"name": keys.pop("model"), **keys, "parameters": stage.parameters}

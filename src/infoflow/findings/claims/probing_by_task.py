@@ -197,14 +197,14 @@ def m6(curves: Curves) -> list[Condition]:
     names = {"surviving": "inputs that survive", "model_bits": "bits of the model"}
     return [
         exceeds(
-            f"{told}, control task over task, every layer",
+            f"{what}, control task over task, every layer",
             (ratio := curves[f"control {metric}"] / curves[f"task {metric}"]),
             _M6_LEAST,
             "ratio",
             layer_names(ratio.shape[1], 0),
             alone=metric == "model_bits",
         )
-        for metric, told in names.items()
+        for metric, what in names.items()
     ]
 
 

@@ -147,9 +147,9 @@ def _recall(built: "PassageIndex") -> str:
     """How much an approximate search finds; of shards, the one that finds least."""
     if not built.recall:
         return ""
-    told = min(built.recall, key=lambda one: one.recall)
+    lowest = min(built.recall, key=lambda one: one.recall)
     of = "" if len(built.recall) == 1 else " in the worst shard"
-    return f"; recall@{told.k} {told.recall:.3f} against exact search{of}, on {told.num_queries} {told.queries}"
+    return f"; recall@{lowest.k} {lowest.recall:.3f} against exact search{of}, on {lowest.num_queries} {lowest.queries}"
 
 
 def _ask(built: "PassageIndex", questions: tuple[str, ...], top: int, exclude_origin: bool, trec: Path | None) -> None:

@@ -156,8 +156,8 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
         for arm in [Arm(name=SPECIALISED, frozen=False), *_draws(self.models)]:
             for rank, head in enumerate(heads_of(self.models.plan, self.recipe, scores, arm)):
                 own = by_head[head]
-                told = {"roles": ", ".join(own.roles), "importance": own.importance, "rank": rank}
-                rows.append({"arm": arm.name, "draw": arm.draw, **dict(zip(_HEAD, head, strict=True)), **told})
+                role_facts = {"roles": ", ".join(own.roles), "importance": own.importance, "rank": rank}
+                rows.append({"arm": arm.name, "draw": arm.draw, **dict(zip(_HEAD, head, strict=True)), **role_facts})
         chance = self.facts().get("by_chance")
         frame = pd.DataFrame(rows, columns=TRANSPLANTED_HEADS.column_names)
         frame = TRANSPLANTED_HEADS.conform(frame.assign(by_chance=float("nan") if chance is None else chance))

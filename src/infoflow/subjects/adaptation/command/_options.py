@@ -99,7 +99,7 @@ def arms(asked: Arm, *, controls: bool, from_scratch: bool) -> list[Arm]:
 # Options of `infoflow tune`: the labelled examples of a task, and how a model is tuned on them.
 
 
-def _told(help: str) -> Parameter:
+def _no_default(help: str) -> Parameter:
     """Of an option without a default that is worth showing."""
     return Parameter(show_default=False, help=help)
 
@@ -124,8 +124,10 @@ class TaskFiles:
             ".csv, .parquet, SQuAD's .json; .gz too; or hf:NAME:SPLIT."
         ),
     ]
-    dev: Annotated[str | None, _told("Examples for choosing the learning rate. Default: split off training.")] = None
-    test: Annotated[str | None, _told("Examples for the reported scores. Default: split off training.")] = None
+    dev: Annotated[str | None, _no_default("Examples for choosing the learning rate. Default: split off training.")] = (
+        None
+    )
+    test: Annotated[str | None, _no_default("Examples for the reported scores. Default: split off training.")] = None
     task: Annotated[
         str | None, Parameter(help="Name of the task in tables and folders. Default: that of the folder.")
     ] = None
@@ -140,29 +142,29 @@ class TaskFiles:
         ),
     ] = False
     text_column: TextColumn = None
-    second_column: Annotated[str | None, _told("Column of the second text of a pair.")] = None
+    second_column: Annotated[str | None, _no_default("Column of the second text of a pair.")] = None
     label_column: Annotated[
         str | None,
-        _told(
+        _no_default(
             "Column of the label (its number from 1 in a tab-separated file without header); with --shape "
             "generation, of the target text."
         ),
     ] = None
     question_column: Annotated[
         str | None,
-        _told("Column of the question about the text; with a label, the first text of a pair."),
+        _no_default("Column of the question about the text; with a label, the first text of a pair."),
     ] = None
-    choices_column: Annotated[str | None, _told("Column of the lists of answers to choose from.")] = None
-    answers_column: Annotated[str | None, _told("Column of the lists of answers found in the text.")] = None
+    choices_column: Annotated[str | None, _no_default("Column of the lists of answers to choose from.")] = None
+    answers_column: Annotated[str | None, _no_default("Column of the lists of answers found in the text.")] = None
     answer_starts_column: Annotated[
         str | None,
-        _told("Column of the lists of character offsets of the answers. Default: found by common names."),
+        _no_default("Column of the lists of character offsets of the answers. Default: found by common names."),
     ] = None
     words_column: Annotated[
         str | None,
-        _told("Column of the lists of words in a dataset (hf:NAME); --tags names that of their tags."),
+        _no_default("Column of the lists of words in a dataset (hf:NAME); --tags names that of their tags."),
     ] = None
-    tags: Annotated[str | None, _told("Column of the words' tags, if there are several.")] = None
+    tags: Annotated[str | None, _no_default("Column of the words' tags, if there are several.")] = None
     multi: Annotated[bool, _switch("An example may have several labels, joined by |, or none.")] = False
 
     @property

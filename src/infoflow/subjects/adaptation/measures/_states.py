@@ -196,6 +196,6 @@ def mean_estimate(rows: Sequence[Mapping[str, Any]], scale: Scale, baseline: flo
 
 def without_tuned(schema: TableSchema) -> TableSchema:
     """The schema without the columns that describe the tuning; the caller of a measure adds them."""
-    told = {column.name for column in TUNED}
-    columns = tuple(column for column in schema.columns if column.name not in told)
+    tuned = {column.name for column in TUNED}
+    columns = tuple(column for column in schema.columns if column.name not in tuned)
     return schema.named(schema.name, schema.description, columns)

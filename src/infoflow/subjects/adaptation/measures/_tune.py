@@ -130,7 +130,7 @@ class _Tuning:
         self.task = fitted(task, model, config)
         tell_of_room(self.task, task, model, config)
         task = self.task
-        self._told = False
+        self._noted = False
         self.home = out / task.task / config.way
         self.features = features or out / "features"
         self.parts = TaskParts.of(model, data, task, config)
@@ -250,9 +250,9 @@ class _Tuning:
     def _trained(self, seed: int, rate: float) -> Iterator[tuple[PreTrainedModel, TrainResult]]:
         """A model trained with a seed and a rate; a frozen body is replaced by a lookup meanwhile."""
         built = fresh_model(self.model, self.task, seed)
-        if not self._told:
+        if not self._noted:
             tell_of_fresh(built, self.model, self.task)
-            self._told = True
+            self._noted = True
         module = prepare(built, self.task, self.config, seed)
         settings = self._settings(seed, rate, module)
         hooks = [*(self.hooks(seed, rate) if self.hooks else ()), *self._early_stop(settings.updates)]

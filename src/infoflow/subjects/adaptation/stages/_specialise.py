@@ -130,8 +130,8 @@ class MeasureDomain(OfRecipe, AbstractTableStage):
             arranged = data.arranged(text, positions, objective, reads)
             row = loss_per_word(whole, objective, arranged, text, training)
             rows.append({"strategy": self.strategy, "text": name, **row})
-        told = ", ".join(f"{row['value']:.2f} of {row['text']} text" for row in rows)
-        current_display().note(f"{self.measured}: nats per word {told}.")
+        losses = ", ".join(f"{row['value']:.2f} of {row['text']} text" for row in rows)
+        current_display().note(f"{self.measured}: nats per word {losses}.")
         return pd.DataFrame(rows)
 
     def _texts(self) -> dict[str, Corpus]:

@@ -64,7 +64,7 @@ class StudyTasks:
     def __init__(self, plan: StudyPlan, folder: Path, prepared: bool) -> None:
         self._plan, self._path = plan, folder / _NOTE
         self._read: dict[str, TaskData] = {}
-        self._prepared, self._told = prepared, set[str]()
+        self._prepared, self._noted = prepared, set[str]()
         self._note = _known(self._path, self._of) if prepared else {}
         if self._note or not plan.tune:
             return
@@ -150,9 +150,9 @@ class StudyTasks:
 
     def tell(self, note: str) -> None:
         """Report something once, only in the first process of a study."""
-        if note not in self._told and not self._prepared:
+        if note not in self._noted and not self._prepared:
             current_display().note(note)
-        self._told.add(note)
+        self._noted.add(note)
 
     def share(self, asked: TunePlan, size: int) -> float:
         """Training examples of a size, in thousands."""

@@ -219,13 +219,15 @@ def objective_map(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]
         picture: dict[str, np.ndarray] = {}  # of the first aspect; the others are rotated onto it
         for aspect in ASPECTS:
             for trained in (True, False):
-                for name, rows in _told(models, aspect, trained, picture).items():
+                for name, rows in _rows_of(models, aspect, trained, picture).items():
                     parts[name] += rows
     schemas = {schema.name: schema for schema in MAP_TABLES}
     return {name: schemas[name].conform(pd.DataFrame(rows)) for name, rows in parts.items() if rows}
 
 
-def _told(models: ModelGroup, aspect: Likeness, trained: bool, picture: dict[str, np.ndarray]) -> dict[str, list[dict]]:
+def _rows_of(
+    models: ModelGroup, aspect: Likeness, trained: bool, picture: dict[str, np.ndarray]
+) -> dict[str, list[dict]]:
     try:
         found = list(aspect.distances(models, trained))
     except (KeyError, ValueError, TypeError, IndexError):  # a damaged table affects only its own map

@@ -136,24 +136,24 @@ class ModelPass:
     """A batch, with additional arguments for stacks whose rows hold several sentences."""
 
     batch: Batch
-    told: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)  # arguments of `forward`, by module name
+    arguments: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)  # of `forward`, by module name
 
     def to(self, device: torch.device) -> "ModelPass":
         """The same on another device."""
-        told = {name: {key: t.to(device) for key, t in given.items()} for name, given in self.told.items()}
-        return ModelPass(batch=self.batch.to(device), told=told)
+        arguments = {name: {key: t.to(device) for key, t in given.items()} for name, given in self.arguments.items()}
+        return ModelPass(batch=self.batch.to(device), arguments=arguments)
 
     def loss(self, module: PreTrainedModel, objective: AbstractObjective) -> dict[str, LossTerm]:
         """The objective's terms on these sentences."""
-        with _telling(module, self.told):
+        with _passing(module, self.arguments):
             return objective.loss(module, self.batch, self.batch.noise)
 
 
 @contextmanager
-def _telling(module: nn.Module, told: Mapping[str, Mapping[str, Tensor]]) -> Iterator[None]:
+def _passing(module: nn.Module, arguments: Mapping[str, Mapping[str, Tensor]]) -> Iterator[None]:
     """Override these arguments in calls of the named submodules."""
     with ExitStack() as hooks:
-        for name, given in told.items():
+        for name, given in arguments.items():
 
             def replace(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], given=given) -> tuple[Any, Any]:
                 return args, {**kwargs, **given}

@@ -136,14 +136,14 @@ def _pass(rows: list[list[_Sentence]], readers: Sequence[PackReader], dtype: tor
     inputs = _laid_out([[one.inputs for one in row] for row in rows], 0)
     labels = _laid_out([[one.labels for one in row] for row in rows], UNSUPERVISED)
     source = _Places.of([[len(one.inputs) for one in row] for row in rows])
-    told = {readers[0].module: source.arguments(readers[0].causal, dtype)}
+    by_module = {readers[0].module: source.arguments(readers[0].causal, dtype)}
     targets = [[one.decoder_inputs for one in row if one.decoder_inputs is not None] for row in rows]
     tensors, target = {"input_ids": inputs, "labels": labels}, None
     if len(readers) > 1:
         tensors["decoder_input_ids"] = _laid_out(targets, 0)
         target = _Places.of([[len(one) for one in row] for row in targets])
         cross = {"encoder_attention_mask": _added(target.among(source), dtype)}
-        told[readers[1].module] = target.arguments(readers[1].causal, dtype) | cross
+        by_module[readers[1].module] = target.arguments(readers[1].causal, dtype) | cross
     return ModelPass(
         batch=Batch(
             tensors=tensors,
@@ -151,7 +151,7 @@ def _pass(rows: list[list[_Sentence]], readers: Sequence[PackReader], dtype: tor
             target_tokens=0 if target is None else int((target.sentences_RT != _PADDING).sum()),
             supervised_tokens=int((labels != UNSUPERVISED).sum()),
         ),
-        told=told,
+        arguments=by_module,
     )
 
 

@@ -292,14 +292,14 @@ def _judged(run: ScaleRun) -> Iterator[Judged]:
             yield one
 
 
-def _largest(findings: pd.DataFrame, told: Mapping[tuple[str, str], str]) -> pd.DataFrame:
+def _largest(findings: pd.DataFrame, trends: Mapping[tuple[str, str], str]) -> pd.DataFrame:
     """For each claim and architecture the row of the most expensive run among those that test it."""
     findings = findings.assign(tested=findings["verdict"] != UNTESTABLE)
     keys = ["id", "architecture"]
     down = findings.sort_values(["tested", "cost", "run"], ascending=False, kind="stable")
     order = findings.drop_duplicates(keys)[keys]
     chosen = order.merge(down.drop_duplicates(keys), on=keys, how="left")
-    trend = [told.get((id, family), "") for id, family in chosen[keys].itertuples(index=False)]
+    trend = [trends.get((id, family), "") for id, family in chosen[keys].itertuples(index=False)]
     return FINDINGS_AT_SCALE.conform(chosen.drop(columns=["tested", "cost"]).assign(trend=trend))
 
 

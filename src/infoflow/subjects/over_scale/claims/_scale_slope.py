@@ -279,10 +279,10 @@ def scale_trend(
         return ScaleTrend(word="undetermined", told="undetermined", flat_within=within, reason=reason)
     word: Trend = "grows" if (slope.value > 0) == above else "falls"
     beyond = known and ((effect > published) == above) and effect != published
-    return ScaleTrend(word=word, told=_told(word, known, beyond), flat_within=within)
+    return ScaleTrend(word=word, told=_with_direction(word, known, beyond), flat_within=within)
 
 
-def _told(word: Trend, known: bool, beyond: bool) -> str:
+def _with_direction(word: Trend, known: bool, beyond: bool) -> str:
     if not known:
         return "grows the way the claim says" if word == "grows" else "falls against what the claim says"
     if beyond:

@@ -105,10 +105,10 @@ def reported_claims(table: pd.DataFrame) -> dict[tuple[str, str], str]:
     """
     followed = table[table["followed"]]
     parts = [own for _, own in followed.groupby(["id", "architecture"], sort=False)]
-    return {(str(own["id"].iloc[0]), str(own["architecture"].iloc[0])): _told(own) for own in parts}
+    return {(str(own["id"].iloc[0]), str(own["architecture"].iloc[0])): _trend_text(own) for own in parts}
 
 
-def _told(own: pd.DataFrame) -> str:
+def _trend_text(own: pd.DataFrame) -> str:
     rated = [own[(own["axis"] == axis) & own["slope"].notna()] for axis in ("tokens", "width", "checkpoints")]
     rows = next((rows for rows in rated if len(rows)), own.head(0))
     if rows.empty:

@@ -102,12 +102,12 @@ def _with_rows(findings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 def _differences(runs: Sequence[ScaleRun | JudgedRun]) -> list[str]:
     """Differences between the studies other than scale."""
     first, *others = runs
-    told = []
+    differences = []
     for run in others:
         names = list(_differing(first.plan, run.plan))
         if names:
-            told.append(f"{run.name} and {first.name} differ in {', '.join(names)}, not only in scale.")
-    return told
+            differences.append(f"{run.name} and {first.name} differ in {', '.join(names)}, not only in scale.")
+    return differences
 
 
 def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

@@ -197,8 +197,8 @@ def _replaced(reader: Reader, rows: np.ndarray, texts: dict[int, np.ndarray]) ->
     inputs, labels = given.input_ids.numpy().copy(), np.full(valid.shape, NO_LABEL)
     at, steps = np.nonzero(valid)
     inputs[at, steps] = np.concatenate([texts[row] for row in rows.tolist()])
-    told = steps > 0
-    labels[at[told], steps[told] - 1] = inputs[at[told], steps[told]]
+    has_past = steps > 0
+    labels[at[has_past], steps[has_past] - 1] = inputs[at[has_past], steps[has_past]]
     changed = replace(given, input_ids=torch.from_numpy(inputs), labels=torch.from_numpy(labels))
     padded = replace(padded, streams={**padded.streams, name: changed})
     if reader.model.task == "masked-lm":

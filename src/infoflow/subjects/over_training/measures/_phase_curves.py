@@ -112,8 +112,8 @@ def phase_curve_rows(curves: list[PhaseCurve]) -> pd.DataFrame:
     for curve in curves:
         clock = curve.rows.drop_duplicates("update").set_index("update").loc[curve.steps.astype(int)].reset_index()
         segment, line = _lines(curve.steps, curve.values, curve.errors)
-        told = {"table": curve.table, "curve": curve.name, "value": curve.values, "error": curve.errors}
-        parts.append(clock.reindex(columns=columns).assign(**told, segment=segment, line=line))
+        facts = {"table": curve.table, "curve": curve.name, "value": curve.values, "error": curve.errors}
+        parts.append(clock.reindex(columns=columns).assign(**facts, segment=segment, line=line))
     return PHASE_CURVES.conform(pd.concat(parts) if parts else pd.DataFrame(columns=PHASE_CURVES.column_names))
 
 

@@ -41,9 +41,9 @@ PHASES = TableSchema(
         Column("first", "float64", "of the curve", "mean of the first three points"),
         Column("last", "float64", "of the curve", "mean of the last three"),
         *(
-            Column(f"{time}{side}", "float64", "updates", told)
+            Column(f"{time}{side}", "float64", "updates", description)
             for time in _TIMES
-            for side, told in (
+            for side, description in (
                 ("", f"update at which {time[1:]} % of the change are over; NaN: no change"),
                 ("_before", "the checkpoint before it"),
                 ("_after", "the checkpoint at or after it; inf: none"),
@@ -67,13 +67,13 @@ PHASES = TableSchema(
             "t50 lies within half a doubling of the end of the warm-up: it may follow the learning rate",
         ),
         *(
-            Column(f"{name}{side}", "float64", "updates", told.format(what))
+            Column(f"{name}{side}", "float64", "updates", description.format(what))
             for name, what in (
                 ("turn", "of the extremum of a curve that goes and returns"),
                 ("out", "at which half of the way to the extremum is over"),
                 ("back", "at which half of the way back is over"),
             )
-            for side, told in (
+            for side, description in (
                 ("", "update {}; NaN: it does not return"),
                 ("_before", "the checkpoint before that {}"),
                 ("_after", "the checkpoint after that {}"),
@@ -235,14 +235,14 @@ PHASES_OVER_SEEDS = TableSchema(
         Column("abrupt", "int64", "seeds", "whose change comes at once"),
         Column("verdict", "string", "", "the verdict of all seeds; mixed: they differ; unknown: fewer than three"),
         *(
-            Column(f"{name}{part}", "float64", unit, told.format(what))
+            Column(f"{name}{part}", "float64", unit, description.format(what))
             for name, unit, what in (
                 *((time, "updates", f"update at which {time[1:]} % of the change are over") for time in _TIMES),
                 ("t50_tokens", "tokens", "tokens that the loss had seen at t50"),
                 ("width", "doublings", "doublings from 10 to 90 % of the fitted logistic"),
                 ("share", "", "the same as a share of the training"),
             )
-            for part, told in (
+            for part, description in (
                 ("", "{}: median of the seeds with a time"),
                 ("_least", "{}: the earliest or smallest seed"),
                 ("_most", "{}: the latest or largest seed"),

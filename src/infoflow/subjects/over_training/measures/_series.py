@@ -64,9 +64,9 @@ class CheckpointSeries:
     @property
     def updates(self) -> int:
         """N of the whole training: as recorded, from its suite, or else the last checkpoint."""
-        told = [one.state.updates for one in self.checkpoints if one.state.updates]
+        reported = [one.state.updates for one in self.checkpoints if one.state.updates]
         last = max(one.update for one in self.checkpoints)
-        known = max([*told, *(self.suite.steps if self.suite else ())], default=last)
+        known = max([*reported, *(self.suite.steps if self.suite else ())], default=last)
         return known if known >= last else last
 
     @property

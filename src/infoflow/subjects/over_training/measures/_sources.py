@@ -127,8 +127,10 @@ def _readable(
         raise UserError(
             f"{repository} has no revisions besides {MAIN}. For one checkpoint: infoflow analyze {repository}"
         )
-    told = ", ".join(odd[:_LISTED]) + (f" and {len(odd) - _LISTED} more" if len(odd) > _LISTED else "")
-    notes = [f"Left out of {repository}, as their names tell no step (--steps NAME=STEP): {told}."] if odd else []
+    names_listed = ", ".join(odd[:_LISTED]) + (f" and {len(odd) - _LISTED} more" if len(odd) > _LISTED else "")
+    notes = (
+        [f"Left out of {repository}, as their names tell no step (--steps NAME=STEP): {names_listed}."] if odd else []
+    )
     return checkpoint_names([name for name in wanted if name not in odd], steps, repository), notes
 
 
@@ -170,11 +172,11 @@ def _main(
 
 def _doubtful(suite: PublicSuite | None, repository: str, names: Iterable[str]) -> list[str]:
     """A note on revisions that others have found faulty; they are tested like all others."""
-    told = [name for name in names if suite is not None and name in suite.doubtful.get(repository, ())]
-    if suite is None or not told:
+    affected = [name for name in names if suite is not None and name in suite.doubtful.get(repository, ())]
+    if suite is None or not affected:
         return []
     return [
-        f"{len(told)} of these revisions of {repository} are reported to hold other weights than their names say "
+        f"{len(affected)} of these revisions of {repository} are reported to hold other weights than their names say "
         f"({suite.source}). They are checked as all others are."
     ]
 

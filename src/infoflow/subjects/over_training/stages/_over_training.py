@@ -280,7 +280,7 @@ class _Following:
                 for each in measured
                 if each.checkpoint.name not in left_out and (one.name, each.checkpoint.name) in stages
             ]
-            warnings += _told(one, checks, left_out)
+            warnings += _check_texts(one, checks, left_out)
         tables = stacked(parts)
         courses = stacked(self._courses(tables))
         tables = {name: frame for name, frame in tables.items() if name != f"{CONVERGENCE.name}{SUFFIX}"}
@@ -324,15 +324,15 @@ class _Following:
         )
 
 
-def _told(series: CheckpointSeries, checks: SeriesChecks, left_out: set[str]) -> list[str]:
+def _check_texts(series: CheckpointSeries, checks: SeriesChecks, left_out: set[str]) -> list[str]:
     """Errors and warnings of the checks, for people; each suspect is named."""
-    told, warned = [], set()
+    lines, warned = [], set()
     for row in checks.rows:
         if row.level == "note":
             continue
         left = row.level == "error" and row.name in left_out
-        told.append(f"{series.name}: {row.message.rstrip('.')} ({row.check}).{' Left out.' if left else ''}")
+        lines.append(f"{series.name}: {row.message.rstrip('.')} ({row.check}).{' Left out.' if left else ''}")
         if left and row.name not in warned:
-            current_display().warn(told[-1])
+            current_display().warn(lines[-1])
             warned.add(row.name)
-    return told
+    return lines

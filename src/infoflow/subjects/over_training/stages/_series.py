@@ -102,7 +102,7 @@ class WeighCheckpoint(AbstractStage):
         try:
             weight, sketch = weigh(folder)
         except UserError as error:
-            return {"weight": None, "fault": _told(error, folder), **_NO_MODEL}, np.zeros(0, dtype=np.float32)
+            return {"weight": None, "fault": _fault_text(error, folder), **_NO_MODEL}, np.zeros(0, dtype=np.float32)
         return {"weight": weight.to_json(), **self._of_model(folder, weight)}, sketch
 
     def _of_model(self, folder: Path, weight: Weight) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class WeighCheckpoint(AbstractStage):
             with use_display(SilentDisplay()), warnings.catch_warnings(action="ignore"):  # measuring reports it again
                 model = GivenModel(source=str(folder), name=self.checkpoint.name, trained=True).load(self.options)
         except UserError as error:
-            return {"fault": _told(error, folder), **_NO_MODEL}
+            return {"fault": _fault_text(error, folder), **_NO_MODEL}
         loss, spread = sample_loss(model, self.corpus, self.options.max_length)
         return {
             "fault": "",
@@ -220,7 +220,7 @@ def sample_loss(model: Model, corpus: Corpus, max_length: int) -> tuple[float, f
     return losses.mean, float(torch.sqrt((residuals**2).sum()) / counts.sum())
 
 
-def _told(error: UserError, folder: Path) -> str:
+def _fault_text(error: UserError, folder: Path) -> str:
     """The first line, with only the name of the checkpoint's folder."""
     text = str(error).split("\n")[0].replace(f"{folder}/", "").replace(str(folder), folder.name)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

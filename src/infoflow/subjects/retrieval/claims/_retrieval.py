@@ -96,7 +96,7 @@ def found(
     return _said(RETRIEVAL_SCORES.name, objective, absent, system="own", queries=queries, metric=metric, k=k)
 
 
-def told(objective: Spec, metric: str, queries: str | tuple[str, ...] = ("all", "facts")) -> Reading:
+def reported(objective: Spec, metric: str, queries: str | tuple[str, ...] = ("all", "facts")) -> Reading:
     """The same for a metric without a cut-off."""
     return found(objective, metric, queries, k=0)
 

@@ -7,7 +7,7 @@ from infoflow.findings._sources import MORE_ROOM
 from infoflow.findings._table import Reading, untrained
 from infoflow.results import Spec
 
-from ._retrieval import COMMON, TRAINED, best_layer, bits_of_classes, full, knows, stored, told
+from ._retrieval import COMMON, TRAINED, best_layer, bits_of_classes, full, knows, reported, stored
 
 LEAST = 0.5
 
@@ -122,7 +122,7 @@ def _r4_reads(reader: Spec) -> dict[str, Reading]:
     for side, one in sides.items():
         found[f"{side} structure"] = best_layer(trees(one, "uuas"))
         found[f"{side} relations"] = best_layer(accuracy(one, TASKS))
-        found[f"{side} loss"] = told(one, "loss", "language")
+        found[f"{side} loss"] = reported(one, "loss", "language")
     return found
 
 

@@ -18,7 +18,7 @@ from infoflow.findings._sources import RAG
 from infoflow.findings._table import Reading, baselines, untrained
 from infoflow.results import Spec
 
-from ._retrieval import CHANGED, HELD_OUT, LATER, OWN, TRAINED, by_passages, found, knows, told
+from ._retrieval import CHANGED, HELD_OUT, LATER, OWN, TRAINED, by_passages, found, knows, reported
 
 NEW, OLD = 0.6, 0.2
 
@@ -211,7 +211,7 @@ def r20(curves: Curves) -> list[Condition]:
 
 
 _R21_READS: dict[str, Reading] = {
-    name: told(RAG_TOKEN, f"posterior_entropy_{place}", "dates") for place, name in ((1, "first"), (2, "second"))
+    name: reported(RAG_TOKEN, f"posterior_entropy_{place}", "dates") for place, name in ((1, "first"), (2, "second"))
 }
 
 

@@ -21,7 +21,7 @@ from infoflow.findings._sources import REALM
 from infoflow.findings._table import Function, Reading, SeedRows, baselines, untrained
 from infoflow.results import Spec
 
-from ._retrieval import CHANGED, COMMON, HELD_OUT, OWN, RARE, TRAINED, found, knows, told, unable_to_read
+from ._retrieval import CHANGED, COMMON, HELD_OUT, OWN, RARE, TRAINED, found, knows, reported, unable_to_read
 
 LEAST = 0.5
 
@@ -224,7 +224,9 @@ def r11(curves: Curves) -> list[Condition]:
 _R12_LEAST = 0.3
 
 
-_R12_READS: dict[str, Reading] = {name: told(RETRIEVE_LEARNED, "null_prior", name) for name in ("language", "facts")}
+_R12_READS: dict[str, Reading] = {
+    name: reported(RETRIEVE_LEARNED, "null_prior", name) for name in ("language", "facts")
+}
 
 
 @claim(
@@ -249,7 +251,8 @@ def r12(curves: Curves) -> list[Condition]:
 
 
 _R13_READS: dict[str, Reading] = {
-    name: told(RETRIEVE_LEARNED, f"later_by_{name}", (HELD_OUT, "facts", "all")) for name in ("utility", "likelihood")
+    name: reported(RETRIEVE_LEARNED, f"later_by_{name}", (HELD_OUT, "facts", "all"))
+    for name in ("utility", "likelihood")
 }
 
 
@@ -282,7 +285,7 @@ UTILITY, HIT, SOME = 0.1, 0.1, 0.1
 
 def collapsed(objective: Spec) -> Reading:
     """Whether a run has collapsed, 1 or 0, (1 + R, 1)."""
-    utility, hit = told(objective, "utility"), found(objective)
+    utility, hit = reported(objective, "utility"), found(objective)
     function = partial(_collapsed, utility=utility.function, hit=hit.function)
     return Reading((*utility.tables, *hit.tables), function)
 

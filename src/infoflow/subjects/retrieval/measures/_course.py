@@ -88,11 +88,11 @@ def _points(course: pd.DataFrame, predictor: str) -> _Points:
     for number, (_, own) in enumerate(course.groupby("model", sort=True)):
         if "utility" not in set(own["metric"]):
             continue
-        told = own[(own["facts"] == "trained") & (own["metric"] == predictor)].set_index("update")
+        predictors = own[(own["facts"] == "trained") & (own["metric"] == predictor)].set_index("update")
         right = own[(own["facts"] == "held out") & (own["metric"] == "p1")].set_index("update")
-        updates = sorted({*told.index} & {*right.index})
+        updates = sorted({*predictors.index} & {*right.index})
         for early, late in pairwise(updates):
-            before.append(_draws(told.loc[early]))
+            before.append(_draws(predictors.loc[early]))
             after.append(_draws(right.loc[late]))
             training.append(number)
     if not before:

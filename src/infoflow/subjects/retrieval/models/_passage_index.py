@@ -115,7 +115,7 @@ def open_passage_index(folder: Path | str | Sequence[Path | str], retriever: Pat
         return opened[0]
     passages = Passages.join([one.passages for one in opened])
     by_number = sorted(opened, key=_number)
-    recall = tuple(told for one in by_number for told in one.recall)
+    recall = tuple(each for one in by_number for each in one.recall)
     index = ShardedIndex([one.index for one in by_number])
     return PassageIndex(passages, index, opened[0].retriever, opened[0].tokenizer, recall)
 

@@ -245,10 +245,10 @@ def query_leakage(
         same.setdefault(words, number)
     leaks = {number: same[words] for number, text in enumerate(questions) if (words := _words(text)) and words in same}
     asked = tuple(leaks)
-    told = _told(queries, answers, subjects) if answers is not None and subjects is not None else {}
-    shown = sorted({**told, **leaks}.items())[:_EXAMPLES]
+    answered = _answered(queries, answers, subjects) if answers is not None and subjects is not None else {}
+    shown = sorted({**answered, **leaks}.items())[:_EXAMPLES]
     examples = tuple((str(questions[number]), str(training[query])) for number, query in shown)
-    return QueryLeakage(asked=asked, told=tuple(told), examples=examples, num_questions=len(questions))
+    return QueryLeakage(asked=asked, told=tuple(answered), examples=examples, num_questions=len(questions))
 
 
 def leakage_scores(
@@ -284,7 +284,7 @@ def leakage_scores(
     return RETRIEVAL_SCORES.conform(pd.concat(parts, ignore_index=True))
 
 
-def _told(queries: list[str], answers: Sequence[Sequence[str]], subjects: Sequence[str]) -> dict[int, int]:
+def _answered(queries: list[str], answers: Sequence[Sequence[str]], subjects: Sequence[str]) -> dict[int, int]:
     """The first training query that answers each question."""
     wanted = [_words(one) for one in subjects]
     words = {word for one in wanted for word in one.split()}

@@ -352,8 +352,8 @@ def _scores(facts: dict[str, Any], read_updates: int) -> list[dict[str, Any]]:
     right, asked = (np.array(facts[name]) for name in _BY_BLOCK)
     p1 = ratio_estimate(right, asked, facts["chance"], scale="share")
     shared = {"system": "own", "queries": "trained", "k": 0}
-    told = {"learned": float(facts["learned"])} | ({"read_updates": float(read_updates)} if read_updates else {})
-    exact = {name: estimate(one, np.full(len(p1["replicates"]), one), 0.0, 1) for name, one in told.items()}
+    values = {"learned": float(facts["learned"])} | ({"read_updates": float(read_updates)} if read_updates else {})
+    exact = {name: estimate(one, np.full(len(p1["replicates"]), one), 0.0, 1) for name, one in values.items()}
     return [
         {**shared, "metric": "training_p1", **p1},
         *({**shared, "metric": name, **own} for name, own in exact.items()),
