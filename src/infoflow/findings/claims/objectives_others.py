@@ -242,7 +242,7 @@ _O6_READS: dict[str, Reading] = {
     learned=(MASKED, STATIC, NEXT_SENTENCE, NEXT_SENTENCE_STATIC),
 )
 def o6(curves: Curves) -> list[Condition]:
-    """Masks drawn anew or once, with and without next-sentence prediction: a two by two design."""
+    """Masks drawn once or in every epoch, with and without next-sentence prediction: a two by two design."""
     masks = [curves["dynamic"] - curves["static"], curves["dynamic pairs"] - curves["static pairs"]]
     pairs = [curves["dynamic"] - curves["dynamic pairs"], curves["static"] - curves["static pairs"]]
     return [

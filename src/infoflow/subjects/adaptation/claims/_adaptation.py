@@ -257,7 +257,7 @@ def _lower_less_upper(rows: SeedRows) -> np.ndarray:
         if not shared:
             raise Absent("layer_swaps has no lower and upper blocks taken back in equal number")
         if 0 not in lower or 0 not in none:
-            raise Absent("layer_swaps does not tell what the embeddings alone regain: measure the models anew")
+            raise Absent("layer_swaps does not say what the embeddings alone regain: measure the models again")
         outside = (lower[0], upper.get(0, none[0]))
         differences = [_gap(lower[num], upper[num]) - _gap(*outside) for num in shared]
         found.append(np.mean(_cut(differences), axis=0))

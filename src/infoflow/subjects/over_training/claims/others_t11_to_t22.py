@@ -309,8 +309,8 @@ _T22_READS: dict[str, Reading] = {"moves": best_layer_moves(MASKED, TASK)}
     "first encoded.",
     source=BLEVINS,
     published="best layers of probes move down during the training of XLM-R; no number",
-    statistic="linear probes that are trained anew at every checkpoint: the best layer at the end lies below the one "
-    "at the first checkpoint with nine tenths of the gain over step 0, and the last layer tells less than then",
+    statistic="linear probes trained at every checkpoint: the best layer at the end lies below the one "
+    "at the first checkpoint with nine tenths of the gain over step 0, and the last layer is less accurate than then",
     reads=_T22_READS,
     controls=(Control(name="control labels", reads={"moves": best_layer_moves(MASKED, TASK, "control")}),),
     learned=(MASKED,),
@@ -320,7 +320,7 @@ def t22(curves: Curves) -> list[Condition]:
     down, loss = (curves["moves"][:, [place]] for place in range(2))
     return [
         exceeds(
-            "layers by which the best one is lower at the end than when it was first told",
+            "layers by which the best one is lower at the end than at nine tenths of the gain",
             down,
             0.0,
             "layers",

@@ -170,7 +170,7 @@ _T5_READS: dict[str, Reading] = {"apart": probe_times(CAUSAL, *TASKS)}
     "Parts of speech are learned before dependencies, and dependencies before coreference.",
     source=SAPHRA_AND_OURS,
     published="parts of speech before topic in a language model; order of scores, no single number",
-    statistic="linear probes that are trained anew at every checkpoint: half of the gain in accuracy over step 0, in "
+    statistic="linear probes trained at every checkpoint: half of the gain in accuracy over step 0, in "
     "the layer that is best at the end, comes first for parts of speech, then for dependencies, then for coreference",
     reads=_T5_READS,
     controls=(Control(name="control labels", reads={"apart": probe_times(CAUSAL, *TASKS, labels="control")}),),
