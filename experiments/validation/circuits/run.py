@@ -1,4 +1,4 @@
-"""Do scores of heads find the heads that matter, where it is known which do?
+"""Do scores of heads find the heads that are known to matter?
 
     python experiments/validation/circuits/run.py [--programs 100]
 
