@@ -46,7 +46,7 @@ class Longformer(AbstractEncoderFamily):
     | `full`            | always                                                                        |
     | `window`          | \|i - j\| ≤ w / 2                                                             |
     | `dilated`         | \|i - j\| ≤ d w / 2 and d divides i - j                                       |
-    | `global+window`   | as `window`, or i or j is the first token, which has own queries, keys, values |
+    | `global+window`   | as `window`, or i or j is the first token (own projections)                   |
 
     In every layer w is `model.attention_window`, by default an eighth of `model.positions`, and d is
     `model.attention_dilation`. Projections of global tokens are initialised as copies of the others.

@@ -87,7 +87,7 @@ def specialised_heads(scores: Iterable[HeadScore], num: int, choose: Sequence[st
 
 
 def drawn_heads(pool: Collection[Head], chosen: Collection[Head], draw: int, seed: int = 0) -> list[Head]:
-    """Random other heads, in every layer as many as were chosen there, so that layers do not explain a difference.
+    """Other heads at random, as many in each layer as were chosen there, so that layers do not explain a difference.
 
     Args:
         pool: All candidate heads.

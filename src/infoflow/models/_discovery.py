@@ -1,9 +1,9 @@
 """Find a model's stacks, layers and heads by observing one tiny forward pass.
 
 There is no table of families. A module that calls the attention function, or else multiplies a softmax by values in its
-own code, is an attention; the linear module that receives exactly its output is the output projection; keys of the
-encoder's length mean cross-attention; and weights without a future mean a causal stack. A model without any attention
-is refused here, because a tap on it would silently see nothing.
+own code, is an attention module; the linear module that receives exactly its output is the output projection; keys of
+the encoder's length mean cross-attention; and weights without a future mean a causal stack. A model without any
+attention is refused here, because a tap on it would silently see nothing.
 """
 
 # B sentence, H head, T query token, S key token, d head width

@@ -122,7 +122,7 @@ class ChangeByFrequency(SampleMeasure):
     rows of the second layer within the bin.
 
     Args:
-        per_bin: Maximum occurrences of each bin; at least 10, better 20, per dimension. `equal_bins` chooses the
+        per_bin: Maximum occurrences of each bin; at least 10, preferably 20, per dimension. `equal_bins` chooses the
             compared bins if a corpus has fewer.
         edges: Ranks at which bins begin, and the rank at which the last one ends; 1 is the most frequent token.
         side: The weighting view; see `pwcca`.

@@ -292,7 +292,7 @@ class InfluenceByFrequency(Intervention):
     tokens occur in longer ones.
 
     Args:
-        per_bin: Maximum influenced occurrences for each bin; at least 10, better 20, per dimension.
+        per_bin: Maximum influenced occurrences for each bin; at least 10, preferably 20, per dimension.
         edges: Ranks at which bins begin, and the rank at which the last one ends; 1 is the most frequent token.
         side: The weighting view; see `pwcca`.
         decoder: Also measure the decoder of an encoder–decoder, if the corpus has translations.

@@ -194,7 +194,7 @@ class LayerDistance(SampleMeasure):
     turn, for wider ones each of 16 groups of four blocks.
 
     Args:
-        occurrences: At most this many sampled tokens; at least 10, better 20, per dimension.
+        occurrences: At most this many sampled tokens; at least 10, preferably 20, per dimension.
         side: The weighting view; see `pwcca`.
 
     Source: [@voita2019evolution], [@morcos2018].
@@ -249,7 +249,7 @@ class ModelDistance(PairMeasure):
     `LayerDistance`.
 
     Args:
-        occurrences: At most this many sampled tokens; at least 10, better 20, per dimension.
+        occurrences: At most this many sampled tokens; at least 10, preferably 20, per dimension.
         side: The weighting view: `"x"` the first model's, `"y"` the second's; see `pwcca`.
 
     Source: [@voita2019evolution], [@morcos2018].

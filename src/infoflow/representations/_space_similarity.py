@@ -75,7 +75,7 @@ class SpaceSimilarity(PairMeasure):
 
     Args:
         metrics: Metrics to compute; rows come in this order.
-        occurrences: At most this many words, for all metrics but RSA; at least 10, better 20, per dimension.
+        occurrences: At most this many words, for all metrics but RSA; at least 10, preferably 20, per dimension.
         items: RSA compares the first `items` words; its memory is 14 `items`² bytes per layer.
         dissimilarity: RSA's distance: `"cosine"`, `"euclidean"` or `"correlation"`.
         words: Unit of comparison: `"token"`, or whole words with the `"mean"`, `"first"` or `"last"` of their tokens'

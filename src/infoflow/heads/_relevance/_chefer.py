@@ -300,7 +300,7 @@ def _tokens(maps: dict[Place, Float[Tensor, "seed query key"]], positions: Tenso
 
 
 def _in_order(maps: dict[Place, Tensor]) -> list[tuple[Place, Tensor]]:
-    """The attentions in execution order: in each layer self-attention comes before cross-attention."""
+    """The attention modules in execution order: in each layer self-attention comes before cross-attention."""
     return sorted(maps.items(), key=lambda item: (item[0][2], item[0][1] != "self"))
 
 

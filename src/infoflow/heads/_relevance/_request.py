@@ -164,7 +164,7 @@ def without_cache(model: Model) -> dict[str, bool]:
 
 
 Place = tuple[str, str, int]
-"""Stack, kind and layer of an attention."""
+"""Stack, kind and layer of an attention module."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -172,7 +172,7 @@ class SentenceRelevance:
     """The relevance for each seed of one sentence."""
 
     heads: Mapping[Place, Float[Tensor, "seed head"]]
-    """Relevance of each head of an attention, summed over tokens and dimensions."""
+    """Relevance of each head of an attention module, summed over tokens and dimensions."""
     tokens: Mapping[str, Float[Tensor, "seed token"]]
     """By stack: relevance of each token it reads."""
     absorbed: float = 0.0

@@ -162,7 +162,7 @@ _A4_READS = _a4_reads(tuned(MASKED, FULL, CONTINUED), tuned(MASKED, FULL, SCRATC
 def a4(curves: Curves) -> list[Condition]:
     """Two methods to get a model of the domain.
 
-    Recalled, not read: both methods won on each of the source's tasks; the source gives the differences by task.
+    From memory: in the source, both methods won on each task, and the differences are given by task.
     """
     return [
         exceeds(f"score of the model {name} minus that of the model as it is", way[:, :1] - way[:, 1:], 0.0, "score")
@@ -192,8 +192,8 @@ _A5_READS: dict[str, Reading] = {"order": order_of_strategies(MASKED)}
 def a5(curves: Curves) -> list[Condition]:
     """Perplexity on domain text, and end tasks.
 
-    Recalled, not read: the source's figure of perplexities and its tables of scores. The threshold is ours. If the
-    strategies' order by score changes with the tuning seeds, there is no order to predict, and the check stays open.
+    From memory: the source's figure of perplexities and its tables of scores. The threshold is ours. If the strategies'
+    order by score changes with the tuning seeds, there is no order to predict, and the check stays open.
     """
     name = "rank correlation over strategies of end-task score with how well domain text is predicted"
     return [stays_below(name, curves["order"], MOST, "", bounds=CORRELATION)]
@@ -221,7 +221,7 @@ _A6_READS: dict[str, Reading] = {"gain": gain_by_size(MASKED)}
 def a6(curves: Curves) -> list[Condition]:
     """How many labelled examples pretraining is worth.
 
-    Recalled, not read: the sentence of the source's abstract.
+    From memory: the sentence in the source's abstract.
     """
     few, many = curves["gain"][:, :1], curves["gain"][:, 1:]
     return [

@@ -188,8 +188,8 @@ def a11(curves: Curves) -> list[Condition]:
     """Where the pretraining objective is forgotten.
 
     Ours. Weights outside the blocks count for neither side: an output matrix tied to the embeddings is reset with them,
-    and with it the last step of the pretraining loss. Recalled, not read: the source resets top layers of tuned models
-    and finds tasks hardly affected.
+    and with it the last step of the pretraining loss. From memory: the source resets top layers of tuned models, which
+    hardly affects the tasks.
     """
     name = "pretraining loss that upper blocks taken back regain, minus what as many lower ones do"
     return [exceeds(name, curves["lower less upper"], 0.0, "nats per predicted token")]

@@ -56,7 +56,7 @@ def compare_trainings(groups: pd.DataFrame) -> pd.DataFrame:
 
     Stacks of equal depth are compared, including one objective under two seeds, but not a model's two stacks with each
     other. The sign is kept: a group that hurt differs from one that helped. Replicates pair the sentences of both
-    trainings.
+    training runs.
     """
     rows = [
         row
