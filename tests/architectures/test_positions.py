@@ -61,5 +61,5 @@ def test_a_training_leaves_them_as_they_are(family, name, layout, tmp_path):
 @pytest.mark.parametrize("family", ["t5", "elmo"])
 def test_what_has_no_table_of_positions_is_refused(family):
     FAMILIES[family].check(SHAPE)
-    with pytest.raises(UserError, match=rf"of which {family} has none. Got 0.5. Leave it at 0"):
+    with pytest.raises(UserError, match=rf"and {family} has none. Got 0.5. Leave it at 0"):
         FAMILIES[family].check(FIXED)

@@ -75,8 +75,8 @@ def test_sums_of_two_parts_add_up():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"function": lambda states: states}, "needs a name"),
-        ({"function": _norm, "name": "two words"}, "needs a name"),
+        ({"function": lambda states: states}, "must be a valid Python identifier"),
+        ({"function": _norm, "name": "two words"}, "must be a valid Python identifier"),
     ],
 )
 def test_what_is_no_measure_is_refused(arguments, message):

@@ -174,7 +174,7 @@ def test_bad_input_is_the_users_mistake(model, pairs, corpus):
         (lambda: bert_score(model, ["a"], ["b"], idf=True, rescale=base), "another model"),
         (lambda: bert_baseline(model, ["a", "a"]), "different sentences"),
         (lambda: pearson_by_layer(few, [1.0, 2.0]), "one human score"),
-        (lambda: pearson_by_layer(four, [1.0, 2.0, 3.0, 4.0]), "10 pairs or more.* Got 4 for 4 pairs"),
+        (lambda: pearson_by_layer(four, [1.0, 2.0, 3.0, 4.0]), "at least 10 pairs. Got 4 for 4 pairs"),
         (lambda: pearson_by_layer(few, [1.0] * 10), "differ"),
         (lambda: pearson_by_layer(few, [1.0, math.nan] * 5), "NaN"),
     ):
