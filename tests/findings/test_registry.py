@@ -1,6 +1,7 @@
 """Claims are found by their files, and describe themselves."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -87,3 +88,17 @@ def test_the_table_of_simulated_studies_has_every_claim():
     assert (rows.loc["true", "holds"] > 0.5).all()
     assert (rows.loc["refuted", "fails"] > 0.5).all()
     assert (rows.loc["border", "holds"] <= 0.05).all()
+
+
+def test_a_known_cause_names_the_experiment_that_shows_it():
+    """A claim that failed in a committed run of that experiment, or was examined there, links to its page."""
+    from infoflow.findings import FINDINGS
+
+    studies = Path(__file__).parents[2] / "experiments" / "studies"
+    examined = [one for one in FINDINGS.values() if one.cause or one.examined]
+    assert len(examined) >= 25
+    for finding in examined:
+        assert finding.known_cause.endswith(f"See experiments/studies/{finding.examined}.")
+        page = (studies / finding.examined / "README.md").read_text()
+        number = finding.id.partition(":")[2]
+        assert re.search(rf"\b{number}\b", page), f"{finding.id} is not on the page of {finding.examined}"

@@ -109,6 +109,12 @@ def test_what_was_not_measured_has_a_reason_and_no_number(story):
     assert "BLEU 2.1" in finding.reason
 
 
+def test_a_claim_that_does_not_hold_names_the_known_cause(story, page):
+    causes = {finding.id: finding.cause for finding in story.findings if finding.cause}
+    assert set(causes) == {"representations:V-4", "representations:V-7"}  # one is undetermined, the other fails
+    assert all(cause in html.unescape(page) and "experiments/studies/" in cause for cause in causes.values())
+
+
 def test_verdicts_are_counted(story, page):
     (line,) = (text_of(part) for part in re.findall(r"<p[^>]*>([^<]*claims were checked[^<]*)</p>", page))
     assert line == (

@@ -48,5 +48,8 @@ def _section(finding) -> str:
         ("Source", source),
     ]
     lines += [f"- **{name}:** {escaped(text)}" for name, text in facts]
+    if finding.cause:
+        study = f"[{finding.examined}](../experiments/studies/{finding.examined}/README.md)"
+        lines.append(f"- **Why it failed in our experiments:** {escaped(finding.cause)} See {study}.")
     lines.append("- **Tables:** " + ", ".join(f"`{table}`" for table in finding.all_tables))
     return "\n".join([*lines, ""])

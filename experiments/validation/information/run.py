@@ -453,19 +453,24 @@ def coverage(model: str, num: int = 1000, clusters: int = 50, pool: int = 30_000
 
 
 def layers(model: str) -> pd.DataFrame:
-    """Every estimate, layer by layer, of about 40,000 tokens of the same 9,000 sentences."""
+    """Every estimate, layer by layer, of about 40,000 tokens of the same 9,000 sentences, and 10,000 centres of all."""
     columns = ["side", "layer", "value", "low", "high", "at_half", "baseline", "converged", "entropy", "count"]
-    estimates: dict[str, infoflow.flow.AbstractMeasure] = {
-        "linear": UsableInformation(occurrences=40_000),
-        "hidden layer": UsableInformationMLP(occurrences=40_000),
+    estimates: dict[str, tuple[infoflow.flow.AbstractMeasure, int]] = {
+        "linear": (UsableInformation(occurrences=40_000), 9000),
+        "hidden layer": (UsableInformationMLP(occurrences=40_000), 9000),
     }
-    for clusters in (200, 1000):
+    for clusters, occurrences, num in (
+        (200, 40_000, 9000),
+        (1000, 40_000, 9000),
+        (10_000, 1_000_000, len(sentences())),
+    ):
         for name, kind in (("kept", MutualInformation), ("removed", MutualInformationWithoutPosition)):
-            estimates[f"{clusters} clusters, positions {name}"] = kind(clusters, occurrences=40_000)
+            measure = kind(clusters, occurrences=occurrences)
+            estimates[f"{clusters} clusters, positions {name}"] = (measure, num)
     frames = []
-    for name, measure in estimates.items():
+    for name, (measure, num) in estimates.items():
         start = process_time()
-        frame = infoflow.measure(infoflow.load_model(model), drawn(9000, 0), [measure])[measure.name]
+        frame = infoflow.measure(infoflow.load_model(model), drawn(num, 0), [measure])[measure.name]
         seconds = process_time() - start
         frames.append(frame[columns].assign(estimate=name, cpu_seconds=seconds))
         print(name, round(seconds), flush=True)

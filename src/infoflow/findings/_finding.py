@@ -269,6 +269,12 @@ class Agreement:
     of: str  # name of the correlated numbers
 
 
+NO_CAUSE = (
+    "None was found: neither fixed positions, 1,000 clusters, a last norm without gain and bias, nor ten million "
+    "tokens made it hold."
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
     """A claim with its source, test and controls, declared by `claim` and found by the registry."""
@@ -288,6 +294,8 @@ class Finding:
     reliable: Agreement | None = None  # required for a verdict: chance numbers do not agree
     uncontrolled: str = ""  # why no control could show it, so that only the interval decides
     another: "Another | None" = None  # a second estimate of what it is about
+    cause: str = ""  # why it failed in our experiments, as far as we found out
+    examined: str = ""  # the folder of `experiments/studies` that shows it
 
     def conditions(self, curves: Curves) -> list[Condition]:
         """The claim's conditions on rows of curves; a ratio to zero is infinite or undefined and decides nothing."""
@@ -298,6 +306,11 @@ class Finding:
     def source_read(self) -> str:
         """How much of the source was read (`SourceRead`); empty if there is no source or no record."""
         return getattr(self.source, "read", "")
+
+    @property
+    def known_cause(self) -> str:
+        """Why the claim failed in our experiments, and the folder that shows it; empty: not examined."""
+        return f"{self.cause} See experiments/studies/{self.examined}." if self.cause else ""
 
     @property
     def tables(self) -> tuple[str, ...]:

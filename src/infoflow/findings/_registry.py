@@ -97,6 +97,7 @@ def _section(finding: Finding) -> str:
             f"- Needs: {several(finding.minimum_seeds)}; {models}",
             f"- Tables: {', '.join(finding.all_tables)}",
             tail,
+            *([f"- Why it failed in our experiments: {finding.known_cause}"] if finding.cause else []),
         ]
     )
 

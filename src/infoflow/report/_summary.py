@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.findings import FINDINGS_TABLE
+from infoflow.findings import FINDINGS, FINDINGS_TABLE
 from infoflow.results import END, UNTRAINED, RunFolder
 
 from ._figure import ReportFigure
@@ -87,6 +87,7 @@ class ScorecardRow:
     short_source: str  # authors and year
     source_read: str  # how much of it was read; empty: not stated
     reason: str
+    cause: str  # why it failed in our experiments, if it does not hold here
     trend: str  # how the effect changes over scale, if several runs were compared
     elsewhere: str  # verdicts for other architectures and moments of training
     notes: list[str]  # every condition and control with its numbers
@@ -232,10 +233,10 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
     )
     places = decimals(low, high, effect)
     known = math.isfinite(effect)
-    verdict = str(row["verdict"])
+    id, verdict = str(row["id"]), str(row["verdict"])
     reason, more = _first_sentence(str(row.get("reason") or ""), shorten=verdict == "not testable here")
     return ScorecardRow(
-        id=str(row["id"]),
+        id=id,
         claim=str(row["claim"]),
         symbol=VERDICTS.get(verdict, "?"),
         verdict=verdict,
@@ -250,12 +251,13 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
         source_read=str(row.get("source_read") or ""),
         short_source=_authors_and_year(str(row.get("source") or "")),
         reason=reason,
+        cause=FINDINGS[id].known_cause if id in FINDINGS and verdict in ("fails", "undetermined") else "",
         trend=_over_scale(row),
         elsewhere="; ".join(map(_elsewhere, elsewhere)),
         notes=[note for note in (more, *str(row.get("note") or "").splitlines()) if note.strip()],
         seeds=int(row.get("seeds") or 0),
         covers=str(row.get("covers") or "") if known else "",
-        figure=_figure_of(str(row["id"]), str(row.get("tables") or ""), figures),
+        figure=_figure_of(id, str(row.get("tables") or ""), figures),
         bar=_bar(effect, low, high, threshold, control) if known else {},
     )
 

@@ -28,6 +28,9 @@ _C1_READS: dict[str, Reading] = {
     "Single heads of a masked LM find the head of a word in certain dependency relations, far better than a fixed "
     "offset does.",
     source=CLARK,
+    cause="Short phrases: the same offset fits most words of a relation, and no head beat that. Trained heads followed "
+    "relations up to 25 times as often as untrained ones.",
+    examined="grammar",
     published="BERT-base on Stanford Dependencies, best head over best offset, in per cent: det 94.3 over 51.7, dobj "
     "86.8 over 40.0, nsubj 58.5 over 45.5, amod 75.6 over 68.3; no head does well on all relations (34.5)",
     statistic="for determiners, objects, subjects and adjectives the best head (in the better direction) is above "

@@ -115,6 +115,9 @@ _V8_READS: dict[str, Reading] = {"heads": positional_heads()}
     "heads:V8",
     "A translation encoder has positional heads; they look at the previous or the next token, and are confident.",
     source=HEAVY_LIFTING,
+    cause="A deep decoder does the encoder's work: with one decoder layer the best head for the previous token was "
+    "right for up to .90 of the queries, with six for up to .61.",
+    examined="laptop",
     published="positional heads attend at least 90 % of the time to one offset, in practice −1 or +1, with a mean "
     "largest weight above .8",
     statistic="some head attends most to offset −1 or +1 at over 90 % of tokens, no head does so at another measured "
@@ -174,6 +177,8 @@ _V9_READS: dict[str, Reading] = {
     "heads:V9",
     "A translation encoder has heads that follow syntactic relations better than any fixed offset does.",
     source=HEAVY_LIFTING,
+    cause="Short phrases: the same offset fits most words of a relation, and no head beat that.",
+    examined="grammar",
     published="best head and baseline in per cent on WMT: subject 45 and 52 over 35, object 78 and 73 over 41, "
     "adjectives 74 and 82 over 72, adverbs 48 and 46 over 52; OpenSubtitles: 77 and 70 over 45, 61 and 84 over 46, 81 "
     "over 80, 38 and 42 over 33",

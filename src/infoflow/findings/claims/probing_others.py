@@ -95,6 +95,9 @@ _P4_READS: dict[str, Reading] = {
     "probing:P-4",
     "Dependency trees lie in the geometry of a masked LM's states, up to a linear map.",
     source=STRUCTURAL_PROBE,
+    cause="In SmolLM2 the probe itself failed: its training does not cope with states whose dimensions have very "
+    "unequal scales.",
+    examined="probing",
     published="undirected attachment of BERT-large 82.5 against 48.9 for a chain and 26.8 at layer 0 of ELMo "
     "(unverified)",
     statistic="structural probe: some contextual layer above a chain by five points of undirected attachment, and "

@@ -22,7 +22,7 @@ from .._curves import (
     step_names,
     tag,
 )
-from .._finding import CORRELATION, Condition, Control, Curves, claim, exceeds
+from .._finding import CORRELATION, NO_CAUSE, Condition, Control, Curves, claim, exceeds
 from .._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION
 from .._sources import BOTTOM_UP
 from .._table import Reading, baselines, untrained
@@ -35,6 +35,8 @@ _V13_READS = {"causal": identity(CAUSAL), "masked": identity(MASKED), "translati
     "representations:V-13",
     "At the top layer a masked LM preserves token identity best, a translation encoder less, a causal LM least.",
     source=BOTTOM_UP,
+    cause="A deep decoder, or a short training: with one decoder layer and ten million tokens it held at two widths.",
+    examined="scale",
     published=".976 (masked LM), .916 (translation) and .768 (causal LM) of 50 neighbours at layer 6",
     statistic="share of the 50 nearest neighbours that are the same token, top layer: masked LM over translation over "
     "causal LM, each gap above .015",
@@ -68,6 +70,8 @@ _V14_READS = {"causal LM": position(CAUSAL), "masked LM": position(MASKED), "tra
     "representations:V-14",
     "A translation encoder keeps the position of its tokens better than language models; all lose it with depth.",
     source=BOTTOM_UP,
+    cause="Short sentences: on sentences of at least 11 words the effect rose from .11 to .33 tokens (.3 needed).",
+    examined="reasons",
     published="distance in position at layers 1 to 6: translation 1.3 1.6 2.65 3.4 4.15 4.5; causal LM 2.65 4.3 5.4 "
     "6.3 7.2 7.7; masked LM 2.4 4.1 5.5 6.5 7.6 8.0 (longer sentences than those of the presets)",
     statistic="mean distance in position to the 50 nearest occurrences of the same token: both language models above "
@@ -127,6 +131,8 @@ def _rise(name: str, values: np.ndarray, threshold: float, published: float) -> 
     "A causal LM trades the previous token for the next one; a masked LM gathers both in low layers; a "
     "translation encoder gathers the previous token.",
     source=BOTTOM_UP,
+    cause=NO_CAUSE,
+    examined="reasons",
     published="causal LM left .370 .373 .351 .320 .282 .248, right .130 .131 .139 .146 .163 .161; masked LM left .223 "
     ".242 .238 .234 .229 .228, right .245 .281 .272 .266 .262 .253; translation left .142 .192 .234 .246 .250 .240",
     statistic="share of the 50 nearest occurrences of the same token with the same token before (left) or after "
@@ -293,6 +299,8 @@ def _orders(num_layers: int) -> np.ndarray:
     "representations:V-17",
     "Two measures agree: layers that know more about their input token also keep its occurrences closer together.",
     source=BOTTOM_UP,
+    cause="Positions: with the mean state of each position subtracted it held (rank correlation .96).",
+    examined="reasons",
     published="Spearman .94 to 1 in each model, from the published curves",
     statistic="Spearman correlation over layers 1..L of identity neighbours and mutual information with the input "
     "token, above .8 in every model",

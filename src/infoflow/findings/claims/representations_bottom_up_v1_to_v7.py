@@ -31,6 +31,9 @@ _V1_READS = {"causal": information(CAUSAL, "input")}
     "representations:V-1",
     "A causal language model forgets its input token, layer by layer.",
     source=BOTTOM_UP,
+    cause="Few clusters: in layer 0, positions take up clusters, so the first layers seem to gain information. With "
+    "1,000 clusters instead of 200 it held.",
+    examined="reasons",
     published="5.30 5.285 5.22 5.05 4.81 4.47 3.97 nats at layers 0 to 6: a fall of 1.33",
     statistic="mutual information with the input token falls at every layer; from layer 0 to the top by over .33 nats",
     reads=_V1_READS,
@@ -57,6 +60,8 @@ _V2_READS = {"causal": information(CAUSAL, "input"), "translation": information(
     "representations:V-2",
     "A translation encoder forgets its input token too, but less than a causal language model.",
     source=BOTTOM_UP,
+    cause="Positions: with the mean state of each position subtracted it held at width 64, but not at width 128.",
+    examined="reasons",
     published="falls of .74 (translation: 5.215 to 4.475) and 1.33 nats (causal LM: 5.30 to 3.97) over six layers",
     statistic="mutual information with the input token falls at every layer of the translation encoder, and at least "
     ".15 nats less in total than in the causal LM",
@@ -94,6 +99,8 @@ _V3_READS = {"masked": information(MASKED, "input")}
     "representations:V-3",
     "A masked language model first loses and then recovers the identity of its input token.",
     source=BOTTOM_UP,
+    cause="Learned positions and few clusters: with fixed sinusoids both halves held, with 1,000 clusters its loss.",
+    examined="reasons",
     published="5.215 5.21 5.185 5.045 4.935 4.99 5.10 nats at layers 0 to 6, nothing masked: a rise of .165 from "
     "layer 4",
     statistic="mutual information with the input token, nothing masked, is lowest at a layer between the ends, and "
@@ -188,6 +195,8 @@ def _conditions(curves: Curves, model: str) -> list[Condition]:
     "representations:V-4",
     "Language models compress, then predict: with depth they lose the input token and gain the output token.",
     source=BOTTOM_UP,
+    cause="Few clusters: they see less of the token at layer 0 than at layer 1, which breaks the order of the layers.",
+    examined="reasons",
     published="information about the output rises by .535 nats (causal LM) and 1.655 (masked LM, as in training), "
     "while that about the input falls by 1.33 and 5.95",
     statistic="causal LM and masked LM (inputs as in training): Spearman with depth below -.9 for the input and above "
@@ -287,6 +296,9 @@ CLOSEST, *OTHERS = TASK_DISTANCES
     "representations:V-7",
     "From layer 2 on, translation and masked-LM encoders are closest to each other, and the causal LM is apart.",
     source=BOTTOM_UP,
+    cause="Small translation encoders change their states least of all. At width 256, on sentences of 25 words, the "
+    "difference has the published sign.",
+    examined="paper",
     published="layer 2: .430 (translation–masked LM) against .475 and .438; layer 6: .535 against .603 and .603; not "
     "at layer 1: .423 against .408",
     statistic="at every layer from 2 on, the distance translation–masked LM lies below both distances to the causal LM",

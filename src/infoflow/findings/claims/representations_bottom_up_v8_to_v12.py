@@ -20,7 +20,7 @@ from .._curves import (
     step_names,
     total_fall,
 )
-from .._finding import CORRELATION, Condition, Control, Curves, Verdict, claim, exceeds, stays_below
+from .._finding import CORRELATION, NO_CAUSE, Condition, Control, Curves, Verdict, claim, exceeds, stays_below
 from .._model_group import CAUSAL, MASKED, OBJECTIVES, TOKEN_DROPOUT, TRANSLATION
 from .._sources import BOTTOM_UP
 from .._table import Reading, baselines, untrained
@@ -161,6 +161,8 @@ def _labels(num_steps: int) -> list[str]:
     "Frequent tokens are changed more than rare ones, except by the last layer of a masked LM, where rare tokens "
     "change more.",
     source=BOTTOM_UP,
+    cause=NO_CAUSE,
+    examined="reasons",
     published="change of ranks 1-10 and 10k-30k at layers 1-2 to 5-6: translation .114 to .066 and .045 to .028; "
     "causal LM .126 to .075 and .040 to .066; masked LM .146 to .060 and .059 to .117 (reversed at 5-6)",
     statistic="change by frequency bin falls with rank: rank correlation beyond .62, and the most frequent bin over "
@@ -211,6 +213,8 @@ _V11_READS = {
     "Rare tokens influence the other tokens of a sentence more: in every layer of a causal LM, and the rarest by far "
     "in the first layer of a translation encoder; not in the first layer of a masked LM.",
     source=BOTTOM_UP,
+    cause=NO_CAUSE,
+    examined="reasons",
     published="influence in layer 1: translation, rarest .0059, next .0022, ranks 1-10 .0003; causal LM .012 (rarest) "
     "and .006 (1-10); masked LM .0041 (rarest), .0042 (50-100) and .0025 (1-10)",
     statistic="influence by frequency bin rises with rank (rank correlation above .62, which a random order of 11 "

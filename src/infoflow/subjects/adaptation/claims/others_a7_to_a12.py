@@ -41,6 +41,8 @@ _A7_READS = _reads()
     "adaptation:A-7",
     "Bidirectional pretraining beats left-to-right pretraining on language-understanding tasks.",
     source=BERT_PAPER,
+    cause="Agreement: only models that read from left to right learned some of it, and it is one of three tasks.",
+    examined="adaptation",
     published="mean over GLUE: BERT-base 79.6, OpenAI GPT 75.1, biLSTM on ELMo 71.0 (recalled, not read)",
     statistic="main test metric after full fine-tuning, mean over all tasks except generation: masked LM above causal "
     "LM",

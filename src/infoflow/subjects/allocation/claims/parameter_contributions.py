@@ -116,6 +116,9 @@ _V3_READS: dict[str, Reading] = ACROSS | {
     "The dynamics depend on the objective, not on the size or the domain of the data: one objective on two corpora is "
     "more alike than two objectives on one corpus.",
     source=PARAMETER_CONTRIBUTIONS,
+    cause="A masked LM learns from a seventh of the tokens, so its shares are noisy: it is less like another seed of "
+    "itself than like a causal LM. The corpus itself hardly mattered.",
+    examined="dynamics-corpora",
     published="Europarl against WMT, and 700 thousand, 2 and 5 million sentence pairs (slides), look alike",
     statistic="rank correlation of the shares of layers × components under different seeds, mean over pairs of "
     "corpora: between any two objectives on one corpus it is below that of either objective on two corpora",
@@ -152,6 +155,9 @@ _V4_READS: dict[str, Reading] = {
     "dynamics:V4",
     "A translation encoder learns like a masked LM, its decoder like a causal LM.",
     source=CONTRIBUTIONS_ON_SLIDES,
+    cause="The decoder was closer to the causal LM, but so was the encoder; shares of the masked LM are noisy, because "
+    "it learns from a seventh of the tokens.",
+    examined="dynamics",
     published="shown as maps of layers and components (slides; no number)",
     statistic="rank correlation of the shares of layers × components under different seeds: for the encoder it is "
     "higher with the masked LM than with the causal LM, for the decoder the reverse (cross-attention and "

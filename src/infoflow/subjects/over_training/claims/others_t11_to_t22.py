@@ -68,6 +68,8 @@ _T12_READS: dict[str, Reading] = {"order": order_last()}
     "time:T12",
     "Reordering is learned last.",
     source=TRANSLATION_STAGES,
+    cause="Short sentences: the order of words hardly changes once chrF has settled.",
+    examined="over-training",
     published="translations become less monotone while BLEU hardly changes any more",
     statistic="fuzzy reordering score of greedy translations (with begin and end) against one word aligner: after "
     "chrF has come to .9 of its end it moves over a fifth of its range, and so it does over the last half of the "

@@ -102,6 +102,8 @@ _V3_READS: dict[str, Reading] = {"alive": alive_by_kind()}
     "The encoder's self-attention loses its heads first and cross-attention last; the decoder's self-attention keeps "
     "those of its lower layers, cross-attention those of its upper ones.",
     source=HEAVY_LIFTING,
+    cause="Generated sentences: on real captions, cross-attention kept its heads longest, as published.",
+    examined="multi30k",
     published="encoder, decoder and cross-attention heads left of 48 each: WMT 14/31/30, 12/21/25, 8/13/15, 5/9/12; "
     "OpenSubtitles 27/31/46, 13/17/31, 6/9/13; by layer in a figure without numbers",
     statistic="share of heads of each kind that survive, mean over the steps of a sweep with gates on all heads: "
@@ -198,6 +200,8 @@ _V5_READS: dict[str, Reading] = {"undecided": undecided_gates()}
     "heads:V5",
     "Learned gates are decisive: in the end, nearly all of them are 0 or 1.",
     source=HEAVY_LIFTING,
+    cause="Too few updates for each penalty: with 1,500 instead of 120, none to 6 of 48 gates stayed undecided.",
+    examined="pruning-scale",
     published="almost all gates are exactly 0 or 1 after training, in words without a number",
     statistic=f"at the largest penalty of the sweep under {FEW:.0%} of the gates evaluate to neither 0 nor 1",
     reads=_V5_READS,
@@ -295,6 +299,9 @@ _GAP_UNITS = ("BLEU", "nats per token")
     "Trained further with only the few heads that gates left, a translation encoder is as good as with all heads, and "
     "better than with as many random ones.",
     source=OURS,
+    cause="Gates show which heads a model uses, not which it needs for learning: as many random heads recovered as "
+    "well, and all heads, trained as long, were 2.1 BLEU ahead.",
+    examined="pruning-scale",
     published=f"none for models trained further, so the threshold, {LOST[0]} BLEU, is ours: twice the cost of "
     "the 10 of 48 heads that gates left (heads:V1)",
     statistic="at the step of a gate sweep that left closest to 10 of 48 encoder heads (fewer than half), trained "
