@@ -182,14 +182,12 @@ class _Run:
             return self._finish()
 
     def _loop(self, request: StopRequest) -> None:
-        tokens_per_update = float(self.data.source.lengths.sum()) / self.sampler.num_batches
-        remaining = (self.config.updates - self.state.update) * tokens_per_update
-        label = f"train {self.objective.name}"
-        with current_display().progress(label, remaining, "tokens") as progress:
+        remaining = self.config.updates - self.state.update
+        with current_display().progress(f"train {self.objective.name}", remaining, "updates") as progress:
             while not self._ended:
                 result = self._step(stop=request.received)
                 shown = self._record(result)
-                progress.advance(result.source_tokens, **shown)
+                progress.advance(1, **shown)
                 self._snapshot(result)
                 self._keep(stop=result.stop)
 

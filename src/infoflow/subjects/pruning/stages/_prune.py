@@ -19,7 +19,7 @@ from infoflow.foundation import UserError, as_written, check_own_folder, current
 from infoflow.heads import Head, HeadSet
 from infoflow.models import Anatomy, Model
 from infoflow.report import check_output, write_report
-from infoflow.results import KEYS, Recipe, RunFolder, Subject
+from infoflow.results import KEYS, RunFolder, Subject
 from infoflow.studies._analyze import described_corpus
 from infoflow.studies._data import at_most
 from infoflow.studies._given import given_subject
@@ -193,7 +193,7 @@ class Prune(OfRecipe):
             asked = full if PRUNING.name in names else {}  # which heads remain is known without reading
             part |= self._scores(point.model, point.removed, more, asked, point.learned)
             if asked:
-                _tell(self.recipe, part[PRUNING.name])
+                _tell(part[PRUNING.name])
         if PRUNED_ROLES.name in names:
             part[PRUNED_ROLES.name] = self._roles(point.model, point.removed, keys)
         return part
@@ -228,14 +228,13 @@ def _named(frame: pd.DataFrame, method: str, scope: str) -> pd.DataFrame:
     return frame.assign(method=method, scope=scope)
 
 
-def _tell(recipe: Recipe, rows: pd.DataFrame) -> None:
+def _tell(rows: pd.DataFrame) -> None:
     first = rows.iloc[0]
     scores = ", ".join(f"{row.metric} {row.value:.3g} (was {row.baseline:.3g})" for row in rows.itertuples())
     kinds = [] if first["scope"] in ("", ALL_HEADS) else str(first["scope"]).split(", ")
     left = sum(int(first[f"kept_{kind.replace('-', '_')}"]) for kind in kinds) if kinds else int(first["kept"])
-    where = f" in {first['scope']}" if first["scope"] else ""
     kept = f"{left} of {left + first['total'] - first['kept']} removable heads are left"
-    current_display().note(f"{recipe.name}, {first['method']}{where}, point {first['point']}: {kept}, {scores}")
+    current_display().note(f"{first['method']}, step {first['point']}: {kept}, {scores}")
 
 
 # `prune`: reduce a model of any form to a number or share of its heads, or to several, in one call.
