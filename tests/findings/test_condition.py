@@ -105,7 +105,7 @@ def test_weakest_layer_is_named_and_seeds_are_listed():
 def test_undefined_number_decides_nothing():
     outcome = judged(make([np.nan, np.nan]))
     assert outcome.verdict == "undetermined"
-    assert "undefined" in str(outcome)
+    assert "undefined; needed" in str(outcome)
 
 
 def test_weakest_condition_comes_first():

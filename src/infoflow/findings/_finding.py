@@ -125,11 +125,13 @@ class Outcome:
 
     def __str__(self) -> str:
         condition = self.condition
-        sign = ">" if condition.side == "above" else "<"
+        needed = f"needed {'>' if condition.side == 'above' else '<'} {short(condition.threshold)}"
+        if np.isnan(self.effect):
+            return f"{condition.name}: undefined; {needed}"
         where = f" at {condition.labels[self.column]}" if len(condition.labels) > 1 else ""
         numbers = f"{short(self.effect)} ({short(self.low)} to {short(self.high)}) {condition.unit}"
         bound = f" ({_bound_text(condition.reach)})" if self.bounded else ""
-        return f"{condition.name}: {numbers}{where}{bound}; needed {sign} {short(condition.threshold)}"
+        return f"{condition.name}: {numbers}{where}{bound}; {needed}"
 
 
 def _bound_text(reach: tuple[float, float]) -> str:
