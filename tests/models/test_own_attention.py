@@ -307,20 +307,17 @@ def test_gradients_reach_weights_that_are_kept(model, inputs):
     assert all(gradient.abs().max() > 1e-6 for gradient in torch.autograd.grad(logits.tanh().sum(), kept))
 
 
-def test_falcon_with_alibi_is_refused():
+def test_heads_of_falcon_with_alibi_are_not_read():
     """Without SDPA its own code adds the bias a second time."""
     config = transformers.FalconConfig(**_FALCON | {"alibi": True})
-    with pytest.raises(UserError, match="does not compute the same"):
-        load_model(transformers.FalconForCausalLM(config).eval())
+    assert "does not compute the same" in load_model(transformers.FalconForCausalLM(config).eval()).anatomy.unread
 
 
 @pytest.mark.parametrize(
     ("name", "settings", "reason"),
     [
-        ("ConvBertForMaskedLM", {}, "no linear output projection"),
         ("SqueezeBertForMaskedLM", {"embedding_size": 16}, "no linear output projection"),
         ("XLNetLMHeadModel", {"d_model": 16, "n_layer": 2, "n_head": 4, "d_inner": 24}, "no linear output projection"),
-        ("FNetForMaskedLM", {}, "no attention that can be read"),
         ("FunnelForMaskedLM", {"block_sizes": [1, 1], "d_model": 16, "n_head": 4, "d_head": 4}, "queries for 5 tokens"),
     ],
 )

@@ -1,5 +1,7 @@
 """`load_model` tries every model: an unknown family with a fault is caught by what it does, not by its name."""
 
+import re
+
 import pytest
 import torch
 import transformers
@@ -109,24 +111,24 @@ def test_precision_makes_no_other_family(build_module, family, dtype):
 # -- families of transformers that were measured wrongly
 
 
-def test_two_attentions_in_a_block_are_refused():
+def test_two_attentions_in_a_block_are_not_read():
     config = transformers.LongcatFlashConfig(
         **_SIZES | {"head_dim": 4}, num_layers=2, num_hidden_layers=4, num_key_value_heads=4, ffn_hidden_size=48,
         q_lora_rank=8, kv_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=8, qk_head_dim=8,
         n_routed_experts=4, zero_expert_num=2, moe_topk=2, expert_ffn_hidden_size=48, max_position_embeddings=48,
     )  # fmt: skip
-    with pytest.raises(UserError, match="parts of one block, which has several attentions of one kind"):
-        load_model(random_model("LongcatFlashForCausalLM", config))
+    model = load_model(random_model("LongcatFlashForCausalLM", config))
+    assert "parts of one block, which has several attentions of one kind" in model.anatomy.unread
 
 
-def test_merged_self_and_cross_attention_is_refused():
+def test_merged_self_and_cross_attention_is_not_read():
     text = {**_TEXT, "sliding_window": 8, "bos_token_id": 1, "eos_token_id": 2}
     vision = _PATCHES | {"intermediate_size": 16}
     config = transformers.T5Gemma2Config(
         encoder={"text_config": dict(text), "vision_config": vision}, decoder=dict(text), bos_token_id=1, eos_token_id=2
     )
-    with pytest.raises(UserError, match=r"9 keys for 4 tokens.*self- and cross-attention merged"):
-        load_model(random_model("T5Gemma2ForConditionalGeneration", config))
+    model = load_model(random_model("T5Gemma2ForConditionalGeneration", config))
+    assert re.search(r"9 keys for 4 tokens.*self- and cross-attention merged", model.anatomy.unread)
 
 
 def test_parallel_residual_streams_are_refused():
@@ -212,12 +214,12 @@ def test_a_padding_token_that_is_not_embedded_is_not_used():
     assert load_model(module).pad_token_id == 0
 
 
-def test_ibert_is_refused_for_its_attention():
+def test_heads_of_ibert_are_not_read():
     config = transformers.IBertConfig(
         vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24
     )
-    with pytest.raises(UserError, match="no linear output projection receives its heads' outputs"):
-        load_model(random_model("IBertForMaskedLM", config))
+    model = load_model(random_model("IBertForMaskedLM", config))
+    assert "no linear output projection receives its heads' outputs" in model.anatomy.unread
 
 
 def test_a_model_that_needs_images_says_so():

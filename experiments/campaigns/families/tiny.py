@@ -79,6 +79,12 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "bert-generation": {"is_decoder": True},
     **{name: {"num_key_value_heads": 4} for name in ("dots3_note", "dots3_note_text", "esmc")},
     **{name: {"moe_intermediate_size": [48, 48]} for name in ("ernie4_5_vl_moe_text", "ernie4_5_vl_moe")},
+    "zaya": {"num_experts_per_tok": 1},
+    "cohere_compass_text": {
+        "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}},
+        "layer_types": ["full_attention"] * 3,
+    },
+    "xlstm": {"embedding_dim": 32, "num_blocks": 3},
     "bamba": {"attn_layer_indices": [1]},
     **{f"{name}_text": {"rope_parameters": _SECTIONS} for name in ("qwen2_vl", "qwen2_5_vl")},
     "longcat_flash": {
@@ -86,6 +92,17 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "num_key_value_heads": 4,
     },
     "gemma3n_text": {"num_kv_shared_layers": 0, "intermediate_size": [48] * 3},
+    "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 1},
+    "jamba": {
+        "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1,
+        "mamba_dt_rank": 4, "use_mamba_kernels": False,
+    },
+    "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv"], "num_dense_layers": 1},
+    "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8], "attn_layers": ["local"] * 3},
+    "zamba2": {
+        "num_hidden_layers": 3, "layers_block_type": ["mamba", "hybrid", "mamba"], "num_mem_blocks": 1,
+        "mamba_headdim": 8, "n_mamba_heads": 8, "layer_types": ["mamba", "hybrid", "mamba"],
+    },
 }  # fmt: skip
 
 
@@ -104,7 +121,10 @@ def tiny_model(family: str) -> PreTrainedModel:
     torch.manual_seed(0)
     if config.is_encoder_decoder:
         config.decoder_start_token_id = BEGIN
-    module = _model_class(family, config)(config)
+    model_class = _model_class(family, config)
+    if isinstance(getattr(config, "text_config", None), model_class.config_class or ()):  # Llama 4's language model
+        config = config.text_config
+    module = model_class(config)
     for name, parameter in module.named_parameters():
         if parameter.requires_grad and parameter.is_floating_point():
             mean = 0.5 if parameter.dim() == 1 and "norm" in name.lower() else 0.0
@@ -137,7 +157,8 @@ def _agreeing(config: PreTrainedConfig, given: dict[str, Any]) -> dict[str, Any]
         more["rope_parameters"] = {**rope, "mrope_section": [1, 1, 2]}  # half of a head of 8
     kinds = getattr(config, "layer_types", None)
     own = "layer_types" in {field.name for field in dataclasses.fields(config)}  # Mamba's follow from other fields
-    if kinds and own and not any("full" in kind or "sliding" in kind or kind == "attention" for kind in kinds):
+    attends = ("full", "sliding", "indexed", "compressed", "hybrid")
+    if kinds and own and not any(kind == "attention" or any(one in kind for one in attends) for kind in kinds):
         more["layer_types"] = [*kinds[:-1], "full_attention"]  # a hybrid whose few blocks would never attend
     return more
 

@@ -184,7 +184,8 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Fail
             reasons[measure] = measure.why_not(model)
     lacking = model.anatomy.lacks()
     if lacking and (left := sorted({measure.name for measure, reason in reasons.items() if reason == lacking})):
-        current_display().note(f"{len(left)} tables of {model.name} are left out, for {lacking}: {', '.join(left)}.")
+        tables = ", ".join(left)
+        current_display().note(f"{len(left)} tables of {model.name} are left out, because {lacking}: {tables}.")
     for refused, reason in reasons.items():
         if reason is not None and reason != lacking:
             which = refused.name + (", as in training," if refused.regime == "training" else "")

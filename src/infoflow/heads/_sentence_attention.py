@@ -318,7 +318,8 @@ def _looked_at(model: Model, attention: Attention, call: AttentionCall) -> Layer
             torch.zeros_like(call.value[0, :, :, :1]) if call.key is None else call.key[0, :: attention.group_size]
         ),
         scaling=call.scaling,
-        biased=call.position_bias is not None or call.softcap is not None or _adds_to_products(call, attention),
+        biased=any(one is not None for one in (call.position_bias, call.softcap, call.sinks))
+        or _adds_to_products(call, attention),
     )
 
 

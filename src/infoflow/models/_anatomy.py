@@ -208,6 +208,7 @@ class Anatomy:
 
     stacks: tuple[Stack, ...]  # an encoder before its decoder
     parameter_groups: tuple[ParameterGroup, ...] = field(repr=False)
+    unread: str = ""  # why heads that the model may have cannot be read
 
     @property
     def reads(self) -> Stack:
@@ -247,7 +248,7 @@ class Anatomy:
         if not any(stack.layers for stack in self.stacks):
             return "it has no layers: a token's vector is the same in every sentence"
         if not any(layer.attentions for stack in self.stacks for layer in stack.layers):
-            return "its layers have no attention, so it has no heads"
+            return "its heads cannot be read" if self.unread else "its layers have no attention, so it has no heads"
         return None
 
     def num_parameters(self, component: str | None = None) -> int:

@@ -64,12 +64,13 @@ class AttentionCall:
     | $\mathrm{cap}$ | `softcap` | $c \tanh(x / c)$, Gemma 2 only |
     | $p$ | `position_bias` | (1 or B, H, T, S), T5 only |
     | $m$ | `mask` | additive, (B, 1, T, S), lowest finite number where masked |
-    | $A$ | `weights` | (B, H, T, S), rows sum to 1, before dropout |
+    | $A$ | `weights` | (B, H, T, S), before dropout; rows sum to 1, or to less if there are sinks |
     | $\mathrm{ctx}$ | `context()` | (B, H, T, d) |
 
     In a family with its own attention code, `mask` is everything added to $s\, q k^\top$, (B, H, T, S). If its scores
     are not such a product plus constants (DeBERTa's mix content and position), `query` and `key` are None and `mask` is
-    the scores. Longformer's global tokens, if any, use `others` instead of `key` and `value`.
+    the scores. Longformer's global tokens, if any, use `others` instead of `key` and `value`. A learned sink (gpt-oss)
+    is one more key without a value: its score `sinks` (H,) takes part in the softmax, and its weight is left out.
 
     To edit a call, return `call.edited(...)` from `on_attention`.
     """
@@ -88,6 +89,7 @@ class AttentionCall:
     weights: Tensor
     replaced_context: Tensor | None = None
     others: OtherKeys | None = None
+    sinks: Tensor | None = None
 
     @property
     def stack(self) -> str:
@@ -142,7 +144,10 @@ def attention_weights(call: AttentionCall) -> Float[Tensor, "batch head query ke
     # Half precision needs a float32 softmax; float64 must stay: its lowest number is -inf in float32, and a fully
     # masked row (left padding) would become NaN, as in some families' own eager attention.
     precision = torch.promote_types(scores.dtype, torch.float32)
-    return scores.softmax(dim=-1, dtype=precision)
+    if call.sinks is None:
+        return scores.softmax(dim=-1, dtype=precision)
+    sinks = call.sinks.to(scores.dtype)[None, :, None, None].expand(*scores.shape[:-1], 1)
+    return torch.cat([scores, sinks], dim=-1).softmax(dim=-1, dtype=precision)[..., :-1]
 
 
 def _scores(call: AttentionCall) -> Tensor:
@@ -180,6 +185,7 @@ def _tapped_attention(
     dropout: float = 0.0,
     position_bias: Tensor | None = None,
     softcap: float | None = None,
+    s_aux: Tensor | None = None,
     **ignored: Any,
 ) -> tuple[Tensor, Tensor]:
     group = query.shape[1] // max(1, key.shape[1])  # a pruned layer may have no head
@@ -196,6 +202,7 @@ def _tapped_attention(
         position_bias=position_bias,
         softcap=softcap,
         weights=query,
+        sinks=s_aux,
     )
     call = attended(call)
     return call.context().transpose(1, 2).contiguous(), call.weights

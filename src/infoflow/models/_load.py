@@ -17,12 +17,14 @@ from infoflow.foundation import UserError, as_written, current_display, launched
 from ._adapter import adapted_classes, base_of, fits, held_shapes, is_adapter_folder, merged, set_labels, supplied
 from ._anatomy import Anatomy
 from ._bands import read_bands_densely
+from ._blocks import stacks_of_states
 from ._checks import check_family, check_features, check_folder, check_index, model_class, without_kernels
 from ._discovery import discover
 from ._first_pass import output_embeddings, vocabulary_size
 from ._hub import at_revision, hub_arguments, hub_is_reachable, named_at, unreadable
 from ._model import Model, Task
 from ._own_models import AbstractOwnModel, PlainBertForMaskedLM, PlainBertLMHeadModel
+from ._parameters import parameter_groups
 from ._pruned import is_pruned_folder, read_pruned
 from ._tokenizers import Reading, find_tokenizers, has_tokenizer, reading_tokenizers
 from ._trials import tried
@@ -259,22 +261,43 @@ def load_model(
     generation = getattr(module, "generation_config", None)
     source_tokenizer, target_tokenizer = reading_tokenizers(found, name, module.config, generation, reading)
     read_bands_densely(module)
-    anatomy = discover(module)
     model = Model(
         name=name,
         module=module,
         tokenizer=source_tokenizer,
         target_tokenizer=target_tokenizer,
-        anatomy=anatomy,
+        anatomy=Anatomy(stacks=(), parameter_groups=()),
         task="encoder",
         pad_token_id=_pad_token_id(module, source_tokenizer),
     )
-    if not isinstance(module, AbstractOwnModel):
-        model = tried(model)
+    model = _read(model)
     # The task last: its checks of the configuration would hide why a family cannot be read at all.
-    model = replace(model, task=_task(module, anatomy))
+    model = replace(model, task=_task(module, model.anatomy))
     _note_peculiarities(model)
     return model
+
+
+def _read(model: Model) -> Model:
+    """The model with its anatomy, as a trial pass confirms it; only its blocks if its heads cannot be read.
+
+    Raises:
+        UserError: Neither heads nor the states between blocks can be read; the message is about the heads.
+    """
+    module = model.module
+    if isinstance(module, AbstractOwnModel):
+        return replace(model, anatomy=discover(module))
+    try:
+        return tried(replace(model, anatomy=discover(module)))
+    except UserError as error:
+        stacks = stacks_of_states(module)
+        if stacks is None:
+            raise
+        why = str(error).partition(". ")[0]
+        anatomy = Anatomy(stacks=stacks, parameter_groups=parameter_groups(module, stacks), unread=why)
+        try:
+            return tried(replace(model, anatomy=anatomy))
+        except UserError:
+            raise error from None
 
 
 def _module(source: Any, dtype: torch.dtype) -> tuple[PreTrainedModel, str, Path | str | None]:
@@ -293,6 +316,8 @@ def _note_peculiarities(model: Model) -> None:
             f"{model.name} attends in blocks in long texts. As transformers does after a first short text, "
             "infoflow reads every text with full attention."
         )
+    if model.anatomy.unread:
+        current_display().note(f"Only the states of {model.name} are read, not its heads: {model.anatomy.unread}.")
     if not model.pads:
         current_display().note(
             f"Padding changes the results of {model.name} for a sentence, so its batches hold sentences of equal "

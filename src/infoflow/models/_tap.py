@@ -125,7 +125,8 @@ def tap(
         if attention or on_attention:
             listener = _attention_listener(result, rounds, attention, on_attention)
             modules = {model.module.get_submodule(one.module) for one in model.anatomy.attentions()}
-            stack.enter_context(listening(model.module, dict.fromkeys(modules, listener), _own_codes(model)))
+            if modules:  # otherwise the model keeps its own attention
+                stack.enter_context(listening(model.module, dict.fromkeys(modules, listener), _own_codes(model)))
         yield result
 
 

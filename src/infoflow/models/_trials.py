@@ -6,7 +6,7 @@ stream, whose results depend on padding, or whose tokens interact outside attent
 
 # B sentence, T token, D width
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -66,7 +66,7 @@ def _anatomy(anatomy: Anatomy, seen: _Seen) -> Anatomy:
             stack,
             width=seen.hidden[stack.name][0].shape[-1],
             layers=tuple(
-                replace(layer, other_paths=leaks)
+                replace(layer, other_paths=leaks or not layer.attentions)
                 for layer, leaks in zip(stack.layers, seen.leaks[stack.name], strict=True)
             ),
         )
@@ -167,6 +167,11 @@ def _epsilon(states: Tensor) -> float:
 
 
 def _require_one_stream(model: Model, seen: _Seen, inputs: dict[str, Tensor]) -> None:
+    if any(hasattr(output, "_fields") for output in seen.outputs.values()):
+        raise UserError(
+            f"The blocks of {_family(model)} return several named results, as reversible models with two residual "
+            "streams do (Reformer). infoflow needs one vector per token; analyse a model of another family."
+        )
     for stack in model.anatomy.stacks:
         ids = inputs["decoder_input_ids" if "decoder_input_ids" in inputs and stack.name == "decoder" else "input_ids"]
         for layer, states in enumerate(seen.hidden[stack.name]):
@@ -221,20 +226,24 @@ def _outer(path: str) -> Iterator[str]:
 
 
 def _require_own_states(model: Model, hidden: dict[str, list[Tensor]], output: Any) -> None:
-    """Compare with the model's own `output_hidden_states`, if any: all but the last, which may follow a norm."""
+    """Compare with the model's own `output_hidden_states`, if any: all but the last, which may follow a norm.
+
+    Mamba and RWKV leave out the embeddings, and return the last state before and after the norm.
+    """
     for stack in model.anatomy.stacks:
         own, ours = _own_states(model, stack.name, output), hidden[stack.name]
         if own is None:
             continue
-        same = len(own) == len(ours) and all(
-            mine.shape == its.shape and _equal(mine, its) for mine, its in zip(ours[:-1], own[:-1], strict=True)
-        )
-        if not same:
+        if len(own) != len(ours) or not (_all_equal(ours[:-1], own[:-1]) or _all_equal(ours[1:], own[:-1])):
             raise UserError(
                 f"The states between the blocks of {_family(model)} are not those that it returns itself with "
                 f"output_hidden_states ({len(ours)} and {len(own)} of its {stack.name}), so infoflow does not know its "
                 "layers. Analyse a model of another family."
             )
+
+
+def _all_equal(ours: Sequence[Tensor], own: Sequence[Tensor]) -> bool:
+    return all(mine.shape == its.shape and _equal(mine, its) for mine, its in zip(ours, own, strict=True))
 
 
 def _own_states(model: Model, stack: str, output: Any) -> tuple[Tensor, ...] | None:
