@@ -135,17 +135,6 @@ def test_a_classifier_has_the_stacks_of_its_base_model(build_module, family):
     }
 
 
-def test_of_a_hybrid_model_only_states_are_read():
-    config = transformers.JambaConfig(
-        vocab_size=20, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=2,
-        intermediate_size=8, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1,
-        num_experts=2, use_mamba_kernels=False, mamba_dt_rank=2, mamba_d_state=4,
-    )  # fmt: skip
-    model = load_model(transformers.JambaForCausalLM(config))
-    assert "blocks that never call the attention function" in model.anatomy.unread
-    assert len(model.anatomy.predicts.layers) == 3
-
-
 def test_a_model_of_images_is_refused():
     config = transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
     with pytest.raises(UserError, match="embeds no token ids"):

@@ -19,10 +19,9 @@ CASES = {
     "RwkvForCausalLM": {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 3, "context_length": 64},
     "FNetForMaskedLM": _SIZES,
     "ConvBertForMaskedLM": _SIZES | _HEADS,
-    "RecurrentGemmaForCausalLM": _SIZES | _HEADS | {"lru_width": 16, "head_dim": 8, "attention_window_size": 8},
     "BitNetForCausalLM": _SIZES | _HEADS | {"num_key_value_heads": 2},
 }
-CAUSAL = {"MambaForCausalLM", "Mamba2ForCausalLM", "RwkvForCausalLM", "RecurrentGemmaForCausalLM", "BitNetForCausalLM"}
+CAUSAL = {"MambaForCausalLM", "Mamba2ForCausalLM", "RwkvForCausalLM", "BitNetForCausalLM"}
 
 
 def build(name):

@@ -185,9 +185,14 @@ def _compare(model: Model, plain: Any, texts: infoflow.Corpus, found: dict) -> d
             note("states", ours[-1], last[stack.name][0][: len(ours[-1])])  # Longformer's own blocks pad the text
             for kind in stack.kinds:
                 name = "cross_attentions" if kind == "cross" else f"{stack.name}_attentions" if two else "attentions"
-                own = getattr(output, name, None)
-                if own and all(one is not None for one in own):  # none without eager attention
-                    for mine, its in zip(found[identity][stack.name, kind], own, strict=True):
+                attends = [kind in layer.attentions for layer in stack.layers]
+                own = [one for one in getattr(output, name, None) or () if one is not None]
+                own = (
+                    [one for one, there in zip(own, attends, strict=True) if there] if len(own) == len(attends) else own
+                )
+                if len(own) == sum(attends):  # none without eager attention
+                    ours = [one for one, there in zip(found[identity][stack.name, kind], attends, strict=True) if there]
+                    for mine, its in zip(ours, own, strict=True):
                         theirs = its[0] if its[0].shape == mine.shape else _by_key(its[0], len(mine[0]))
                         rows = mine.sum(-1, keepdims=True)
                         with_sink = bool((rows < 0.999).any()) and np.allclose(theirs.sum(-1), 1, atol=1e-4)

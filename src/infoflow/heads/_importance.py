@@ -158,15 +158,16 @@ class ImportanceSums:
     def _sentence_parts(self, batch: ScoredBatch) -> Iterator[tuple[Site, Tensor, Tensor]]:
         """(B, H) gradients of each sentence's loss with respect to the gates, and their denominators."""
         paper = self._convention == "paper"
-        gates: dict[tuple[str, str], list[Tensor]] = {}
-        for one in self._scorer.model.anatomy.attentions():
-            gate = torch.ones(batch.size, one.num_heads, device=batch.labels.device, requires_grad=True)
-            gates.setdefault((one.stack, one.kind), []).append(gate)
+        gates = {
+            key: [torch.ones(batch.size, num, device=batch.labels.device, requires_grad=True) for num in numbers]
+            for key, numbers in self._scorer.model.anatomy.head_numbers().items()
+        }
         with torch.enable_grad(), tap(self._scorer.model, gates=gates):
             losses_B = self._scorer.losses(batch)
             if paper and self._example_loss == "mean":
                 losses_B = losses_B / batch.counts.clamp(min=1)
-        gradients = iter(torch.autograd.grad(losses_B.sum(), [gate for rows in gates.values() for gate in rows]))
+        flat = [gate for rows in gates.values() for gate in rows]
+        gradients = iter(_gradients(losses_B.sum(), flat))
         scored_B = (batch.counts > 0).double().cpu()
         for (stack, kind), rows in gates.items():
             count_B = scored_B if paper else batch.padded.streams[stack].real.sum(dim=1).double().cpu()
@@ -179,7 +180,7 @@ class ImportanceSums:
         # A tap without edits passes the same tensor on, but shows a view off the path.
         with torch.enable_grad(), tap(self._scorer.model, heads=True, on_heads=lambda call: call.heads.clone()) as seen:
             total = self._scorer.losses(batch).sum()
-        gradients = iter(torch.autograd.grad(total, [layer for layers in seen.heads.values() for layer in layers]))
+        gradients = iter(_gradients(total, [layer for layers in seen.heads.values() for layer in layers]))
         for (stack, kind), layers in seen.heads.items():
             real_BT = batch.padded.streams[stack].real
             for layer, heads_BTHd in enumerate(layers):
@@ -247,3 +248,9 @@ def _by_block(values: np.ndarray, blocks: np.ndarray) -> np.ndarray:
     sums = np.zeros((NUM_BLOCKS, *values.shape[1:]))
     np.add.at(sums, blocks, values)
     return sums
+
+
+def _gradients(total: Tensor, flat: list[Tensor]) -> list[Tensor]:
+    """Zeros where nothing depends on a tensor: layers without attention have rows of no heads."""
+    found = torch.autograd.grad(total, flat, allow_unused=True)
+    return [torch.zeros_like(one) if gradient is None else gradient for one, gradient in zip(flat, found, strict=True)]

@@ -215,6 +215,8 @@ class PatternScores(Intervention):
             directions = logit_directions(copying, states.flatten(0, 1), wanted.flatten())
             pairs.append(directions.unflatten(0, tokens.shape))
         for layer in copying.stack.layers:
+            if "self" not in layer.attentions:
+                continue
             output = output_weight(reader.model, layer.attentions["self"])
             own, other = (copying_scores(values[stack, layer.index].float(), output, g) for g in pairs)
             for score, read in (("positive", lambda x: (x > 0).double()), ("logit", lambda x: x.double())):

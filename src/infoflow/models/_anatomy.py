@@ -144,6 +144,7 @@ class Attention:
     value: Projection | None
     output: Projection | None
     own: OwnCode | None = None  # None: it calls the attention function
+    gated: bool = False  # heads' outputs are multiplied by a gate before the output projection (Qwen3-Next)
 
     @property
     def keys_stack(self) -> str:
@@ -229,19 +230,26 @@ class Anatomy:
             for kind in stack.kinds:
                 yield from (layer.attentions[kind] for layer in stack.layers if kind in layer.attentions)
 
+    def head_numbers(self) -> dict[tuple[str, str], list[int]]:
+        """(stack, kind) → the number of heads in each layer; 0 in a layer without this attention."""
+        return {
+            (stack.name, kind): [
+                layer.attentions[kind].num_heads if kind in layer.attentions else 0 for layer in stack.layers
+            ]
+            for stack in self.stacks
+            for kind in stack.kinds
+        }
+
     def beside_attention(self) -> str | None:
         """Where tokens interact outside attention, as a reason; None if nowhere."""
-        found = [
-            f"{', '.join(str(layer.index) for layer in stack.layers if layer.other_paths)} of the {stack.name}"
-            for stack in self.stacks
-            if any(layer.other_paths for layer in stack.layers)
-        ]
+        found = []
+        for stack in self.stacks:
+            blocks = [str(layer.index) for layer in stack.layers if layer.other_paths]
+            if blocks:
+                found.append(f"block{'s' if len(blocks) > 1 else ''} {', '.join(blocks)} of the {stack.name}")
         if not found:
             return None
-        return (
-            "its tokens also reach each other outside attention (Mamba, convolution, ...), in blocks "
-            f"{'; '.join(found)}"
-        )
+        return f"its tokens also reach each other outside attention (Mamba, convolution, ...), in {'; '.join(found)}"
 
     def lacks(self) -> str | None:
         """What is missing for measurements, as a reason: layers, or heads; None if the model has both."""

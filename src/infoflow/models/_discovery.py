@@ -2,8 +2,8 @@
 
 There is no table of families. A module that calls the attention function, or else multiplies a softmax by values in its
 own code, is an attention module; the linear module that receives exactly its output is the output projection; keys of
-the encoder's length mean cross-attention; and weights without a future mean a causal stack. A model without any
-attention is refused here, because a tap on it would silently see nothing.
+the encoder's length mean cross-attention; and weights without a future mean a causal stack. Blocks between them without
+attention (hybrid models) are layers without heads.
 """
 
 # B sentence, H head, T query token, S key token, d head width
@@ -35,8 +35,8 @@ def discover(module: PreTrainedModel) -> Anatomy:
     """The anatomy of a model in evaluation mode; its weights and settings are unchanged.
 
     Raises:
-        UserError: The model cannot run on token ids, never calls the attention function, calls it in some blocks only,
-            or does something between its heads and the output projection.
+        UserError: The model cannot run on token ids, never calls the attention function, or does something between its
+            heads and the output projection.
     """
     if isinstance(module, AbstractOwnModel):
         return Anatomy(stacks=module.stacks(), parameter_groups=parameter_groups(module, module.stacks()))
@@ -60,7 +60,8 @@ def discover(module: PreTrainedModel) -> Anatomy:
         members = [call for call in calls if _stack_name(call, calls, encoder) == name]
         if members:
             stacks.append(_stack(module, name, members, blocks, names, scaling))
-    _require_every_block(module, stacks, two=bool(encoder))
+    if encoder:
+        _require_both_stacks(module, stacks)
     return Anatomy(stacks=tuple(stacks), parameter_groups=parameter_groups(module, tuple(stacks)))
 
 
@@ -116,6 +117,7 @@ def _stack(
         if not layers or layers[-1][0] != block or kind in layers[-1][1]:
             layers.append((block, {}))
         layers[-1][1][kind] = call
+    layers = _with_silent_blocks(module, layers)
     return Stack(
         name=name,
         causal=all(call.causal for call in calls if not call.cross),
@@ -135,6 +137,19 @@ def _stack(
             for index, (block, parts) in enumerate(layers)
         ),
     )
+
+
+def _with_silent_blocks(
+    module: nn.Module, layers: list[tuple[str, dict[str, WatchedCall]]]
+) -> list[tuple[str, dict[str, WatchedCall]]]:
+    """Also the blocks of the same list that have no attention, as hybrid models have (Jamba, Qwen3-Next)."""
+    found = dict(layers)
+    parents = {block.rpartition(".")[0] for block in found}
+    if len(parents) > 1 or len(found) < len(layers):  # several lists, or blocks that run more than once
+        return layers
+    (parent,) = parents
+    every = [f"{parent}.{name}" for name, _ in module.get_submodule(parent).named_children()]
+    return [(block, found.get(block, {})) for block in every]
 
 
 def _own_code(call: WatchedCall, scaling: dict[nn.Module, float | None]) -> OwnCode | None:
@@ -175,6 +190,7 @@ def _attention(
         key=key,
         value=value,
         output=output_projection_slices(module, names[call.projection], call.num_heads),
+        gated=call.gated,
     )
 
 
@@ -198,20 +214,12 @@ def _width(call: WatchedCall) -> int:
     return projection.out_features if isinstance(projection, nn.Linear) else call.context_BTD.shape[-1]
 
 
-def _require_every_block(module: nn.Module, stacks: list[Stack], two: bool) -> None:
-    """Refuse a hybrid model with blocks without attention: its layers would be misnumbered."""
-    if two and len(stacks) < 2:
+def _require_both_stacks(module: nn.Module, stacks: list[Stack]) -> None:
+    if len(stacks) < 2:
         raise UserError(
             f"The {'encoder' if stacks[0].name == 'decoder' else 'decoder'} of {type(module).__name__} never calls "
             "Hugging Face's attention function, nor multiplies one softmax over its tokens by "
             "values (it may attend in blocks or bands), so half of the model could not be read."
-        )
-    silent = _silent(module, {layer.block for stack in stacks for layer in stack.layers})
-    for parent, blocks in silent.items():
-        raise UserError(
-            f"{type(module).__name__} has blocks that never call the attention function ({parent}: "
-            f"{', '.join(blocks)}), as hybrid and recurrent models do. infoflow only analyses models in which every "
-            "block attends."
         )
 
 

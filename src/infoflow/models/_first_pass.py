@@ -37,6 +37,8 @@ class WatchedCall:
     value_BHSd: Tensor
     linear_outputs: dict[nn.Module, Tensor]  # latest outputs of linear modules before the call
     projection: nn.Module | None = None
+    gated: bool = False  # the projection reads the output times a factor that does not depend on it
+    candidate: nn.Module | None = None  # the first linear module of the attention that reads as many numbers
     own: bool = False  # computed by the family's own code
     trouble: str | None = None  # why it is not a readable attention, as the end of a sentence
 
@@ -114,7 +116,48 @@ def _watch(module: PreTrainedModel, others: set[nn.Module] | None) -> list[Watch
     if calls:
         _require_same_output(module, output, expected)
         _require_known_keys(module, calls, inputs)
+        _find_gated_projections(module, calls, inputs)
     return calls
+
+
+def _find_gated_projections(module: PreTrainedModel, calls: list[WatchedCall], inputs: dict[str, Tensor]) -> None:
+    """Projections behind a gate (Qwen3-Next): what they read is linear in the heads' outputs, head by head.
+
+    One attention is tried for each class of attention.
+    """
+    tried: dict[type[nn.Module], bool] = {}
+    for call in calls:
+        if call.projection is not None or call.own or call.candidate is None:
+            continue
+        family = type(call.module)
+        if family not in tried:
+            tried[family] = _is_linear_by_head(module, call, call.candidate, inputs)
+        if tried[family]:
+            call.projection, call.gated = call.candidate, True
+
+
+def _is_linear_by_head(
+    module: PreTrainedModel, call: WatchedCall, candidate: nn.Module, inputs: dict[str, Tensor]
+) -> bool:
+    r"""Whether $g(f \odot x + y) = f \odot g(x) + g(y)$ for factors f of the heads and random outputs x and y."""
+    generator = torch.Generator().manual_seed(0)
+    heads, width = call.num_heads, call.head_dim
+    shape = (call.context_BTD.shape[0], heads, call.num_queries, width)
+    x, y = (torch.randn(shape, generator=generator).to(call.context_BTD) for _ in "xy")
+    factors = torch.linspace(-1.5, 2, heads).to(x)[:, None, None]
+    found = []
+    for context in (x, y, factors * x + y):
+        read: list[Tensor] = []
+        with ExitStack() as stack:
+            stack.enter_context(evaluating(module))
+            edit = {call.module: lambda one, context=context: one.edited(context=context)}
+            stack.enter_context(listening(module, edit))
+            handle = candidate.register_forward_pre_hook(lambda _, args, read=read: read.append(args[0]))
+            stack.callback(handle.remove)
+            run_tiny(module, inputs)
+        found.append(read[0].reshape(shape[0], call.num_queries, heads, width).transpose(1, 2).double())
+    expected = factors.double() * found[0] + found[1]
+    return bool((found[2] - expected).norm() <= 1e-3 * expected.norm()) and bool(expected.norm() > 0)
 
 
 def run_tiny(module: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
@@ -240,6 +283,8 @@ def _match_projection(calls: list[WatchedCall], child: nn.Module, value: Tensor)
     context_BTD = calls[-1].context_BTD
     if value.numel() != context_BTD.numel() or value.dtype != context_BTD.dtype:
         return
+    if calls[-1].candidate is None and any(child is one for one in calls[-1].module.modules()):
+        calls[-1].candidate = child
     # A damaged model's NaNs are equal too: measures report where they begin.
     if torch.allclose(value.reshape(context_BTD.shape), context_BTD, rtol=0, atol=0, equal_nan=True):
         calls[-1].projection = child

@@ -318,6 +318,11 @@ def _note_peculiarities(model: Model) -> None:
         )
     if model.anatomy.unread:
         current_display().note(f"Only the states of {model.name} are read, not its heads: {model.anatomy.unread}.")
+    if any(one.gated for one in model.anatomy.attentions()):
+        current_display().note(
+            f"{model.name} multiplies the outputs of its heads by gates. Copying scores and the lengths of values are "
+            "measured before the gates; LRP methods and ALTI do not apply."
+        )
     if not model.pads:
         current_display().note(
             f"Padding changes the results of {model.name} for a sentence, so its batches hold sentences of equal "

@@ -59,6 +59,8 @@ def recorded_blocks(model: Model) -> Iterator[BlockOutputs]:
                 handle = block.register_forward_hook(_keep(result, anatomy.name, calls))
                 stack.callback(handle.remove)
             for layer in () if anatomy.shared else anatomy.layers:
+                if "self" not in layer.attentions:
+                    continue
                 kept = AttentionOutput(attention=layer.attentions["self"])
                 result.attentions[anatomy.name, layer.index] = kept
                 for handle in _keep_attention(model, kept):

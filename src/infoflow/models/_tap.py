@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from infoflow.foundation import UserError
 
-from ._anatomy import Attention, OwnCode
+from ._anatomy import OwnCode
 from ._attention import AttentionCall, Listener, Site, listening
 from ._model import Model
 
@@ -45,8 +45,8 @@ class HeadCall:
 class Tap:
     """Records of the latest forward pass. Tensors are in the autograd graph if gradients are enabled.
 
-    Attention weights are float32 or wider, even in a half-precision model. In training, a layer skipped by LayerDrop
-    has an empty tensor.
+    Attention weights are float32 or wider, even in a half-precision model. A layer without attention (hybrid models)
+    has tensors of no heads. In training, a layer skipped by LayerDrop has an empty tensor.
 
     | field | key | value |
     |---|---|---|
@@ -130,6 +130,14 @@ def tap(
         yield result
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The layers of a list: how many, and the first one that has an entry."""
+
+    first: int
+    num: int
+
+
 class _Rounds:
     """The layer of a module at this call: shared modules (ALBERT) run once per layer, in order."""
 
@@ -138,8 +146,11 @@ class _Rounds:
         self.attentions: dict[nn.Module, list[Site]] = {}
         self.projections: dict[nn.Module, list[Site]] = {}
         self._calls: dict[tuple[str, nn.Module], int] = {}
-        self.num_layers = {stack.name: len(stack.layers) for stack in model.anatomy.stacks}
+        self.rows: dict[StackKind, _Rows] = {}
         for stack in model.anatomy.stacks:
+            for kind in stack.kinds:
+                first = next(layer.index for layer in stack.layers if kind in layer.attentions)
+                self.rows[stack.name, kind] = _Rows(first=first, num=len(stack.layers))
             for layer in stack.layers:
                 block = Site(stack=stack.name, kind="block", layer=layer.index)
                 self.blocks.setdefault(model.module.get_submodule(layer.block), []).append(block)
@@ -170,24 +181,28 @@ def _hook(handle: torch.utils.hooks.RemovableHandle) -> Iterator[None]:
         handle.remove()
 
 
-def _store(slots: dict[Any, list[Tensor]], key: Any, index: int, size: int, value: Tensor) -> None:
-    """Layer 0 starts a new list, so that a list never mixes two forward passes."""
-    if index == 0 or key not in slots:
-        slots[key] = [value.new_empty(0)] * size
+def _store(
+    slots: dict[Any, list[Tensor]], key: Any, index: int, rows: "_Rows", value: Tensor, gap: Tensor | None = None
+) -> None:
+    """The first layer starts a new list, so that a list never mixes two forward passes; `gap` fills layers without."""
+    if index == rows.first or key not in slots:
+        slots[key] = [value.new_empty(0) if gap is None else gap] * rows.num
     slots[key][index] = value
 
 
 def _tap_blocks(model: Model, stack: ExitStack, result: Tap, rounds: _Rounds) -> None:
+    states_of = {one.name: _Rows(first=0, num=len(one.layers) + 1) for one in model.anatomy.stacks}
+
     def before(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         site = rounds.site("blocks", block, advance=False)
         if site.layer == 0:
             states = args[0] if args else kwargs["hidden_states"]
-            _store(result.hidden, site.stack, 0, rounds.num_layers[site.stack] + 1, states)
+            _store(result.hidden, site.stack, 0, states_of[site.stack], states)
 
     def after(block: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         site = rounds.site("blocks", block)
         states = output if isinstance(output, Tensor) else output[0]
-        _store(result.hidden, site.stack, site.layer + 1, rounds.num_layers[site.stack] + 1, states)
+        _store(result.hidden, site.stack, site.layer + 1, states_of[site.stack], states)
 
     for block in rounds.blocks:
         stack.enter_context(_hook(block.register_forward_pre_hook(before, with_kwargs=True)))
@@ -210,8 +225,9 @@ class _ProjectionTap:
             heads_BTHd = args[0].unflatten(-1, (num_heads, head_dim))
             changed_BTHd = self._changed(site, projection, heads_BTHd)
             if self.keep:
-                num_layers = self.rounds.num_layers[site.stack]
-                _store(self.result.heads, (site.stack, site.kind), site.layer, num_layers, changed_BTHd)
+                key = site.stack, site.kind
+                rows = self.rounds.rows[key]
+                _store(self.result.heads, key, site.layer, rows, changed_BTHd, gap=changed_BTHd[:, :, :0])
             # Untouched input is passed on as the same tensor, so that a reading tap changes nothing.
             return args if changed_BTHd is heads_BTHd else (changed_BTHd.flatten(-2), *args[1:])
 
@@ -272,9 +288,9 @@ def _attention_listener(
             assert edited is None or isinstance(edited, AttentionCall), "on_attention returns call.edited(...) or None"
             call = call if edited is None else edited
         if keep:
-            key, num_layers = (call.stack, call.kind), rounds.num_layers[call.stack]
-            _store(result.attention, key, call.layer, num_layers, call.weights)
-            _store(result.visible, key, call.layer, num_layers, visible(call))
+            key, mask = (call.stack, call.kind), visible(call)
+            _store(result.attention, key, call.layer, rounds.rows[key], call.weights, gap=call.weights[:, :0])
+            _store(result.visible, key, call.layer, rounds.rows[key], mask, gap=mask)
         return call
 
     return listen
@@ -289,16 +305,16 @@ def _check_checkpointing(model: Model) -> None:
 
 
 def _check_gates(model: Model, gates: Gates) -> None:
-    attentions: dict[StackKind, list[Attention]] = {}
-    for one in model.anatomy.attentions():
-        attentions.setdefault((one.stack, one.kind), []).append(one)
+    numbers = model.anatomy.head_numbers()
     for key, rows in gates.items():
-        if key not in attentions:
-            raise UserError(f"Gates must name a stack and kind of {model.name}: {sorted(attentions)}. Got {key}.")
-        heads = [one.num_heads for one in attentions[key]]
+        if key not in numbers:
+            raise UserError(f"Gates must name a stack and kind of {model.name}: {sorted(numbers)}. Got {key}.")
+        heads = numbers[key]
         given = [tuple(row.shape) for row in rows]
+        attends = model.anatomy.stack(key[0]).layers  # a row of a layer without attention has no effect
         if len(given) != len(heads) or any(
-            len(shape) not in (1, 2) or shape[-1] != num for shape, num in zip(given, heads, strict=False)
+            len(shape) not in (1, 2) or (shape[-1] != num and key[1] in layer.attentions)
+            for shape, num, layer in zip(given, heads, attends, strict=False)
         ):
             raise UserError(
                 f"Gates of {key} must have shape (layers, heads) or (layers, batch, heads) with {len(heads)} layers of "

@@ -149,8 +149,7 @@ class AttentionProbe(Intervention):
         return chosen[~held_out], chosen[held_out]
 
     def _probes(self, model: Model, stack: str) -> dict[str, TreeProbe]:
-        layers = model.anatomy.stack(stack).layers
-        heads = sum(layer.attentions["self"].num_heads for layer in layers)
+        heads = sum(model.anatomy.head_numbers()[stack, "self"])
         width = _embeddings(model, stack).shape[1]
         state = torch.get_rng_state()
         torch.manual_seed(hash64("attention-probe", self.seed) % 2**63)

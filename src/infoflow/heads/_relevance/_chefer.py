@@ -53,9 +53,10 @@ def gradient_relevance(
         gates = _gates(request.model, len(seeds))
         with torch.enable_grad(), rules(), tap(request.model, gates=gates):
             copies = run_copies(request, seeds, output)
-        flat = [gate for layers in gates.values() for gate in layers]
+        places = [(one.stack, one.kind, one.layer) for one in request.model.anatomy.attentions()]
+        flat = [gates[stack, kind][layer] for stack, kind, layer in places]
         found = torch.autograd.grad(copies.explained.sum(), [*flat, *copies.embeddings.values()], allow_unused=True)
-        of_gates = dict(zip(_places(gates), found, strict=False))
+        of_gates = dict(zip(places, found, strict=False))
         of_states = dict(zip(copies.embeddings, found[len(flat) :], strict=True))
         parts.append(
             SentenceRelevance(
@@ -144,16 +145,11 @@ def _leaves_at_state_0(model: Model) -> Iterator[dict[str, Tensor]]:
 
 def _gates(model: Model, num: int) -> dict[tuple[str, str], list[Tensor]]:
     """Ones for each head of each copy."""
-    dtype = next(model.module.parameters()).dtype
-    gates: dict[tuple[str, str], list[Tensor]] = {}
-    for one in model.anatomy.attentions():
-        ones = torch.ones(num, one.num_heads, device=model.device, dtype=dtype, requires_grad=True)
-        gates.setdefault((one.stack, one.kind), []).append(ones)
-    return gates
-
-
-def _places(gates: dict[tuple[str, str], list[Tensor]]) -> list[Place]:
-    return [(stack, kind, layer) for (stack, kind), layers in gates.items() for layer in range(len(layers))]
+    like = {"device": model.device, "dtype": next(model.module.parameters()).dtype}
+    return {
+        key: [torch.ones(num, heads, **like, requires_grad=True) for heads in numbers]
+        for key, numbers in model.anatomy.head_numbers().items()
+    }
 
 
 def _or_zero(gradient: Tensor | None, like: Tensor) -> Tensor:

@@ -145,6 +145,8 @@ class _Recorder(TorchFunctionMode):
         parts = {part: getattr(attention, part) for part in ("query", "key", "value")}
         if any(part is None for part in parts.values()):
             return self._lost((), heads, f"the projections of {attention.module}, whose layout is not known")
+        if attention.gated:
+            return self._lost((), heads, f"the gate behind {attention.module}")
         if call.others is not None:
             return self._lost(
                 (), heads, f"the global tokens of {attention.module}, which have projections of their own"

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from infoflow.flow import PassOptions
 from infoflow.foundation import NUM_BLOCKS, UserError, stream
@@ -93,10 +92,11 @@ def task_importance(model: Model, part: TaskPart) -> dict[Head, float]:
     sums = [torch.zeros(one.num_heads, dtype=torch.float64) for one in sites]
     for batch in part.batches:
         rows = len(batch.inputs["input_ids"])
-        gates = [torch.ones(rows, one.num_heads, device=model.device, requires_grad=True) for one in sites]
-        by_kind: dict[tuple[str, str], list[Tensor]] = {}
-        for one, gate in zip(sites, gates, strict=True):
-            by_kind.setdefault((one.stack, one.kind), []).append(gate)
+        by_kind = {
+            key: [torch.ones(rows, num, device=model.device, requires_grad=True) for num in numbers]
+            for key, numbers in model.anatomy.head_numbers().items()
+        }
+        gates = [by_kind[one.stack, one.kind][one.layer] for one in sites]
         with torch.enable_grad(), tap(model, gates=by_kind):
             total = part.task.example_losses(model.module, batch.batch).sum()
         for place, slope in enumerate(torch.autograd.grad(total, gates)):
