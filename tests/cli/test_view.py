@@ -24,11 +24,20 @@ def test_view_writes_one_file(infoflow, folder, tmp_path):
     assert "&lt;script&gt;" in text
 
 
+def test_a_pair_of_sentences_is_one_page(infoflow, folder, tmp_path):
+    answer = infoflow("view", folder, "the dog sees", "--pair=a cat sleeps", "--log=plain")
+    assert answer.code == 0, answer.err
+    text = (tmp_path / "view-bert-tiny.html").read_text(encoding="utf-8")
+    assert '<dt>and then</dt><dd dir="auto">a cat sleeps</dd>' in text
+    assert '"segment":1' in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([""], "An argument must not be empty"),
         (["a dog", "un chien"], "takes no translation"),
+        (["a dog", "--pair=a cat", "--words=grammar:20"], "Leave one out"),
         (["a dog", "--out=."], "--out must name an HTML file"),
         (["dog " * 600], "takes at most"),
     ],

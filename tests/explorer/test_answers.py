@@ -337,6 +337,25 @@ def test_blanks(answers, models, kind):
     assert len(blanks["layers"][0]) == 3
 
 
+def test_a_pair_is_the_offline_page_s(answers, models):
+    from infoflow.heads import sentence_attention
+
+    asked = answers("masked")
+    head, arrays = opened(asked.read(question(pair="a dog sleeps", want=["attention"])))
+    seen = sentence_attention(models["masked"], SENTENCE, pair="a dog sleeps")
+    assert [token.get("segment") for token in head["view"]["tokens"]["encoder"]][-4:] == [1, 1, 1, 1]
+    told = weights(head, arrays)
+    for layer in seen.kinds[0].layers:
+        assert (told["encoder", "self", layer.layer] == layer.weights).all()
+    alone, _ = opened(asked.read(question(want=["attention"])))
+    assert alone["key"] != head["key"]
+
+
+def test_a_model_without_pairs_reads_the_first_sentence(answers):
+    head, _ = opened(answers("causal").read(question("causal", pair="a dog sleeps", want=["attention"])))
+    assert "segment" not in head["view"]["tokens"]["decoder"][-1]
+
+
 def test_a_translation_begins_from_its_start_token(answers, models):
     found = answers("translation").blank(question("masked"))
     assert found["blanks"]["positions"] == [0]

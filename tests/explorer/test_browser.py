@@ -459,3 +459,35 @@ def test_errors_are_one_sentence_and_keep_the_text(visit):
     page.locator(".column-trouble:not([hidden])").wait_for()
     assert "takes at most 64" in page.locator(".column-trouble").inner_text()
     assert page.locator("#text").input_value().count("cat") == 200
+    assert page.locator(".pictures").is_hidden()  # they showed the sentence before
+    assert page.locator(".taken").is_hidden()
+    write(page)
+    assert page.locator(".pictures").is_visible()
+    assert page.locator(".column-trouble").is_hidden()
+
+
+def test_what_to_choose_is_said_until_a_token_is_chosen(visit):
+    page = visit("masked")
+    write(page)
+    assert page.locator("[data-name=act-hide]").inner_text() == "Choose a token to hide"
+    page.locator(".tokens-row button", has_text="cat").click()
+    assert page.locator("[data-name=act-hide]").inner_text() == "Hide “cat”"
+
+
+def test_a_second_sentence_makes_a_pair(visit):
+    page = visit("masked")
+    page.fill("#pair", "a dog sleeps")
+    write(page)
+    second = page.locator(".tokens-row .second").all_inner_texts()
+    assert (second[:2], "".join(second[2:-1]).lstrip("▁")) == (["a", "dog"], "sleeps")
+    page.locator("#between button", has_text="A → B").click()
+    view(page, "one head")
+    page.locator("svg.lines .token").first.wait_for()
+    names = page.locator("svg.lines .token[data-side='1']").evaluate_all(
+        "all => all.map(one => one.getAttribute('aria-label'))"
+    )
+    assert all(name.endswith("sentence B") for name in names)
+    assert len(names) == len(second)
+    page.fill("#pair", "")
+    until(page, "!document.querySelector('#between')")
+    assert visit("causal").locator("#pair").count() == 0

@@ -216,3 +216,67 @@ class TestTokenIds:
     def test_a_translation_is_needed(self):
         with pytest.raises(UserError, match="Give the translation too"):
             sentence_attention(load_model(marian()), IDS)
+
+
+@pytest.fixture(scope="module")
+def pairing(matched_models):
+    """BERT with two token types, and a tokenizer that writes [CLS] first [SEP] second [SEP]."""
+    tokenizer = matched_models["masked-lm"].tokenizer
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer), **sizes, max_position_embeddings=16, initializer_range=0.5
+    )
+    return load_model(transformers.BertForMaskedLM(config), tokenizer=tokenizer)
+
+
+def test_a_pair_is_read_with_its_token_types(pairing):
+    first, second = "the old cat", "a dog sees the house"
+    seen = sentence_attention(pairing, first, pair=second, guesses=True)
+    encoded = pairing.tokenizer(first, second, return_tensors="pt", return_token_type_ids=True)
+    tokens = seen.sentence.tokens["encoder"]
+    assert [token.id for token in tokens] == encoded["input_ids"][0].tolist()
+    assert [token.segment for token in tokens] == encoded["token_type_ids"][0].tolist()
+    assert tokens[-2].text == "house"
+    pairing.module.set_attn_implementation("eager")
+    output = pairing.module(**encoded, output_attentions=True)
+    for layer in seen.kinds[0].layers:
+        assert np.abs(restore(layer.weights) - output.attentions[layer.layer][0].detach().numpy()).max() < 0.005
+    best = output.logits[0].softmax(-1).max(-1).values
+    assert [guess.share for guess in seen.guesses.states[-1]] == pytest.approx(best.tolist(), abs=1e-5)
+    assert seen.kinds[0].layers[0].mixing is not None
+
+
+def test_one_sentence_alone_has_no_segments(pairing):
+    assert {token.segment for token in sentence_attention(pairing, "the old cat").sentence.tokens["encoder"]} == {None}
+
+
+def test_pairs_that_cannot_be_read_are_refused(pairing, matched_models):
+    for model, pair, message in [
+        (matched_models["causal-lm"], "a dog", "reads no pairs"),
+        (matched_models["translation"], "a dog", "reads no pairs"),
+        (load_model(bert()), "5 6", "reads no pairs"),
+        (pairing, " ", "second sentence is empty"),
+        (pairing, "the dog " * 8, "The pair has"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            sentence_attention(model, "the cat", pair=pair)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "segments"),
+    [
+        ("[CLS] $A [SEP] [SEP] $B [SEP]", [0, 0, 0, 0, 0, 1, 1]),  # RoBERTa
+        ("$A [SEP] $B [SEP] [CLS]", [0, 0, 0, 1, 1, 1]),  # XLNet
+    ],
+)
+def test_special_tokens_belong_to_the_sentence_that_they_end(pairing, pattern, segments):
+    import copy
+
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer = copy.deepcopy(pairing.tokenizer)
+    special = [(name, tokenizer.convert_tokens_to_ids(name)) for name in ("[CLS]", "[SEP]")]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(pair=pattern, special_tokens=special)
+    seen = sentence_attention(load_model(pairing.module, tokenizer=tokenizer), "the cat", pair="dog", mixing=False)
+    assert [token.segment for token in seen.sentence.tokens["encoder"]] == segments

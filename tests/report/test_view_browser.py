@@ -140,6 +140,50 @@ def test_thumbnails_show_the_weights(visit, view, seen):
     assert np.corrcoef(reds, weights)[0, 1] < -0.95  # the more, the darker
 
 
+@pytest.fixture(scope="module")
+def pair_view(matched_models, tmp_path_factory):
+    from infoflow.heads import sentence_attention
+    from infoflow.report import write_view
+
+    seen = sentence_attention(matched_models["masked-lm"], "the old cat", pair="a dog sleeps")
+    return seen, write_view(seen, tmp_path_factory.mktemp("pair") / "view.html")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_lines_go_from_one_sentence_of_a_pair_to_the_other(visit, pair_view, width):
+    from infoflow.heads import restore
+
+    seen, path = pair_view
+    page = visit(path, "#;show=head;layer=1;head=2;between=AB", width=width)
+    first, second = [[i for i, one in enumerate(seen.sentence.tokens["encoder"]) if one.segment == s] for s in (0, 1)]
+    drawn = lines(page).locator(".token").evaluate_all("all => all.map(one => [one.dataset.side, one.dataset.index])")
+    assert drawn == [["0", str(i)] for i in first] + [["1", str(i)] for i in second]
+    assert page.locator("#between [aria-checked=true]").inner_text() == "A → B"
+    weights = restore(seen.kinds[0].layers[1].weights)[2][:, second][first]
+    assert percent(weights.max()) in page.locator(".map-scroll").first.get_attribute("aria-label")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator("#between button", has_text="all").click()
+    assert lines(page).locator(".token").count() == 2 * len(first + second)
+
+
+def test_several_heads_are_drawn_in_colours(visit, view, seen):
+    page = visit(view, "#;kind=encoder/self;layer=1;head=2")
+    lines(page)
+    page.locator("#with button", has_text="0").click()
+    page.locator("#with button", has_text="3").click()
+    strokes = "all => [...new Set(all.map(one => one.getAttribute('stroke')))].sort()"
+    expected = ["var(--series-0)", "var(--series-1)", "var(--series-2)"]
+    assert lines(page).locator("path").evaluate_all(strokes) == expected
+    assert page.locator("#with [aria-pressed=true]").all_inner_texts() == ["0", "2", "3"]
+    assert "heads 2, 0, 3" in lines(page).get_attribute("aria-label")
+    page.locator(".token[data-side='0'][data-index='1']").hover()
+    assert "(head " in page.locator("#told").inner_text()
+    assert "with=0.3" in page.evaluate("location.hash")
+    page.locator("#with button", has_text="0").click()
+    page.locator("#with button", has_text="3").click()
+    assert lines(page).locator("path").evaluate_all(strokes) == ["var(--above)"]
+
+
 def test_queries_times_keys(visit, view, seen):
     page = visit(view, "#;show=products;kind=encoder/self;layer=1;head=1;token=q3")
     page.locator(".products canvas").first.wait_for()
@@ -297,7 +341,7 @@ def test_a_node_of_the_flow_shows_what_it_is_made_of(visit, view, seen):
     told = page.locator("#told").inner_text().replace("\u2068", "").replace("\u2069", "")
     tokens = [token.text for token in seen.sentence.tokens["decoder"]]
     guess = seen.guesses.states[2][4]
-    assert told.startswith(f"“{tokens[4]}” after layer 1, where the model would say “{guess.text}”")
+    assert told.startswith(f"“{tokens[4]}” at layer 2, where the model would say “{guess.text}”")
     assert f"“{tokens[int(held.argmax())]}” {percent(held.max())}" in told
     assert f"{percent(source.sum())} came from the source" in told
     shown = page.locator(".flow > g:last-child text").all_text_contents()

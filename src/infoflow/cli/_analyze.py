@@ -307,6 +307,10 @@ def view(
     translation: str | None = None,
     /,
     *,
+    pair: Annotated[
+        str | None,
+        Parameter(help="A second sentence that an encoder reads after the first: [CLS] first [SEP] second [SEP]."),
+    ] = None,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
     words: Annotated[
         str | None,
@@ -333,6 +337,10 @@ def view(
 
         if text_column and words is None:
             raise UserError("--text-column names a column of the corpus of --words. Got no --words. Add it.")
+        if pair is not None and words is not None:
+            raise UserError(
+                "--pair is drawn as attention, and --words as neighbours of words. Got both. Leave one out."
+            )
         path = check_view_path(out or Path(f"{run_name('view', model)}.html"))
         loaded = replace(reading.load(model, device), name=run_name("view", model)[len("view-") :])
         if words is not None:
@@ -342,7 +350,7 @@ def view(
             raise UserError(
                 f"{loaded.name} has no attention to draw: {lacking}. Use --words CORPUS to see neighbours of words."
             )
-        seen = sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True)
+        seen = sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True, pair=pair)
         show_path("View", write_view(seen, path))
 
 

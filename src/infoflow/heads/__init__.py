@@ -74,6 +74,7 @@ from ._sentence_attention import (
     LayerAttention,
     LayerGuesses,
     best_guesses,
+    lens_logits,
     logit_directions,
     output_weight,
     quantise,
@@ -85,7 +86,7 @@ from ._sentence_attention import (
 from ._sentence_attention import SentenceAttention as SentenceAttention
 from ._sentence_attention import copying_scores as copying_scores
 from ._sentence_attention import sentence_attention as sentence_attention
-from ._sentence_tokens import ReadSentence, ReadToken, read_tokens
+from ._sentence_tokens import ReadSentence, ReadToken, read_blanks, read_tokens, takes_pairs
 from ._surface import HEAD_SPECIAL_GRADIENT, HEAD_SURFACE
 from ._surface import SpecialGradient as SpecialGradient
 from ._surface import SurfaceStatistics as SurfaceStatistics

@@ -132,6 +132,11 @@ class Model:
         how = {"reading": reading} if reading.chosen else {}
         return digest({"weights": hashed.hexdigest(), "config": _plain(self.module.config.to_dict())} | how)
 
+    @property
+    def output_tokenizer(self) -> PreTrainedTokenizerBase | None:
+        """The tokenizer of the predicted tokens: only a decoder of its own writes in the target's vocabulary."""
+        return (self.target_tokenizer if self.task == "seq2seq" else None) or self.tokenizer
+
     def require_tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer, or a UserError with instructions."""
         if self.tokenizer is None:

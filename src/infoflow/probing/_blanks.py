@@ -84,7 +84,7 @@ def common_objects(models: Sequence[Model], objects: Sequence[str]) -> tuple[str
 
 def written_by(model: Model) -> PreTrainedTokenizerBase:
     """The tokenizer of the text that the model writes."""
-    return model.target_tokenizer or model.require_tokenizer()
+    return model.output_tokenizer or model.require_tokenizer()
 
 
 # A prompt and a subject as input for each kind of model, and the position of the answer.

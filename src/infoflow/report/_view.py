@@ -23,8 +23,12 @@ from .representations._words import words_payload
 
 
 def token_payload(tokens: tuple[ReadToken, ...]) -> list[dict[str, Any]]:
-    """Text and role of each token."""
-    return [{"text": printable(token.text) or "·", "special": token.special} for token in tokens]
+    """Text and role of each token; of a pair also its sentence, 0 or 1."""
+    return [
+        {"text": printable(token.text) or "·", "special": token.special}
+        | ({} if token.segment is None else {"segment": token.segment})
+        for token in tokens
+    ]
 
 
 def flow_data(seen: SentenceAttention) -> list[dict[str, Any]]:
@@ -171,6 +175,7 @@ def view_payload(seen: SentenceAttention) -> dict[str, Any]:
         "text": sentence.text,
         "translation": sentence.translation,
         "own_translation": sentence.own_translation,
+        "pair": sentence.pair,
         "readable": not sentence.of_ids,
         "any_special": any(token.special for tokens in sentence.tokens.values() for token in tokens),
         "tokens": {stack: token_payload(tokens) for stack, tokens in sentence.tokens.items()},

@@ -51,6 +51,7 @@ def view(
     translation: str | Sequence[int] | None = None,
     *,
     mixing: bool = True,
+    pair: str | None = None,
 ) -> View:
     """A model's attention on one sentence: inline in a notebook, or as a page with `.save("cat.html")`.
 
@@ -59,12 +60,13 @@ def view(
         sentence: Text, or token ids if the model has no tokenizer.
         translation: Input of an encoder–decoder model's decoder; by default the model's own translation.
         mixing: Whether to add ALTI's maps; hundreds of tokens take a minute.
+        pair: A second sentence that an encoder reads after the first: [CLS] first [SEP] second [SEP].
 
     Raises:
         UserError: The model has no attention, or cannot read the sentence (see `sentence_attention`).
     """
     loaded = model if isinstance(model, Model) else load_model(model)
-    return View(sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True))
+    return View(sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True, pair=pair))
 
 
 def attention_shown(seen: SentenceAttention) -> str:

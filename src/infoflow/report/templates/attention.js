@@ -27,7 +27,9 @@ const attention = (() => {
   };
   const percent = (share) => share < 0 ? `−${percent(-share)}` : share >= 0.0995 ? `${Math.round(100 * share)}%` : share >= 0.0005 ? `${(100 * share).toFixed(1)}%` : "0%";
   const quoted = (token) => `“\u2068${token.text}\u2069”`; // isolated: scripts of both directions stand in one sentence
-  const shownTokens = (tokens, hideSpecial) => tokens.map((_, index) => index).filter((index) => !(hideSpecial && tokens[index].special));
+  // The places of tokens that are drawn; of a pair of sentences perhaps those of one (segment 0 or 1).
+  const shownTokens = (tokens, hideSpecial, segment = null) => tokens.map((_, index) => index).filter((index) => !(hideSpecial && tokens[index].special) && (segment === null || tokens[index].segment === segment));
+  const sentenceOf = (token) => (token.segment === undefined ? "" : "AB"[token.segment]);
 
   // ---- colours
   const rgb = (text) => [1, 3, 5].map((start) => parseInt(text.slice(start, start + 2), 16));
@@ -89,7 +91,7 @@ const attention = (() => {
     const svg = svgMake("svg", { class: "lines", role: "group", "font-family": FONT });
     host.replaceChildren(svg);
     const drawn = svgMake("g", { fill: "none", stroke: "var(--above)", "aria-hidden": "true" });
-    let sides = [], weights = new Float32Array(), columns = 0, active = null, pinned = null, geometry = {};
+    let sides = [], heads = [], columns = 0, active = null, pinned = null, geometry = {};
 
     const build = () => {
       const width = Math.min(Math.max(host.clientWidth - 2, 260), 660), margin = width > 470 ? 46 : 4;
@@ -108,37 +110,46 @@ const attention = (() => {
         side.groups = new Map();
         side.shown.forEach((index, row) => {
           const y = 30 + ROW * row, x = number ? geometry.right : margin;
-          const group = svgMake("g", { class: "token", role: "button", tabindex: row ? -1 : 0, "data-side": number, "data-index": index, "aria-label": `${side.role} ${index + 1} of ${side.tokens.length}: ${side.tokens[index].text}` });
-          const text = label(fitted(side.tokens[index].text, room - 6, 15), { x: number ? x + 5 : x + room - 1, y: y + ROW / 2, ...(side.tokens[index].special ? { fill: "var(--soft)" } : {}) }, 15, number ? "start" : "end");
+          const group = svgMake("g", { class: "token", role: "button", tabindex: row ? -1 : 0, "data-side": number, "data-index": index, "aria-label": `${side.role} ${index + 1} of ${side.tokens.length}: ${side.tokens[index].text}${side.tokens[index].segment === undefined ? "" : `, sentence ${sentenceOf(side.tokens[index])}`}` });
+          const begins = sentenceOf(side.tokens[index]) !== (row ? sentenceOf(side.tokens[side.shown[row - 1]]) : "") ? sentenceOf(side.tokens[index]) : "";
+          const text = label(fitted(side.tokens[index].text, room - (begins ? 22 : 6), 15), { x: number ? x + 5 : x + room - 1, y: y + ROW / 2, ...(side.tokens[index].special ? { fill: "var(--soft)" } : {}) }, 15, number ? "start" : "end");
           const title = svgMake("title", {});
           title.textContent = side.tokens[index].text;
           const share = label("", { x: number ? width - margin + 8 : margin - 8, y: y + ROW / 2, fill: "var(--soft)" }, 12, number ? "start" : "end");
           group.append(svgMake("rect", { x, y: y + 1, width: room + 4, height: ROW - 2, rx: 4, fill: "var(--above)", "fill-opacity": 0 }), title, text, share);
+          if (begins) { // a line and a letter where a sentence of a pair begins
+            if (row) svg.append(svgMake("line", { x1: x, x2: x + room + 4, y1: y, y2: y, stroke: "var(--control)" }));
+            svg.append(label(begins, { x: number ? x + room + 1 : x + 3, y: y + ROW / 2, fill: "var(--soft)", "font-weight": "bold", "aria-hidden": "true" }, 11, number ? "end" : "start"));
+          }
           side.groups.set(index, group);
           svg.append(group);
         });
       }
     };
     const paint = () => {
-      const paths = Array(BINS).fill(""), places = sides.map((side) => new Map(side.shown.map((index, row) => [index, 30 + ROW * (row + 0.5)])));
+      const paths = heads.map(() => Array(BINS).fill("")), places = sides.map((side) => new Map(side.shown.map((index, row) => [index, 30 + ROW * (row + 0.5)])));
       const least = active ? 0.001 : threshold();
       for (const [i, y1] of places[0]) {
         if (active?.side === 0 && active.index !== i) continue;
         for (const [j, y2] of places[1]) {
           if (active?.side === 1 && active.index !== j) continue;
-          const weight = weights[i * columns + j];
-          if (weight >= least) paths[Math.min(BINS - 1, Math.floor(Math.sqrt(weight) * BINS))] += `M${geometry.left} ${y1}L${geometry.right} ${y2}`;
+          heads.forEach(({ shares }, which) => {
+            const weight = shares[i * columns + j];
+            const aside = (which - (heads.length - 1) / 2) * Math.min(3.2, (ROW - 6) / heads.length); // heads lie side by side
+            if (weight >= least) paths[which][Math.min(BINS - 1, Math.floor(Math.sqrt(weight) * BINS))] += `M${geometry.left} ${y1 + aside}L${geometry.right} ${y2 + aside}`;
+          });
         }
       }
-      drawn.replaceChildren(...paths.flatMap((d, bin) => {
+      drawn.replaceChildren(...paths.flatMap((bins, which) => bins.flatMap((d, bin) => {
         const weight = ((bin + 0.5) / BINS) ** 2;
-        return d ? [svgMake("path", { d, "stroke-width": (0.6 + 5.5 * weight).toFixed(2), "stroke-opacity": Math.min((active ? 0.22 : 0.06) + weight, 0.95).toFixed(3) })] : [];
-      }));
+        return d ? [svgMake("path", { d, stroke: heads[which].color, "stroke-width": (0.6 + 5.5 * weight).toFixed(2), "stroke-opacity": Math.min((active ? 0.22 : 0.06) + weight, 0.95).toFixed(3) })] : [];
+      })));
       for (const [number, side] of sides.entries()) {
         for (const [index, group] of side.groups) {
           const isActive = active?.side === number && active.index === index;
-          const share = active && active.side !== number ? weights[(number ? active.index : index) * columns + (number ? index : active.index)] : 0;
+          const { share, color } = active && active.side !== number ? strongest((number ? active.index : index) * columns + (number ? index : active.index)) : { share: 0, color: "" };
           const rect = one("rect", group);
+          if (color) rect.setAttribute("fill", color);
           rect.setAttribute("fill-opacity", share ? (0.06 + 0.5 * share).toFixed(3) : 0);
           rect.setAttribute("stroke", isActive ? "var(--ink)" : "none");
           if (geometry.margin > 10) group.lastChild.textContent = share >= 0.005 ? percent(share) : "";
@@ -146,10 +157,11 @@ const attention = (() => {
         }
       }
     };
+    const strongest = (at) => heads.map((head) => ({ share: head.shares[at], color: head.color })).reduce((best, head) => (head.share > best.share ? head : best));
     // The weight from which on at most MOST_LINES lines are drawn.
     const threshold = () => {
       const counts = new Uint32Array(256);
-      for (const i of sides[0].shown) for (const j of sides[1].shown) counts[levelOf(weights[i * columns + j])]++;
+      for (const i of sides[0].shown) for (const j of sides[1].shown) for (const { shares } of heads) counts[levelOf(shares[i * columns + j])]++;
       let level = 255, sum = counts[255];
       while (level > 26 && sum + counts[level - 1] <= MOST_LINES) sum += counts[--level];
       return SQUARES[level] - 1e-7;
@@ -157,9 +169,10 @@ const attention = (() => {
     const told = () => {
       if (!active) return "";
       const { side, index } = active, other = sides[1 - side], own = sides[side].tokens[index];
-      const shares = other.shown.map((at) => [other.tokens[at], weights[(side ? at : index) * columns + (side ? index : at)]]);
+      const named = (head) => (heads.length > 1 ? ` (${head.name})` : "");
+      const shares = heads.flatMap((head) => other.shown.map((at) => [`${quoted(other.tokens[at])}${named(head)}`, head.shares[(side ? at : index) * columns + (side ? index : at)]]));
       const top = shares.filter(([, share]) => share >= 0.005).sort((a, b) => b[1] - a[1]).slice(0, 5);
-      const listed = top.map(([token, share]) => `${quoted(token)} ${percent(share)}`).join(", ") || "no token shown";
+      const listed = top.map(([token, share]) => `${token} ${percent(share)}`).join(", ") || "no token shown";
       return side ? `${quoted(own)} is seen from ${listed}` : `${quoted(own)} sees ${listed}`;
     };
     const activate = (next) => {
@@ -207,17 +220,18 @@ const attention = (() => {
     return {
       svg,
       // titles: what stands above the two columns
-      show({ queries, keys, hideSpecial, titles, name }) {
+      show({ queries, keys, hideSpecial, titles, name, segments = [null, null] }) {
         sides = [
-          { tokens: queries, shown: shownTokens(queries, hideSpecial), title: titles[0], role: "query" },
-          { tokens: keys, shown: shownTokens(keys, hideSpecial), title: titles[1], role: "key" },
+          { tokens: queries, shown: shownTokens(queries, hideSpecial, segments[0]), title: titles[0], role: "query" },
+          { tokens: keys, shown: shownTokens(keys, hideSpecial, segments[1]), title: titles[1], role: "key" },
         ];
         if (pinned && !sides[pinned.side].shown.includes(pinned.index)) pinned = null;
         active = pinned;
         svg.setAttribute("aria-label", name);
         build();
       },
-      weigh(shares, width) { weights = shares; columns = width; paint(); tell(told(), active, pinned); },
+      // The weights of one head, or several heads, each with its weights, colour and name.
+      weigh(given, width) { heads = Array.isArray(given) ? given : [{ shares: given, color: "var(--above)", name: "" }]; columns = width; paint(); tell(told(), active, pinned); },
       pinTo(side, index) { pinned = sides[side]?.shown.includes(index) ? { side, index } : null; active = pinned; },
       activate,
     };
@@ -274,8 +288,8 @@ const attention = (() => {
     new ResizeObserver(paint).observe(host);
     return {
       host, scroll, repaint: paint,
-      show({ title, queries, keys, hideSpecial, shares, signed = false }) {
-        now = { title, queries, keys, shares, signed, rows: shownTokens(queries, hideSpecial), columns: shownTokens(keys, hideSpecial) };
+      show({ title, queries, keys, hideSpecial, shares, signed = false, segments = [null, null] }) {
+        now = { title, queries, keys, shares, signed, rows: shownTokens(queries, hideSpecial, segments[0]), columns: shownTokens(keys, hideSpecial, segments[1]) };
         heading.textContent = title;
         paint();
       },

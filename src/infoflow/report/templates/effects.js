@@ -40,7 +40,7 @@ furtherViews.changes = {
       }
       for (const [stack, rows] of Object.entries(effect.distance)) {
         const flat = rows.flat().filter((value) => value !== null);
-        parts.push(make("p", `How far the vectors of the ${stack} moved (1 − cosine), by layer; at most ${Math.max(...flat, 0).toPrecision(2)}`, { class: "small" }), grid(data.tokens[stack], rows, Math.max(...flat, 1e-9), rows.map((_, state) => (state ? String(state - 1) : "in"))));
+        parts.push(make("p", `How far the vectors of the ${stack} moved (1 − cosine), by layer; at most ${Math.max(...flat, 0).toPrecision(2)}`, { class: "small" }), grid(data.tokens[stack], rows, Math.max(...flat, 1e-9), rows.map((_, state) => String(state))));
         if (!effect.divergence) told.push(`Vectors of the ${stack} moved by at most ${Math.max(...flat, 0).toPrecision(2)} (1 − cosine).`);
       }
     }

@@ -1,11 +1,11 @@
 "use strict";
 // The live page: what is typed is asked for, what is asked for is shown by the views of the offline page.
-// The address keeps text and choices: #;text=…;translation=…;hide=encoder.3;heads=encoder.self.0.1;layers=encoder.2;…
+// The address keeps text and choices: #;text=…;translation=…;pair=…;hide=encoder.3;heads=encoder.self.0.1;layers=encoder.2;…
 (() => {
   const { all, one, make, state, readState, remember } = page;
   const models = JSON.parse(one("#models").textContent), start = JSON.parse(one("#start").textContent);
   const me = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-  const field = one("#text"), second = one("#translation"), waiting = one("#waiting"), trouble = one("#trouble");
+  const field = one("#text"), second = one("#translation"), partner = one("#pair"), waiting = one("#waiting"), trouble = one("#trouble");
 
   // ---- questions and answers
   class Replaced extends Error {}
@@ -61,6 +61,8 @@
       root.classList.remove("waiting");
       if (!error.status) retry();
     };
+    // Pictures of another sentence must not stand under one that was refused.
+    const showPictures = (on) => { for (const part of [pictures, taken]) part.hidden = !on; };
     const change = () => ({ hide: places(own("hide")), close: { heads: places(own("heads")), layers: places(own("layers")) }, mode: own("mode") === "mean" ? "mean" : "zero" });
     const isChanged = () => Boolean(own("hide") || own("heads") || own("layers"));
 
@@ -100,6 +102,7 @@
       root.hidden = false;
       problem.hidden = true;
       root.classList.remove("waiting");
+      showPictures(true);
       if (view) view.show(data);
       else { view = sentenceView(pictures, data, number); view.paint(); }
       paintTaken();
@@ -118,12 +121,16 @@
       stream?.abort();
       root.classList.add("waiting");
       try {
-        const { head, arrays } = await unwired(await send("/api/read", { model: number, text: state.text, translation: model.stacks > 1 ? state.translation || "" : "", want: ["attention"] }));
+        const { head, arrays } = await unwired(await send("/api/read", { model: number, text: state.text, translation: model.stacks > 1 ? state.translation || "" : "", pair: model.pairs ? state.pair || "" : "", want: ["attention"] }));
         if (mine !== turn) return;
         plain = documentOf(head, arrays);
         if (isChanged()) await readChanged(mine);
         else { show(plain); await addFlow(plain, mine); }
-      } catch (error) { if (mine === turn) fail(error); } finally { done(); }
+      } catch (error) {
+        if (mine !== turn) return;
+        if (error.status === 400 || error.status === 422) { plain = null; showPictures(false); }
+        fail(error);
+      } finally { done(); }
     };
     const readChanged = async (mine = ++turn) => {
       if (!plain) return;
@@ -213,7 +220,8 @@
         const row = make("div", "", { class: "tokens-row", role: "group", "aria-label": `Tokens of the ${stack}` });
         tokens.forEach((token, index) => {
           const isHidden = hidden.has(`${stack}.${index}`);
-          const button = make("button", token.text, { type: "button", dir: "auto", "data-name": `${stack}.${index}`, "aria-pressed": String(chosen?.stack === stack && chosen.index === index), "aria-label": `${token.text}${isHidden ? ", hidden" : ""}` });
+          const button = make("button", token.text, { type: "button", dir: "auto", "data-name": `${stack}.${index}`, "aria-pressed": String(chosen?.stack === stack && chosen.index === index), "aria-label": `${token.text}${token.segment === undefined ? "" : `, sentence ${"AB"[token.segment]}`}${isHidden ? ", hidden" : ""}` });
+          if (token.segment === 1) button.classList.add("second");
           if (token.special) button.classList.add("special");
           if (isHidden) button.classList.add("hidden-token");
           button.addEventListener("click", () => choose(stack, index));
@@ -224,7 +232,7 @@
       const acts = make("div", "", { class: "controls" }), layer = view.layer().layer, kind = view.kind(), head = view.head();
       const act = (name, text, does, disabled = false) => { const button = make("button", text, { type: "button", class: "act", "data-name": name }); button.disabled = disabled; button.addEventListener("click", does); acts.append(button); };
       const closedHead = places(own("heads")).some((one) => one.join(".") === `${kind.stack}.${kind.kind}.${layer}.${head}`), closedLayer = places(own("layers")).some((one) => one.join(".") === `${kind.stack}.${layer}`);
-      act("act-hide", chosen ? `${hidden.has(`${chosen.stack}.${chosen.index}`) ? "Show" : "Hide"} “${data.tokens[chosen.stack][chosen.index].text}”` : "Hide a token", () => toggle("hide", [chosen.stack, chosen.index]), !chosen);
+      act("act-hide", chosen ? `${hidden.has(`${chosen.stack}.${chosen.index}`) ? "Show" : "Hide"} “${data.tokens[chosen.stack][chosen.index].text}”` : "Choose a token to hide", () => toggle("hide", [chosen.stack, chosen.index]), !chosen);
       act("act-head", `${closedHead ? "Open" : "Close"} head ${layer}.${head}`, () => toggle("heads", [kind.stack, kind.kind, layer, head]));
       act("act-layer", `${closedLayer ? "Open" : "Close"} layer ${layer}`, () => toggle("layers", [kind.stack, layer]));
       if (own("heads")) {
@@ -252,6 +260,7 @@
       if (focused) all("[data-name]", taken).find((button) => button.dataset.name === focused)?.focus();
     };
     const save = async () => {
+      if (!plain) return;
       const data = view.data(), done = tellWaiting("Writing the page");
       const query = new URLSearchParams({ key: plain.key, ...(data !== plain ? { changed: data.key } : {}), state: location.hash, suffix });
       try {
@@ -288,10 +297,10 @@
   const typed = (now) => {
     clearTimeout(rest);
     rest = setTimeout(() => {
-      const text = field.value.trim(), translation = second?.value.trim() || "";
-      if (text === (state.text || "") && translation === (state.translation || "")) return;
+      const text = field.value.trim(), translation = second?.value.trim() || "", pair = partner?.value.trim() || "";
+      if (text === (state.text || "") && translation === (state.translation || "") && pair === (state.pair || "")) return;
       for (const one of columns) one.forget();
-      remember({ text, translation });
+      remember({ text, translation, pair });
       paintEmpty();
       if (text) readAll();
     }, now ? 0 : 350);
@@ -305,9 +314,10 @@
   const write = (text, translation = "") => {
     field.value = text;
     if (second) second.value = translation;
+    if (partner) partner.value = "";
     typed(true);
   };
-  for (const box of [field, second]) {
+  for (const box of [field, second, partner]) {
     box?.addEventListener("input", () => typed(false));
     box?.addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); typed(true); } });
   }
@@ -353,7 +363,7 @@
       const table = make("table", "", { class: "lens" }), body = table.createTBody(), details = make("details");
       states.forEach((row, state) => {
         const line = make("tr");
-        line.append(make("th", state ? String(state - 1) : "in", { scope: "row" }), ...row.slice(0, 5).map(([id, share]) => make("td", `${blanks.names[id]} ${attention.percent(share)}`, { dir: "auto" })));
+        line.append(make("th", String(state), { scope: "row" }), ...row.slice(0, 5).map(([id, share]) => make("td", `${blanks.names[id]} ${attention.percent(share)}`, { dir: "auto" })));
         body.prepend(line);
       });
       details.append(make("summary", "By layer"), table);
@@ -398,14 +408,15 @@
     readState();
     field.value = state.text || start.text || "";
     if (second) second.value = state.translation || start.translation || "";
-    if (!state.text && start.text) remember({ text: start.text, translation: start.translation || "" });
+    if (partner) partner.value = state.text ? state.pair || "" : start.pair || "";
+    if (!state.text && start.text) remember({ text: start.text, translation: start.translation || "", pair: start.pair || "" });
     paintEmpty();
     if (state.text) readAll();
   };
   addEventListener("hashchange", () => {
-    const before = [state.text, state.translation].join("\n");
+    const before = [state.text, state.translation, state.pair].join("\n");
     readState();
-    if ([state.text, state.translation].join("\n") === before) for (const one of columns) one.refresh(); else open();
+    if ([state.text, state.translation, state.pair].join("\n") === before) for (const one of columns) one.refresh(); else open();
   });
   open();
 })();

@@ -46,7 +46,7 @@ const flow = (() => {
     const lines = svgMake("g", { fill: "none", "aria-hidden": "true" }), shares = svgMake("g", { "aria-hidden": "true" });
     let of = null, source = null, shown = [], least = 0.1, nodes = new Map(), active = null, pinned = null, place = {}, wide = 0;
     const key = (at) => at && `${at.level}.${at.token}`;
-    const layerOf = (level) => of.layers?.[level - 1] ?? level - 1; // a level is what this layer leaves; level 0 the input
+    const layerOf = (level) => (level ? (of.layers?.[level - 1] ?? level - 1) + 1 : 0); // 0 is the input, as in the report
     const top = () => of.mixing.length;
     const guess = ({ level, token }) => of.guesses?.[level]?.[token];
     const x = (column) => place.left + (column + 0.5) * place.column;
@@ -63,7 +63,7 @@ const flow = (() => {
       for (const [name, value] of [["viewBox", `0 0 ${width} ${height}`], ["width", width], ["height", height]]) svg.setAttribute(name, value);
       nodes = new Map();
       for (let level = 0; level <= top(); level++) {
-        svg.append(attention.label(level === 0 ? "input" : String(layerOf(level)), { x: LEFT - 6, y: y(level), fill: "var(--soft)" }, 12, "end"));
+        svg.append(attention.label(String(layerOf(level)), { x: LEFT - 6, y: y(level), fill: "var(--soft)" }, 12, "end"));
         shown.forEach((token, index) => addNode(level, token, index));
       }
       shown.forEach((token, index) => {
@@ -77,7 +77,7 @@ const flow = (() => {
     };
     const addNode = (level, token, index) => {
       const said = guess({ level, token }), width = said ? place.column - 8 : 12, height = said ? NODE : 12;
-      const where = level ? `layer ${layerOf(level)}` : "input";
+      const where = `layer ${layerOf(level)}${level ? "" : ", the input"}`;
       const name = `${where}, token ${token + 1} of ${of.tokens.length}: ${of.tokens[token].text}${said ? `; would say ${said[0]}, ${attention.percent(said[1])}` : ""}`;
       const group = svgMake("g", { class: "node", role: "button", "data-level": level, "data-token": token, tabindex: level === top() && index === 0 ? 0 : -1, "aria-label": name });
       const title = svgMake("title", {});
@@ -123,7 +123,7 @@ const flow = (() => {
     };
     const best = (values, tokens, most = 4) => [...values].map((share, index) => [share, tokens[index]]).filter(([share]) => share >= 0.01).sort((a, b) => b[0] - a[0]).slice(0, most).map(([share, token]) => `${attention.quoted(token)} ${attention.percent(share)}`).join(", ");
     const toldOf = (traced) => {
-      const said = guess(active), where = active.level ? `after layer ${layerOf(active.level)}` : "as input";
+      const said = guess(active), where = active.level ? `at layer ${layerOf(active.level)}` : "at layer 0";
       const made = `${attention.quoted(of.tokens[active.token])} ${where}${said ? `, where the model would say “${said[0]}” (${attention.percent(said[1])}),` : ""}`;
       if (!active.level) return `${made} is the token itself.`;
       const total = traced.source.reduce((sum, share) => sum + share, 0);

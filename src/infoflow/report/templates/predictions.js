@@ -24,6 +24,7 @@ const predictions = (() => {
     }
     return list;
   };
+  const placeOf = (state) => (state ? `layer ${state}` : "layer 0, the input"); // as the report counts states
   const problem = (context, error) => { if (context.current()) { context.show(make("p", error.message, { class: "warnings" })); context.say(""); } };
 
   // ---- lens
@@ -38,10 +39,10 @@ const predictions = (() => {
     head.append(make("th", "layer", { scope: "col" }), ...shown.map((index) => make("th", tokens[index].text, { scope: "col", dir: "auto", ...(tokens[index].special ? { class: "soft" } : {}) })));
     for (let state = states - 1; state >= 0; state--) {
       const row = body.insertRow();
-      row.append(make("th", state ? String(state - 1) : "in", { scope: "row" }));
+      row.append(make("th", String(state), { scope: "row" }));
       for (const index of shown) {
         const [id, share] = lens.layers[lens.positions.indexOf(index)][state][0], text = lens.names[id] ?? String(id);
-        const button = make("button", text, { type: "button", dir: "auto", "data-state": state, "data-at": index, tabindex: -1, "aria-label": `${state ? `layer ${state - 1}` : "input"}, at ${tokens[index].text}: ${text}, ${attention.percent(share)}`, title: `${text} ${attention.percent(share)}` });
+        const button = make("button", text, { type: "button", dir: "auto", "data-state": state, "data-at": index, tabindex: -1, "aria-label": `${placeOf(state)}, at ${tokens[index].text}: ${text}, ${attention.percent(share)}`, title: `${text} ${attention.percent(share)}` });
         button.style.setProperty("--v", share);
         row.insertCell().append(button);
       }
@@ -58,8 +59,8 @@ const predictions = (() => {
       const rows = lens.layers[lens.positions.indexOf(at())], top = (which) => rows[which][0][0], final = top(states - 1);
       let since = states - 1;
       while (since > 0 && top(since - 1) === final) since--;
-      detail.replaceChildren(make("h4", `At “${tokens[at()].text}”, ${state() ? `after layer ${state() - 1}` : "before the first layer"}`, { dir: "auto" }), candidates(lens, at(), state(), (id) => context.change({ show: "relevance", ["at" + suffix]: String(at()), ["target" + suffix]: String(id), ["against" + suffix]: "" })));
-      say(`At ${attention.quoted(tokens[at()])} the model predicts “\u2068${lens.names[final]}\u2069” (${attention.percent(rows[states - 1][0][1])}); it is first ${since === states - 1 ? "in the last layer alone" : since ? `from layer ${since - 1} on` : "from the start"}.`);
+      detail.replaceChildren(make("h4", `At “${tokens[at()].text}”, ${placeOf(state())}`, { dir: "auto" }), candidates(lens, at(), state(), (id) => context.change({ show: "relevance", ["at" + suffix]: String(at()), ["target" + suffix]: String(id), ["against" + suffix]: "" })));
+      say(`At ${attention.quoted(tokens[at()])} the model predicts “\u2068${lens.names[final]}\u2069” (${attention.percent(rows[states - 1][0][1])}); it is first ${since === states - 1 ? "in the last layer alone" : since ? `from layer ${since} on` : "from the start"}.`);
     };
     const choose = (button) => { remember({ ["at" + suffix]: button.dataset.at, ["state" + suffix]: button.dataset.state }); tell(); data.chosen?.(); };
     body.addEventListener("click", (event) => { const button = event.target.closest("button"); if (button) choose(button); });
@@ -85,7 +86,7 @@ const predictions = (() => {
       group.append(attention.label(attention.fitted(tokens[index].text, cell - 6, 12), { x: 40 + cell * (column + 0.5), y: 18, "font-weight": "bold" }, 12, "middle"));
       for (let state = 0; state < states; state++) body.append(attention.label(attention.fitted(lens.names[lens.layers[lens.positions.indexOf(index)][state][0][0]] || "", cell - 6, 12), { x: cell * (column + 0.5), y: line * (states - 1 - state + 0.5) }, 12, "middle"));
     });
-    for (let state = 0; state < states; state++) group.append(attention.label(state ? String(state - 1) : "in", { x: 34, y: 30 + line * (states - 1 - state + 0.5), fill: "var(--soft)" }, 12, "end"));
+    for (let state = 0; state < states; state++) group.append(attention.label(String(state), { x: 34, y: 30 + line * (states - 1 - state + 0.5), fill: "var(--soft)" }, 12, "end"));
     group.append(body);
     return attention.drawingOf([{ group, width: 44 + cell * shown.length, height: 36 + line * states }], 1e5);
   };

@@ -2,13 +2,15 @@
 // One sentence in one model: all heads, a head at a time, queries and keys, and what further files add (flow, lens,
 // relevance, changes). The file of `infoflow view` and the live explorer share it: `data` is what `view_payload` wrote,
 // with `block(name)`, which brings bytes, and `ask(what, request)`, which brings what is not there yet.
-// The address keeps the state: #;show=…;kind=…;layer=…;head=…;map=…;token=q3;trace=4.2;edges=0.05;special=hide. A second
-// model's own choices are kept under names with a 1 behind them.
+// The address keeps the state: #;show=…;kind=…;layer=…;head=…;with=3.5;map=…;token=q3;trace=4.2;edges=0.05;special=hide;
+// between=AB (of a pair of sentences: from the first to the second). A second model's own choices are kept under names with a 1 behind them.
 const furtherViews = {}; // name → { label, there(data), paint(context) }
 const sentenceView = (root, first, number = 0) => {
   const { all, one, make, svgMake, state, remember, saveSvg, check, choices } = page;
   const suffix = number ? String(number) : "";
   const MAPS = { attention: "attention", value: "value-weighted", mixing: "mixed in (ALTI)", before: "before", difference: "change" };
+  const BETWEEN = { "": "all", AB: "A → B", BA: "B → A", AA: "A → A", BB: "B → B" }; // of a pair of sentences
+  const MOST_HEADS = 8; // drawn in one picture: as many colours differ
   let data = first;
 
   // ---- the parts of the page
@@ -36,7 +38,7 @@ const sentenceView = (root, first, number = 0) => {
     const isFlow = ([name]) => name === "flow";
     return [["model", "all heads"], ...further.filter(isFlow), ["head", "one head"], ["products", "queries and keys"], ...further.filter((one) => !isFlow(one))];
   };
-  const shape = () => JSON.stringify([offered(), data.kinds.map((one) => one.id), data.any_special]);
+  const shape = () => JSON.stringify([offered(), data.kinds.map((one) => one.id), data.any_special, isPair()]);
   let builtFor = "";
   const buildControls = () => {
     builtFor = shape();
@@ -46,11 +48,25 @@ const sentenceView = (root, first, number = 0) => {
     const maps = radios("maps", "Lines and thumbnails show", []);
     maps.dataset.for = "head model";
     controls.append(maps);
+    const further = make("div", "", { class: "choice heads-drawn", role: "group", "aria-label": "Heads drawn, each in its colour", id: id("with"), "data-for": "head" });
+    controls.append(further);
+    if (isPair()) {
+      const between = radios("between", "Attention between sentences A and B", Object.entries(BETWEEN).map(([name, text]) => make("button", text, { type: "button", role: "radio", "data-between": name })));
+      between.dataset.for = "head model";
+      controls.append(between);
+      choices(between, (button) => change({ between: button.dataset.between, ["token" + suffix]: "" }));
+    }
     if (data.any_special) {
       const tick = make("label", " hide special tokens", { class: "tick" });
       tick.prepend(make("input", "", { type: "checkbox", id: id("special") }));
       controls.append(tick);
     }
+    further.addEventListener("click", (event) => {
+      const button = event.target.closest("button"), number = Number(button?.dataset.with), others = drawnHeads().slice(1);
+      if (!button) return;
+      change({ ["with" + suffix]: (others.includes(number) ? others.filter((one) => one !== number) : [...others, number]).join(".") });
+      one(`[data-with="${number}"]`, at("with"))?.focus();
+    });
     choices(at("views"), (button) => change({ show: button.dataset.view }));
     if (at("kinds")) choices(at("kinds"), (button) => change({ ["kind" + suffix]: button.dataset.kind, ["token" + suffix]: "", ["trace" + suffix]: "" }));
     choices(at("maps"), (button) => { change({ map: button.dataset.map }); one("[aria-checked=true]", at("maps"))?.focus(); });
@@ -71,12 +87,20 @@ const sentenceView = (root, first, number = 0) => {
   const view = () => (offered().some(([name]) => name === state.show) ? state.show : opening());
   const mapsOf = (chosen) => ["attention", "value", ...(chosen.mixing && view() === "head" ? ["mixing"] : []), ...(data.before ? ["before", "difference"] : [])]; // the mixing is a layer's, not a head's
   const shownMap = () => (mapsOf(kind()).includes(state.map) ? state.map : "attention");
+  const isPair = () => data.tokens[data.last].some((token) => token.segment === 1);
+  const between = () => (isPair() && Object.hasOwn(BETWEEN, state.between || "") ? state.between || "" : "");
+  // Of queries and keys: the sentence to which the picture is limited.
+  const segments = () => (between() && ["head", "model"].includes(view()) ? [...between()].map((letter) => "AB".indexOf(letter)) : [null, null]);
+  const shownQueries = () => attention.shownTokens(queries(), hideSpecial(), segments()[0]);
+  const shownKeys = () => attention.shownTokens(keys(), hideSpecial(), segments()[1]);
+  // The heads that are drawn: the chosen one, and others of its layer.
+  const drawnHeads = () => [head(), ...new Set((own("with") || "").split(".").filter((one) => /^\d+$/.test(one)).map(Number).filter((one) => one < layer().heads && one !== head()))].slice(0, MOST_HEADS);
   const hideSpecial = () => state.special === "hide";
   const queries = () => data.tokens[kind().stack];
   const keys = () => data.tokens[kind().keys];
   const token = () => /^([qk])(\d+)$/.exec(own("token") || "");
   const query = () => {
-    const shown = attention.shownTokens(queries(), hideSpecial()), chosen = token();
+    const shown = shownQueries(), chosen = token();
     return chosen?.[1] === "q" && shown.includes(Number(chosen[2])) ? Number(chosen[2]) : shown[0] ?? 0;
   };
 
@@ -133,13 +157,15 @@ const sentenceView = (root, first, number = 0) => {
     say(`${attention.quoted(queries()[at.query])} to ${attention.quoted(keys()[at.key])}: ${shares.join(", ")}`);
   };
   const paintHead = async () => {
-    const mine = ++turn, chosen = kind(), of = layer(), number = head(), names = mapsOf(chosen);
+    const mine = ++turn, chosen = kind(), of = layer(), number = head(), names = mapsOf(chosen), drawn = drawnHeads();
+    const inLines = shownMap() === "difference" || shownMap() === "mixing" && drawn.length > 1 ? "attention" : shownMap();
     const shares = await Promise.all(names.map((name) => sharesOf(chosen, of, number, name)));
+    const others = await Promise.all(drawn.slice(1).map((one) => sharesOf(chosen, of, one, inLines)));
     if (mine !== turn) return;
     headView ??= buildHead();
     const { lines, row } = headView;
-    const common = { queries: queries(), keys: keys(), hideSpecial: hideSpecial() };
-    lines.show({ ...common, titles: chosen.kind === "cross" ? ["decoder", "encoder"] : ["looks", "is looked at"], name: `${place()}: lines between tokens` });
+    const common = { queries: queries(), keys: keys(), hideSpecial: hideSpecial(), segments: segments() };
+    lines.show({ ...common, titles: chosen.kind === "cross" ? ["decoder", "encoder"] : ["looks", "is looked at"], name: `${drawn.length > 1 ? `${kind().label}, layer ${layer().layer}, heads ${drawn.join(", ")}` : place()}: lines between tokens` });
     const pinned = token();
     lines.pinTo(pinned ? Number(pinned[1] === "k") : -1, pinned ? Number(pinned[2]) : -1);
     if (headView.maps.length !== names.length) {
@@ -149,12 +175,13 @@ const sentenceView = (root, first, number = 0) => {
     }
     names.forEach((name, index) => headView.maps[index].show({ ...common, title: MAPS[name], shares: shares[index], signed: name === "difference" }));
     headView.summary = summary(shares[0]);
-    lines.weigh(shares[names.indexOf(shownMap() === "difference" ? "attention" : shownMap())], keys().length);
+    const own = shares[names.indexOf(inLines)];
+    lines.weigh(others.length ? [own, ...others].map((shares, which) => ({ shares, color: `var(--series-${which})`, name: `head ${drawn[which]}` })) : own, keys().length);
     drawing = () => attention.drawingOf([attention.copied(lines.svg), ...headView.maps.map((map) => map.drawing())], 1100);
   };
   // How sharp the head is, and where it mostly looks.
   const summary = (weights) => {
-    const rows = attention.shownTokens(queries(), hideSpecial()), columns = attention.shownTokens(keys(), hideSpecial()), offsets = new Map(), tokens = new Map();
+    const rows = shownQueries(), columns = shownKeys(), offsets = new Map(), tokens = new Map();
     let sum = 0;
     for (const i of rows) {
       let best = columns[0];
@@ -163,7 +190,7 @@ const sentenceView = (root, first, number = 0) => {
       offsets.set(best - i, (offsets.get(best - i) || 0) + 1);
       tokens.set(best, (tokens.get(best) || 0) + 1);
     }
-    if (!rows.length || !columns.length) return "All tokens are special ones, and hidden.";
+    if (!rows.length || !columns.length) return "All tokens are hidden.";
     const most = (counts) => [...counts].sort((a, b) => b[1] - a[1])[0];
     const [offset, often] = most(offsets), [target, times] = most(tokens);
     const neighbour = { "-1": "the token before", 0: "the token itself", 1: "the token after" }[offset];
@@ -176,7 +203,7 @@ const sentenceView = (root, first, number = 0) => {
   let watcher = null;
   const paintModel = () => {
     turn++;
-    const chosen = kind(), rows = attention.shownTokens(queries(), hideSpecial()), columns = attention.shownTokens(keys(), hideSpecial());
+    const chosen = kind(), rows = shownQueries(), columns = shownKeys();
     const table = make("table", "", { class: "thumbs", role: "grid", "aria-label": `${chosen.label}: layers by heads` }), body = table.createTBody();
     const most = Math.max(...chosen.layers.map((of) => of.heads));
     table.style.setProperty("--heads", most);
@@ -344,6 +371,14 @@ const sentenceView = (root, first, number = 0) => {
       check(button, name === shownMap());
       return button;
     }));
+    const drawn = drawnHeads();
+    at("with").replaceChildren(make("span", "heads in colours", { class: "small" }), ...Array.from({ length: layer().heads }, (_, number) => {
+      const place = drawn.indexOf(number), button = make("button", String(number), { type: "button", "data-with": number, "aria-pressed": String(place >= 0), "aria-label": `head ${number}` });
+      if (place >= 0 && drawn.length > 1) button.style.setProperty("--s", `var(--series-${place})`);
+      button.disabled = number === head() || (place < 0 && drawn.length === MOST_HEADS);
+      return button;
+    }));
+    if (at("between")) for (const button of all("button", at("between"))) check(button, button.dataset.between === between());
     if (at("special")) at("special").checked = hideSpecial();
     for (const control of all("[data-for]", root)) control.hidden = !control.dataset.for.split(" ").includes(view());
   };

@@ -16,6 +16,9 @@ def explore(
     translation: Annotated[
         str, Parameter(show_default=False, help="Input for the decoder of an encoder–decoder model.")
     ] = "",
+    pair: Annotated[
+        str, Parameter(show_default=False, help="A second sentence, for an encoder that reads pairs.")
+    ] = "",
     reading: Reading = Reading(),  # noqa: B008 (frozen)
     port: Annotated[int, Parameter(converter=limited("CountOrNone"), help="Port to listen on; 0: any free one.")] = 0,
     longest: Annotated[
@@ -61,6 +64,7 @@ def explore(
             loaded,
             sentence=sentence,
             translation=translation,
+            pair=pair,
             port=port,
             longest=longest,
             host=host,

@@ -3,7 +3,6 @@
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,9 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 from infoflow.heads import (
-    ReadSentence,
     SentenceAttention,
     SentenceRelevance,
-    read_tokens,
+    read_blanks,
     restore,
     sentence_relevance,
     token_name,
@@ -23,10 +21,9 @@ from infoflow.report import flow_data, view_blocks, view_payload
 
 from ._asked import Change, HttpRequest, changed
 from ._effects import add_guesses, effect, head_effects, lens_rows, token_effects
-from ._readings import ExploredModel, Readings, SentenceReading, add_maps, token_logits
+from ._readings import Readings, SentenceReading, add_maps, token_logits
 
 _MOST_KEPT = 50
-BLANK = "___"
 METHODS = ("gradient-x-input", "cp-lrp", "attn-lrp", "voita", "chefer", "alti", "rollout")
 _DIFFERENCES = ("gradient-x-input", "cp-lrp", "attn-lrp", "chefer")  # methods that support differences of two logits
 
@@ -64,10 +61,10 @@ class Responses:
         """Candidates for the blanks of a text, or for its continuation."""
         readings = self.readings
         subject = readings.subject(request.model)
-        sentence = read_blank(subject, request.text, request.translation, readings.longest)
+        sentence, positions = read_blanks(subject.model, request.text, request.translation, readings.longest)
         reading = readings.of_sentence(subject, sentence, Change())
         tokens = {stack: [token.text for token in row] for stack, row in sentence.tokens.items()}
-        return {"key": reading.key, "model": request.model, "tokens": tokens, "blanks": filled(reading)}
+        return {"key": reading.key, "model": request.model, "tokens": tokens, "blanks": lens_rows(reading, positions)}
 
     def lines(self, request: HttpRequest) -> Iterator[list[dict[str, Any]]]:
         """Parts of a strip (each token hidden) or of a sweep (each head ablated)."""
@@ -163,61 +160,6 @@ def unwired(answer: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 def _little(array: np.ndarray) -> bytes:
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
-
-
-def with_mask(subject: ExploredModel, text: str) -> str:
-    """The text with the model's mask in place of each blank.
-
-    Raises:
-        UserError: A masked language model has no blank in the text, or no mask.
-    """
-    model = subject.model
-    if model.task != "masked-lm":
-        if BLANK in text:
-            raise UserError(
-                f"{model.name} continues a text and does not see what follows a blank. End the text at "
-                f"{BLANK}, and leave {BLANK} out."
-            )
-        return text
-    mask = model.require_tokenizer().mask_token
-    if mask is None:
-        raise UserError(f"The tokenizer of {model.name} has no mask token, so blanks cannot be filled in.")
-    if BLANK not in text and mask not in text:
-        raise UserError(f"Write {BLANK} where a word should be filled in.")
-    return text.replace(BLANK, mask)
-
-
-def read_blank(subject: ExploredModel, text: str, translation: str | None, longest: int) -> ReadSentence:
-    """The tokens of a text with a blank; a translation to be continued is read in full.
-
-    Raises:
-        UserError: See `with_mask` and `read_tokens`.
-    """
-    model = subject.model
-    if model.task == "encoder":
-        raise UserError(f"{model.name} has no language-model head, so it cannot fill in words.")
-    if model.task != "seq2seq":
-        return read_tokens(model, with_mask(subject, text), None, longest)
-    sentence = read_tokens(model, text, translation or ".", longest)
-    if translation:
-        return sentence
-    stack = model.anatomy.predicts.name  # nothing is written yet: only the start
-    return replace(sentence, tokens=sentence.tokens | {stack: sentence.tokens[stack][:1]}, translation="")
-
-
-def blank_positions(reading: SentenceReading) -> list[int]:
-    """Positions to predict: the masks of a masked language model, else the last token that is not special."""
-    model, tokens = reading.subject.model, reading.sentence.tokens[reading.subject.model.anatomy.predicts.name]
-    if model.task == "masked-lm":
-        mask = model.require_tokenizer().mask_token_id
-        return [place for place, token in enumerate(tokens) if token.id == mask]
-    written = [place for place, token in enumerate(tokens) if not token.special]
-    return [written[-1] if written else 0]
-
-
-def filled(reading: SentenceReading) -> dict[str, Any]:
-    """Candidates for each blank by layer, as in `lens_rows`."""
-    return lens_rows(reading, blank_positions(reading))
 
 
 def default_method(reading: SentenceReading) -> str:

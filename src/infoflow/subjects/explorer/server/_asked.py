@@ -146,6 +146,7 @@ class HttpRequest:
     model: int = 0
     text: str = ""
     translation: str | None = None
+    pair: str | None = None
     key: str = ""  # of an earlier response, instead of a text
     want: tuple[str, ...] = ()
     position: int | None = None
@@ -157,7 +158,7 @@ class HttpRequest:
 
 
 _NAMES = (
-    "page", "model", "text", "translation", "key", "want", "position", "target", "against", "method",
+    "page", "model", "text", "translation", "pair", "key", "want", "position", "target", "against", "method",
     "hide", "close", "mode", "sweep",
 )  # fmt: skip
 
@@ -183,6 +184,7 @@ def asked(given: Any) -> HttpRequest:
         model=_number(given, "model") or 0,
         text=_text(given, "text", MOST_CHARACTERS),
         translation=_text(given, "translation", MOST_CHARACTERS) or None,
+        pair=_text(given, "pair", MOST_CHARACTERS) or None,
         key=_text(given, "key", 80),
         want=tuple(want),
         position=_number(given, "position"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from infoflow.foundation import UserError, missing_extra, running_words, stop_signals, version
+from infoflow.heads import takes_pairs
 from infoflow.models import Model, load_model
 from infoflow.report._embedding import asset, closed, policy, style
 from infoflow.report._view import VIEWS, environment
@@ -84,6 +85,7 @@ class Explorer:
         *,
         sentence: str = "",
         translation: str = "",
+        pair: str = "",
         port: int = 0,
         longest: int = LONGEST,
         host: str = "",
@@ -94,7 +96,8 @@ class Explorer:
         from ._routes import Routes
         from ._safety import Guard, new_token
 
-        self.models, self._sentence, self._translation = tuple(models), sentence, translation
+        self.models, self._sentence = tuple(models), sentence
+        self._second = {"translation": translation or None, "pair": pair or None}
         self._subjects = [ExploredModel(number, model) for number, model in enumerate(models)]
         self._socket = _bound(host or _LOOPBACK, port)
         self.port: int = self._socket.getsockname()[1]
@@ -102,7 +105,7 @@ class Explorer:
         self.address = f"http://{host or _LOOPBACK}:{self.port}/?token={token}"
         self._worker = Worker()
         answers = Responses(Readings(self._subjects, longest))
-        page = explorer_page([_facts(model) for model in models], _start(models, sentence, translation, command))
+        page = explorer_page([_facts(model) for model in models], _start(models, sentence, translation, pair, command))
         routes = Routes(answers, self._worker, page)
         self.app = Guard(routes.app(), token, self.port, (host,) if host else ())
         self._server = _server(self.app)
@@ -168,13 +171,14 @@ class Explorer:
             ", ".join(model.name for model in self.models), self.address
         )
         sentence = self._sentence or examples(self.models[0])[0]
-        return str(link) + view(self.models[0], sentence, self._translation or None, mixing=False)._repr_html_()
+        return str(link) + view(self.models[0], sentence, mixing=False, **self._second)._repr_html_()
 
 
 def explore(
     *models: Model | Path | str,
     sentence: str = "",
     translation: str = "",
+    pair: str = "",
     port: int = 0,
     longest: int = LONGEST,
 ) -> Explorer:
@@ -189,6 +193,7 @@ def explore(
         models: One or two models from `load_model`, or its sources: folders or names.
         sentence: The initial sentence.
         translation: Decoder input of an encoder–decoder; default: the model's own translation.
+        pair: The initial second sentence of an encoder's pair.
         port: A fixed port; 0 takes a free one.
         longest: Maximum number of tokens of a sentence.
 
@@ -200,7 +205,7 @@ def explore(
     """
     Explorer.check(len(models), port=port, longest=longest)
     loaded = [model if isinstance(model, Model) else load_model(model) for model in models]
-    explorer = Explorer(loaded, sentence=sentence, translation=translation, port=port, longest=longest)
+    explorer = Explorer(loaded, sentence=sentence, translation=translation, pair=pair, port=port, longest=longest)
     return explorer.start()
 
 
@@ -282,17 +287,20 @@ def _facts(model: Model) -> dict[str, Any]:
         "name": model.name,
         "task": model.task,
         "stacks": len(model.anatomy.stacks),
+        "pairs": takes_pairs(model),
         "predicts": model.task != "encoder",
         "readable": model.tokenizer is not None,
     }
 
 
-def _start(models: Sequence[Model], sentence: str, translation: str, command: str) -> dict[str, Any]:
+def _start(models: Sequence[Model], sentence: str, translation: str, pair: str, command: str) -> dict[str, Any]:
     fills = list(dict.fromkeys(_FILLS[model.task] for model in models if model.task in _FILLS))
     return {
         "text": sentence,
         "translation": translation,
         "translates": any(len(model.anatomy.stacks) > 1 for model in models),
+        "pair": pair,
+        "pairs": any(takes_pairs(model) for model in models),
         "fills": " / ".join(fills),
         "examples": examples(models[0]),
         "command": command,

@@ -23,6 +23,7 @@ from infoflow.heads import (
     quantise,
     read_tokens,
     sentence_inputs,
+    takes_pairs,
 )
 from infoflow.models import AttentionCall, Model, Readout, readout, tap
 
@@ -120,9 +121,11 @@ class SentenceReading:
 
 def reading_key(model: Model, sentence: ReadSentence, change: Change, number: int = 0) -> str:
     """Identifies a computation: the model's number, its ids, the change."""
-    ids = {stack: [token.id for token in tokens] for stack, tokens in sentence.tokens.items()}
+    ids = {stack: [(token.id, token.type_id) for token in tokens] for stack, tokens in sentence.tokens.items()}
     parts = [sorted(change.hide), sorted(change.heads), sorted(change.layers), change.mode]
-    return digest({"model": number, "name": model.name, "ids": ids, "text": sentence.text, "change": parts})
+    return digest(
+        {"model": number, "name": model.name, "ids": ids, "text": [sentence.text, sentence.pair], "change": parts}
+    )
 
 
 def read(subject: ExploredModel, sentence: ReadSentence, change: Change) -> SentenceReading:
@@ -231,7 +234,7 @@ class Readings:
         self.subjects, self.longest, self._most_bytes = tuple(subjects), longest, most_bytes
         self._kept: OrderedDict[str, SentenceReading] = OrderedDict()
         self._sources: OrderedDict[str, _Source] = OrderedDict()
-        self._sentences: OrderedDict[tuple[int, str, str | None], ReadSentence] = OrderedDict()
+        self._sentences: OrderedDict[tuple[int, str, str | None, str | None], ReadSentence] = OrderedDict()
         self.computed = 0  # number of passes
         self.seconds = 0.0  # duration of the latest pass
 
@@ -296,13 +299,14 @@ class Readings:
 
     def _sentence(self, request: HttpRequest) -> ReadSentence:
         """Tokens of a text; cached, since a model's own translation is slow."""
-        named = (request.model, request.text, request.translation)
+        named = (request.model, request.text, request.translation, request.pair)
         if named not in self._sentences:
             model = self.subject(request.model).model
             if lacking := model.anatomy.lacks():
                 raise UserError(f"{model.name} has no attention: {lacking}.")
             translation = request.translation if len(model.anatomy.stacks) > 1 else None
-            self._sentences[named] = read_tokens(model, request.text, translation, self.longest)
+            pair = request.pair if takes_pairs(model) else None
+            self._sentences[named] = read_tokens(model, request.text, translation, self.longest, pair)
         self._sentences.move_to_end(named)
         if len(self._sentences) > _MOST_REQUESTS:
             self._sentences.popitem(last=False)
