@@ -23,6 +23,7 @@ from ._data import describe, get, list_all, show_example
 from ._doctor import doctor
 from ._fill_in import fill_in
 from ._options import check_arguments
+from ._predict import predict
 from ._probe import bert_score, probe
 from ._session import Incomplete, explain
 from ._study import findings, report, study, train, worker
@@ -56,6 +57,7 @@ _COMMANDS: dict[str, dict[int, Callable[..., object]]] = {
         6: probe,
         7: fill_in,
         8: bert_score,
+        10: predict,
         11: view,
     },
     RESULTS: {1: findings, 3: report, 4: merge},

@@ -31,8 +31,7 @@ from ._head_numbers import dominant_heads, positional_heads
 from ._interval import largest_t, plan_rows, resampled_curves
 from ._model_group import MASKED as MASKED
 from ._model_group import Absent, model_groups
-from ._no_verdict import MOST_SEEDS
-from ._no_verdict import seeds_to_decide as seeds_to_decide
+from ._no_verdict import MOST_SEEDS, seeds_to_decide
 from ._registry import FINDINGS as FINDINGS
 from ._registry import describe as describe
 from ._registry import load_claims as load_claims

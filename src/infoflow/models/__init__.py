@@ -70,5 +70,5 @@ from ._text_scores import (
     token_f1,
 )
 from ._tokenizers import TARGET_FOLDER
-from ._translate import Readout, as_model_writes, readout, translate, without_remarks, write_texts
+from ._translate import Readout, as_model_writes, end_token, readout, translate, without_remarks, write_texts
 from ._weights import quiet_loading

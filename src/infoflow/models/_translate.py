@@ -134,6 +134,7 @@ def translate(
     beams: int = 5,
     length_penalty: float = 1.0,
     max_ratio: float = 2.0,
+    longest: int | None = None,
     token_budget: int = 2048,
     **options: Any,
 ) -> list[str]:
@@ -146,6 +147,7 @@ def translate(
         length_penalty: Exponent of the length that divides a hypothesis' log-probability.
         max_ratio: Maximum number of output tokens, as a multiple of the sentence's own source tokens, plus 10, so that
             a translation does not depend on its batch.
+        longest: Maximum number of output tokens instead, for texts such as summaries.
         token_budget: Source tokens per batch, padding included.
         options: Further arguments of `generate`, such as `forced_bos_token_id` of a multilingual model.
 
@@ -157,9 +159,9 @@ def translate(
     tokenizer = model.require_tokenizer()
     limit = {} if model.max_tokens is None else {"truncation": True, "max_length": model.max_tokens}
     rows = [tokenizer(sentence, **limit)["input_ids"] for sentence in sentences]
-    longest = [int(max_ratio * len(row)) + 10 for row in rows]
+    limits = [int(max_ratio * len(row)) + 10 if longest is None else longest for row in rows]
     settings = {"length_penalty": length_penalty, **options}
-    return _written(model, rows, longest, "Translating", beams=beams, token_budget=token_budget, **settings)
+    return _written(model, rows, limits, "Translating", beams=beams, token_budget=token_budget, **settings)
 
 
 def write_texts(
@@ -254,20 +256,26 @@ def _generate(model: Model, **inputs: Any) -> Tensor:
 
 def _tokens(model: Model) -> dict[str, int]:
     """Start, end and padding of the output; if a matched model's configuration has no end, the tokenizer's is used."""
-    config, tokenizer = model.module.config, model.target_tokenizer or model.require_tokenizer()
+    tokenizer = model.target_tokenizer or model.require_tokenizer()
     tokens = {
         "decoder_start_token_id": start_token_id(model),
         "pad_token_id": model.pad_token_id,
         **_language_token(tokenizer),
     }
+    end = end_token(model)
+    return tokens if end is None else tokens | {"eos_token_id": end}
+
+
+def end_token(model: Model) -> int | list[int] | None:
+    """The token that ends the output, or several of them; None if there is none."""
+    tokenizer = model.output_tokenizer or model.require_tokenizer()
     candidates = (
         getattr(model.module.generation_config, "eos_token_id", None),
-        getattr(config, "eos_token_id", None),
+        getattr(model.module.config, "eos_token_id", None),
         tokenizer.eos_token_id,
         tokenizer.sep_token_id,
     )
-    end = next((token for token in candidates if token is not None), None)
-    return tokens if end is None else tokens | {"eos_token_id": end}
+    return next((token for token in candidates if token is not None), None)
 
 
 def _language_token(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:

@@ -31,7 +31,7 @@ from ._masked_lm import NextSentence as NextSentence
 from ._masked_lm import SentenceOrder as SentenceOrder
 from ._masked_lm import SpanBert as SpanBert
 from ._multitask import MultiTask as MultiTask
-from ._multitask import mixture_rates as mixture_rates
+from ._multitask import mixture_rates
 from ._objective import AbstractObjective as AbstractObjective
 from ._objective import Answers as Answers
 from ._objective import Family, Metric, Reads, accuracy, area_under_curve, drop_tokens

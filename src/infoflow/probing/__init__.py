@@ -11,7 +11,7 @@ from ._bert_score_measure import BERT_SCORE, BERT_SCORE_LAYERS, BERT_SCORE_PAIRS
 from ._bert_score_measure import BertScoreByLayer as BertScoreByLayer
 from ._bert_score_measure import bert_score_tables as bert_score_tables
 from ._bert_score_measure import pearson_by_layer as pearson_by_layer
-from ._blanks import common_objects
+from ._blanks import common_objects, leading
 from ._codelength import DescriptionLength as DescriptionLength
 from ._codelength_codes import VariationalTraining as VariationalTraining
 from ._codelength_codes import online_codelength as online_codelength

@@ -19,6 +19,8 @@ from ._plan_sections import ContextPlan as ContextPlan
 from ._plan_sections import CorpusPlan as CorpusPlan
 from ._plan_sections import EnginePlan as EnginePlan
 from ._plan_sections import ProbingPlan as ProbingPlan
+from ._predict import generate as generate
+from ._predict import predict_words as predict_words
 from ._probe_model import probe as probe
 from ._probe_model import score_pairs as score_pairs
 from ._run import Run as Run
