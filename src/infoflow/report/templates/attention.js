@@ -7,15 +7,19 @@ const attention = (() => {
 
   // ---- numbers: bytes stand for (q/255)², deflated and in base64
   const SQUARES = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255) ** 2);
+  /** @type {(text: string) => Promise<Uint8Array>} */
   const unpack = async (text) => {
     const binary = atob(text.trim()), packed = new Uint8Array(binary.length);
     for (let i = 0; i < binary.length; i++) packed[i] = binary.charCodeAt(i);
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Uint8Array(await new Response(stream).arrayBuffer());
   };
+  /** @type {(bytes: Uint8Array) => Float32Array} */
   const signedOf = (bytes) => Float32Array.from(new Int8Array(bytes.buffer, bytes.byteOffset, bytes.length), (step) => Math.sign(step) * (step / 127) ** 2);
+  /** @type {(bytes: Uint8Array) => Float32Array} */
   const weightsOf = (bytes) => Float32Array.from(bytes, (byte) => SQUARES[byte]);
   // Shares of ‖A f(x)‖ in each row, so that they lie on the scale of the weights.
+  /** @type {(weights: Float32Array, norms: Float32Array) => Float32Array} */
   const valueWeighted = (weights, norms) => {
     const columns = norms.length, shares = new Float32Array(weights.length);
     for (let start = 0; start < weights.length; start += columns) {
@@ -25,28 +29,36 @@ const attention = (() => {
     }
     return shares;
   };
+  /** @type {(share: number) => string} */
   const percent = (share) => share < 0 ? `−${percent(-share)}` : share >= 0.0995 ? `${Math.round(100 * share)}%` : share >= 0.0005 ? `${(100 * share).toFixed(1)}%` : "0%";
+  /** @type {(token: Token) => string} */
   const quoted = (token) => `“\u2068${token.text}\u2069”`; // isolated: scripts of both directions stand in one sentence
   // The places of tokens that are drawn; of a pair of sentences perhaps those of one (segment 0 or 1).
+  /** @type {(tokens: Token[], hideSpecial: boolean, segment?: number | null) => number[]} */
   const shownTokens = (tokens, hideSpecial, segment = null) => tokens.map((_, index) => index).filter((index) => !(hideSpecial && tokens[index].special) && (segment === null || tokens[index].segment === segment));
+  /** @type {(token: Token) => string} */
   const sentenceOf = (token) => (token.segment === undefined ? "" : "AB"[token.segment]);
 
   // ---- colours
+  /** @type {(text: string) => number[]} */
   const rgb = (text) => [1, 3, 5].map((start) => parseInt(text.slice(start, start + 2), 16));
+  /** @type {(a: number[], b: number[], t: number) => number[]} */
   const mixed = (a, b, t) => a.map((value, channel) => Math.round(value + (b[channel] - value) * t));
   const screenColors = () => {
     const style = getComputedStyle(document.documentElement);
     return Object.fromEntries(["heat-0", "heat-1", "heat-2", "below", "above"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   };
   // 256 colours: of a share's square root, or, signed, of −1 to 1.
+  /** @type {(colors: Record<string, string>, signed?: boolean) => number[][]} */
   const ramp = (colors, signed = false) => {
     const [low, middle, high] = (signed ? ["below", "heat-0", "above"] : ["heat-0", "heat-1", "heat-2"]).map((name) => rgb(colors[name]));
     return Array.from({ length: 256 }, (_, level) => level < 128 ? mixed(low, middle, level / 127.5) : mixed(middle, high, level / 127.5 - 1));
   };
+  /** @type {(canvas: HTMLCanvasElement, rows: number, columns: number, level: Level, colors: number[][]) => void} */
   const paintCells = (canvas, rows, columns, level, colors) => {
     canvas.width = Math.max(columns, 1);
     canvas.height = Math.max(rows, 1);
-    const context = canvas.getContext("2d"), image = context.createImageData(canvas.width, canvas.height);
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")), image = context.createImageData(canvas.width, canvas.height);
     for (let row = 0, at = 0; row < rows; row++) {
       for (let column = 0; column < columns; column++, at += 4) {
         const [red, green, blue] = colors[level(row, column)];
@@ -58,6 +70,7 @@ const attention = (() => {
   const levelOf = (share) => Math.round(255 * Math.sqrt(Math.min(Math.max(share, 0), 1)));
   const signedLevel = (value) => Math.round(127.5 + 127.5 * Math.sign(value) * Math.sqrt(Math.min(Math.abs(value), 1)));
   // The same cells as vector paths, one per colour.
+  /** @type {(rows: number, columns: number, level: Level, cell: number[], colors: number[][]) => SVGElement[]} */
   const cellPaths = (rows, columns, level, cell, colors) => {
     const paths = new Map();
     const [width, height] = cell, size = (number) => Number(number.toFixed(2));
@@ -69,17 +82,21 @@ const attention = (() => {
     }
     return [...paths].map(([key, d]) => svgMake("path", { d, fill: `rgb(${colors[key].join(",")})` }));
   };
+  /** @type {(signed: boolean) => number[][]} */
   const paperRamp = (signed) => ramp(lightColors(), signed);
 
   // ---- text
-  const ruler = document.createElement("canvas").getContext("2d");
+  const ruler = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+  /** @type {(text: string, size: number) => number} */
   const measured = (text, size) => { ruler.font = `${size}px ${FONT}`; return ruler.measureText(text).width; };
+  /** @type {(text: string, room: number, size: number) => string} */
   const fitted = (text, room, size) => {
     if (measured(text, size) <= room) return text;
     const characters = [...text];
     while (characters.length > 1 && measured(characters.join("") + "…", size) > room) characters.pop();
     return characters.join("") + "…";
   };
+  /** @type {(text: string, attributes: Record<string, any>, size?: number, anchor?: string) => SVGElement} */
   const label = (text, attributes, size = 14, anchor = "start") => {
     const element = svgMake("text", { "font-size": size, "text-anchor": anchor, fill: "var(--ink)", "dominant-baseline": "central", ...attributes });
     element.textContent = text;
@@ -102,8 +119,8 @@ const attention = (() => {
       geometry = { left: margin + room + 4, right: width - margin - room - 4, width, height, margin, room };
       svg.replaceChildren();
       svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-      svg.setAttribute("width", width);
-      svg.setAttribute("height", height);
+      svg.setAttribute("width", String(width));
+      svg.setAttribute("height", String(height));
       const fits = geometry.right + 4 + measured(sides[1].title, 12) <= width;
       svg.append(label(sides[0].title, { x: geometry.left - 4, y: 12, fill: "var(--soft)" }, 12, "end"), label(sides[1].title, { x: fits ? geometry.right + 4 : width - 1, y: 12, fill: "var(--soft)" }, 12, fits ? "start" : "end"), drawn);
       for (const [number, side] of sides.entries()) {
@@ -189,7 +206,7 @@ const attention = (() => {
       tell(told(), active, pinned, true);
     };
     const at = (event) => {
-      const { side, index } = event.target.closest(".token")?.dataset || {};
+      const { side, index } = event.target?.closest(".token")?.dataset || {};
       return side === undefined ? null : { side: Number(side), index: Number(index) };
     };
     svg.addEventListener("pointerover", (event) => { if (event.pointerType !== "touch") activate(at(event)); });
@@ -313,6 +330,7 @@ const attention = (() => {
   };
 
   // ---- all heads small: cells merged by their largest weight where there are more than fit
+  /** @type {(bytes: Uint8Array, start: number, rows: number[], columns: number[], width: number, most: number) => Cells} */
   const reduced = (bytes, start, rows, columns, width, most) => {
     const height = Math.min(rows.length, most), across = Math.min(columns.length, most), cells = new Uint8Array(height * across);
     rows.forEach((i, row) => {
@@ -326,6 +344,7 @@ const attention = (() => {
   };
 
   // The same of changes, from −1 to 1: of the cells that are merged the one that changed most.
+  /** @type {(values: Float32Array, rows: number[], columns: number[], width: number, most: number) => Cells} */
   const reducedSigned = (values, rows, columns, width, most) => {
     const height = Math.min(rows.length, most), across = Math.min(columns.length, most), cells = new Uint8Array(height * across).fill(128);
     rows.forEach((i, row) => columns.forEach((j, column) => {
@@ -343,6 +362,7 @@ const attention = (() => {
       });
     }
   };
+  /** @type {(parts: Drawing[], width: number) => string} */
   const drawingOf = (parts, width) => {
     const svg = svgMake("svg", { xmlns: "http://www.w3.org/2000/svg", "font-family": FONT });
     let x = 0, y = 0, line = 0, widest = 0;
@@ -356,11 +376,12 @@ const attention = (() => {
     }
     const size = { width: Math.ceil(widest), height: Math.ceil(y + line) };
     svg.setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
-    for (const [key, value] of Object.entries(size)) svg.setAttribute(key, value);
+    for (const [key, value] of Object.entries(size)) svg.setAttribute(key, String(value));
     return new XMLSerializer().serializeToString(svg);
   };
+  /** @type {(svg: SVGElement) => Drawing} */
   const copied = (svg) => {
-    const group = svgMake("g", {}), copy = svg.cloneNode(true);
+    const group = svgMake("g", {}), copy = /** @type {SVGElement} */ (svg.cloneNode(true));
     for (const one of all("[tabindex],[role]", copy)) for (const name of ["tabindex", "role", "class", "aria-label", "aria-pressed"]) one.removeAttribute(name);
     group.append(...copy.childNodes);
     return { group, width: Number(svg.getAttribute("width")), height: Number(svg.getAttribute("height")) };

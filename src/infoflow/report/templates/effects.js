@@ -7,7 +7,7 @@ furtherViews.changes = {
     const { make } = page, { data, say } = context, parts = [];
     const cell = (value, most, text, label) => {
       const td = make("td", text ?? "", { title: label, ...(value === null || value === undefined ? { class: "none" } : {}) });
-      td.style.setProperty("--v", value ? Math.sqrt(Math.min(value / most, 1)) : 0);
+      td.style.setProperty("--v", String(value ? Math.sqrt(Math.min(value / most, 1)) : 0));
       return td;
     };
     const grid = (tokens, rows, most, labels, digits = 2) => { // rows of numbers by token, the last on top
@@ -24,13 +24,13 @@ furtherViews.changes = {
     };
     const told = [];
     if (data.effect) {
-      const effect = data.effect, name = (id) => `“\u2068${effect.names[id]}\u2069”`;
+      const effect = data.effect, { divergence } = effect, name = (id) => `“\u2068${effect.names[id]}\u2069”`;
       parts.push(make("h4", "Since the change"));
-      if (effect.divergence) {
-        const tokens = data.tokens[effect.stack], most = effect.divergence.map((value, index) => [value ?? -1, index]).sort((a, b) => b[0] - a[0]).slice(0, 5).filter(([value]) => value > 0);
-        const flipped = effect.before.filter((row, index) => row[0][0] !== effect.after[index][0][0] && effect.divergence[index] !== null).length;
+      if (divergence) {
+        const tokens = data.tokens[effect.stack], most = divergence.map((value, index) => [value ?? -1, index]).sort((a, b) => b[0] - a[0]).slice(0, 5).filter(([value]) => value > 0);
+        const flipped = effect.before.filter((row, index) => row[0][0] !== effect.after[index][0][0] && divergence[index] !== null).length;
         told.push(`${flipped} of ${tokens.length} likeliest tokens changed${most.length ? `; the prediction at ${attention.quoted(tokens[most[0][1]])} changed most (${most[0][0].toPrecision(2)} nats)` : ""}.`);
-        parts.push(grid(tokens, [effect.divergence], Math.max(...effect.divergence.map((value) => value ?? 0), 1e-9), ["KL"]));
+        parts.push(grid(tokens, [divergence], Math.max(...divergence.map((value) => value ?? 0), 1e-9), ["KL"]));
         const list = make("ul", "", { class: "flips" });
         for (const [value, index] of most) {
           const side = (row) => row.slice(0, 2).map(([id, share]) => `${name(id)} ${attention.percent(share)}`).join(", ");
@@ -41,7 +41,7 @@ furtherViews.changes = {
       for (const [stack, rows] of Object.entries(effect.distance)) {
         const flat = rows.flat().filter((value) => value !== null);
         parts.push(make("p", `How far the vectors of the ${stack} moved (1 − cosine), by layer; at most ${Math.max(...flat, 0).toPrecision(2)}`, { class: "small" }), grid(data.tokens[stack], rows, Math.max(...flat, 1e-9), rows.map((_, state) => String(state))));
-        if (!effect.divergence) told.push(`Vectors of the ${stack} moved by at most ${Math.max(...flat, 0).toPrecision(2)} (1 − cosine).`);
+        if (!divergence) told.push(`Vectors of the ${stack} moved by at most ${Math.max(...flat, 0).toPrecision(2)} (1 − cosine).`);
       }
     }
     const measure = data.predicts ? "divergence" : "distance", unit = data.predicts ? "mean KL of the predictions, nats" : "mean 1 − cosine of the last vectors";
@@ -49,26 +49,26 @@ furtherViews.changes = {
     for (const [what, text] of [["tokens", "Which token matters?"], ["heads", "Which head matters?"]]) {
       if (!data.live) continue;
       const running = data.running === what, button = make("button", running ? "Stop" : text, { type: "button", class: "act", "data-strip": what });
-      button.addEventListener("click", () => (running ? data.stop() : data.start(what)));
+      button.addEventListener("click", () => (running ? data.stop?.() : data.start?.(what)));
       buttons.append(button);
     }
     if (data.live) parts.push(buttons);
-    const strips = data.strips || {};
-    if (strips.tokens?.length) {
+    const { tokens = [], heads = [] } = data.strips || {};
+    if (tokens.length) {
       parts.push(make("h4", `Each token hidden: ${unit}`));
       for (const stack of Object.keys(data.tokens)) {
-        const row = data.tokens[stack].map((_, index) => strips.tokens.find((one) => one.stack === stack && one.token === index)?.[measure]);
+        const row = data.tokens[stack].map((_, index) => tokens.find((one) => one.stack === stack && one.token === index)?.[measure]);
         if (row.some((value) => value !== undefined)) parts.push(grid(data.tokens[stack], [row], Math.max(...row.map((value) => value ?? 0), 1e-9), [stack]));
       }
-      const best = [...strips.tokens].sort((a, b) => (b[measure] ?? 0) - (a[measure] ?? 0))[0];
-      told.push(`Hiding ${attention.quoted(data.tokens[best.stack][best.token])} changes most (${(best[measure] ?? 0).toPrecision(2)}).`);
+      const best = [...tokens].sort((a, b) => (b[measure] ?? 0) - (a[measure] ?? 0))[0];
+      told.push(`Hiding ${attention.quoted(data.tokens[best.stack][Number(best.token)])} changes most (${(best[measure] ?? 0).toPrecision(2)}).`);
     }
-    if (strips.heads?.length) {
-      const rows = data.kinds.flatMap((kind) => kind.layers.map((layer) => ({ stack: kind.stack, kind: kind.kind, layer: layer.layer, heads: Array.from({ length: layer.heads }, (_, head) => strips.heads.find((one) => one.stack === kind.stack && one.kind === kind.kind && one.layer === layer.layer && one.head === head)?.[measure]) })));
+    if (heads.length) {
+      const rows = data.kinds.flatMap((kind) => kind.layers.map((layer) => ({ stack: kind.stack, kind: kind.kind, layer: layer.layer, heads: Array.from({ length: layer.heads }, (_, head) => heads.find((one) => one.stack === kind.stack && one.kind === kind.kind && one.layer === layer.layer && one.head === head)?.[measure]) })));
       const grids = make("div", "", { class: "grids" });
       grids.append(...predictions.headGrids(context, rows, false));
       parts.push(make("h4", `Each head closed: ${unit}`), grids);
-      const best = [...strips.heads].sort((a, b) => (b[measure] ?? 0) - (a[measure] ?? 0))[0];
+      const best = [...heads].sort((a, b) => (b[measure] ?? 0) - (a[measure] ?? 0))[0];
       told.push(`Closing ${best.stack} ${best.kind}, layer ${best.layer}, head ${best.head} changes most (${(best[measure] ?? 0).toPrecision(2)}).`);
     }
     context.show(...parts);

@@ -1,8 +1,33 @@
 "use strict";
 // The live page: what is typed is asked for, what is asked for is shown by the views of the offline page.
 // The address keeps text and choices: #;text=…;translation=…;pair=…;hide=encoder.3;heads=encoder.self.0.1;layers=encoder.2;…
+// What the address and the server's answers say, without a page.
+const wire = (() => {
+  /** Names and numbers divided by points, the places by commas: encoder.self.0.1,encoder.self.1.3
+   * @type {(text: string | undefined) => (string | number)[][]} */
+  const places = (text) => (text || "").split(",").filter(Boolean).map((one) => one.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part)));
+  /** @type {(list: (string | number)[][]) => string} */
+  const written = (list) => list.map((one) => one.join(".")).join(",");
+  /** The length of the head, the head as JSON, and the arrays that it names.
+   * @type {(buffer: ArrayBuffer) => { head: any, arrays: Map<string, Uint8Array> }} */
+  const unwired = (buffer) => {
+    const bytes = new Uint8Array(buffer), length = new DataView(buffer).getUint32(0, true);
+    const head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))), arrays = new Map();
+    let at = 4 + length;
+    for (const [name, size] of head.arrays) { arrays.set(name, bytes.slice(at, at + size)); at += size; }
+    return { head, arrays };
+  };
+  /** The token of a model at the place of another model's token in the same text; -1 if there is none.
+   * @type {(theirs: Token[], index: number, own: Token[]) => number} */
+  const sameToken = (theirs, index, own) => {
+    const begins = (tokens) => { let at = 0; return tokens.map((token) => { const from = at; if (!token.special) at += token.text.replace(/^##/, "").length; return from; }); };
+    const place = begins(theirs)[index], starts = begins(own);
+    return theirs[index].special ? -1 : own.findLastIndex((token, at) => !token.special && starts[at] <= place);
+  };
+  return { places, written, unwired, sameToken };
+})();
 (() => {
-  const { all, one, make, state, readState, remember } = page;
+  const { all, one, make, state, readState, remember } = page, { places, written } = wire;
   const models = JSON.parse(one("#models").textContent), start = JSON.parse(one("#start").textContent);
   const me = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
   const field = one("#text"), second = one("#translation"), partner = one("#pair"), waiting = one("#waiting"), trouble = one("#trouble");
@@ -38,17 +63,10 @@
       throw new Refused(message, answer.status);
     }
   };
-  const unwired = async (answer) => {
-    const bytes = new Uint8Array(await answer.arrayBuffer()), length = new DataView(bytes.buffer).getUint32(0, true);
-    const head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))), arrays = new Map();
-    let at = 4 + length;
-    for (const [name, size] of head.arrays) { arrays.set(name, bytes.slice(at, at + size)); at += size; }
-    return { head, arrays };
-  };
+  /** @type {(answer: Response) => Promise<{ head: any, arrays: Map<string, Uint8Array> }>} */
+  const unwired = async (answer) => wire.unwired(await answer.arrayBuffer());
 
   // ---- a model's column
-  const places = (text) => (text || "").split(",").filter(Boolean).map((one) => one.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part)));
-  const written = (list) => list.map((one) => one.join(".")).join(",");
   const column = (number) => {
     const model = models[number], root = one(`.column[data-model="${number}"]`), suffix = number ? String(number) : "", own = (name) => state[name + suffix];
     const pictures = one(".pictures", root), taken = one(".taken", root), problem = one(".column-trouble", root);
@@ -161,13 +179,13 @@
       view.paint();
       try {
         const request = what === "heads" ? { sweep: "heads", ...(isChanged() ? { mode: own("mode") === "mean" ? "mean" : "zero" } : {}) } : { want: ["influence"] };
-        const reader = (await send(what === "heads" ? "/api/change" : "/api/read", { model: number, key: data.key, ...request }, mine.signal)).body.getReader(), decoder = new TextDecoder();
+        const reader = (await send(what === "heads" ? "/api/change" : "/api/read", { model: number, key: data.key, ...request }, mine.signal)).body?.getReader(), decoder = new TextDecoder();
         let rest = "";
         for (;;) {
-          const { done, value } = await reader.read();
+          const { done, value } = await /** @type {ReadableStreamDefaultReader<Uint8Array>} */ (reader).read();
           if (done) break;
           const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
-          rest = lines.pop();
+          rest = lines.pop() ?? "";
           for (const line of lines) {
             const row = JSON.parse(line);
             if (row.error) throw new Refused(row.error, 422);
@@ -215,7 +233,7 @@
     const paintTaken = () => {
       const data = view?.data(), parts = [];
       if (!data) return;
-      const chosen = tokenNow(), hidden = new Set(places(own("hide")).map((one) => one.join("."))), focused = taken.contains(document.activeElement) ? document.activeElement.dataset.name : "";
+      const chosen = tokenNow(), hidden = new Set(places(own("hide")).map((one) => one.join("."))), active = /** @type {HTMLElement | null} */ (document.activeElement), focused = active && taken.contains(active) ? active.dataset.name : "";
       for (const [stack, tokens] of Object.entries(data.tokens)) {
         const row = make("div", "", { class: "tokens-row", role: "group", "aria-label": `Tokens of the ${stack}` });
         tokens.forEach((token, index) => {
@@ -232,7 +250,7 @@
       const acts = make("div", "", { class: "controls" }), layer = view.layer().layer, kind = view.kind(), head = view.head();
       const act = (name, text, does, disabled = false) => { const button = make("button", text, { type: "button", class: "act", "data-name": name }); button.disabled = disabled; button.addEventListener("click", does); acts.append(button); };
       const closedHead = places(own("heads")).some((one) => one.join(".") === `${kind.stack}.${kind.kind}.${layer}.${head}`), closedLayer = places(own("layers")).some((one) => one.join(".") === `${kind.stack}.${layer}`);
-      act("act-hide", chosen ? `${hidden.has(`${chosen.stack}.${chosen.index}`) ? "Show" : "Hide"} “${data.tokens[chosen.stack][chosen.index].text}”` : "Choose a token to hide", () => toggle("hide", [chosen.stack, chosen.index]), !chosen);
+      act("act-hide", chosen ? `${hidden.has(`${chosen.stack}.${chosen.index}`) ? "Show" : "Hide"} “${data.tokens[chosen.stack][chosen.index].text}”` : "Choose a token to hide", () => { if (chosen) toggle("hide", [chosen.stack, chosen.index]); }, !chosen);
       act("act-head", `${closedHead ? "Open" : "Close"} head ${layer}.${head}`, () => toggle("heads", [kind.stack, kind.kind, layer, head]));
       act("act-layer", `${closedLayer ? "Open" : "Close"} layer ${layer}`, () => toggle("layers", [kind.stack, layer]));
       if (own("heads")) {
@@ -266,7 +284,8 @@
       try {
         const answer = await fetch(`/api/save?${query}`).catch(() => { throw gone(); });
         if (!answer.ok) throw new Refused(JSON.parse(await answer.text()).error, answer.status);
-        page.save(/filename="([^"]+)\.html"/.exec(answer.headers.get("content-disposition"))[1] + ".html", await answer.text(), "text/html");
+        const named = /filename="([^"]+\.html)"/.exec(answer.headers.get("content-disposition") || "");
+        page.save(named ? named[1] : "explored.html", await answer.text(), "text/html");
       } catch (error) { fail(error); } finally { done(); }
     };
     return {
@@ -276,12 +295,9 @@
       follow(theirs, other) {
         const data = view?.data();
         if (!data || !theirs) return;
-        const all = Object.keys(data.tokens), stack = theirs.stack === Object.keys(other.tokens)[0] ? all[0] : all.at(-1);
-        const begins = (tokens) => { let at = 0; return tokens.map((token) => { const from = at; if (!token.special) at += token.text.replace(/^##/, "").length; return from; }); };
-        const place = begins(other.tokens[theirs.stack])[theirs.index], special = other.tokens[theirs.stack][theirs.index].special, starts = begins(data.tokens[stack]);
-        let found = -1;
-        starts.forEach((from, index) => { if (!data.tokens[stack][index].special && from <= place) found = index; });
-        if (special || found < 0 || own("focus") === `${stack}.${found}`) return;
+        const all = Object.keys(data.tokens), stack = theirs.stack === Object.keys(other.tokens)[0] ? all[0] : all[all.length - 1];
+        const found = wire.sameToken(other.tokens[theirs.stack], theirs.index, data.tokens[stack]);
+        if (found < 0 || own("focus") === `${stack}.${found}`) return;
         remember({ ["focus" + suffix]: `${stack}.${found}`, ["token" + suffix]: `q${found}`, ["at" + suffix]: String(found) });
         view.paint();
         paintTaken();
@@ -381,7 +397,7 @@
   const help = one("#help");
   one("#keys").addEventListener("click", () => help.showModal());
   addEventListener("keydown", (event) => {
-    if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target?.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
     const current = columns.find((one) => one.view()?.root.closest(".column").contains(document.activeElement)) || columns[0], view = current.view();
     const pressed = (does) => { event.preventDefault(); does(); };
     if (event.key === "/") return void pressed(() => { field.focus(); field.select(); });
@@ -394,10 +410,10 @@
     else if (event.key === "z") pressed(() => current.undo());
     else if (event.key === "s") pressed(() => current.save());
     else if (event.key === "x") {
-      const thumb = event.target.closest("button[data-head]");
+      const thumb = event.target?.closest("button[data-head]");
       if (thumb?.dataset.layer !== undefined) { remember({ ["layer" + suffix]: thumb.dataset.layer, ["head" + suffix]: thumb.dataset.head }); view.data().painted(); }
       pressed(() => current.act(thumb || view.view() === "head" || !current.tokenNow() ? "head" : "hide"));
-    } else if (!event.defaultPrevented && /^Arrow/.test(event.key) && !event.target.closest("[role=radiogroup], [role=grid], [role=region], svg")) {
+    } else if (!event.defaultPrevented && /^Arrow/.test(event.key) && !event.target?.closest("[role=radiogroup], [role=grid], [role=region], svg")) {
       const data = view.data(), chosen = current.tokenNow() || { stack: view.kind().stack, index: -1 }, size = data.tokens[chosen.stack].length, at = layers.indexOf(view.layer().layer);
       if (event.key === "ArrowLeft" || event.key === "ArrowRight") pressed(() => current.choose(chosen.stack, Math.min(Math.max(chosen.index + (event.key === "ArrowRight" ? 1 : -1), 0), size - 1)));
       else { const next = layers[at + (event.key === "ArrowUp" ? 1 : -1)]; if (next !== undefined) to({ ["layer" + suffix]: String(next) }); }

@@ -8,6 +8,7 @@ const flow = (() => {
   const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3]; // shares from which on lines may be drawn
 
   // Plain data with names of blocks → the same with numbers; `block(name)` promises the bytes.
+  /** @type {(data: FlowData, block: Blocks) => Promise<Flow>} */
   const load = async (data, block) => {
     const numbers = (names) => Promise.all(names.map(async (name) => attention.weightsOf(await block(name))));
     const [mixing, across] = await Promise.all([numbers(data.mixing), data.across ? numbers(data.across) : null]);
@@ -15,6 +16,7 @@ const flow = (() => {
   };
 
   // r_L = start; r_l[j] = Σ_i r_{l+1}[i] (1 − Σ_s C_l[i, s]) M_l[i, j]; the source gets Σ_l Σ_i r_{l+1}[i] C_l[i, s].
+  /** @type {(of: Flow, level: number, start: Float32Array) => Trace} */
   const trace = (of, level, start) => {
     const size = of.tokens.length, columns = of.across ? of.across[0].length / size : 0;
     const reaches = Array(level + 1), through = Array(level), source = new Float32Array(columns);
@@ -24,7 +26,7 @@ const flow = (() => {
       for (let i = 0; i < size; i++) {
         if (!at[i]) continue;
         let crossed = 0;
-        for (let s = 0; s < columns; s++) { const share = of.across[layer][i * columns + s]; crossed += share; source[s] += at[i] * share; }
+        for (let s = 0; s < columns; s++) { const share = of.across?.[layer][i * columns + s] ?? 0; crossed += share; source[s] += at[i] * share; }
         at[i] *= Math.max(1 - crossed, 0);
         for (let j = 0; j < size; j++) next[j] += at[i] * of.mixing[layer][i * size + j];
       }
@@ -34,17 +36,23 @@ const flow = (() => {
   const from = (of, { level, token }) => trace(of, level, Float32Array.from(of.tokens, (_, index) => Number(index === token)));
 
   // The least share of which at most so many lines per node between two tokens are drawn.
+  /** @type {(of: Flow, shown: number[]) => number} */
   const clear = (of, shown) => {
     const most = LINES_PER_NODE * shown.length * of.mixing.length;
     const count = (least) => of.mixing.reduce((sum, mixing) => sum + shown.reduce((own, i) => own + shown.filter((j) => i !== j && mixing[i * of.tokens.length + j] >= least).length, 0), 0);
-    return STEPS.find((least) => count(least) <= most) ?? STEPS.at(-1);
+    return STEPS.find((least) => count(least) <= most) ?? STEPS[STEPS.length - 1];
   };
 
+  /** @type {(host: HTMLElement, tell: (text: string, pinned: { level: number, token: number } | null) => void) => any} */
   const picture = (host, tell) => {
     const svg = svgMake("svg", { class: "flow", role: "group", "font-family": attention.FONT });
     host.replaceChildren(svg);
     const lines = svgMake("g", { fill: "none", "aria-hidden": "true" }), shares = svgMake("g", { "aria-hidden": "true" });
-    let of = null, source = null, shown = [], least = 0.1, nodes = new Map(), active = null, pinned = null, place = {}, wide = 0;
+    /** @type {any} */
+    let active = null;
+    /** @type {any} */
+    let pinned = null;
+    let of = null, source = null, shown = [], least = 0.1, nodes = new Map(), place = {}, wide = 0;
     const key = (at) => at && `${at.level}.${at.token}`;
     const layerOf = (level) => (level ? (of.layers?.[level - 1] ?? level - 1) + 1 : 0); // 0 is the input, as in the report
     const top = () => of.mixing.length;
@@ -60,7 +68,7 @@ const flow = (() => {
       place = { left: LEFT, column };
       const width = Math.ceil(LEFT + column * shown.length + 6), height = y(0) + NODE + 44;
       svg.replaceChildren(lines);
-      for (const [name, value] of [["viewBox", `0 0 ${width} ${height}`], ["width", width], ["height", height]]) svg.setAttribute(name, value);
+      for (const [name, value] of [["viewBox", `0 0 ${width} ${height}`], ["width", width], ["height", height]]) svg.setAttribute(String(name), String(value));
       nodes = new Map();
       for (let level = 0; level <= top(); level++) {
         svg.append(attention.label(String(layerOf(level)), { x: LEFT - 6, y: y(level), fill: "var(--soft)" }, 12, "end"));
@@ -132,19 +140,19 @@ const flow = (() => {
       return `${made} is made of ${best(traced.reaches[0], of.tokens) || "no token of its own side"}${crossed}.`;
     };
     const told = () => {
-      let most = 0, where = null, count = 0;
-      of.mixing.forEach((mixing, layer) => { for (const i of shown) for (const j of shown) if (i !== j) {
+      let most = 0, where = /** @type {number[] | null} */ (null), count = 0;
+      for (const [layer, mixing] of of.mixing.entries()) for (const i of shown) for (const j of shown) if (i !== j) {
         const share = mixing[i * of.tokens.length + j];
         if (share >= least) count++;
         if (share > most) { most = share; where = [layer, i, j]; }
-      } });
+      }
       if (!where) return "No token reaches another here.";
       const [layer, i, j] = where;
       return `${count || "No"} line${count === 1 ? "" : "s"} of ${attention.percent(least)} or more between tokens; the strongest: layer ${layerOf(layer + 1)} brings ${attention.percent(most)} of ${attention.quoted(of.tokens[j])} into ${attention.quoted(of.tokens[i])}. Choose a node to see what it is made of.`;
     };
 
     const at = (event) => {
-      const { level, token } = event.target.closest?.(".node")?.dataset || {};
+      const { level, token } = event.target?.closest?.(".node")?.dataset || {};
       return level === undefined ? null : { level: Number(level), token: Number(token) };
     };
     const activate = (next) => {
@@ -175,7 +183,9 @@ const flow = (() => {
 
     return {
       svg,
-      // One flow, of cross-attention's source too; `edges`: the least share, or none for what keeps the picture clear.
+      /** One flow, of cross-attention's source too; `edges`: the least share, or none for what keeps the picture clear.
+       * @param {Flow} next
+       * @param {{ source?: Flow | null, hideSpecial?: boolean, edges?: number | null, pinTo?: any }} options */
       show(next, { source: across = null, hideSpecial = false, edges = null, pinTo = null } = {}) {
         of = next;
         source = across;

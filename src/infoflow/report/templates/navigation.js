@@ -43,11 +43,11 @@ page.ready(() => {
     paintAll();
     if (contents.open && matchMedia("(hover: hover)").matches) search.focus();
   });
-  contents.addEventListener("click", (event) => { if (event.target.closest("a")) contents.open = false; });
-  addEventListener("click", (event) => { if (contents.open && !event.target.closest("#contents")) contents.open = false; });
+  contents.addEventListener("click", (event) => { if (event.target?.closest("a")) contents.open = false; });
+  addEventListener("click", (event) => { if (contents.open && !event.target?.closest("#contents")) contents.open = false; });
   addEventListener("keydown", (event) => {
     if (event.key === "Escape" && contents.open) { contents.open = false; one("summary", contents).focus(); }
-    if (event.key === "/" && !event.target.closest("input, select, textarea")) { event.preventDefault(); contents.open = true; search.focus(); }
+    if (event.key === "/" && !event.target?.closest("input, select, textarea")) { event.preventDefault(); contents.open = true; search.focus(); }
   });
 
   // ---- search

@@ -144,7 +144,7 @@ page.ready(() => {
           const title = svgMake("title", {});
           title.textContent = `layer ${layer}, head ${head}: ${told(share)}`;
           cell.append(title);
-          cell.dataset.layer = layer;
+          cell.dataset.layer = String(layer);
         }
         svg.append(cell);
       });

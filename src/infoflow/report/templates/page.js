@@ -3,14 +3,18 @@
 const page = (() => {
   const root = document.documentElement;
   root.classList.add("js");
+  /** @type {(selector: string, from?: ParentNode) => any[]} */
   const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+  /** @type {(selector: string, from?: ParentNode) => any} */
   const one = (selector, from = document) => from.querySelector(selector);
+  /** @type {<T extends keyof HTMLElementTagNameMap>(tag: T, text?: string | number, attributes?: Record<string, any>) => HTMLElementTagNameMap[T]} */
   const make = (tag, text = "", attributes = {}) => {
     const element = document.createElement(tag);
-    if (text) element.textContent = text;
+    if (text) element.textContent = String(text);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
     return element;
   };
+  /** @type {(tag: string, attributes: Record<string, any>) => SVGElement} */
   const svgMake = (tag, attributes) => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
@@ -18,6 +22,7 @@ const page = (() => {
   };
 
   // ---- the address keeps the state: #figure;model=…;statistic=…;metric=…;view=…;seed=…;head=…;layer=…;sentences=…
+  /** @type {Record<string, string>} */
   const state = { place: "" };
   const readState = (otherwise = "") => {
     const [place, ...pairs] = (location.hash || otherwise).slice(1).split(";");
@@ -31,9 +36,10 @@ const page = (() => {
   const safeDecode = (text) => {
     try { return decodeURIComponent(text); } catch { return ""; }
   };
+  /** @type {(changes: Record<string, string | null | undefined>) => void} */
   const remember = (changes) => {
     for (const [key, value] of Object.entries(changes)) {
-      if (value === "" || value === null) delete state[key]; else state[key] = value;
+      if (value === "" || value === null || value === undefined) delete state[key]; else state[key] = value;
     }
     const pairs = Object.entries(state).filter(([key]) => key !== "place").map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
     const hash = "#" + [encodeURIComponent(state.place || ""), ...pairs].join(";");
@@ -43,6 +49,7 @@ const page = (() => {
   // ---- light and dark
   const stored = (() => { try { return localStorage.getItem("infoflow-theme"); } catch { return null; } })();
   if (stored === "light" || stored === "dark") root.dataset.theme = stored;
+  /** @type {(() => void)[]} */
   const repaints = []; // what draws on a canvas reads colours once and must draw again
   one("#theme").addEventListener("click", () => {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -53,6 +60,7 @@ const page = (() => {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const repaint of repaints) repaint(); });
 
   // ---- downloads, in light colours
+  /** @type {(name: string, text: string, type: string) => void} */
   const save = (name, text, type) => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type }));
@@ -72,6 +80,7 @@ const page = (() => {
     if (before) root.dataset.theme = before; else delete root.dataset.theme;
     return colors;
   };
+  /** @type {(svg: string) => string} */
   const onPaper = (svg) => {
     const colors = lightColors();
     return svg.replace(/var\(--([a-z0-9-]+)\)/g, (whole, name) => colors[name] || whole);
@@ -79,13 +88,15 @@ const page = (() => {
   const saveSvg = (name, svg) => save(`${name}.svg`, onPaper(svg), "image/svg+xml");
 
   // ---- choices: one button of a group is checked, arrow keys move along
+  /** @type {(button: HTMLElement, on: boolean) => void} */
   const check = (button, on) => {
     button.setAttribute("aria-checked", String(on));
     button.tabIndex = on ? 0 : -1;
   };
+  /** @type {(group: HTMLElement, chosen: (button: HTMLElement) => void) => void} */
   const choices = (group, chosen) => {
     group.addEventListener("click", (event) => {
-      const button = event.target.closest("button");
+      const button = event.target?.closest("button");
       if (button) chosen(button);
     });
     group.addEventListener("keydown", (event) => {
@@ -98,10 +109,13 @@ const page = (() => {
       next.focus();
     });
   };
+  /** @type {((view: any, section: Element) => void)[]} */
   const drawn = []; // told of every chart that is drawn: (view, its section)
+  /** @type {(() => void)[]} */
   const paints = []; // called whenever the address has changed
   // Runs what needs the whole page: at once, or when the figures of a large page are unpacked.
   let unpacked = null;
+  /** @type {(run: () => void) => void} */
   const ready = (run) => {
     const figures = all(".packed-figure");
     if (figures.length) unpacked ||= Promise.all(figures.map(async (figure) => {

@@ -2,6 +2,7 @@
 // What a model would predict at each layer (the lens), and which tokens and heads a prediction comes from (relevance).
 const predictions = (() => {
   const { make, svgMake, one, all, remember } = page;
+  /** @type {(context: Pick<ViewContext, "data" | "own">) => number} */
   const position = ({ data, own }) => {
     const tokens = data.tokens[data.last], given = /^\d+$/.test(own("at") || "") ? Number(own("at")) : -1;
     if (given >= 0 && given < tokens.length) return given;
@@ -9,11 +10,12 @@ const predictions = (() => {
     return written.at(-1) ?? 0;
   };
   // Of a lens, the candidates at one position and state, with bars.
+  /** @type {(lens: Lens, at: number, state: number, choose?: (id: number) => void) => HTMLElement} */
   const candidates = (lens, at, state, choose) => {
     const list = make("ol", "", { class: "candidates" }), rows = lens.layers[lens.positions.indexOf(at)]?.[state] || [];
     for (const [id, share] of rows) {
       const item = make("li"), bar = make("span", "", { class: "share-bar", "aria-hidden": "true" }), text = lens.names[id] ?? String(id);
-      bar.style.setProperty("--share", share);
+      bar.style.setProperty("--share", String(share));
       if (choose) {
         const button = make("button", text, { type: "button", class: "link", dir: "auto", title: "Which tokens does this come from?" });
         button.addEventListener("click", () => choose(id));
@@ -24,10 +26,13 @@ const predictions = (() => {
     }
     return list;
   };
+  /** @type {(state: number) => string} */
   const placeOf = (state) => (state ? `layer ${state}` : "layer 0, the input"); // as the report counts states
+  /** @type {(context: ViewContext, error: any) => void} */
   const problem = (context, error) => { if (context.current()) { context.show(make("p", error.message, { class: "warnings" })); context.say(""); } };
 
   // ---- lens
+  /** @type {(context: ViewContext) => Promise<void>} */
   const paintLens = async (context) => {
     const { data, say, hideSpecial, own, suffix } = context;
     let lens;
@@ -63,9 +68,9 @@ const predictions = (() => {
       say(`At ${attention.quoted(tokens[at()])} the model predicts “\u2068${lens.names[final]}\u2069” (${attention.percent(rows[states - 1][0][1])}); it is first ${since === states - 1 ? "in the last layer alone" : since ? `from layer ${since} on` : "from the start"}.`);
     };
     const choose = (button) => { remember({ ["at" + suffix]: button.dataset.at, ["state" + suffix]: button.dataset.state }); tell(); data.chosen?.(); };
-    body.addEventListener("click", (event) => { const button = event.target.closest("button"); if (button) choose(button); });
+    body.addEventListener("click", (event) => { const button = event.target?.closest("button"); if (button) choose(button); });
     body.addEventListener("keydown", (event) => {
-      const step = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key], from = event.target.closest("button");
+      const step = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key], from = event.target?.closest("button");
       if (!step || !from) return;
       event.preventDefault();
       const to = one(`button[data-state="${Number(from.dataset.state) + step[0]}"][data-at="${shown[shown.indexOf(Number(from.dataset.at)) + step[1]]}"]`, body);
@@ -77,6 +82,7 @@ const predictions = (() => {
     context.draw(() => drawLens(lens, shown, tokens));
     tell();
   };
+  /** @type {(lens: Lens, shown: number[], tokens: Token[]) => string} */
   const drawLens = (lens, shown, tokens) => {
     const group = svgMake("g", {}), [cell, line] = [74, 22], states = lens.layers[0]?.length || 0, colors = attention.paperRamp(false);
     const levels = (row, column) => Math.round(255 * Math.sqrt(lens.layers[lens.positions.indexOf(shown[column])][states - 1 - row][0][1]) * 0.6);
@@ -93,9 +99,10 @@ const predictions = (() => {
 
   // ---- relevance
   const METHODS = { "gradient-x-input": "gradient × input", "cp-lrp": "CP-LRP", "attn-lrp": "AttnLRP", voita: "LRP (slow)", chefer: "attention × gradient", alti: "ALTI", rollout: "rollout" };
+  /** @type {(context: ViewContext) => Promise<void>} */
   const paintRelevance = async (context) => {
-    const { data, say, own, suffix, hideSpecial } = context, at = position(context), number = (name) => (/^\d+$/.test(own(name) || "") ? Number(own(name)) : undefined);
-    const method = METHODS[own("method")] ? own("method") : data.predicts ? "gradient-x-input" : "alti";
+    const { data, say, own, hideSpecial } = context, at = position(context), number = (name) => (/^\d+$/.test(own(name) || "") ? Number(own(name)) : undefined);
+    const wanted = own("method") || "", method = Object.hasOwn(METHODS, wanted) ? wanted : data.predicts ? "gradient-x-input" : "alti";
     let found, lens = null;
     try {
       found = await data.ask("relevance", { position: at, target: number("target"), against: number("against"), method });
@@ -115,6 +122,7 @@ const predictions = (() => {
     say(`${what} comes most from ${all.map(([token, value]) => `${attention.quoted(token)} (${value < 0 ? "against it, " : ""}${attention.percent(Math.abs(value) / sum)})`).join(", ")}.`);
     context.draw(() => attention.drawingOf(pictures.map((one) => attention.copied(one)), 1000));
   };
+  /** @type {(context: ViewContext, at: number, method: string, found: RelevanceAnswer | null, lens: Lens | null) => HTMLElement} */
   const choices = (context, at, method, found, lens) => {
     const { data, suffix, change } = context, row = make("div", "", { class: "controls" });
     const select = (label, name, pairs, value) => {
@@ -127,14 +135,15 @@ const predictions = (() => {
     };
     select(data.predicts ? "prediction at" : "vector of", "at", data.tokens[data.last].map((token, index) => [index, `${index + 1} ${token.text}`]), at);
     if (found?.target !== undefined && lens) {
-      const rows = lens.layers[lens.positions.indexOf(at)].at(-1).map(([id, share]) => [id, `${lens.names[id]} ${attention.percent(share)}`]);
-      if (!rows.some(([id]) => id === found.target)) rows.push([found.target, found.target_name]);
+      const rows = lens.layers[lens.positions.indexOf(at)].slice(-1)[0].map(([id, share]) => [id, `${lens.names[id]} ${attention.percent(share)}`]);
+      if (!rows.some(([id]) => id === found.target)) rows.push([found.target, found.target_name ?? ""]);
       select("why", "target", rows, found.target);
       if (["gradient-x-input", "cp-lrp", "attn-lrp", "chefer"].includes(method)) select("and not", "against", [["", "–"], ...rows.filter(([id]) => id !== found.target)], found.against ?? "");
     }
     if (data.live || !found) select("by", "method", Object.entries(METHODS).filter(([name]) => data.predicts || name === "alti" || name === "rollout"), method);
     return row;
   };
+  /** @type {(stack: string, tokens: Token[], values: number[], most: number, signed: boolean, hide: boolean, named: boolean) => SVGElement} */
   const bars = (stack, tokens, values, most, signed, hide, named) => {
     const shown = attention.shownTokens(tokens, hide), line = 20, room = Math.min(Math.max(...shown.map((index) => attention.measured(tokens[index].text, 13)), 30) + 12, 140), wide = 190, zero = signed ? room + wide / 2 : room;
     const svg = svgMake("svg", { width: room + wide + 60, height: 22 + line * shown.length, class: "bars", role: "img", "aria-label": `Relevance of ${stack} tokens`, "font-family": attention.FONT });
@@ -147,6 +156,7 @@ const predictions = (() => {
     return svg;
   };
   // A grid of heads for each kind of attention, coloured by a number; a head opens when it is chosen.
+  /** @type {(context: ViewContext, rows: HeadRow[], signed: boolean) => HTMLElement[]} */
   const headGrids = (context, rows, signed) => {
     const { data, suffix, change } = context, most = Math.max(...rows.flatMap((row) => row.heads.map((value) => Math.abs(value ?? 0))), 1e-12);
     return data.kinds.map((kind) => {
@@ -154,14 +164,14 @@ const predictions = (() => {
       if (!own.length) return make("span");
       table.createCaption().textContent = kind.label;
       const widest = Math.max(...own.map((row) => row.heads.length));
-      table.style.setProperty("--heads", widest);
+      table.style.setProperty("--heads", String(widest));
       for (const row of [...own].sort((a, b) => b.layer - a.layer)) {
         const line = body.insertRow();
         line.append(make("th", String(row.layer), { scope: "row" }));
         row.heads.forEach((value, number) => {
           const button = make("button", "", { type: "button", "data-layer": row.layer, "data-head": number, "aria-label": `${kind.label}, layer ${row.layer}, head ${number}: ${value === null || value === undefined ? "not yet" : value.toPrecision(2)}; open`, title: value === null || value === undefined ? "not yet" : `layer ${row.layer}, head ${number}: ${value.toPrecision(2).replace("-", "−")}` });
           if (value === null || value === undefined) button.classList.add("empty");
-          else button.style.setProperty("--v", (signed ? Math.sign(value) : 1) * Math.sqrt(Math.abs(value) / most));
+          else button.style.setProperty("--v", String((signed ? Math.sign(value) : 1) * Math.sqrt(Math.abs(value) / most)));
           button.addEventListener("click", () => change({ show: "head", ["kind" + suffix]: kind.id, ["layer" + suffix]: String(row.layer), ["head" + suffix]: String(number) }));
           line.insertCell().append(button);
         });
@@ -169,7 +179,7 @@ const predictions = (() => {
       const foot = body.insertRow();
       foot.className = "numbers";
       foot.append(make("th", "layer"));
-      for (let number = 0; number < widest; number++) foot.insertCell().textContent = number;
+      for (let number = 0; number < widest; number++) foot.insertCell().textContent = String(number);
       return table;
     });
   };

@@ -20,7 +20,7 @@ page.ready(() => {
     if (!views.has(section)) views.set(section, []);
     views.get(section).push(view);
     for (const told of page.drawn) told(view, section);
-    view.addEventListener("mouseover", (event, item) => {
+    view.addEventListener("mouseover", (_, item) => {
       if (Number.isInteger(item?.datum?.layer)) atLayer(section, item.datum.layer);
       const series = item?.datum?.series;
       if (!series) return;
@@ -54,7 +54,7 @@ page.ready(() => {
   };
   for (const type of ["wheel", "touchstart", "keydown", "pointerdown"]) addEventListener(type, () => { landing = null; }, { passive: true, capture: true });
   addEventListener("click", (event) => {
-    const link = event.target.closest?.('a[href^="#"]');
+    const link = event.target?.closest?.('a[href^="#"]');
     const place = link && document.getElementById(decodeURIComponent(link.hash.slice(1).split(";")[0]));
     if (place) { page.reveal(place); jumpTo(place); }
   });
@@ -245,7 +245,7 @@ page.ready(() => {
       if (!own) return;
       const [, id, layer, head] = match;
       placePanel(tables.find((table) => table.dataset.grid === id));
-      const index = layer * own.heads + Number(head);
+      const index = Number(layer) * own.heads + Number(head);
       panel.replaceChildren();
       panel.setAttribute("aria-label", `layer ${layer}, head ${head}`);
       const close = make("button", "×", { type: "button", class: "close", "aria-label": "Close the panel" });
@@ -358,17 +358,17 @@ page.ready(() => {
 
     for (const table of tables) {
       table.addEventListener("mouseover", (event) => {
-        const { layer, head } = event.target.closest("button")?.dataset || {};
+        const { layer, head } = event.target?.closest("button")?.dataset || {};
         if (layer !== undefined) atLayer(box.closest("section"), Number(layer), Number(head));
       });
       table.addEventListener("mouseleave", () => atLayer(box.closest("section")));
       table.addEventListener("click", (event) => {
-        const button = event.target.closest("button");
+        const button = event.target?.closest("button");
         if (button) choose(`${table.dataset.grid}/${button.dataset.layer}/${button.dataset.head}`, event.detail === 0);
       });
       table.addEventListener("keydown", (event) => {
         const step = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
-        const from = event.target.closest("button");
+        const from = event.target?.closest("button");
         if (!step || !from) return;
         event.preventDefault();
         const to = one(`button[data-layer="${Number(from.dataset.layer) + step[0]}"][data-head="${Number(from.dataset.head) + step[1]}"]`, table);
@@ -459,7 +459,7 @@ page.ready(() => {
     };
     slider.addEventListener("input", () => choose(slider.value));
     box.addEventListener("click", (event) => {
-      const cell = event.target.closest(".strip g[data-layer]");
+      const cell = event.target?.closest(".strip g[data-layer]");
       if (cell) choose(cell.dataset.layer);
     });
     return paint;

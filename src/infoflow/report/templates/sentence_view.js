@@ -4,7 +4,9 @@
 // with `block(name)`, which brings bytes, and `ask(what, request)`, which brings what is not there yet.
 // The address keeps the state: #;show=…;kind=…;layer=…;head=…;with=3.5;map=…;token=q3;trace=4.2;edges=0.05;special=hide;
 // between=AB (of a pair of sentences: from the first to the second). A second model's own choices are kept under names with a 1 behind them.
+/** @type {Record<string, FurtherView>} */
 const furtherViews = {}; // name → { label, there(data), paint(context) }
+/** @type {(root: HTMLElement, first: ViewData, number?: number) => any} */
 const sentenceView = (root, first, number = 0) => {
   const { all, one, make, svgMake, state, remember, saveSvg, check, choices } = page;
   const suffix = number ? String(number) : "";
@@ -34,8 +36,9 @@ const sentenceView = (root, first, number = 0) => {
     return label;
   };
   const offered = () => {
+    /** @type {string[][]} */
     const further = Object.entries(furtherViews).filter(([, view]) => view.there(data)).map(([name, view]) => [name, view.label]);
-    const isFlow = ([name]) => name === "flow";
+    const isFlow = (one) => one[0] === "flow";
     return [["model", "all heads"], ...further.filter(isFlow), ["head", "one head"], ["products", "queries and keys"], ...further.filter((one) => !isFlow(one))];
   };
   const shape = () => JSON.stringify([offered(), data.kinds.map((one) => one.id), data.any_special, isPair()]);
@@ -62,7 +65,7 @@ const sentenceView = (root, first, number = 0) => {
       controls.append(tick);
     }
     further.addEventListener("click", (event) => {
-      const button = event.target.closest("button"), number = Number(button?.dataset.with), others = drawnHeads().slice(1);
+      const button = event.target?.closest("button"), number = Number(button?.dataset.with), others = drawnHeads().slice(1);
       if (!button) return;
       change({ ["with" + suffix]: (others.includes(number) ? others.filter((one) => one !== number) : [...others, number]).join(".") });
       one(`[data-with="${number}"]`, at("with"))?.focus();
@@ -110,7 +113,7 @@ const sentenceView = (root, first, number = 0) => {
   const sharesOf = async (chosen, of, number, name) => {
     const size = data.tokens[chosen.stack].length * data.tokens[chosen.keys].length;
     if (name === "mixing") return attention.weightsOf(await block(`${address(chosen, of)}/mixing`));
-    if (name === "before") return attention.weightsOf((await data.before.block(`${address(chosen, of)}/weights`)).subarray(number * size, (number + 1) * size));
+    if (name === "before" && data.before) return attention.weightsOf((await data.before.block(`${address(chosen, of)}/weights`)).subarray(number * size, (number + 1) * size));
     if (name === "difference") return attention.signedOf((await block(`${address(chosen, of)}/difference`)).subarray(number * size, (number + 1) * size));
     const weights = attention.weightsOf((await block(`${address(chosen, of)}/weights`)).subarray(number * size, (number + 1) * size));
     return name === "attention" ? weights : attention.valueWeighted(weights, await normsOf(chosen, of, number));
@@ -127,7 +130,9 @@ const sentenceView = (root, first, number = 0) => {
   };
 
   const place = () => `${kind().label}, layer ${layer().layer}, head ${head()}`;
-  let drawing = () => "", turn = 0;
+  /** @type {() => string | Promise<string>} */
+  let drawing = () => "";
+  let turn = 0;
   const say = (text) => { if (status.textContent !== text) status.textContent = text; };
 
   const scale = () => {
@@ -137,11 +142,12 @@ const sentenceView = (root, first, number = 0) => {
   };
 
   // ---- one head: its lines, and its maps side by side
+  /** @type {any} */
   let headView = null;
   const buildHead = () => {
     const box = make("div", "", { class: "lines-scroll" }), row = make("div", "", { class: "maps-row" });
     stage.replaceChildren(box, status, row, scale());
-    const view = { box, row, maps: [], summary: "" };
+    const view = { box, row, maps: /** @type {any[]} */ ([]), summary: "", lines: /** @type {any} */ (null) };
     view.lines = attention.lines(box, (text, active, pinned, chosen) => {
       say(text || view.summary);
       for (const map of view.maps) map.markRow(active?.side === 0 ? active.index : -1);
@@ -206,7 +212,7 @@ const sentenceView = (root, first, number = 0) => {
     const chosen = kind(), rows = shownQueries(), columns = shownKeys();
     const table = make("table", "", { class: "thumbs", role: "grid", "aria-label": `${chosen.label}: layers by heads` }), body = table.createTBody();
     const most = Math.max(...chosen.layers.map((of) => of.heads));
-    table.style.setProperty("--heads", most);
+    table.style.setProperty("--heads", String(most));
     watcher?.disconnect();
     watcher = new IntersectionObserver((entries) => {
       for (const entry of entries) if (entry.isIntersecting) { watcher.unobserve(entry.target); fill(entry.target); }
@@ -222,7 +228,7 @@ const sentenceView = (root, first, number = 0) => {
     };
     for (const of of [...chosen.layers].reverse()) {
       const line = body.insertRow();
-      line.dataset.layer = of.layer;
+      line.dataset.layer = String(of.layer);
       line.append(make("th", String(of.layer), { scope: "row" }));
       for (let number = 0; number < of.heads; number++) {
         const current = of.layer === layer().layer && number === head();
@@ -237,19 +243,19 @@ const sentenceView = (root, first, number = 0) => {
     const foot = body.insertRow();
     foot.className = "numbers";
     foot.append(make("th", "layer"));
-    for (let number = 0; number < most; number++) foot.insertCell().textContent = number;
+    for (let number = 0; number < most; number++) foot.insertCell().textContent = String(number);
     const scroll = make("div", "", { class: "scroll" });
     scroll.append(table);
     headView = null;
     stage.replaceChildren(tellingHeads(chosen), scroll, scale(), status);
     for (const line of all("tr[data-layer]", table)) watcher.observe(line);
     table.addEventListener("click", (event) => {
-      const button = event.target.closest("button");
+      const button = event.target?.closest("button");
       if (!button) return;
       open(button);
     });
     table.addEventListener("keydown", (event) => {
-      const step = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key], from = event.target.closest("button");
+      const step = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key], from = event.target?.closest("button");
       if (!step || !from) return;
       event.preventDefault();
       const to = one(`button[data-layer="${Number(from.dataset.layer) + step[0]}"][data-head="${Number(from.dataset.head) + step[1]}"]`, table);
@@ -317,7 +323,7 @@ const sentenceView = (root, first, number = 0) => {
     const room = Math.min(Math.max(...columns.map((j) => attention.measured(keys()[j].text, 13)), 30) + 10, 110), wide = 118;
     const draw = (svg, width, children) => { svg.setAttribute("width", width); svg.setAttribute("height", columns.length * LINE); svg.append(...children); };
     draw(names, room, columns.map((j, row) => attention.label(attention.fitted(keys()[j].text, room - 8, 13), { x: room - 5, y: (row + 0.5) * LINE, ...(hidden[row] ? { "fill-opacity": 0.4 } : {}) }, 13, "end")));
-    draw(bars, wide, columns.flatMap((j, row) => hidden[row] ? [attention.label("not seen", { x: 2, y: (row + 0.5) * LINE, fill: "var(--soft)" }, 12)] : [
+    draw(bars, wide, columns.flatMap((_, row) => hidden[row] ? [attention.label("not seen", { x: 2, y: (row + 0.5) * LINE, fill: "var(--soft)" }, 12)] : [
       attention.label(scores[row].toFixed(1).replace("-", "−"), { x: 34, y: (row + 0.5) * LINE, fill: "var(--soft)" }, 12, "end"),
       svgMake("rect", { x: 40, y: row * LINE + 3, width: (38 * shares[row]).toFixed(2), height: LINE - 6, rx: 2, fill: "var(--above)" }),
       attention.label(attention.percent(shares[row]), { x: 82, y: (row + 0.5) * LINE }, 12),
@@ -335,7 +341,7 @@ const sentenceView = (root, first, number = 0) => {
       const columnWidth = 4 * of.width, colors = attention.paperRamp(true), left = room, middle = room + columnWidth + 12, right = middle + columnWidth + 12;
       part.append(attention.label(`query of ${attention.quoted(queries()[i])}: ${place()}`, { x: left, y: 8 }, 13));
       at(left, 18, attention.cellPaths(1, of.width, strips[0].level, [4, LINE - 2], colors));
-      for (const [x, text] of [[left, "key"], [middle, "query × key"], [right, "score, weight"]]) part.append(attention.label(text, { x, y: 52, fill: "var(--soft)" }, 12));
+      for (const [x, text] of [[left, "key"], [middle, "query × key"], [right, "score, weight"]]) part.append(attention.label(String(text), { x, y: 52, fill: "var(--soft)" }, 12));
       at(0, 62, [...names.cloneNode(true).childNodes]);
       at(left, 62, attention.cellPaths(columns.length, of.width, strips[1].level, [4, LINE], colors));
       at(middle, 62, attention.cellPaths(columns.length, of.width, strips[2].level, [4, LINE], colors));
@@ -385,7 +391,7 @@ const sentenceView = (root, first, number = 0) => {
   // ---- further views get what they need to know, and say whether their answer still is what is shown
   const context = () => {
     const mine = ++turn;
-    drawing = null;
+    drawing = () => "";
     headView = null;
     watcher?.disconnect();
     return {
@@ -403,7 +409,10 @@ const sentenceView = (root, first, number = 0) => {
     else ({ head: paintHead, model: paintModel, products: paintProducts })[view()]();
   };
   const change = (changes) => { remember(changes); (data.painted || paint)(); data.chosen?.(); };
-  at("save").addEventListener("click", async () => { if (drawing) saveSvg(`attention-${kind().id.replace("/", "-")}-${view()}`, await drawing()); });
+  at("save").addEventListener("click", async () => {
+    const svg = await drawing();
+    if (svg) saveSvg(`attention-${kind().id.replace("/", "-")}-${view()}`, svg);
+  });
   page.repaints.push(() => { if (root.isConnected) paint(); });
   buildControls();
   return {
