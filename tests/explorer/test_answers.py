@@ -337,6 +337,13 @@ def test_blanks(answers, models, kind):
     assert len(blanks["layers"][0]) == 3
 
 
+def test_blanks_of_both_sentences_of_a_pair(answers, models):
+    found = answers("masked").blank(question(text="the ___ cat", pair="a [MASK]"))
+    tokens, mask = found["tokens"]["encoder"], models["masked"].tokenizer.mask_token
+    assert [tokens[place] for place in found["blanks"]["positions"]] == [mask, mask]
+    assert found["blanks"]["positions"][1] == len(tokens) - 2
+
+
 def test_a_pair_is_the_offline_page_s(answers, models):
     from infoflow.heads import sentence_attention
 

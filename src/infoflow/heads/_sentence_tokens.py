@@ -116,7 +116,7 @@ _BLANKS = (BLANK, "[MASK]", "<mask>")
 
 
 def read_blanks(
-    model: Model, text: str, translation: str | None = None, longest: int | None = None
+    model: Model, text: str, translation: str | None = None, longest: int | None = None, pair: str | None = None
 ) -> tuple[ReadSentence, list[int]]:
     """A text with blanks for a masked LM, or to be continued by any other model, and the positions to predict from.
 
@@ -125,6 +125,7 @@ def read_blanks(
         text: With `___` (or a mask token) in place of each word that a masked LM fills in.
         translation: The beginning of an encoder–decoder's output; default: nothing yet.
         longest: Refuse more tokens than this.
+        pair: A second sentence, which may hold blanks too.
 
     Returns:
         What each stack reads, and positions in the stack that predicts: the masks, or the last token of the text.
@@ -150,7 +151,8 @@ def read_blanks(
         raise UserError(f"The tokenizer of {model.name} has no mask token, so it fills no blanks.")
     for blank in _BLANKS:
         text = text.replace(blank, tokenizer.mask_token)
-    read = read_tokens(model, text, None, longest)
+        pair = pair and pair.replace(blank, tokenizer.mask_token)
+    read = read_tokens(model, text, None, longest, pair)
     masks = [at for at, token in enumerate(_last(read)) if token.id == tokenizer.mask_token_id]
     if not masks:
         raise UserError(f"Write {BLANK} where {model.name} should fill in a word. Got no blank in {as_written(text)}.")

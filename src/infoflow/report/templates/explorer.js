@@ -357,7 +357,7 @@ const wire = (() => {
     for (const { number, model } of columns) {
       if (!model.predicts) continue;
       try {
-        const found = await (await send("/api/blank", { model: number, text: field.value.trim(), translation: model.stacks > 1 ? second?.value.trim() || "" : "" })).json();
+        const found = await (await send("/api/blank", { model: number, text: field.value.trim(), translation: model.stacks > 1 ? second?.value.trim() || "" : "", pair: model.pairs ? partner?.value.trim() || "" : "" })).json();
         box.append(fillBox(model, found));
       } catch (error) { if (!(error instanceof Replaced)) { trouble.textContent = error.message; trouble.hidden = false; } }
     }
@@ -371,7 +371,11 @@ const wire = (() => {
       const states = blanks.layers[which];
       const put = (id) => {
         const word = blanks.names[id];
-        if (model.task === "masked-lm") { let seen = -1; field.value = field.value.replace(/___/g, (blank) => (++seen === which ? word : blank)); typed(true); }
+        if (model.task === "masked-lm") {
+          let seen = -1;
+          for (const box of [field, partner]) if (box) box.value = box.value.replace(/___|\[MASK\]|<mask>/g, (blank) => (++seen === which ? word : blank));
+          typed(true);
+        }
         else if (model.task === "seq2seq") { second.value = `${second.value} ${word}`.trim(); typed(true); }
         else { field.value = `${field.value.trimEnd()} ${word}`; typed(true); }
       };

@@ -15,6 +15,7 @@ from infoflow.heads import (
     read_blanks,
     restore,
     sentence_relevance,
+    takes_pairs,
     token_name,
 )
 from infoflow.report import flow_data, view_blocks, view_payload
@@ -61,7 +62,8 @@ class Responses:
         """Candidates for the blanks of a text, or for its continuation."""
         readings = self.readings
         subject = readings.subject(request.model)
-        sentence, positions = read_blanks(subject.model, request.text, request.translation, readings.longest)
+        pair = request.pair if takes_pairs(subject.model) else None
+        sentence, positions = read_blanks(subject.model, request.text, request.translation, readings.longest, pair)
         reading = readings.of_sentence(subject, sentence, Change())
         tokens = {stack: [token.text for token in row] for stack, row in sentence.tokens.items()}
         return {"key": reading.key, "model": request.model, "tokens": tokens, "blanks": lens_rows(reading, positions)}
