@@ -3,7 +3,6 @@
 import importlib
 import inspect
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -136,25 +135,6 @@ def test_commands_of_the_pages_exist(path):
     for line in re.findall(r"^(?:\$ )?(?:\S+/)?infoflow (\S+.*?)(?:  #.*)?$", "\n".join(blocks), flags=re.MULTILINE):
         assert line.split()[0] in known, line
         assert set(re.findall(r"(?<!\S)--[\w-]+", line)) <= known, line
-
-
-def test_the_own_measure_runs_as_written(tmp_path, monkeypatch):
-    page = (ROOT / "docs" / "extend" / "own-measure.md").read_text(encoding="utf-8")
-    short, measure, script = re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
-    (tmp_path / "short.py").write_text(short, encoding="utf-8")
-    (tmp_path / "norms.py").write_text(measure, encoding="utf-8")
-    (tmp_path / "try_it.py").write_text(script, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    assert runpy.run_path("short.py")["state_norm"].table.name == "state_norm"
-    tables = runpy.run_path("try_it.py")["tables"]
-    assert tables["state_norm"]["value"].round(3).unique().tolist() == [5.657]
-    assert (tmp_path / "norms.svg").stat().st_size > 1000
-    (command,) = re.findall(r"^infoflow (analyze .*)$", page, flags=re.MULTILINE)
-    from infoflow.cli import run
-
-    assert run([*command.split(), "--only=head_entropy", "--no-control", "--log=plain"]) == 0
-    assert "What do your own measures find?" in (tmp_path / "runs/analyze-tiny/report.html").read_text(encoding="utf-8")
 
 
 def test_a_site_of_few_pages_builds_strictly(tmp_path):

@@ -9,7 +9,7 @@ from typing import Literal
 import pandas as pd
 
 from infoflow.foundation import NUM_REPLICATES, Interval, sentence_df, t_quantile
-from infoflow.objectives import OBJECTIVES, Metric, further_objectives
+from infoflow.objectives import Metric, further_objectives, metrics_of
 from infoflow.results import RETRIEVAL_SCORES, Spec
 
 from ._finding import MOST_THINGS, Condition, Finding, Outcome, short, wilson
@@ -133,7 +133,7 @@ def _unread(models: ModelGroup, objective: Spec, seed: int, model: str) -> str |
 
 
 def _shortfalls(scores: pd.DataFrame, objective: Spec, model: str) -> Iterator[str]:
-    for metric in OBJECTIVES[objective.name].metrics:
+    for metric in metrics_of(objective.name):
         score = _score(scores, metric.name)
         if metric.learned(float(score["low"]), float(score["high"]), float(score["baseline"])):
             continue

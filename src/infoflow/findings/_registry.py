@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from infoflow._subjects import parts
-from infoflow.foundation import UserError, as_written, error_text, run_python_file
+from infoflow.foundation import UserError, as_written, error_text, own_module
 from infoflow.results import Spec, TableSchema
 
 from . import claims
@@ -108,6 +108,8 @@ def _section(finding: Finding) -> str:
 def load_claims(path: Path | str) -> list[Finding]:
     """The claims in a Python file: every `Finding` among its names, or in a list or tuple there.
 
+    `path` may also be the entry point of an installed package, in the group `infoflow.claims`.
+
     **The file's code is executed**: name only files you trust. A claim is written like those of the package, with the
     public names of `infoflow.findings`: `Table(...)` and `together` make readings, `untrained` and `baselines` the
     readings of controls, `exceeds` and `stays_below` the conditions.
@@ -115,7 +117,7 @@ def load_claims(path: Path | str) -> list[Finding]:
     Raises:
         UserError: The file cannot be run or holds no claim, or a claim lacks a unique id, such as `mine:1`.
     """
-    module = run_python_file(path)
+    module, path = own_module(path, "claims")
     found: dict[str, Finding] = {}
     for claim in _claims_in(vars(module).values()):
         if not isinstance(claim.id, str):

@@ -19,7 +19,7 @@ from infoflow.foundation import (
     described_in_file,
     error_text,
     file_digest,
-    run_python_file,
+    own_module,
 )
 from infoflow.results import KEYS, Column, TableSchema, estimate_columns, ratio_estimate
 
@@ -162,7 +162,7 @@ _KEYS = {column.name for column in KEYS}
 
 
 def load_measures(path: Path | str, taken: Collection[str] = ()) -> list[AbstractMeasure]:
-    """The measures in a Python file.
+    """The measures in a Python file, or in the module of an installed package's entry point (`infoflow.measures`).
 
     These are all measures among its names, or in a list or tuple there, and an instance of each measure class that the
     file defines but does not instantiate, if it needs no arguments.
@@ -177,8 +177,7 @@ def load_measures(path: Path | str, taken: Collection[str] = ()) -> list[Abstrac
     Raises:
         UserError: The file cannot be run, holds no measure or an unusable one, or two measures share a name.
     """
-    path = Path(path)
-    module = run_python_file(path)
+    module, path = own_module(path, "measures")
     found = list(_measures_in(vars(module).values()))
     found += _made(module, path, {type(one) for one in found})
     found = [one for index, one in enumerate(found) if not any(one is other for other in found[:index])]

@@ -38,7 +38,16 @@ from ._display import (
 from ._display import make_display as make_display
 from ._display import use_display as use_display
 from ._errors import UserError as UserError
-from ._errors import did_you_mean, missing_extra, patient_hub, plain_fault, showable, visible
+from ._errors import (
+    did_you_mean,
+    install_command,
+    missing_extra,
+    patient_hub,
+    plain_fault,
+    requirements,
+    showable,
+    visible,
+)
 from ._files import (
     atomic_folder,
     check_own_folder,
@@ -118,6 +127,7 @@ from ._machine import set_threads as set_threads
 from ._machine import stop_request as stop_request
 from ._provenance import (
     LATER,
+    OWN_CODE,
     absolute,
     command_without_folders,
     described_in_file,
@@ -127,6 +137,7 @@ from ._provenance import (
     model_name_of,
     name_of,
     named_fields,
+    own_module,
     processor,
     provenance,
     public_provenance,

@@ -2,11 +2,15 @@
 
 import difflib
 import errno
+import importlib.metadata
 import os
 import re
+import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
 
@@ -32,7 +36,25 @@ class UserError(Exception):
 
 def missing_extra(feature: str, package: str, extra: str) -> UserError:
     """The error for an optional dependency that is not installed."""
-    return UserError(f'{feature} needs {package}. Install it: pip install "infoflow[{extra}]"')
+    return UserError(f"{feature} needs {package}. Install it: {install_command(requirements(extra))}")
+
+
+def requirements(extra: str = "") -> list[str]:
+    """What infoflow requires, or one of its extras does, such as `gguf>=0.17`; empty if infoflow is not installed."""
+    try:
+        stated = importlib.metadata.requires("infoflow") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    parts = [one.partition(";") for one in stated]
+    wanted = f"extra == '{extra}'" if extra else ""
+    return [name.strip() for name, _, marker in parts if marker.replace('"', "'").strip() == wanted]
+
+
+def install_command(packages: Sequence[str]) -> str:
+    """The command that adds packages to this environment, with or without pip in it."""
+    python = (sys.executable or "python").removeprefix(f"{Path.cwd()}{os.sep}")
+    start = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
+    return " ".join([start, *(f'"{one}"' if re.search(r"[<>=]", one) else one for one in packages)])
 
 
 def did_you_mean(name: object, known: Iterable[str], before: str = "") -> str:

@@ -28,6 +28,9 @@ LATER = {"later": True}
 At its default such a field is not part of a key, so that earlier results are found again.
 """
 
+OWN_CODE = "own_code"
+"""Name of the class attribute with the digest of the user's file that defines the class, which is part of a key."""
+
 
 def digest(value: Any) -> str:
     """Sixteen hex digits of a JSON-like value (dataclasses, mappings, sequences, paths and scalars)."""
@@ -52,7 +55,8 @@ def named_fields(value: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return named_fields(value)
+        code = getattr(value, OWN_CODE, "")
+        return named_fields(value) | ({OWN_CODE: code} if code else {})
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, set | frozenset):
@@ -279,6 +283,35 @@ def run_python_file(path: Path | str) -> ModuleType:
         if beside in sys.path:
             sys.path.remove(beside)
     return module
+
+
+def own_module(source: Path | str, kind: str) -> tuple[ModuleType, Path]:
+    """The user's own code, and its file: a Python file, or the entry point of an installed package in `infoflow.KIND`.
+
+    **The code is executed**: name only what you trust.
+
+    Raises:
+        UserError: The file cannot be run, or no installed package has such an entry point.
+    """
+    name = str(source)
+    if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name) or Path(name).exists():
+        return run_python_file(source), Path(source)
+    found = {one.name: one for one in importlib.metadata.entry_points(group=f"infoflow.{kind}")}
+    if name not in found:
+        known = f"installed: {', '.join(found)}" if found else "no installed package has one"
+        raise UserError(
+            f"A file with your own code must end in .py. Got {name}, which is not an entry point of the group "
+            f"infoflow.{kind} either ({known}). Name a Python file."
+        )
+    try:
+        module = found[name].load()
+    except Exception as error:
+        raise UserError(
+            f"The entry point {name} ({found[name].value}) cannot be loaded: {error_text(error)}."
+        ) from error
+    if not isinstance(module, ModuleType) or not module.__file__:
+        raise UserError(f"The entry point {name} must name a module. Got {found[name].value}.")
+    return module, Path(module.__file__)
 
 
 def described_in_file(error: BaseException, path: Path) -> str:

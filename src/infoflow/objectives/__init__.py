@@ -10,7 +10,6 @@ from ._batch import (
     collate,
     pad_arrays,
     stacks,
-    supervised_cross_entropy,
 )
 from ._batch import Batch as Batch
 from ._batch import Corrupted as Corrupted
@@ -18,6 +17,7 @@ from ._batch import Example as Example
 from ._batch import LossTerm as LossTerm
 from ._batch import Noise as Noise
 from ._batch import Shown as Shown
+from ._batch import supervised_cross_entropy as supervised_cross_entropy
 from ._causal_lm import BiLM as BiLM
 from ._causal_lm import CausalLM as CausalLM
 from ._causal_lm import PrefixDecoder as PrefixDecoder
@@ -35,7 +35,8 @@ from ._multitask import mixture_rates
 from ._objective import AbstractObjective as AbstractObjective
 from ._objective import Answers as Answers
 from ._objective import Family, Metric, Reads, accuracy, area_under_curve, drop_tokens
-from ._registry import OBJECTIVES, further_objectives, takes_token_dropout
+from ._own import load_objectives
+from ._registry import OBJECTIVES, further_objectives, metrics_of, takes_token_dropout
 from ._registry import make_objective as make_objective
 from ._registry import show_text as show_text
 from ._skip_gram import SkipGram as SkipGram

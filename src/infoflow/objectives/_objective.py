@@ -163,6 +163,8 @@ class AbstractObjective(ABC):
     """Padding of the arrays from `corrupt`, by name."""
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS,)
     """Scores on held-out text that decide whether the task was learned; all must pass."""
+    own_code: ClassVar[str] = ""
+    """Digest of the user's file that defines it; "": it belongs to the package."""
 
     @property
     def predicted_share(self) -> float:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, get_type_hints
 
@@ -11,13 +12,13 @@ from infoflow._subjects import provided
 from infoflow.corpus import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, STOPS, Vocabulary, sentences_of, sentinel_names
 from infoflow.foundation import UserError, did_you_mean, read_setting, stream, words_and_signs
 
-from ._batch import UNSUPERVISED, Corrupted, Noise, Shown
+from ._batch import UNSUPERVISED, Batch, Corrupted, Noise, Shown
 from ._causal_lm import BiLM, CausalLM, PrefixDecoder
 from ._encoder_decoder import Bart, Mass, Translation
 from ._masked_lm import MaskedLM, NextSentence, SentenceOrder, SpanBert
 from ._multitask import MultiTask
 from ._objective import OPTION as TOKEN_DROPOUT
-from ._objective import AbstractObjective, with_token_dropout
+from ._objective import AbstractObjective, Metric, with_token_dropout
 from ._skip_gram import SkipGram
 from ._text_to_text import (
     DenoiseFull,
@@ -57,12 +58,19 @@ _ALL: tuple[type[AbstractObjective], ...] = (
 )
 
 OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
-"""The objectives by name, as in plans."""
+"""The objectives by name, as in plans: those of the package, then the user's own (`load_objectives`)."""
 
 
 def further_objectives() -> dict[str, type[AbstractObjective]]:
     """Objectives of subjects: they need more than the text, so that a corpus alone cannot train them."""
     return {cls.name: cls for own in provided("objectives", "OBJECTIVES") for cls in own}
+
+
+def metrics_of(name: str) -> tuple[Metric, ...]:
+    """The scores of an objective, by its name: none of a subject's; the loss if the user's file has not been run."""
+    if name in further_objectives():
+        return ()
+    return OBJECTIVES.get(name, AbstractObjective).metrics
 
 
 def make_objective(name: str, **options: Any) -> AbstractObjective:
@@ -74,7 +82,10 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
     known_names = OBJECTIVES | further_objectives()
     if name not in known_names:
         meant = did_you_mean(name, known_names)
-        raise UserError(f"No objective is called {name}.{meant} Choose one of: {', '.join(OBJECTIVES)}.")
+        raise UserError(
+            f"No objective is called {name}.{meant} Choose one of: {', '.join(OBJECTIVES)}; or write it in a Python "
+            "file and name that: [plugins] objectives in a plan, --objectives in a command."
+        )
     cls = known_names[name]
     if TOKEN_DROPOUT in options and name in OBJECTIVES and takes_token_dropout(name):
         cls = cls if TOKEN_DROPOUT in _options(cls) else with_token_dropout(cls)
@@ -133,21 +144,40 @@ def show_text(
     """
     read = [words_and_signs(sentence) for sentence in sentences_of(_words_in(text, "The text"))]
     written = [] if translation is None else words_and_signs(_words_in(translation, "The translation"))
-    apart, answers = _vocabulary([written])
     shown = {}
     for name, objective in _chosen(objectives, translates=bool(written)).items():
-        joint, prefixes = objective.one_vocabulary, objective.prefixes if isinstance(objective, MultiTask) else ()
-        sentinels = objective.num_sentinels(2 * _MOST_WORDS)
-        source, names = _vocabulary([*read, *([written] if joint else [])], sentinels, prefixes)
-        target, target_names = (source, names) if joint or not objective.needs_translation else (apart, answers)
-        rows = [_ids(sentence, names) for sentence in read]
-        example = objective.example(rows, source, _ids(written, target_names) if objective.needs_translation else None)
-        drawn = [objective.corrupt(example, stream("shown-noise", seed, n), source) for n in range(_DRAWS)]
-        # The first draw that changes something; where none does, the first with a target other than the end.
-        made = max(drawn, key=lambda one: (one.selected.any(), _num_targets(one) > 1))
-        batch = objective.collate([made], source, target, Noise(((seed,),)))
-        shown[name] = objective.shown(batch, names, target_names)
+        made = batch_of_text(objective, read, written, seed)
+        shown[name] = objective.shown(made.batch, made.names, made.target_names)
     return shown
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class TextBatch:
+    """A batch of one typed text, its vocabularies, and the name of each id on both sides."""
+
+    batch: Batch
+    source: Vocabulary
+    target: Vocabulary
+    names: list[str]
+    target_names: list[str]
+
+
+def batch_of_text(
+    objective: AbstractObjective, read: Sequence[Sequence[str]], written: Sequence[str], seed: int = 0
+) -> TextBatch:
+    """What the objective makes of the words of sentences, and of those of their translation."""
+    joint, prefixes = objective.one_vocabulary, objective.prefixes if isinstance(objective, MultiTask) else ()
+    sentinels = objective.num_sentinels(2 * _MOST_WORDS)
+    source, names = _vocabulary([*read, *([written] if joint else [])], sentinels, prefixes)
+    apart = objective.needs_translation and not joint
+    target, target_names = _vocabulary([written]) if apart else (source, names)
+    rows = [_ids(sentence, names) for sentence in read]
+    example = objective.example(rows, source, _ids(written, target_names) if objective.needs_translation else None)
+    drawn = [objective.corrupt(example, stream("shown-noise", seed, n), source) for n in range(_DRAWS)]
+    # The first draw that changes something; where none does, the first with a target other than the end.
+    made = max(drawn, key=lambda one: (one.selected.any(), _num_targets(one) > 1))
+    batch = objective.collate([made], source, target, Noise(((seed,),)))
+    return TextBatch(batch=batch, source=source, target=target, names=names, target_names=target_names)
 
 
 def _chosen(names: Sequence[str], translates: bool) -> dict[str, AbstractObjective]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from infoflow.corpus import Corpus, load_corpus, parse_corpus
 from infoflow.engine import InTurn
-from infoflow.findings import FINDINGS_TABLE
 from infoflow.flow import (
     AbstractMeasure,
     first_then_others,
@@ -19,8 +18,8 @@ from infoflow.flow import (
     wait_for_all,
 )
 from infoflow.foundation import UserError, absolute, atomic_folder, digest, private_settings, provenance
-from infoflow.report import anonymize, check_output, known_tables, write_report
-from infoflow.results import GIVEN_SCORES, TASK_SCORES, RunFolder
+from infoflow.report import anonymize, check_output, write_report
+from infoflow.results import RunFolder
 
 from ._data import at_most, distinct
 from ._given import AnalyzeOptions, changed, exists, given_models
@@ -28,6 +27,7 @@ from ._graph import Graph, run_stages
 from ._measures import named_measures, probed_corpus, probing_measures, standard_measures
 from ._plan import build_settings
 from ._plan_sections import AnalysisPlan
+from ._plugins import taken_tables
 from ._result_cache import ResultCache
 from ._run import Run, WallClock, reset_clock, wall_clock
 from ._study import only_one, removed_if_refused
@@ -91,12 +91,11 @@ def _own(
     options: AnalyzeOptions, measures: OwnMeasures | AnalysisPlan | None = None, shard: tuple[int, int] | None = None
 ) -> list[AbstractMeasure]:
     """The user's measures; unusable ones are rejected before any work starts."""
-    taken = [*known_tables(), TASK_SCORES.name, GIVEN_SCORES.name, FINDINGS_TABLE.name]
     if measures is None or isinstance(measures, str | Path | AnalysisPlan):
-        return load_measures(options.own, taken) if options.own else []
+        return load_measures(options.own, taken_tables()) if options.own else []
     if shard:
         raise UserError("Shards need measures that other processes can load. Got objects. Name a Python file instead.")
-    return given_measures(measures, taken)
+    return given_measures(measures, taken_tables())
 
 
 def _analyze(

@@ -75,7 +75,8 @@ def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: b
     stages: list[AbstractStage] = []
     for kind in stage_kinds():
         stages += kind.planned(models, stages)
-    stages.append(Check(folder=folder, stages=tuple(stages), needs=tuple(stage.key for stage in stages)))
+    needs = tuple(stage.key for stage in stages)
+    stages.append(Check(folder=folder, stages=tuple(stages), needs=needs, plugins=plan.plugins))
     costs = Costs(folder, plan)
     return Graph(stages=[costs.on(stage) for stage in stages], folder=folder)
 

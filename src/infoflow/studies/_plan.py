@@ -35,6 +35,7 @@ from ._plan_sections import (
     ProbingPlan,
     check_plan,
 )
+from ._plugins import PluginsPlan, UnnamedCode, code_may_run, load_plugins, with_paths
 
 # Settings in plan files: the text of a file, its tables, and the dataclass that they fill.
 
@@ -154,9 +155,11 @@ class CorePlan:
     context: ContextPlan = field(default_factory=ContextPlan)
     probing: ProbingPlan = field(default_factory=ProbingPlan)
     engine: EnginePlan = field(default_factory=EnginePlan)
+    plugins: PluginsPlan = field(default_factory=PluginsPlan)
 
     def __post_init__(self) -> None:
         check_settings(self)
+        load_plugins(self.plugins)
         check_plan(self)
         for check in (check for own in provided("settings", "CHECKS") for check in own):
             check(self)
@@ -222,10 +225,11 @@ class CorePlan:
         return asked.layout in family.layouts and (both or not asked.needs_translation)
 
     @classmethod
-    def load(cls, source: str | Path) -> "StudyPlan":
-        """The plan in a TOML file or in a preset.
+    def load(cls, source: str | Path, **plugins: str | Path | None) -> "StudyPlan":
+        """The plan in a TOML file or in a preset. **The Python files that its section `[plugins]` names are executed.**
 
-        Presets: quick, laptop, paper, replicate, zoo, architectures, adaptation, retrieval.
+        Presets: quick, laptop, paper, replicate, zoo, architectures, adaptation, retrieval. `measures`, `objectives`
+        and `claims` name your own code in place of that section.
 
         Raises:
             UserError: The file or preset does not exist or is not TOML, or a setting is unknown or of the wrong type.
@@ -239,11 +243,22 @@ class CorePlan:
                 f"No study plan {source}: neither a TOML file nor a preset ({', '.join(PRESETS)})."
                 f"{did_you_mean(source, PRESETS)}"
             )
-        return cls.from_json(parse_toml(text, str(source)))
+        values = with_paths(parse_toml(text, str(source)), Path(source).parent, plugins)
+        return cls.from_json(values, run_code=True)
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "StudyPlan":
-        """The plan from plain values: the output of `to_json`, or a parsed TOML file."""
+    def from_json(cls, values: dict[str, Any], run_code: bool = False) -> "StudyPlan":
+        """The plan from plain values: the output of `to_json`, or a parsed TOML file.
+
+        Raises:
+            UserError: A setting is unsuitable, or the values name the user's own code, which is executed only with
+                `run_code`, and not yet loaded in this process.
+        """
+        with code_may_run(run_code):
+            return cls._from_json(values)
+
+    @classmethod
+    def _from_json(cls, values: dict[str, Any]) -> "StudyPlan":
         if isinstance(values, dict) and isinstance(pairs := values.get("pairs"), str):
             values = {**values, "pairs": [pairs]}  # a single word becomes a list
         return build_settings(cls, _without_retired(values))
@@ -288,8 +303,8 @@ else:
     StudyPlan = _with_subjects()
 
 
-def stored_plan(run: RunFolder) -> StudyPlan:
-    """The plan in a run's run.json.
+def stored_plan(run: RunFolder, run_code: bool = False) -> StudyPlan:
+    """The plan in a run's run.json; only `run_code` executes the user's own code that it names.
 
     Raises:
         UserError: run.json has no plan, or it cannot be read.
@@ -298,7 +313,9 @@ def stored_plan(run: RunFolder) -> StudyPlan:
     if (plan := run.read().get("plan")) is None:
         raise UserError(f"{path} is damaged: it has no plan. Start again in a new folder.")
     try:
-        return StudyPlan.from_json(plan)
+        return StudyPlan.from_json(plan, run_code)
+    except UnnamedCode:
+        raise
     except UserError as error:
         raise UserError(
             f"The plan in {path} cannot be read: {error}\n"

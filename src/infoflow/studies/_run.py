@@ -31,6 +31,7 @@ from infoflow.results import RunFolder, ShownTables, Subject
 
 from ._graph import Graph, graph
 from ._plan import StudyPlan, stored_plan
+from ._plugins import named_plugins, own_measures
 from ._study_models import StudyModels, prepared_keys
 from .stages import AbstractStage, Check, MeasureModel, Train
 from .stages._check import write_derived
@@ -155,8 +156,9 @@ def study_facts(
     timings = {**timings, "training (sum over models)": sum(row["seconds"] for row in trained)}
     parts: dict[str, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
     sizes = {name: len(part) for name, part in parts.items()} | {"analysed": len(data.analysed)}
-    other = data.other_domain
+    other, own = data.other_domain, [measure.name for measure in own_measures(models.plan.plugins)]
     return {
+        **({"own": own} if own else {}),
         "corpus": {
             "name": models.plan.corpus.name,
             "digest": data.train.digest,
@@ -203,7 +205,7 @@ def so_far(run: RunFolder, stages: Graph) -> RunFolder:
     warnings = [_unfinished(works, done), *study.get("warnings", [])]
     folder.path.mkdir(exist_ok=True)
     folder.update(**entries, **facts, title=title, command=command, warnings=warnings)
-    Check(folder=folder, stages=done).run()
+    Check(folder=folder, stages=done, plugins=models.plan.plugins).run()
     return folder
 
 
@@ -283,34 +285,32 @@ class Run:
         Raises:
             UserError: The run is not a study.
         """
-        return self._graph()
+        return graph(self._plan(), self.folder)
 
-    def _graph(self, prepared: bool = False) -> Graph:
-        return graph(self._plan, self.folder, prepared)
-
-    @property
-    def _plan(self) -> StudyPlan:
+    def _plan(self, own_code: bool = False) -> StudyPlan:
         if self.folder.read().get("kind") != "study":
             raise UserError(f"{self.path} is not a study: only a study has stages.")
-        return stored_plan(self.folder)
+        return stored_plan(self.folder, own_code)
 
-    def so_far(self) -> "Run":
+    def so_far(self, own_code: bool = False) -> "Run":
         """The finished part of a running or stopped study, as a run in its folder `so-far`.
 
         It has the tables of all finished stages and the claims judged by them; its `report()` says what is missing.
 
-        The study itself stays untouched, and removes that folder when it ends.
+        The study itself stays untouched, and removes that folder when it ends. If its plan names code of the user's
+        own, that code is needed: `own_code` **executes** it.
 
         Raises:
-            UserError: The run is not a study, or none of its models is measured.
+            UserError: The run is not a study, none of its models is measured, or its own code may not run.
         """
-        if not prepared_keys(self._plan, self.folder):  # reading its corpus may take hours and is left to the study
+        plan = self._plan(own_code)
+        if not prepared_keys(plan, self.folder):  # reading its corpus may take hours and is left to the study
             raise UserError(
                 f"{self.path} cannot be reported before one of its models is measured, and its "
                 "sentences are not prepared for the plan in its run.json.\n"
                 "Wait, or run the command that started it again."
             )
-        return Run(so_far(self.folder, self._graph(prepared=True)))
+        return Run(so_far(self.folder, graph(plan, self.folder, prepared=True)))
 
     def report(self) -> Path:
         """Write `report.html` again and return its path."""
@@ -353,6 +353,8 @@ def check_findings(path: Path | str, claims: Path | str | Sequence[Finding] = ()
     own = load_claims(claims) if isinstance(claims, Path | str) else list(claims)
     run = RunFolder.existing(path)
     run.require_tables()
+    if not own and (named := named_plugins(run.read()).get("claims")):
+        current_display().warn(f"The claims in {named} are left out: their code is run only with --claims FILE.")
     if run.read().get("kind") == OVER_SCALE:
         raise UserError(
             f"{path} is a comparison of several runs. Check their findings again: infoflow over-scale RUN RUN "

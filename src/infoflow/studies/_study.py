@@ -31,6 +31,7 @@ from infoflow.training import usable_device
 from ._graph import Graph, graph, run_stages
 from ._measures import check_tables
 from ._plan import StudyPlan, stored_plan
+from ._plugins import own_measures
 from ._run import CLOCK_FILE, SO_FAR, Run, WallClock, split_facts, study_facts, wall_clock
 from .stages import AbstractStage, Train
 
@@ -80,7 +81,7 @@ def study(
     if not run.path.exists():  # existing trained models need no device
         usable_device(plan.training.device)
     with only_one(run):
-        check_output(run, "study")
+        check_output(run, "study", tables=[measure.name for measure in own_measures(plan.plugins)])
         if is_first():
             run.update(
                 anonymous=False,
@@ -216,7 +217,7 @@ def stage_of(folder: str, key: str) -> AbstractStage:
 @lru_cache(maxsize=1)
 def _graph(folder: str, changed: int) -> Graph:
     run = RunFolder.existing(folder)
-    return graph(stored_plan(run), run, prepared=True)
+    return graph(stored_plan(run, run_code=True), run, prepared=True)
 
 
 # `train_model`: one matched model of a plan, without the rest of the study.

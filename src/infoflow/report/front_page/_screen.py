@@ -8,7 +8,7 @@ import pandas as pd
 
 from infoflow.findings import FINDINGS_OVER_SCALE, FINDINGS_TABLE
 from infoflow.heads import HEAD_CONFIDENCE
-from infoflow.objectives import OBJECTIVES, Metric
+from infoflow.objectives import Metric, metrics_of
 from infoflow.representations import MUTUAL_INFORMATION
 from infoflow.results import RETRIEVAL_SCORES, TASK_SCORES, RunFolder
 
@@ -246,8 +246,8 @@ def _scored(tables: ModelTables) -> Learned | None:
     dull: set[str] = set()
     for line in tables.models.present(frame):
         own = frame[frame["series"] == line.key]
-        objective = OBJECTIVES.get(str(own["objective"].iloc[0]))
-        scored = [(metric, own[own["metric"] == metric.name]) for metric in (objective.metrics if objective else ())]
+        metrics = metrics_of(str(own["objective"].iloc[0]))
+        scored = [(metric, own[own["metric"] == metric.name]) for metric in metrics]
         scored = [(metric, rows) for metric, rows in scored if len(rows)]
         short = {
             metric: [row for row in rows.to_dict("records") if not _passes(metric, row)] for metric, rows in scored

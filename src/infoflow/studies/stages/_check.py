@@ -19,6 +19,7 @@ from infoflow.objectives import Vocabulary
 from infoflow.results import BERT, MATCH, OBJECTIVE_EXAMPLES, Recipe, RunFolder, Spec, TableSchema
 from infoflow.training import TrainingData, count_training_flops
 
+from .._plugins import PluginsPlan, own_claims
 from .._result_cache import Part, stacked
 from .._study_models import StudyModels
 from ._stage import AbstractFactStage, AbstractStage, AbstractTableStage, OfRecipe
@@ -124,6 +125,7 @@ class Check(AbstractStage):
     folder: RunFolder
     stages: Sequence[AbstractStage]  # stages whose tables form the run's tables
     claims: bool = True
+    plugins: PluginsPlan = dataclasses.field(default_factory=PluginsPlan)
 
     def depends(self) -> list[Any]:
         return ["check", [stage.key for stage in self.stages]]
@@ -139,7 +141,7 @@ class Check(AbstractStage):
         if is_first():
             write_tables(self.folder, self.stages, alone=self.claims)
             if self.claims:
-                write_derived(self.folder)
+                write_derived(self.folder, own_claims(self.plugins))
         wait_for_all()
         return {}
 

@@ -22,6 +22,7 @@ from .._measures import measures_by_table, pair_measures, probing_measures, prob
 from .._parts import at_most, distinct
 from .._plan import StudyPlan
 from .._plan_sections import AnalysisPlan
+from .._plugins import own_measures
 from .._result_cache import Computed, Part, ResultCache, Schemas
 from .._scores import bleu_scores, content_ids_of, rouge_scores
 from .._study_models import StudyModels
@@ -62,8 +63,9 @@ class MeasureModel(AbstractScoredMeasure):
     @cached_property
     def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
         probed = probing_tables(self.models.plan.probing)  # written by `ProbeModel`, on its own sentences
-        standard = standard_measures(self.models.plan.analysis)
-        return measures_by_table([measure for measure in standard if measure.name not in probed])
+        plan = self.models.plan
+        measures = [*standard_measures(plan.analysis), *own_measures(plan.plugins)]
+        return measures_by_table([measure for measure in measures if measure.name not in probed])
 
     @property
     def pair_measures(self) -> list[PairMeasure]:

@@ -168,7 +168,7 @@ def _only_warmup_differs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bo
     if any(one.get(part) != other.get(part) for part in parts):
         return False
     try:
-        short, long = (StudyPlan.from_json(dict(plan)).training for plan in (one, other))
+        short, long = (_training(plan) for plan in (one, other))
     except UserError:  # another version, whose settings are unknown
         return False
     names = [name for name in TrainConfig.__dataclass_fields__ if name not in _FREE]
@@ -177,8 +177,13 @@ def _only_warmup_differs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bo
     return is_longer_warmup(short.warmup_updates, long.warmup_updates)
 
 
+def _training(plan: Mapping[str, Any]) -> TrainConfig:
+    """The section alone: others may name objectives in files of their author's."""
+    return StudyPlan.from_json({"training": plan["training"]} if "training" in plan else {}).training
+
+
 def _warmed_up(run: ScaleRun) -> WarmedUp:
-    config = StudyPlan.from_json(dict(run.manifest["plan"])).training
+    config = _training(run.manifest["plan"])
     rates = sum(learning_rate(update, config) for update in range(1, config.updates + 1))
     return WarmedUp(name=run.name, warmup=config.warmup_updates, rates=rates, agreement=run.tables[_AGREEMENT])
 
