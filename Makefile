@@ -1,6 +1,7 @@
 # make study: train three small models on real sentences, measure them, write runs/quick/report.html
 # make test:  run the tests but the slow ones; make test-all: run all
-# Each installs what it needs into .venv, through the package index that pip is configured with.
+# Each installs what it needs into .venv, through the package index that pip is configured with. With CPU=1 torch comes from
+# PyTorch's own index for CPUs, which saves gigabytes on Linux.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -21,6 +22,7 @@ TYPESCRIPT := typescript@5.9.3
 
 help:
 	@echo "make study    train, measure and report: runs/$(PLAN)/report.html (PLAN=quick, laptop, paper, replicate, zoo or a file's name)"
+	@echo "make study CPU=1   the same without a GPU: a much smaller download on Linux"
 	@echo "make test     run the tests but the slow ones (WORKERS=$(WORKERS) at a time; ARGS=... goes to pytest)"
 	@echo "make test-all run all tests: whole studies, killed processes, pages in a browser"
 	@echo "make lowest   run the tests but the slow ones with the lowest versions that pyproject.toml promises"
@@ -89,7 +91,7 @@ $(VENV)/.python:
 $(VENV)/.torch: constraints.txt | $(VENV)/.python
 	@echo "Installing pip and torch into $(VENV) ..."
 	@$(INSTALL) --upgrade pip
-	@$(INSTALL) torch
+	@$(INSTALL) torch $(if $(CPU),--index-url https://download.pytorch.org/whl/cpu)
 	@touch $@
 
 $(VENV)/.infoflow: pyproject.toml constraints.txt $(VENV)/.torch

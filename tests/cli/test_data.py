@@ -1,4 +1,4 @@
-"""`data list | get | describe | show`."""
+"""`list corpora`, `data get | describe | show`."""
 
 import pytest
 
@@ -6,7 +6,7 @@ RULES = ("source", "near-duplicates")
 
 
 def test_list_names_the_built_in_corpora(infoflow):
-    answer = infoflow("data", "list")
+    answer = infoflow("list", "corpora")
     assert answer.code == 0
     rows = {line.split()[0]: line for line in answer.out.splitlines()}
     assert "178,009" in rows["tatoeba-en-fr"]

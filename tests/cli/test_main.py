@@ -9,6 +9,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -208,8 +209,42 @@ def test_doctor_says_what_an_absent_extra_is_for(infoflow, monkeypatch):
     answer = infoflow("doctor")
     assert _doctor(answer)["extra explore"] == ("absent", "without starlette, uvicorn, h11")
     advice = dict(line.split(": ", 1) for line in answer.out.split("\n\n")[1:])
-    assert advice["extra explore"].endswith('infoflow explore MODEL. pip install "infoflow[explore]"')
+    said, command = advice["extra explore"].split("\n  ")
+    assert said.endswith("infoflow explore MODEL.")
+    assert re.fullmatch(r'\S.* install "h11>=[\d.]+" "starlette>=[\d.]+" "uvicorn>=[\d.]+"', command.strip())
     assert "without it torch searches exactly" in advice["extra faiss"]
+
+
+def test_doctor_asks_the_hub_as_commands_do(infoflow, monkeypatch):
+    """Through the client's own session: a name that resolves may not answer, and a proxy needs no name."""
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    for code, state in ((200, "ok"), (503, "absent")):
+        session = SimpleNamespace(head=lambda url, code=code, **how: SimpleNamespace(status_code=code))
+        monkeypatch.setattr(huggingface_hub, "get_session", lambda session=session: session)
+        assert _doctor(infoflow("doctor"))["model hub"][0] == state
+
+
+def test_doctor_names_what_is_needed_and_absent(infoflow, monkeypatch):
+    from infoflow import foundation
+
+    monkeypatch.setattr(
+        foundation, "requirements", lambda extra="": [] if extra else ["numpy>=2", "no-such-package>=3"]
+    )
+    answer = infoflow("doctor")
+    assert answer.code == 1
+    assert _doctor(answer)["libraries"] == ("broken", "without no-such-package>=3")
+    assert 'install "no-such-package>=3"' in answer.out
+
+
+def test_extras_are_checked_before_torch_is_imported():
+    code = "import sys; sys.modules['starlette'] = None; from infoflow.cli import run; "
+    code += "print(run(['explore', 'a-model']), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False"]
+    assert re.search(r'needs starlette and uvicorn. Install it: .* install "h11', done.stderr)
 
 
 def test_doctor_names_a_cache_that_cannot_be_written(infoflow, monkeypatch, tmp_path):

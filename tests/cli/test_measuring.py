@@ -132,7 +132,7 @@ def test_parsing_names_the_extra(infoflow, masked_lm, small, monkeypatch):
     monkeypatch.setattr("infoflow.corpus._parse.find_spec", lambda name: None)
     answer = infoflow("heads", masked_lm, *small, "--parse")
     assert answer.code == 2
-    assert 'pip install "infoflow[parse]"' in answer.err
+    assert 'install "spacy>=' in answer.err
 
 
 def test_heads_that_see_no_later_token_have_no_next_token_score(infoflow, causal_lm, small):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 NUMBERS = {  # option: a command that has it, and what fits
-    "--seed": ("study quick", "a whole number from 0 to 4,294,967,295"),
+    "--seed": ("train causal-lm", "a whole number from 0 to 4,294,967,295"),
     "--threads": ("study quick", "a whole number from 1 to 1,024"),
     "--processes": ("study quick", "a whole number from 0 to 1,024"),
     "--sentences": ("analyze m", "a whole number from 0 to 1,000,000,000"),

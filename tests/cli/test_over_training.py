@@ -43,9 +43,9 @@ MISTAKES = {
     "no step of a schedule": (["LM", "--heavy=head_entropy", "--heavy-steps=linear:0"], "linear"),
     "unknown reference": (["LM", "--reference=best"], "--reference must be among final, previous, initial. Got best"),
     "reference without a name": (["LM", "--reference=,"], "--reference takes names"),
-    "no process": (["LM", "--jobs=0"], "--jobs must be at least 1"),
-    "processes that are no number": (["LM", "--jobs=many"], "--jobs"),
-    "too many processes": (["LM", "--jobs=5000"], "--jobs"),
+    "no process": (["LM", "--processes=0"], "--processes must be at least 1"),
+    "processes that are no number": (["LM", "--processes=many"], "--processes"),
+    "too many processes": (["LM", "--processes=5000"], "--processes"),
     "negative number": (["LM", "--sentences=-1"], "--sentences"),
 }
 

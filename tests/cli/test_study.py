@@ -24,7 +24,7 @@ def test_a_study_shows_scores_verdicts_and_where_the_report_is(infoflow, finishe
 
 def test_seed_device_and_settings_change_the_plan(infoflow, plan, no_drawing, tmp_path):
     answer = infoflow(
-        "study", plan, "--seed=3", "--seed=4", "--device=cpu", "--set=training.updates=2", "--processes=1",
+        "study", plan, "--seeds=3,4", "--device=cpu", "--set=training.updates=2", "--processes=1",
         "--set", 'objectives=["causal-lm"]', "--set", "analysis.untrained=false", "--set=title=Other",
         "--set", 'analysis.tables=["task_scores"]',
     )  # fmt: skip

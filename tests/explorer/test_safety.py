@@ -8,7 +8,7 @@ import threading
 import pytest
 from asking import SENTENCE, opened
 
-pytest.importorskip("starlette", reason='the extra is not installed: pip install "infoflow[explore]"')
+pytest.importorskip("starlette", reason="the extra is not installed: make test installs it")
 
 HOSTILE = '<img src=x onerror=a()></script><script>alert(2)"\u202e'
 
@@ -350,5 +350,5 @@ def test_without_the_extra(models, monkeypatch):
     from infoflow.foundation import UserError
 
     monkeypatch.setitem(sys.modules, "starlette", None)  # as if it could not be found
-    with pytest.raises(UserError, match=r'pip install "infoflow\[explore\]"'):
+    with pytest.raises(UserError, match=r'install "h11>=.* "starlette>='):
         Explorer([models["masked"]])

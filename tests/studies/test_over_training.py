@@ -374,7 +374,7 @@ def test_a_hub_holds_two_revisions_at_most(
         monkeypatch.setattr(MeasureGiven, "of", _watched(cache, held))
         with pytest.raises(UserError, match="either final or initial"):
             over_training("someone/suite@all", ONE, tmp_path / "out", references=["final", "previous"])
-        with pytest.raises(UserError, match="--jobs above 1 needs local checkpoints"):
+        with pytest.raises(UserError, match="--processes above 1 needs local checkpoints"):
             over_training("someone/suite@all", ONE, tmp_path / "out", num_processes=2)
         over_training("someone/suite@all", ONE, tmp_path / "out")
         assert len(hub.downloads()) == 5

@@ -62,7 +62,7 @@ _VALUES = {
     **dict.fromkeys(("--sentences", "--seed", "--keep", "--examples"), _WHOLE),
     **dict.fromkeys(("--facts-per-relation", "--prompts-per-family"), _WHOLE),
     **{name: {**_WHOLE, "0": "0"} for name in ("--max-length", "--threads", "--top", "--processes", "--epochs")},
-    **{name: {**_WHOLE, "0": "0"} for name in ("--longest", "--jobs", "--baseline-pairs")},
+    **{name: {**_WHOLE, "0": "0"} for name in ("--longest", "--processes", "--baseline-pairs")},
     "--columns": {**_CHOICE, "0": "0,1", "beyond": "1,99", "four": "1,2,3,4"},
     "--port": {**_WHOLE, "70000": "70000"},
     "--host": {name: value for name, value in _ANY.items() if name != "empty"},

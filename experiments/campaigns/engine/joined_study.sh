@@ -7,7 +7,7 @@ record=$1 out=$1/runs/everything before=$2 python=.venv/bin/python
 mkdir -p "$record/runs"
 $python -m infoflow study experiments/campaigns/same-numbers/plan.toml --out "$out" --cluster listen:127.0.0.1 --processes 0 2>"$out.log" &
 study=$!
-worker() { $python -m infoflow worker "$out" --jobs 1 --patience 60s --log plain >"$out-worker.log" 2>&1 & echo $!; }
+worker() { $python -m infoflow worker "$out" --processes 1 --patience 60s --log plain >"$out-worker.log" 2>&1 & echo $!; }
 first=$(worker); second=$(worker)
 sleep 45; kill -9 "$first"; sleep 3; first=$(worker)
 sleep 35; kill -9 "$second"; sleep 3; second=$(worker)

@@ -13,6 +13,7 @@ from ._session import (
     Anonymous,
     Device,
     Out,
+    OwnMeasures,
     Seed,
     Session,
     Settings,
@@ -71,6 +72,7 @@ class Measuring:
         Parameter(help="Numeric precision; bf16 is faster on processors with bfloat16 instructions."),
     ] = "fp32"
     settings: Settings = ()
+    measures: OwnMeasures = None
     seed: Annotated[Seed, Parameter(help="Seed of the token sample, the clusterings and the control.")] = 0
     device: Device = None
     anonymous: Anonymous = False
@@ -85,6 +87,7 @@ class Measuring:
             text_column=self.text_column or "",
             translation_column=self.translation_column or "",
             only=names_in("--only", only),
+            own=str(self.measures or ""),
             sentences=self.sentences,
             control=self.control,
             seed=self.seed,
@@ -104,7 +107,6 @@ def analyze(
     /,
     *,
     only: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
-    measures: Path | None = None,
     shard: str | None = None,
     measuring: Measuring = Measuring(),
     out: Out = None,
@@ -115,8 +117,6 @@ def analyze(
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         only: Tables to compute, separated by commas. Default: all.
-        measures: A Python file with your own measures, computed with the others and drawn in the report. Its code is
-            executed: name only a file you trust.
         shard: i/n: read only part i (0 to n-1) of the corpus and save its sums for `infoflow merge`.
     """
     with working(session):
@@ -124,7 +124,7 @@ def analyze(
 
         part = parse_shard(shard) if shard else None
         folder = run_folder(out, run_name("analyze", model, shard=part))
-        show_run(run_analysis([model], measuring.options(only), folder, part, measures), part)
+        show_run(run_analysis([model], measuring.options(only), folder, part), part)
 
 
 def compare(

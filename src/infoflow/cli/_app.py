@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -19,10 +20,12 @@ from infoflow._process import keep_freed_memory, sigterm_interrupts
 from infoflow._subjects import parts
 
 from ._analyze import analyze, compare, heads, merge, view
-from ._data import describe, get, list_all, show_example
+from ._data import describe, get, show_example
 from ._doctor import doctor
+from ._examples import epilogue, examples
 from ._fill_in import fill_in
-from ._options import check_arguments
+from ._list import list_names
+from ._options import check_arguments, check_extras
 from ._predict import predict
 from ._probe import bert_score, probe
 from ._session import Incomplete, explain
@@ -35,38 +38,36 @@ def _version() -> str:
     return f"infoflow {version('infoflow')}"
 
 
-EXPERIMENTS, RESULTS, SURROUNDINGS = "Train and measure", "Results of a run", "Data and machine"
+BEGIN = "Begin here"
+EXPERIMENTS, RESULTS, SURROUNDINGS = "More: train and measure", "More: results of runs", "More: data and machine"
 
 app = App(
     name="infoflow",
     help="How information flows through a Transformer: layers, heads, objectives, with error bars and controls.",
-    help_epilogue="Start with `infoflow study`, or `infoflow analyze MODEL --corpus FILE`. "
-    "To continue an interrupted command, run it again.",
+    help_epilogue="`infoflow COMMAND --help` ends with two examples. To continue an interrupted command, run it again.",
     version=_version,
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,  # `run` says how to continue
 )
-_GROUPS = {name: Group(name, sort_key=key) for key, name in enumerate((EXPERIMENTS, RESULTS, SURROUNDINGS), 1)}
+_GROUPS = {name: Group(name, sort_key=key) for key, name in enumerate((BEGIN, EXPERIMENTS, RESULTS, SURROUNDINGS), 1)}
 _COMMANDS: dict[str, dict[int, Callable[..., object]]] = {
-    EXPERIMENTS: {
-        0: study,
-        1: train,
-        3: analyze,
-        4: compare,
-        5: heads,
-        6: probe,
-        7: fill_in,
-        8: bert_score,
-        10: predict,
-        11: view,
-    },
-    RESULTS: {1: findings, 3: report, 4: merge},
+    BEGIN: {0: study, 1: analyze, 2: heads, 3: view, 5: report, 6: list_names},
+    EXPERIMENTS: {0: train, 2: compare, 3: probe, 4: fill_in, 5: bert_score, 8: predict},
+    RESULTS: {1: findings, 3: merge},
     SURROUNDINGS: {0: doctor, 1: worker},
 }
 
+
+def _add(to: App, function: Callable[..., object], name: str, group: str | None, position: int) -> None:
+    group_shown = _GROUPS[group] if group else None
+    last = name.split()[-1]
+    to.command(function, name=last, group=group_shown, sort_key=position, help_epilogue=epilogue(name))
+
+
 for _group, _functions in _COMMANDS.items():
     for _position, _function in _functions.items():
-        app.command(_function, group=_GROUPS[_group], sort_key=_position, help_epilogue="")
+        _name = {list_names: "list"}.get(_function, _function.__name__.replace("_", "-"))
+        _add(app, _function, _name, _group, _position)
 
 app.register_install_completion_command(
     group=_GROUPS[SURROUNDINGS], sort_key=9, help="Install shell completion (bash, zsh, fish)."
@@ -79,10 +80,8 @@ _data = App(
     sort_key=-1,
     help_epilogue="",
 )
-_data.command(list_all, name="list", sort_key=0)
-_data.command(get, sort_key=1)
-_data.command(describe, sort_key=2)
-_data.command(show_example, name="show", sort_key=4)
+for _position, (_name, _function) in enumerate({"get": get, "describe": describe, "show": show_example}.items(), 1):
+    _add(_data, _function, f"data {_name}", None, 2 * _position)
 app.command(_data)
 
 for _subject in parts(""):
@@ -90,7 +89,7 @@ for _subject in parts(""):
         *_above, _name = _command.split()
         _function = getattr(import_module(f"{_subject.__name__}.command"), _name)
         _parent = _data if _above else app
-        _parent.command(_function, group=None if _above else _GROUPS[_group], sort_key=_position, help_epilogue="")
+        _add(_parent, _function, _command.replace("_", "-"), None if _above else _group, _position)
 
 
 # Standard output and error of the program: what cannot be shown is lost, and never ends the work.
@@ -208,9 +207,14 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code, once it has returned."""
+    arguments = _with_new_names(arguments)
+    if not arguments:
+        print(_where_to_begin())
+        return 0
     try:
         with sigterm_interrupts():
             check_arguments(arguments)
+            check_extras(arguments)
             code = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         return _fail(f"{_told(error)}\n{_advice(arguments)}", arguments)
@@ -253,15 +257,58 @@ def _say(event: str, message: str, arguments: Sequence[str]) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+_NEW_OPTIONS = {("study", "--seed"): "--seeds", ("over-training", "--jobs"): "--processes"}
+_NEW_OPTIONS |= {("worker", "--jobs"): "--processes"}
+
+
+def _with_new_names(arguments: Sequence[str]) -> list[str]:
+    """The arguments with names of an earlier version replaced, for one version, with a warning."""
+    if list(arguments[:2]) == ["data", "list"]:
+        _say("warning", "infoflow data list is now infoflow list corpora; the old name will go.", arguments)
+        return ["list", "corpora", *arguments[2:]]
+    found = [argument.partition("=") for argument in arguments]
+    for number, (name, equals, value) in enumerate(found):
+        if number and (new := _NEW_OPTIONS.get((arguments[0], name))):
+            _say("warning", f"{name} is now {new}; the old name will go.", arguments)
+            found[number] = new, equals, value
+    return ["".join(parts) for parts in found]
+
+
+def _where_to_begin() -> str:
+    """One screen: the first commands, as examples."""
+    said = {name: " ".join(app[name].help.partition(".")[0].split()) for name in _names_of(BEGIN)}
+    lines = [f"  {examples(name)[0]}\n    {text}." for name, text in said.items()]
+    return "\n".join(
+        [
+            "Where to begin:",
+            "",
+            *lines,
+            "",
+            "All commands: infoflow --help. Examples: infoflow COMMAND --help.",
+        ]
+    )
+
+
+def _names_of(group: str) -> list[str]:
+    named = [name for name in app if not name.startswith("-") and _GROUPS[group] in app[name].group]
+    return sorted(named, key=lambda name: app[name].sort_key)
+
+
+_CONSENT = ("--insecure", "--own-code")
+"""Options that give up safety: nobody should be led to them by a typing error."""
+
+
 def _told(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         words = shlex.join(error.unused_tokens)
         return f"Unexpected argument {words}: leave it out, or write its option before it."
-    return str(error)
+    text = re.sub(rf" Did you mean ({'|'.join(_CONSENT)})\?", "", str(error))
+    return re.sub(r'^Command "([^"]+)" parameter (\S+) requires an argument\.$', r"infoflow \1 needs \2.", text)
 
 
 def _advice(arguments: Sequence[str]) -> str:
     if arguments[0].startswith("-"):
         return "Options go after the command: infoflow COMMAND ... --log json. See infoflow --help"
     chain, _, _ = app.parse_commands(list(arguments))
-    return f"See {' '.join(['infoflow', *chain])} --help"
+    example = [f"For example: {line}" for line in examples(" ".join(chain))[:1]]
+    return "\n".join([*example, f"See {' '.join(['infoflow', *chain])} --help"])

@@ -1,4 +1,4 @@
-"""`infoflow data list | get | describe | show`."""
+"""`infoflow data get | describe | show`."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -12,6 +12,7 @@ from ._session import (
     Documents,
     Lines,
     Log,
+    OwnObjectives,
     Seed,
     TextColumn,
     TranslationColumn,
@@ -22,14 +23,6 @@ from ._session import (
 
 if TYPE_CHECKING:
     from infoflow.corpus import CorpusDescription, SplitDescription
-
-
-def list_all() -> None:
-    """List the built-in corpora."""
-    from infoflow.corpus import list_corpora
-
-    rows = [[entry.name, f"{entry.sentences:,}", entry.description] for entry in list_corpora()]
-    show_table(["corpus", "sentences", "holds"], rows)
 
 
 def get(
@@ -115,19 +108,21 @@ def show_example(
     *,
     objective: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     translation: str | None = None,
+    objectives: OwnObjectives = None,
     seed: Seed = 0,
 ) -> None:
     """Show what each objective makes of a text: the inputs of its model and the targets of its loss.
 
     Args:
         text: A sentence, or several: pairs of segments are its halves.
-        objective: Objectives, separated by commas. Default: all.
+        objective: Objectives, separated by commas. Default: all, or those of --objectives.
         translation: The text in another language, for objectives that translate.
         seed: Seed of the noise.
     """
-    from infoflow.objectives import show_text
+    from infoflow.objectives import load_objectives, show_text
 
-    names = names_in("--objective", objective)
+    own = load_objectives(objectives) if objectives else {}
+    names = names_in("--objective", objective) or tuple(own)
     shown = show_text(text, () if names == ("all",) else names, translation, seed)
     rows = [
         [name if place == 0 else "", *line]

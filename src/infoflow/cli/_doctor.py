@@ -1,8 +1,8 @@
 """`infoflow doctor`."""
 
 import os
+import re
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from typing import Literal
 from ._session import show, show_table
 
 _MODELS = 6  # of the hub's cache that are named
+_PATIENCE = 5  # seconds
 _GIGABYTE = 1e9
 _DISK_OF_A_STUDY = 2 * _GIGABYTE
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -58,8 +59,11 @@ def _python(part: str) -> Examined:
 
 
 def _libraries(part: str) -> Examined:
-    from infoflow.foundation import version
+    from infoflow.foundation import install_command, requirements, version
 
+    needed = requirements()
+    if absent := [one for one in needed if version(re.split(r"[^\w.-]", one)[0]) == "absent"]:
+        return Examined(part=part, state="broken", found=f"without {', '.join(absent)}", advice=install_command(absent))
     names = ("infoflow", "torch", "transformers", "datasets", "accelerate", "numpy")
     return Examined(part=part, state="ok", found=", ".join(f"{name} {version(name)}" for name in names))
 
@@ -105,7 +109,7 @@ def _gpu(part: str) -> Examined:
     if torch.backends.mps.is_available():
         return Examined(part=part, state="ok", found="Apple (--device mps)")
     if shutil.which("nvidia-smi"):
-        advice = "There is an NVIDIA driver, but torch cannot use it: install a CUDA build of torch (see the README)."
+        advice = "torch cannot use the NVIDIA driver: install a CUDA build of torch (docs/background/settings.md)."
         return Examined(part=part, state="absent", found=f"none usable by torch {torch.__version__}", advice=advice)
     return Examined(part=part, state="absent", found="none; everything runs on the CPU")
 
@@ -147,17 +151,18 @@ def _existing(path: Path) -> Path:
 
 
 def _model_hub(part: str) -> Examined:
-    from huggingface_hub import constants
+    from huggingface_hub import constants, get_session
 
     advice = "Models are read from folders and .gguf files; names on the model hub need a network."
     if constants.HF_HUB_OFFLINE:
         return Examined(part=part, state="absent", found="switched off by HF_HUB_OFFLINE", advice=advice)
-    host = constants.ENDPOINT.split("//")[-1].split("/")[0].split(":")[0]
-    try:
-        socket.getaddrinfo(host, 443)
-    except OSError:
-        return Examined(part=part, state="absent", found="cannot be reached", advice=advice)
-    return Examined(part=part, state="ok", found="host name resolves")
+    try:  # as commands ask it, also through a proxy
+        answer = get_session().head(constants.ENDPOINT, timeout=_PATIENCE, follow_redirects=True)
+    except Exception as error:  # of the client's own kinds
+        return Examined(part=part, state="absent", found=f"no answer ({type(error).__name__})", advice=advice)
+    if answer.status_code >= 400:
+        return Examined(part=part, state="absent", found=f"answers with code {answer.status_code}", advice=advice)
+    return Examined(part=part, state="ok", found="answers")
 
 
 def _drawing(part: str) -> Examined:
@@ -195,7 +200,7 @@ def _gigabytes(folder: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Extra:
-    """One of `pip install "infoflow[NAME]"`, or a package beside it."""
+    """An extra of infoflow, or a package beside it."""
 
     name: str
     packages: dict[str, str]  # name on the package index → name of the module
@@ -205,8 +210,10 @@ class Extra:
 
     @property
     def command(self) -> str:
-        """The command that installs it."""
-        return f'pip install "infoflow[{self.name}]"' if self.of_infoflow else f"pip install {' '.join(self.packages)}"
+        """The command that installs it here."""
+        from infoflow.foundation import install_command, requirements
+
+        return install_command(requirements(self.name) if self.of_infoflow else list(self.packages))
 
 
 def _looker(extra: Extra) -> Callable[[str], Examined]:
@@ -219,7 +226,7 @@ def _looker(extra: Extra) -> Callable[[str], Examined]:
             return Examined(part=part, state="ok", found=f"{versions}: {extra.gives}")
         instead = f"; without it {extra.otherwise}" if extra.otherwise else ""
         found = f"without {', '.join(absent)}"
-        return Examined(part=part, state="absent", found=found, advice=f"{extra.gives}{instead}. {extra.command}")
+        return Examined(part=part, state="absent", found=found, advice=f"{extra.gives}{instead}.\n  {extra.command}")
 
     return look
 

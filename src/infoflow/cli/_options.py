@@ -4,6 +4,8 @@ import re
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin
 
 from cyclopts import Parameter, Token
@@ -117,6 +119,28 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
             name = option[1] if option else before if before.startswith("--") else "An argument"
             raise UserError(f"{name} must {wrong}. {advice}")
+
+
+_EXTRAS = {
+    "explore": ("The live explorer", "starlette and uvicorn", ("starlette", "uvicorn"), "explore"),
+    "--parse": ("Parsing a corpus", "spaCy", ("spacy",), "parse"),
+    ".gguf": ("Reading a .gguf file", "gguf", ("gguf",), "gguf"),
+}
+"""By command, option or suffix of a file: feature, packages, modules and extra."""
+
+
+def check_extras(arguments: Sequence[str]) -> None:
+    """Refuse a command that lacks a package at once, and not seconds later, after torch is imported.
+
+    Raises:
+        UserError: An extra is not installed.
+    """
+    asked = {arguments[0], *arguments[1:], *(Path(one).suffix for one in arguments[1:])}
+    for name, (feature, packages, modules, extra) in _EXTRAS.items():
+        if name in asked and not asked & {"--help", "-h"} and not all(map(find_spec, modules)):
+            from infoflow.foundation import missing_extra
+
+            raise missing_extra(feature, packages, extra)
 
 
 def _fault(value: str) -> tuple[str, str]:

@@ -113,6 +113,15 @@ Settings = Annotated[
 ]
 
 
+_EXECUTED = "Its code is executed: name only a file you trust."
+OwnMeasures = Annotated[
+    Path | None,
+    Parameter(help=f"A Python file with your own measures, which the report draws. {_EXECUTED}"),
+]
+OwnObjectives = Annotated[Path | None, Parameter(help=f"A Python file with your own objectives. {_EXECUTED}")]
+OwnClaims = Annotated[Path | None, Parameter(help=f"A Python file with your own claims to judge as well. {_EXECUTED}")]
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Session:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from ._options import limited, names_in, with_settings
+from ._options import limited, names_in, numbers_in, with_settings
 from ._session import (
     COMMON,
     Device,
@@ -18,6 +18,9 @@ from ._session import (
     Lines,
     Log,
     Out,
+    OwnClaims,
+    OwnMeasures,
+    OwnObjectives,
     Seed,
     Session,
     Settings,
@@ -105,12 +108,11 @@ def _show_reasons(findings: "pd.DataFrame") -> None:
     show()
 
 
-def findings(run: Path, /, *, claims: Path | None = None, log: Log = None) -> None:
+def findings(run: Path, /, *, claims: OwnClaims = None, log: Log = None) -> None:
     """Check the published findings on a run's tables again, and update its report.
 
     Args:
         run: A folder that `infoflow study` or `infoflow analyze` wrote.
-        claims: A Python file with your own claims to judge as well. Its code is executed: name only a file you trust.
     """
     with reporting(log):
         from infoflow.studies import check_findings
@@ -129,6 +131,7 @@ def report(
     width: Annotated[float, Parameter(converter=limited("Inches"))] = 6.8,
     columns: Annotated[int | None, Parameter(converter=limited("Count"))] = None,
     so_far: Annotated[bool, Parameter(negative=())] = False,
+    own_code: Annotated[bool, Parameter(negative=())] = False,
     anonymous: Annotated[bool, Parameter(negative=())] = False,
     log: Log = None,
 ) -> None:
@@ -141,6 +144,7 @@ def report(
         width: Width of the figures in inches: 3.3 fits one column of a two-column paper, 6.8 both.
         columns: Panels per row of a figure. Default: as many as fit.
         so_far: Report on the finished part of a running or stopped study, in its folder so-far.
+        own_code: With --so-far: execute the Python files that the study's plan names ([plugins]).
         anonymous: Omit the names of local files and the command from the report, which never contains folder names.
     """
     with reporting(log):
@@ -152,7 +156,7 @@ def report(
         if so_far:
             from infoflow.studies import Run
 
-            folder = Run(folder).so_far().folder
+            folder = Run(folder).so_far(own_code).folder
         folder.require_tables()
         if figures is not None and anonymous:
             raise UserError(
@@ -179,13 +183,13 @@ def study(
     *,
     processes: Annotated[int | None, Parameter(converter=limited("Processes"))] = None,
     settings: Settings = (),
-    seed: Annotated[
-        tuple[int, ...],
-        Parameter(negative=(), show_default=False, group=COMMON, converter=limited("Seed")),
-    ] = (),
+    seeds: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False, group=COMMON)] = (),
     device: Device = None,
     cluster: str | None = None,
     insecure: Annotated[bool, Parameter(negative=())] = False,
+    measures: OwnMeasures = None,
+    objectives: OwnObjectives = None,
+    claims: OwnClaims = None,
     anonymous: Annotated[bool, Parameter(negative=(), group=COMMON)] = False,
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
@@ -201,7 +205,7 @@ def study(
             or a scheduler file runs the study on a Dask cluster.
         insecure: Allow an unencrypted scheduler on another machine (tcp://HOST:PORT). Anyone who reaches that
             port can run code as you: only for private networks.
-        seed: Train this seed instead of the plan's. May be repeated.
+        seeds: Train these seeds instead of the plan's, separated by commas.
         anonymous: Omit paths and names of local files from all output files.
     """
     with working(session):
@@ -209,9 +213,10 @@ def study(
         from infoflow.studies import study as run_study
 
         changes = [f"training.device={device}"] if device else []
-        if seed:
-            changes.append(f"seeds={list(seed)}")
-        chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
+        if seeds:
+            changes.append(f"seeds={list(numbers_in('--seeds', seeds, int))}")
+        loaded = StudyPlan.load(plan, measures=measures, objectives=objectives, claims=claims)
+        chosen = with_settings(loaded, [*settings, *changes])
         run = run_study(chosen, run_folder(out, Path(plan).stem), processes, anonymous, cluster, insecure)
         scores = run.tables["task_scores"]
         rows = [
@@ -231,11 +236,11 @@ def study(
 
 def _not_learned(scores: "pd.DataFrame") -> list[str]:
     """A warning, and a line for each score that falls short of what its objective asks for."""
-    from infoflow.objectives import OBJECTIVES
+    from infoflow.objectives import metrics_of
 
     lines = []
     for row in scores[scores["trained"] & (scores["split"] == "test")].to_dict("records"):
-        for metric in OBJECTIVES[row["objective"]].metrics if row["objective"] in OBJECTIVES else ():
+        for metric in metrics_of(row["objective"]):
             if metric.name == row["metric"] and not metric.learned(row["low"], row["high"], row["baseline"]):
                 lines.append(f"  {row['model']}: {metric.label} {row['value']:.3g}, {metric.needed(row['baseline'])}")
     warning = "These models did not learn, so their layers and heads say little about the objective:"
@@ -262,6 +267,7 @@ def train(
     documents: Documents = False,
     lines: Lines = "sentences",
     checkpoints: str | None = None,
+    objectives: OwnObjectives = None,
     settings: Settings = (),
     seed: Seed = 0,
     device: Device = None,
@@ -288,7 +294,7 @@ def train(
         from infoflow.studies import StudyPlan, train_model
 
         changes = [f"training.device={device}"] if device else []
-        chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
+        chosen = with_settings(StudyPlan.load(plan, objectives=objectives), [*settings, *changes])
         named = {"name": corpus, "text_column": text_column, "translation_column": translation_column}
         named |= {"document_column": document_column, "documents": documents}
         named |= {"lines": lines} if lines != "sentences" else {}
@@ -342,7 +348,7 @@ def worker(
     run: Path,
     /,
     *,
-    jobs: Annotated[int | None, Parameter(converter=limited("Threads"))] = None,
+    processes: Annotated[int | None, Parameter(converter=limited("Threads"))] = None,
     gpus: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     patience: str = "10m",
     session: Session = Session(),  # noqa: B008 (frozen)
@@ -353,13 +359,13 @@ def worker(
 
     Args:
         run: The study's run folder.
-        jobs: Concurrent stages. Default: one per GPU, else as many as fit with --threads each.
+        processes: Concurrent stages. Default: one per GPU, else as many as fit with --threads each.
         gpus: Numbers or UUIDs of GPUs to use. May be repeated. Default: those of CUDA_VISIBLE_DEVICES.
         patience: Maximum time to wait for a study: 90s, 10m, 2h.
     """
     with working(session):
         from infoflow.engine import worker as work
 
-        code = work(run, jobs, session.threads or 1, list(gpus) or None, patience)
+        code = work(run, processes, session.threads or 1, list(gpus) or None, patience)
     if code:
         sys.exit(code)

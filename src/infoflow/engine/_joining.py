@@ -63,7 +63,7 @@ def worker(
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     threads = read_setting(Threads, threads, "--threads")
     devices = visible_devices()
-    jobs = read_setting(Threads, jobs, "--jobs") if jobs else len(devices) or max(1, available_cores() // threads)
+    jobs = read_setting(Threads, jobs, "--processes") if jobs else len(devices) or max(1, available_cores() // threads)
     ended: set[str] = set()
     joined, why = False, ""
     while (invitation := _awaited(folder, limit, ended)) is not None:

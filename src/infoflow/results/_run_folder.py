@@ -112,7 +112,7 @@ class RunFolder:
             return {}
         manifest = read_manifest(self._manifest)
         if manifest.get("version", RUN_VERSION) > RUN_VERSION:
-            raise UserError(f"{self.path} was written by a newer infoflow. Upgrade: pip install --upgrade infoflow")
+            raise UserError(f"{self.path} was written by a newer infoflow. Update yours: git pull and make install.")
         return manifest
 
     def update(self, **entries: Any) -> None:

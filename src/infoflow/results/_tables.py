@@ -183,7 +183,7 @@ def read_table(path: Path | str) -> StoredTable:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(
             f"{path} describes its columns in a way that this version of infoflow does not understand. "
-            "Delete it and run the command again, or upgrade: pip install --upgrade infoflow"
+            "Delete it and run the command again, or update infoflow: git pull and make install."
         ) from None
     check_columns(path, table, schema)
     return StoredTable(table.to_pandas(), schema, origin if isinstance(origin, dict) else {})

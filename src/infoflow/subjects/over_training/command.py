@@ -47,7 +47,7 @@ def over_training(
     heavy: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     heavy_steps: str = "linear:4",
     reference: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
-    jobs: Annotated[int | None, Parameter(converter=limited("Processes"))] = None,
+    processes: Annotated[int | None, Parameter(converter=limited("Processes"))] = None,
     shard: str | None = None,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
     max_length: MaxLength = 512,
@@ -71,7 +71,7 @@ def over_training(
         heavy: Additional tables, separated by commas, only at the checkpoints of --heavy-steps.
         heavy_steps: A schedule: log:K, linear:K, every:M, powers, 0,10,500, joined by +; uses the nearest checkpoints.
         reference: Checkpoints to compare each one with: final, previous, initial, separated by commas. Default: none.
-        jobs: Local checkpoints to measure concurrently, each in its own process. Default: 1.
+        processes: Local checkpoints to measure concurrently, each in its own process. Default: 1.
         shard: i/n: measure only every n-th checkpoint, starting at i (0 to n-1), for `infoflow merge`.
         seed: Seed of the token sample and the clusterings.
     """
@@ -106,7 +106,7 @@ def over_training(
             heavy=names_in("--heavy", heavy),
             heavy_steps=heavy_steps,
             references=names_in("--reference", reference),
-            num_processes=jobs,
+            num_processes=processes,
             shard=part,
         )
         if part is not None:

@@ -1,4 +1,4 @@
 """Retrieval: models that read passages, and what they know without them."""
 
-COMMANDS = {"data index": ("Data and machine", 3)}
+COMMANDS = {"data index": ("More: data and machine", 5)}
 """By name: group in `--help`, and place in it. The functions are in `command`."""

@@ -135,7 +135,7 @@ def load_tuned(folder: Path | str) -> TunedModel:
     try:
         facts = read_object(folder / TASK_FILE)
         if facts["version"] > _VERSION:
-            raise UserError(f"{folder} was written by a newer infoflow. Upgrade: pip install --upgrade infoflow")
+            raise UserError(f"{folder} was written by a newer infoflow. Update yours: git pull and make install.")
         return _tuned_model(folder, facts)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(

@@ -191,15 +191,16 @@ class SeriesStages:
         Raises:
             UserError: Each process would fetch a revision.
         """
-        number = read_setting(Processes, jobs, "--jobs") if jobs is not None else 1
+        number = read_setting(Processes, jobs, "--processes") if jobs is not None else 1
         if jobs is not None and number < 1:
-            raise UserError(f"--jobs must be at least 1. Got {jobs}.")
+            raise UserError(f"--processes must be at least 1. Got {jobs}.")
         if number == 1 or processes()[1] > 1:
             return InTurn()
         if away := [one.name for one in series if not all(each.place.is_here for each in one.checkpoints)]:
             raise UserError(
-                "--jobs above 1 needs local checkpoints: at most two revisions of a hub model are on disk at a time. "
-                f"Got {number} for {away[0]}. Leave --jobs out: the next revision is fetched while one is measured."
+                "--processes above 1 needs local checkpoints: at most two revisions of a hub model are on disk at a "
+                f"time. Got {number} for {away[0]}. Leave --processes out: the next revision is fetched while one is "
+                "measured."
             )
         return local_engine(number, _PRELOAD, folder=self._run.path, entry=_ENTRY)
 
