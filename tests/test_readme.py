@@ -2,14 +2,18 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+OF_A_SHELL = ("git ", "make ", "source ")
+FEW_TABLES = '--set=analysis.tables=["head_confidence", "model_distance"]'
 TINY_PLAN = """\
-objectives = ["masked-lm"]
+objectives = ["causal-lm", "masked-lm"]
 [corpus]
 name = "grammar:400"
 vocabulary = 150
@@ -31,28 +35,34 @@ untrained = false
 """
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+def blocks(*languages: str) -> list[str]:
+    return [text for language, text in BLOCK.findall(README) if language in languages]
 
 
-@pytest.fixture
-def folder(matched_models, tmp_path, monkeypatch):
-    """A folder with the model and the plan that the examples name."""
-    model = matched_models["masked-lm"]
-    model.module.save_pretrained(tmp_path / "my-model")
-    model.tokenizer.save_pretrained(tmp_path / "my-model")
-    (tmp_path / "study.toml").write_text(TINY_PLAN)
+@pytest.mark.slow
+def test_every_block_runs_in_order_after_make_study(matched_models, tmp_path, monkeypatch, capsys):
+    """In one folder, as somebody pastes them, but with tiny models in place of those of `make study`, a tiny plan in
+    place of the README's, and fewer sentences."""
+    from infoflow.cli import run
+
+    for name in ("causal-lm", "masked-lm"):
+        folder, model = tmp_path / "runs" / "quick" / "models" / name / "seed-0", matched_models[name]
+        model.module.save_pretrained(folder)
+        model.tokenizer.save_pretrained(folder)
     monkeypatch.chdir(tmp_path)
     # One stage after the other in this process: starting others would take longer than the work.
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    return tmp_path
-
-
-@pytest.mark.parametrize("example", range(len(blocks("python"))))
-def test_python_examples_run(folder, example, capsys):
-    code = compile(blocks("python")[example], f"README.md, Python example {example}", "exec")
-    exec(code, {"__name__": "__main__"})
-    assert "Traceback" not in capsys.readouterr().err
+    for number, (language, text) in enumerate(BLOCK.findall(README)):
+        if language == "toml":
+            Path("study.toml").write_text(TINY_PLAN)
+        elif language == "python":
+            exec(compile(text, f"README.md, block {number}", "exec"), {"__name__": "__main__"})
+        else:
+            assert language == "sh"
+            for line in (line for line in text.splitlines() if not line.startswith(OF_A_SHELL)):
+                words = shlex.split(line.replace("=500", "=4").replace("--sentences 500", "--sentences 60"))
+                few = {"probe": ["--sentences=60"], "analyze": [FEW_TABLES], "compare": [FEW_TABLES]}
+                assert run([*words[1:], *few.get(words[1], [])]) == 0, f"{line}\n{capsys.readouterr().err}"
 
 
 def test_plans_load(tmp_path):
@@ -68,8 +78,7 @@ def test_commands_and_options_exist():
     from infoflow.cli import app
 
     surface = set((ROOT / "tests" / "surface.txt").read_text(encoding="utf-8").split())
-    text = "\n".join([*blocks("sh"), *blocks("console")])
-    lines = re.findall(r"^(?:\$ )?(?:\S+ )*?infoflow (\w+.*)$", text, flags=re.MULTILINE)
+    lines = re.findall(r"^infoflow (\w+.*)$", "\n".join(blocks("sh")), flags=re.MULTILINE)
     assert len(lines) >= 10
     for line in lines:
         assert line.split()[0] in list(app), line
