@@ -97,7 +97,9 @@ def test_shards_of_a_file_merge_to_the_whole(tiny, mine, tmp_path) -> None:
     whole = analyze(tiny, out=tmp_path / "whole", **options)
     for index in range(2):
         analyze(tiny, out=tmp_path / str(index), shard=(index, 2), **options)
-    merged = merge([tmp_path / "0", tmp_path / "1"], tmp_path / "merged")
+    with pytest.raises(UserError, match=r"their author's own measures: .*mine.py.*executed only if you name"):
+        merge([tmp_path / "0", tmp_path / "1"], tmp_path / "merged")
+    merged = merge([tmp_path / "0", tmp_path / "1"], tmp_path / "merged", mine)
     for name in ("state_norm", "sharpest"):
         pd.testing.assert_frame_equal(pd.DataFrame(merged.tables[name]), pd.DataFrame(whole.tables[name]), rtol=1e-6)
     assert RunFolder(tmp_path / "merged").read()["own"] == ["sharpest", "state_norm"]

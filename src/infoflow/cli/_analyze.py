@@ -152,6 +152,7 @@ def compare(
 
 def merge(
     *runs: Path,
+    measures: OwnMeasures = None,
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
@@ -169,8 +170,9 @@ def merge(
         from infoflow._subjects import provided
         from infoflow.studies import merge as merge_shards
 
-        joined = next((merge for fits, merge in provided("stages", "MERGING") if fits(runs[0])), merge_shards)
-        show_run(joined(runs, run_folder(out, "merged")))
+        joined = next((merge for fits, merge in provided("stages", "MERGING") if fits(runs[0])), None)
+        folder = run_folder(out, "merged")
+        show_run(joined(runs, folder) if joined else merge_shards(runs, folder, measures))
 
 
 # `infoflow heads`.

@@ -180,11 +180,14 @@ def _pair_key(first: MeasureGiven, second: MeasureGiven) -> str:
     return digest([first.samples_key(), second.samples_key(), described(first.pair_measures)])
 
 
-def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
+def merge(folders: Sequence[Path | str], out: Path | str, measures: Path | str | None = None) -> Run:
     """Merge shards from `analyze(..., shard=(i, n))` into one run, written to `out`.
 
+    Shards with the user's own measures need the file again, in `measures`: **it is executed**, and folders may come
+    from somebody else.
+
     Raises:
-        UserError: A folder holds no shard, a shard is missing, or the shards do not match.
+        UserError: A folder holds no shard, a shard is missing, the shards do not match, or `measures` is missing.
     """
     runs = [RunFolder.existing(folder) for folder in folders]
     if len({run.path.resolve() for run in runs}) < len(runs):
@@ -199,6 +202,13 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
         raise UserError("These folders hold shards of different analyses. Merge folders that one command wrote.")
     merged = RunFolder(out)
     sources, options = _asked(plans[0], runs[0])
+    if options.own and measures is None:
+        raise UserError(
+            f"These shards use their author's own measures: {options.own}. That code is executed only if you name it.\n"
+            "Look at it, and add --measures FILE."
+        )
+    if measures is not None:
+        sources, options = _absolute(sources, dataclasses.replace(options, own=str(measures)))
     own = _own(options)
     with only_one(merged):
         _open(merged, sources, options)
