@@ -7,8 +7,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertForMaskedLM, EncoderDecoderModel
 
 from infoflow.foundation import UserError
+from infoflow.models import save_model
 from infoflow.objectives import CausalLM, MaskedLM, Translation, Vocabulary
-from infoflow.training import ModelConfig, build_models, save_model
+from infoflow.training import ModelConfig, build_models
 
 OBJECTIVES = [CausalLM(), MaskedLM(), Translation()]
 VOCABULARY = Vocabulary(size=1000, pad=0, start=2, end=3, mask=4, special=(0, 1, 2, 3, 4))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.plain import run_card
 from training.tiny import tiny_config, tiny_data, tiny_model
 
 from infoflow.corpus import Corpus, train_tokenizer
@@ -116,6 +117,7 @@ def test_a_corpus_is_trained_on_as_it_is(parallel_corpus: Corpus, tmp_path: Path
     assert (result.model / "tokenizer.json").exists()
     assert (result.model / "target_tokenizer" / "tokenizer.json").exists()
     assert json.loads((result.model / "training.json").read_text())["updates"] == 3
+    run_card(result.model)
 
 
 @pytest.fixture

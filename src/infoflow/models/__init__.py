@@ -6,6 +6,7 @@ from ._anatomy import Anatomy as Anatomy
 from ._anatomy import ParameterSlice as ParameterSlice
 from ._attention import AttentionCall, Site
 from ._bands import DILATION, FIRST_IS_GLOBAL, compute_densely
+from ._card import model_card
 from ._discovery import discover
 from ._first_pass import tiny_inputs
 from ._hub import at_revision, unreadable
@@ -53,6 +54,7 @@ from ._rerun import (
     without_edges,
     without_token,
 )
+from ._saved import save_companions, save_model, save_tokenizers, save_weights
 from ._tap import HeadCall, Tap, tap
 from ._text_scores import (
     BleuStatistics,

@@ -26,6 +26,7 @@ from ._model import Model, Task
 from ._own_models import AbstractOwnModel, PlainBertForMaskedLM, PlainBertLMHeadModel
 from ._parameters import parameter_groups
 from ._pruned import is_pruned_folder, read_pruned
+from ._saved import without_unused
 from ._tokenizers import Reading, find_tokenizers, has_tokenizer, reading_tokenizers
 from ._trials import tried
 from ._weights import check_finite, check_loaded, listed, quiet_loading, read_gguf
@@ -103,6 +104,7 @@ def _configuration(home: Path | str) -> PreTrainedConfig:
     config = AutoConfig.from_pretrained(where, trust_remote_code=False, local_files_only=local, **revision)
     check_features(config, home)
     without_kernels(config)
+    without_unused(config, Path(where))
     return config
 
 

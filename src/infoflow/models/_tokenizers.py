@@ -22,6 +22,8 @@ from ._weights import read_gguf_tokenizer
 
 TARGET_FOLDER = "target_tokenizer"
 """Subfolder of a checkpoint for a translation model's separate output tokenizer."""
+SOURCE_FOLDER = "source_tokenizer"
+"""Subfolder for the tokenizer of its input: that of the folder itself decodes with the output's vocabulary."""
 
 _FILES = (
     "tokenizer.json",
@@ -65,6 +67,8 @@ def has_tokenizer(folder: Path) -> bool:
 def _read(home: Path | str) -> PreTrainedTokenizerBase | None:
     """The tokenizer at a location, or None if there is none (transformers 5 would create an empty one)."""
     path = Path(home).expanduser()
+    if (path / SOURCE_FOLDER).is_dir():
+        home = path = path / SOURCE_FOLDER
     if path.is_dir() and not has_tokenizer(path):
         return None
     try:

@@ -3,7 +3,7 @@
 from infoflow.architectures import Match
 from infoflow.architectures import ModelConfig as ModelConfig
 
-from ._checkpoint import Checkpoints, load_weights, save_model
+from ._checkpoint import Checkpoints, load_weights
 from ._checkpoint_schedule import (
     CHECKPOINTS,
     CLOCKS,

@@ -1,7 +1,7 @@
 """Checkpoints: plain Hugging Face folders with the training state inside, written whole or not at all.
 
 ```
-checkpoints/step-00000500/     config.json, model.safetensors, tokenizer, target_tokenizer/; rest.safetensors where the
+checkpoints/step-00000500/     config.json, model.safetensors, tokenizers, README.md; rest.safetensors where the
                                folder's model is a part of what is trained: the weights of the other parts
             .../training/      optimizer.safetensors, hooks.safetensors, state.json
 checkpoints/latest             the name of the newest one; replaced last, so it never points at half a checkpoint
@@ -11,8 +11,7 @@ checkpoints/best.json          update and loss of the one with the lowest held-o
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.utils import logging as transformers_logging
 
 from infoflow.foundation import UserError, atomic_folder, atomic_write, read_object, sweep_partial
+from infoflow.models import save_model
 
 _REST = "rest.safetensors"
 
@@ -44,24 +43,6 @@ class TrainingState:
     best: dict[str, Any] | None = None  # update and loss of the checkpoint with the lowest held-out loss
     key: dict[str, Any] = field(default_factory=dict)  # settings of the run; a resumed run must have the same
     conditions: dict[str, Any] = field(default_factory=dict)  # precision, number of processes; must also be the same
-
-
-def save_model(module: PreTrainedModel, folder: Path, tokenizer: Any = None, target_tokenizer: Any = None) -> None:
-    """Write a folder for `AutoModel...from_pretrained`; `module` is unchanged."""
-    config: Any = module.config
-    before = config.architectures, config.dtype  # saving fills them in, and a run's key includes the configuration
-    with _quiet():
-        module.save_pretrained(folder)
-    config.architectures, config.dtype = before
-    save_tokenizers(folder, tokenizer, target_tokenizer)
-
-
-def save_tokenizers(folder: Path, tokenizer: Any, target_tokenizer: Any) -> None:
-    """Write the tokenizers where there are any."""
-    if tokenizer is not None:
-        tokenizer.save_pretrained(folder)
-    if target_tokenizer is not None:
-        target_tokenizer.save_pretrained(folder / "target_tokenizer")
 
 
 Exported = Callable[[PreTrainedModel], PreTrainedModel]
@@ -134,12 +115,13 @@ class Checkpoints:
         optimizer: dict[str, Tensor],
         hooks: dict[str, Tensor],
         tokenizers: tuple[Any, Any] = (None, None),
+        card: Mapping[str, Any] | None = None,
     ) -> Path:
         """Write a checkpoint, then point `latest` at it."""
         path = self.path(state.update)
         with atomic_folder(path) as temporary:
             part = self._exported(module)
-            save_model(part, temporary, *tokenizers)
+            save_model(part, temporary, *tokenizers, card)
             save_rest(module, part, temporary)
             training = temporary / "training"
             training.mkdir()
@@ -232,19 +214,6 @@ def holds_weights(module: PreTrainedModel, path: Path, exported: Exported = the_
         for stored in [load_file(file)]
         for name, parameter in parameters.items()
     )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress Hugging Face's progress bars: progress has one display."""
-    if not transformers_logging.is_progress_bar_enabled():
-        yield
-        return
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.enable_progress_bar()
 
 
 def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

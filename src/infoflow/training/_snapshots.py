@@ -23,15 +23,16 @@ from infoflow.foundation import (
     read_object,
     sweep_partial,
 )
+from infoflow.models import save_companions, save_weights
 
-from ._checkpoint import Exported, save_model, save_rest, save_tokenizers
+from ._checkpoint import Exported, save_rest
 from ._config import TrainConfig
 
 # Snapshots: weights and configuration of chosen updates, kept for measuring. Nothing continues from them.
 #
 # ```
-# snapshots/step-00000500/   config.json, model.safetensors, tokenizer, target_tokenizer/, rest.safetensors: as in
-#                            checkpoints, without a training state
+# snapshots/step-00000500/   config.json, model.safetensors, tokenizers, README.md, rest.safetensors: as in checkpoints,
+#                            without a training state
 # snapshots/manifest.json    the updates that are wanted, and what there is: a folder without entry is no snapshot
 # ```
 #
@@ -211,8 +212,9 @@ class SnapshotWriter:
         config: TrainConfig,
         exported: Exported,
         tokenizers: tuple[Any, Any] = (None, None),
+        card: Mapping[str, Any] | None = None,
     ) -> None:
-        self._plan, self._updates = plan, config.updates
+        self._plan, self._updates, self._card = plan, config.updates, card or {}
         self._exported, self._tokenizers = exported, tokenizers
         self._kept = Snapshots(folder)
         self._steps = set(plan.steps(config))
@@ -244,7 +246,7 @@ class SnapshotWriter:
         with atomic_folder(self._kept.path(update)) as folder:
             weights = self._weights(module, folder, dtype)
             self._compare(update, dtype, weights)
-            files = weights | self._others(folder, update, weights)
+            files = weights | self._others(module, folder, update, weights)
         self._kept.add(Snapshot(update=update, dtype=dtype, files=files, **facts))
 
     def end(self, model: Path) -> None:
@@ -254,7 +256,7 @@ class SnapshotWriter:
     def _weights(self, module: PreTrainedModel, folder: Path, dtype: Dtype) -> dict[str, str]:
         """Write the weights and the configuration; SHA-256 of the former."""
         part = self._exported(module)
-        save_model(part, folder)
+        save_weights(part, folder)
         save_rest(module, part, folder)
         files = sorted(folder.glob("*.safetensors"))
         if dtype == "bfloat16":
@@ -274,11 +276,11 @@ class SnapshotWriter:
                     f"machine and with the versions that started it, or train again in another output folder."
                 )
 
-    def _others(self, folder: Path, update: int, weights: Mapping[str, str]) -> dict[str, str]:
-        """Add the tokenizers, linked to those of an earlier snapshot as all files that are equal; SHA-256 of others."""
+    def _others(self, module: PreTrainedModel, folder: Path, update: int, weights: Mapping[str, str]) -> dict[str, str]:
+        """Add tokenizers and card, linked to those of an earlier snapshot as all equal files; SHA-256 of others."""
         shared = self._shared(update)
         if not shared:
-            save_tokenizers(folder, *self._tokenizers)
+            save_companions(self._exported(module), folder, *self._tokenizers, self._card)
         for name, (source, value) in shared.items():
             target = folder / name
             known = weights.get(name) or (file_digest(target) if target.exists() else "")

@@ -22,6 +22,7 @@ from infoflow.foundation import (
     read_object,
     stop_request,
 )
+from infoflow.models import save_model
 from infoflow.objectives import AbstractObjective
 
 from ._checkpoint import (
@@ -30,7 +31,6 @@ from ._checkpoint import (
     holds_weights,
     load_training_state,
     load_weights,
-    save_model,
     save_rest,
     why_unreadable,
 )
@@ -135,8 +135,19 @@ class _Run:
         self.window = LogWindow()
 
     def _writer(self, plan: SnapshotPlan) -> SnapshotWriter:
-        tokenizers = self.data.tokenizer, self.data.target_tokenizer
-        return SnapshotWriter(plan, self.out / SNAPSHOTS, self.config, self.objective.exported, tokenizers)
+        exported, card = self.objective.exported, self._card("A checkpoint of this training.")
+        return SnapshotWriter(plan, self.out / SNAPSHOTS, self.config, exported, self._tokenizers, card)
+
+    @property
+    def _tokenizers(self) -> tuple[Any, Any]:
+        """Of the input, and of the output where it is another language."""
+        return self.data.tokenizer, self.data.target_tokenizer if self.objective.needs_translation else None
+
+    def _card(self, text: str, scores: Sequence[str] = ()) -> dict[str, Any]:
+        """Contents of the model card."""
+        name, seed, family = self.objective.name, self.config.seed, type(self.model).__name__
+        told = f"{family}, trained by infoflow on the objective `{name}` with seed {seed}. {text}"
+        return {"title": f"{name}, seed {seed}", "text": told, "tags": [name], "scores": scores}
 
     def result(self) -> TrainResult | None:
         """The result of a complete run, with its weights loaded."""
@@ -309,8 +320,8 @@ class _Run:
         if self.accelerator.is_main_process:
             hooks = {f"{hook.name}:{name}": t for hook in self.hooks for name, t in hook.state_dict().items()}
             optimizer = optimizer_state(self.model, self.optimizer)
-            tokenizers = self.data.tokenizer, self.data.target_tokenizer
-            self.checkpoints.save(self.state, self.model, optimizer, hooks, tokenizers)
+            card = self._card(f"A checkpoint after {self.state.update} updates, from which training continues.")
+            self.checkpoints.save(self.state, self.model, optimizer, hooks, self._tokenizers, card)
             self.checkpoints.tidy(self.config.keep_last)
         self.accelerator.wait_for_everyone()
 
@@ -371,10 +382,13 @@ class _Run:
         if self.accelerator.is_main_process:
             with atomic_folder(self.out / "model") as folder:
                 part = self.objective.exported(self.model)
-                save_model(part, folder, self.data.tokenizer, self.data.target_tokenizer)
+                losses = [f"- held-out {name}: {loss:.4f} nats" for name, loss in validation.items()]
+                text = f"{state.update:,} updates, {state.source_tokens:,} source tokens."
+                card = self._card(text, losses)
+                save_model(part, folder, *self._tokenizers, card)
                 save_rest(self.model, part, folder)
                 for name, other in self.objective.beside(self.model).items():
-                    save_model(other, folder / name, self.data.tokenizer, self.data.target_tokenizer)
+                    save_model(other, folder / name, *self._tokenizers, self._card(f"Its {name}."))
                 (folder / FACTS).write_text(json.dumps({**summary, "key": state.key}), encoding="utf-8")
             if self.snapshots:
                 self.snapshots.end(self.out / "model")

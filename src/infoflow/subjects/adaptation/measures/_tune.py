@@ -22,14 +22,13 @@ from infoflow.foundation import (
     name_of,
     sweep_partial,
 )
-from infoflow.models import Model, discover, load_model
+from infoflow.models import Model, discover, load_model, save_model
 from infoflow.training import (
     LengthBucketSampler,
     TrainConfig,
     TrainingDiverged,
     TrainingHook,
     TrainResult,
-    save_model,
     train,
     trained_objective,
 )
@@ -312,11 +311,22 @@ class _Tuning:
         answers = answer_rows(self.task, predictions["test"], self.parts.test, self.config.answers)
         with atomic_folder(folder) as temporary:
             tokenizer = self.parts.tokenizer_for(module)
-            save_model(module.cpu(), temporary, tokenizer, self.parts.target_tokenizer)
+            card = self._card(seed, [row for rows in scores.values() for row in rows])
+            save_model(module.cpu(), temporary, tokenizer, self.parts.target_tokenizer, card)
             mixed = {} if mix is None else {"mix": {"shares": mix.shares, "scale": mix.scale.item()}}
             write_facts(temporary, task, {**self._facts(seed, rate, result.updates, scores), **mixed})
             write_results(temporary, [row for rows in scores.values() for row in rows], answers)
         shutil.rmtree(self._work(seed, rate), ignore_errors=True)
+
+    def _card(self, seed: int, scores: list[dict[str, Any]]) -> dict[str, Any]:
+        """Contents of the model card."""
+        base, task = name_of(self.model.name), self.task.task
+        return {
+            "title": f"{base} for {task}, seed {seed}",
+            "text": f"{base}, tuned by infoflow for the {self.task.shape} task {task} ({self.config.way}).",
+            "scores": [f"- {row['metric']} on {row['part']}: {row['value']:.4f}" for row in scores],
+            "tags": [self.task.shape],
+        }
 
     def _predictions(self, module: PreTrainedModel, part: str, task: AbstractTask) -> Predictions:
         corpus = getattr(self.parts, part)

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.foundation import UserError, atomic_folder, read_object
-from infoflow.models import Model, load_model
-from infoflow.training import save_model
+from infoflow.models import Model, load_model, save_model
 
 Merge = Literal["last", "mean"]
 
@@ -67,7 +66,8 @@ class AlignedEncoder(nn.Module):
         The map is in `projection.safetensors`: `weight` (target width, width) and `bias`, as in `torch.nn.Linear`.
         """
         with atomic_folder(folder) as temporary:
-            save_model(self.encoder, temporary, tokenizer)
+            text = f"An encoder, and in `{_PROJECTION}` a linear map of its states into the space of another encoder."
+            save_model(self.encoder, temporary, tokenizer, card={"title": "Aligned encoder", "text": text})
             save_file(
                 {k: v.detach().cpu().contiguous() for k, v in self.projection.state_dict().items()},
                 temporary / _PROJECTION,

@@ -1,0 +1,190 @@
+"""Folders of models that plain transformers loads without a warning: weights, one tokenizer, and a model card."""
+
+import copy
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from tokenizers import Regex, Tokenizer, decoders
+from tokenizers.models import BPE
+from transformers import AutoModel, EncoderDecoderModel, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+from transformers.utils import logging as transformers_logging
+
+from ._card import model_card
+from ._tokenizers import SOURCE_FOLDER, TARGET_FOLDER
+
+UNUSED = "unused.safetensors"
+"""Weights that transformers builds, but that the model never computes with."""
+
+
+def save_model(
+    module: PreTrainedModel,
+    folder: Path,
+    tokenizer: Any = None,
+    target_tokenizer: Any = None,
+    card: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a folder for `AutoModel...from_pretrained`; `module` is unchanged.
+
+    Args:
+        module: The model.
+        folder: An existing folder.
+        tokenizer: Tokenizer of its input.
+        target_tokenizer: Tokenizer of its output, if it has another one.
+        card: `title`, `text`, `scores` and `tags` of its README.md, see `model_card`.
+    """
+    save_weights(module, folder)
+    save_companions(module, folder, tokenizer, target_tokenizer, card)
+
+
+def save_companions(
+    module: PreTrainedModel,
+    folder: Path,
+    tokenizer: Any = None,
+    target_tokenizer: Any = None,
+    card: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the tokenizers and the card of a model, see `save_model`."""
+    save_tokenizers(folder, module, tokenizer, target_tokenizer)
+    (folder / "README.md").write_text(model_card(module, tokenizer, **(card or {})), encoding="utf-8")
+
+
+def save_weights(module: PreTrainedModel, folder: Path) -> None:
+    """Write only weights and configuration; `module` is unchanged."""
+    config: Any = module.config
+    before = config.architectures, config.dtype  # saving fills them in, and a run's key includes the configuration
+    with _quiet():
+        module.save_pretrained(folder)
+    config.architectures, config.dtype = before
+    _save_unused_poolers(module, folder)
+
+
+def _save_unused_poolers(module: PreTrainedModel, folder: Path) -> None:
+    """`EncoderDecoderModel.from_pretrained` builds its encoder with a pooler, and misses the weights.
+
+    `model.safetensors` stays as trained; an index adds a file with zeros for the pooler.
+    """
+    if not isinstance(module, EncoderDecoderModel):
+        return
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        built = AutoModel.from_config(copy.deepcopy(module.config.encoder)).state_dict()
+    own = module.encoder.state_dict()
+    if not (added := {f"encoder.{name}": torch.zeros(one.shape) for name, one in built.items() if name not in own}):
+        return
+    save_file(added, folder / UNUSED, {"format": "pt"})
+    with safe_open(folder / SAFE_WEIGHTS_NAME, "pt") as stored:
+        files = dict.fromkeys(stored.keys(), SAFE_WEIGHTS_NAME) | dict.fromkeys(added, UNUSED)
+    _write(folder / SAFE_WEIGHTS_INDEX_NAME, {"metadata": {}, "weight_map": files})
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    _write(folder / "config.json", {**config, "transformers_weights": SAFE_WEIGHTS_INDEX_NAME})
+
+
+def without_unused(config: Any, folder: Path) -> None:
+    """Let a configuration from such a folder read the trained weights only."""
+    if (folder / UNUSED).is_file() and hasattr(config, "transformers_weights"):
+        del config.transformers_weights
+
+
+def _write(path: Path, entries: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(entries, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress Hugging Face's progress bars: progress has one display."""
+    if not transformers_logging.is_progress_bar_enabled():
+        yield
+        return
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.enable_progress_bar()
+
+
+# One tokenizer that reads the source language and writes the target language.
+
+
+def save_tokenizers(folder: Path, module: PreTrainedModel, tokenizer: Any, target_tokenizer: Any = None) -> None:
+    """Write the tokenizers of a model.
+
+    If input and output have different vocabularies, the folder's own tokenizer encodes with the one and decodes with
+    the other, for plain transformers; both are also saved apart, for `load_model`.
+    """
+    if tokenizer is None:
+        return
+    reads_types = bool(getattr(getattr(module.config, "encoder", module.config), "type_vocab_size", 0))
+    if not reads_types and "token_type_ids" in tokenizer.model_input_names:  # GPT-2 would add embeddings for them
+        tokenizer = copy.deepcopy(tokenizer)
+        tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
+        tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
+    both = None
+    if target_tokenizer is not None and module.config.is_encoder_decoder:
+        target_tokenizer.save_pretrained(folder / TARGET_FOLDER)
+        both = joined(tokenizer, target_tokenizer)
+    if both is not None:
+        tokenizer.save_pretrained(folder / SOURCE_FOLDER)
+    (both or tokenizer).save_pretrained(folder)
+
+
+_SPECIAL = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+
+
+def joined(source: Any, target: Any) -> PreTrainedTokenizerFast | None:
+    """A tokenizer that encodes as `source` and decodes as `target`; None if these have one vocabulary.
+
+    Its decoder replaces each piece of the source by the piece of the target with the same id. It is for tokenizers of
+    `train_tokenizer`; None for others too.
+    """
+    texts = {id: piece for piece, id in target.get_vocab().items()}
+    if source.get_vocab() == target.get_vocab() or not (_is_trained(source) and _is_trained(target)):
+        return None
+    if [getattr(source, name) for name in _SPECIAL] != [getattr(target, name) for name in _SPECIAL]:
+        return None
+    described = json.loads(source.backend_tokenizer.to_str())
+    pieces: dict[str, int] = described["model"]["vocab"]
+    first, last = _unused_signs([*source.get_vocab(), *texts.values()])
+    for token in described["added_tokens"]:
+        pieces[token["content"]] = token["id"]
+        token["special"] = token["id"] not in texts or token["id"] in target.all_special_ids
+    known = set(pieces.values())
+    pieces |= {f"{first}{id}": id for id in sorted(texts) if id not in known}  # no text contains them
+    backend = Tokenizer.from_str(json.dumps(described))
+    replaced = [
+        decoders.Replace(f"{first}{piece}{last}", texts.get(id, ""))
+        for piece, id in sorted(pieces.items(), key=lambda one: one[1])
+        if texts.get(id) != piece
+    ]
+    backend.decoder = decoders.Sequence(
+        [
+            *(decoders.Replace(Regex(r"\A"), first), decoders.Replace(Regex(r"\z"), last), decoders.Fuse()),
+            *replaced,
+            *(decoders.Replace(first, ""), decoders.Replace(last, "")),
+            *(decoders.Replace("▁", " "), decoders.Strip(" ", 1, 0)),  # as Metaspace, which needs unfused pieces
+        ]
+    )
+    special: dict[str, Any] = {name: getattr(source, name) for name in _SPECIAL}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=source.model_max_length,
+        model_input_names=source.model_input_names,
+        **special,
+    )
+
+
+def _is_trained(tokenizer: Any) -> bool:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    return backend is not None and isinstance(backend.decoder, decoders.Metaspace) and backend.model.__class__ is BPE
+
+
+def _unused_signs(pieces: Sequence[str]) -> tuple[str, str]:
+    """Two characters for private use that no piece contains."""
+    used = set().union(*pieces)
+    first, last, *_ = (chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in used)
+    return first, last
