@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from support.plain import run_card
 
 from infoflow.foundation import UserError
 from infoflow.models import load_model, translate
@@ -102,6 +103,7 @@ def test_a_translation_model_is_scored_by_bleu_with_samples_and_a_card(matched_m
     assert pruned.samples["after"].tolist() == again
     card = (tmp_path / "small" / "README.md").read_text()
     assert "20 of 24 attention heads" in card
+    assert run_card(tmp_path / "small").count("\n") == 1
     assert f"{bleu['before']:.4f}" in card
     modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "small").iterdir() if path.is_file()}
     assert len(modes) == 1
@@ -121,6 +123,6 @@ def test_zeros_compute_what_the_smaller_model_does_and_plain_transformers_load_t
     with torch.no_grad():
         torch.testing.assert_close(plain(ids).logits, pruned.model.module(ids).logits, atol=1e-4, rtol=1e-4)
         assert not torch.allclose(plain(ids).logits, model.module(ids).logits, atol=1e-4)
-    assert 'from_pretrained("zeros")' in (tmp_path / "zeros" / "README.md").read_text()
+    assert run_card(tmp_path / "small") == run_card(tmp_path / "zeros")
     with pytest.raises(UserError, match="its own folder"):
         prune_to(model, parallel_corpus, 4, tmp_path / "small", masked=tmp_path / "small")

@@ -81,7 +81,7 @@ def check_sizes(entries: Mapping[str, Any], home: Path | str) -> None:
         UserError: A value is not a whole number of at least 1, exceeds its limit, or is not a floating-point type.
     """
     for name, value in entries.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and name != "pruned":  # a pruned model's attention may have no head
             check_sizes(value, home)
         if name in ("dtype", "torch_dtype") and value not in (None, "auto") and not isinstance(value, dict):
             dtype_called(value, f"the config.json of {home}")

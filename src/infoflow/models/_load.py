@@ -25,7 +25,7 @@ from ._hub import at_revision, hub_arguments, hub_is_reachable, named_at, unread
 from ._model import Model, Task
 from ._own_models import AbstractOwnModel, PlainBertForMaskedLM, PlainBertLMHeadModel
 from ._parameters import parameter_groups
-from ._pruned import is_pruned_folder, read_pruned
+from ._pruned import as_pruned, is_pruned_folder, pruned_family
 from ._saved import without_unused
 from ._tokenizers import Reading, find_tokenizers, has_tokenizer, reading_tokenizers
 from ._trials import tried
@@ -84,7 +84,7 @@ def read_module(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
         if isinstance(home, Path) and home.suffix == ".gguf":
             return read_gguf(home, dtype)
         if isinstance(home, Path) and is_pruned_folder(home):
-            return read_pruned(home, dtype)
+            return _read_pruned(home, dtype)
         if isinstance(home, Path) and is_adapter_folder(home):
             return _read_adapted(home, dtype)
         model, report = _read_weights(home, _configuration(home), dtype)
@@ -124,6 +124,15 @@ def _read_weights(
         local_files_only=isinstance(home, Path) or not hub_is_reachable(),
         use_kernels=False,
     )
+
+
+def _read_pruned(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """A model without some of its heads, from `save_pruned`."""
+    config = _configuration(folder)
+    family, kept = pruned_family(folder, config)
+    model, report = _read_weights(folder, config, dtype, family)
+    check_loaded(model, report, folder)
+    return as_pruned(model, kept, folder)
 
 
 def _read_adapted(folder: Path, dtype: torch.dtype) -> PreTrainedModel:

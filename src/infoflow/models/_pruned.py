@@ -1,25 +1,25 @@
 """Models without some of their heads: smaller projections with the same function, and their folders on disk."""
 
+import copy
 import json
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
-import transformers
 from torch import Tensor, nn
-from transformers import AutoConfig, GenerationConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from infoflow.foundation import UserError, atomic_folder, check_own_folder, public_provenance
 
 from ._anatomy import Anatomy, Attention
 from ._bands import attends_densely
-from ._checks import check_folder, dtype_called, model_class, read_object, without_kernels
+from ._card import auto_class
+from ._checks import model_class, read_object
 from ._discovery import discover
 from ._model import Model
-from ._tokenizers import TARGET_FOLDER
+from ._saved import save_companions, save_weights
+from .modeling_pruned import FullBias, keep_full_bias, pruned_class, resize
 
 # Remove heads from a model: smaller projections, the same function as with those heads ablated.
 
@@ -131,13 +131,7 @@ def _cut(module: nn.Module, name: str, dim: int, gone: Tensor) -> None:
     keep = torch.ones(parameter.shape[dim], dtype=torch.bool)
     keep[gone] = False
     rest = parameter.detach().index_select(dim, keep.nonzero().flatten().to(parameter.device)).clone()
-    setattr(owner, attribute, nn.Parameter(rest, requires_grad=parameter.requires_grad))
-    if attribute != "weight":
-        return
-    if isinstance(owner, nn.Linear):
-        owner.out_features, owner.in_features = rest.shape
-    else:  # Conv1D: (in, out)
-        owner.nx, owner.nf = rest.shape  # type: ignore[assignment]
+    resize(owner, attribute, rest)
 
 
 def _recount(attention: nn.Module, one: Attention, heads: list[int]) -> None:
@@ -154,38 +148,7 @@ def _recount(attention: nn.Module, one: Attention, heads: list[int]) -> None:
     if isinstance(getattr(attention, "num_key_value_heads", None), int):
         attention.num_key_value_heads = left // one.group_size  # type: ignore[assignment]
     if hasattr(attention, "has_relative_attention_bias"):
-        _keep_full_bias(attention, [head for head in range(one.num_heads) if head not in heads], one.num_heads)
-
-
-class _FullBias:
-    """T5's relative bias, built once for all heads and passed from layer to layer.
-
-    A smaller attention uses its heads' part and passes on the whole.
-    """
-
-    kept_bias: list[int]
-    bias_heads: int
-
-    def compute_bias(self, *args: Any, **kwargs: Any) -> Tensor:
-        self._full = super().compute_bias(*args, **kwargs)  # type: ignore[misc]
-        return self._full[:, self.kept_bias]
-
-    def forward(self, *args: Any, position_bias: Tensor | None = None, **kwargs: Any) -> tuple[Any, ...]:
-        own = None if position_bias is None else position_bias[:, self.kept_bias]
-        output, used, *rest = super().forward(*args, position_bias=own, **kwargs)  # type: ignore[misc]
-        if position_bias is None:
-            first = self.has_relative_attention_bias  # type: ignore[attr-defined]
-            position_bias = self._full if first else used.new_zeros(1, self.bias_heads, *used.shape[2:])
-        return output, position_bias, *rest
-
-
-def _keep_full_bias(attention: Any, kept: list[int], num_heads: int) -> None:
-    if isinstance(attention, _FullBias):  # pruned before: its own heads are already a part
-        attention.kept_bias = [attention.kept_bias[head] for head in kept]
-        return
-    family = type(attention)
-    attention.__class__ = type(family.__name__, (_FullBias, family), {"__module__": family.__module__})
-    attention.kept_bias, attention.bias_heads = kept, num_heads
+        keep_full_bias(attention, [head for head in range(one.num_heads) if head not in heads], one.num_heads)
 
 
 def _still_kept(before: Kept | None, anatomy: Anatomy, wanted: Mapping[Site, frozenset[int]]) -> Kept:
@@ -197,24 +160,28 @@ def _still_kept(before: Kept | None, anatomy: Anatomy, wanted: Mapping[Site, fro
     return kept
 
 
-# A pruned model on disk: Hugging Face's loaders cannot build it, so its folder describes how to.
+# A pruned model on disk: a folder for transformers, with the file of code that its loaders need.
 
 
-MANIFEST, WEIGHTS = "pruned.json", "pruned.safetensors"
-_FORMAT = 1
+MANIFEST = "pruned.json"
+_FORMAT = 2
+_CODE = Path(__file__).with_name("modeling_pruned.py")
 
 
-def save_pruned(model: Model, folder: str | Path, origin: Mapping[str, Any] | None = None) -> Path:
-    """Write a pruned model for `load_pruned` and `load_model`.
+def save_pruned(
+    model: Model, folder: str | Path, origin: Mapping[str, Any] | None = None, card: Mapping[str, Any] | None = None
+) -> Path:
+    """Write a pruned model for `load_model`, and for transformers with `trust_remote_code=True`.
 
-    The folder holds `pruned.json` (class, precision, kept heads, library versions, `origin`), `config.json` of the
-    unpruned model, the weights and the tokenizers. The weights are not called `model.safetensors`, so that
-    `from_pretrained`, which cannot load their sizes, reports at once that there are none.
+    The folder holds weights, configuration and tokenizers as `save_pretrained` writes them, `pruned.json` (class, kept
+    heads, library versions, `origin`), and `modeling_pruned.py`, with which `AutoModel...from_pretrained` builds the
+    smaller model. Without that code it refuses the weights because of their shapes.
 
     Args:
         model: From `prune`.
         folder: Created if needed; an existing pruned model is replaced.
         origin: Origin of the choice of heads, for example `{"method": "hard-concrete", "penalty": 0.1}`.
+        card: Contents of the README.md: `title`, `text`, `scores` and `tags`.
 
     Raises:
         UserError: No head was removed from the model, or the folder holds something else.
@@ -223,26 +190,49 @@ def save_pruned(model: Model, folder: str | Path, origin: Mapping[str, Any] | No
     kept, module = kept_heads(model.module), model.module
     if kept is None:
         raise UserError(f"{model.name} has all its heads: save it with save_pretrained, or prune it first.")
+    family = type(module).__name__
     manifest = {
         "format": _FORMAT,
-        "class": type(module).__name__,
-        "dtype": str(module.dtype).removeprefix("torch."),
+        "class": family,
         "kept": [{"stack": s, "kind": k, "layer": la, "heads": list(h)} for (s, k, la), h in kept.items()],
         "origin": dict(origin or {}),
         "provenance": public_provenance(),
     }
     with atomic_folder(Path(folder)) as path:
+        save_weights(module, path, save_original_format=False)  # transformers renames no weights for custom code
+        save_companions(module, path, model.tokenizer, model.target_tokenizer, {"code": True, **(card or {})})
         (path / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-        module.config.save_pretrained(path)
-        if module.can_generate():
-            module.generation_config.save_pretrained(path)
-        safetensors.torch.save_model(module, str(path / WEIGHTS))
-        shutil.copymode(path / MANIFEST, path / WEIGHTS)  # safetensors writes files readable by the owner only
-        if model.tokenizer is not None:
-            model.tokenizer.save_pretrained(path)
-        if model.target_tokenizer is not None:
-            model.target_tokenizer.save_pretrained(path / TARGET_FOLDER)
+        own = f"{family} = pruned_class(transformers.{family})\n"
+        (path / _CODE.name).write_text(f"{_CODE.read_text(encoding='utf-8')}\n\n{own}", encoding="utf-8")
+        auto = {auto_class(module)[0]: f"{_CODE.stem}.{family}"}
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        config |= {"auto_map": auto, "pruned": _sizes(module, model.anatomy)}
+        (path / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     return Path(folder)
+
+
+def _sizes(module: PreTrainedModel, anatomy: Anatomy) -> dict[str, Any]:
+    """What `shrink` changes in the whole model."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        whole = type(module)(copy.deepcopy(module.config))
+    before = {name: one.shape for name, one in whole.named_parameters(remove_duplicate=False)}
+    shapes = {
+        name: list(one.shape)
+        for name, one in module.named_parameters(remove_duplicate=False)
+        if one.shape != before[name]
+    }
+    attributes, heads = {}, {}
+    for path in dict.fromkeys(one.module for one in anatomy.attentions()):
+        attention, full = module.get_submodule(path), whole.get_submodule(path)
+        values = {name: getattr(attention, name, None) for name in (*_HEAD_COUNTS, *_WIDTHS, "num_key_value_heads")}
+        attributes[path] = {k: v for k, v in values.items() if isinstance(v, int) and v != getattr(full, k)}
+        if isinstance(attention, FullBias):
+            heads[path] = [attention.kept_bias, attention.bias_heads]
+    return {
+        "shapes": shapes,
+        "attributes": {path: found for path, found in attributes.items() if found},
+        "heads": heads,
+    }
 
 
 def check_free(folder: str | Path) -> None:
@@ -259,79 +249,50 @@ def is_pruned_folder(path: Path) -> bool:
     return (path / MANIFEST).is_file()
 
 
-def read_pruned(path: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
-    """The module in a folder of `save_pruned`: built from its configuration, pruned the same way, then filled.
+def pruned_family(path: Path, config: Any) -> tuple[type, Kept]:
+    """The class that reads a folder of `save_pruned` with transformers, and the remaining heads.
 
     Raises:
-        UserError: The folder is damaged or of a newer format, or this transformers builds another architecture.
-    """
-    manifest = _manifest(path)
-    family = model_class(manifest["class"], path)
-    stored_dtype = dtype_called(manifest["dtype"], path / MANIFEST)
-    check_folder(path)
-    config = AutoConfig.from_pretrained(path, local_files_only=True)
-    without_kernels(config)
-    with torch.random.fork_rng(devices=[]):  # weights are initialised, then replaced
-        module = family(config=config).eval()
-    stored = set(safetensors.torch.load_file(str(path / WEIGHTS)))
-    _drop_poolers(module, stored)
-    anatomy = discover(module)
-    removed = _removed(anatomy, manifest["kept"], path)
-    remove_heads(module, anatomy, removed)
-    try:
-        safetensors.torch.load_model(module, str(path / WEIGHTS))
-    except RuntimeError as error:
-        written = manifest.get("versions", "?")
-        raise UserError(
-            f"The weights in {path} do not fit the model that transformers {transformers.__version__} builds from its "
-            f"configuration (they were written with {written}): {str(error).splitlines()[0]}"
-        ) from error
-    if (path / "generation_config.json").is_file():
-        module.generation_config = GenerationConfig.from_pretrained(path, local_files_only=True)
-    return module.to(stored_dtype if dtype is None else dtype)
-
-
-def _manifest(path: Path) -> dict[str, Any]:
-    """The content of pruned.json.
-
-    Raises:
-        UserError: It is damaged, or of a newer format.
+        UserError: The folder is damaged or of another format.
     """
     manifest = read_object(path / MANIFEST)
     if manifest.get("format") != _FORMAT:
         raise UserError(
-            f"{path} was written by a newer infoflow, or is damaged (format {manifest.get('format')}, known: "
-            f"{_FORMAT}). Upgrade, or prune the model again."
+            f"{path} was written by another version of infoflow, or is damaged (format {manifest.get('format')}, "
+            f"known: {_FORMAT}). Prune the model again, or use that version."
         )
-    if missing := [name for name in ("class", "dtype", "kept") if name not in manifest]:
+    if missing := [name for name in ("class", "kept") if name not in manifest]:
         raise UserError(f"{path / MANIFEST} is damaged: it has no {', '.join(missing)}. Prune the model again.")
-    packages = written.get("packages") if isinstance(written := manifest.get("provenance"), dict) else None
-    return {**manifest, "versions": packages.get("transformers", "?") if isinstance(packages, dict) else "?"}
+    family = model_class(manifest["class"], path)
+    try:
+        kept: Kept = {(one["stack"], one["kind"], one["layer"]): tuple(one["heads"]) for one in manifest["kept"]}
+        sized = {"shapes", "attributes", "heads"} <= config.pruned.keys()
+    except (TypeError, KeyError, AttributeError):
+        sized = False
+    if not sized:
+        raise _damaged(path)
+    return pruned_class(family), kept
 
 
-def _removed(anatomy: Anatomy, kept: object, path: Path) -> dict[Site, set[int]]:
-    """The removed heads, by attention.
+def as_pruned(module: PreTrainedModel, kept: Kept, path: Path) -> PreTrainedModel:
+    """The loaded module as `remove_heads` leaves it: of its family's own class, without the entries for loading.
 
     Raises:
-        UserError: `kept` names other attentions or heads than the model has.
+        UserError: The remaining heads are not those of the weights.
     """
-    try:
-        heads: Kept = {(one["stack"], one["kind"], one["layer"]): tuple(one["heads"]) for one in kept}  # type: ignore[attr-defined]
-        sites = {(one.stack, one.kind, one.layer): set(range(one.num_heads)) for one in anatomy.attentions()}
-        fits = heads.keys() == sites.keys() and all(set(heads[site]) <= every for site, every in sites.items())
-    except (TypeError, KeyError):
-        fits, heads, sites = False, {}, {}
-    if not fits:
-        raise UserError(
-            f"{path / MANIFEST} is damaged: its list of remaining heads (kept) does not fit the model of "
-            "its config.json. Prune the model again."
-        )
-    return {site: every - set(heads[site]) for site, every in sites.items()}
+    found: Any = module
+    found.__class__ = type(module).__mro__[1]
+    for name in ("pruned", "auto_map"):
+        delattr(found.config, name)
+    counts = {(one.stack, one.kind, one.layer): one.num_heads for one in discover(module.eval()).attentions()}
+    if counts != {site: len(heads) for site, heads in kept.items()}:
+        raise _damaged(path)
+    setattr(module, _RECORD, kept)
+    return module
 
 
-def _drop_poolers(module: PreTrainedModel, stored: set[str]) -> None:
-    """`EncoderDecoderModel` builds its encoder with a pooler, whether it had one or not."""
-    for name, child in module.named_modules():
-        start = f"{name}.pooler." if name else "pooler."
-        if getattr(child, "pooler", None) is not None and not any(key.startswith(start) for key in stored):
-            child.pooler = None
+def _damaged(path: Path) -> UserError:
+    return UserError(
+        f"{path / MANIFEST} is damaged: its list of remaining heads (kept) does not fit the model of its config.json. "
+        "Prune the model again."
+    )

@@ -55,12 +55,12 @@ def save_companions(
     (folder / "README.md").write_text(model_card(module, tokenizer, **(card or {})), encoding="utf-8")
 
 
-def save_weights(module: PreTrainedModel, folder: Path) -> None:
-    """Write only weights and configuration; `module` is unchanged."""
+def save_weights(module: PreTrainedModel, folder: Path, **options: Any) -> None:
+    """Write only weights and configuration; `module` is unchanged. The options are for `save_pretrained`."""
     config: Any = module.config
     before = config.architectures, config.dtype  # saving fills them in, and a run's key includes the configuration
     with _quiet():
-        module.save_pretrained(folder)
+        module.save_pretrained(folder, **options)
     config.architectures, config.dtype = before
     _save_unused_poolers(module, folder)
 

@@ -2,9 +2,10 @@
 
 import copy
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from infoflow.foundation import (
     hash64_array,
 )
 from infoflow.heads import Head, all_heads, head_set, prune, silence
-from infoflow.models import TARGET_FOLDER, Model, check_free, save_pruned, translate
+from infoflow.models import Model, check_free, save_model, save_pruned, translate
 
 from ._curve import compare_speed, quality
 from ._greedy import group_sizes, rank_heads
@@ -33,7 +34,12 @@ from ._head_gates import gated_heads
 MASKED = "masked.json"
 
 
-def save_masked(model: Model, heads: Iterable[Sequence[str | int]], folder: Path | str, card: str = "") -> Path:
+def save_masked(
+    model: Model,
+    heads: Iterable[Sequence[str | int]],
+    folder: Path | str,
+    card: Mapping[str, Any] | None = None,
+) -> Path:
     r"""Write a copy of the model whose output projection ignores some heads, in the format of `save_pretrained`.
 
     $$ W_O[:, \text{columns of a removed head}] = 0 $$
@@ -45,7 +51,7 @@ def save_masked(model: Model, heads: Iterable[Sequence[str | int]], folder: Path
         model: The whole model; it is not changed.
         heads: (stack, kind, layer, head) of each head to silence.
         folder: A new folder, or one written by this function.
-        card: Text of its README.md.
+        card: Contents of its README.md: `title`, `text`, `scores` and `tags`.
 
     Raises:
         UserError: A head does not exist, or the folder holds something else.
@@ -56,12 +62,9 @@ def save_masked(model: Model, heads: Iterable[Sequence[str | int]], folder: Path
     module = copy.deepcopy(model.module)
     silence(model, module, chosen)
     with atomic_folder(path) as temporary:
-        module.save_pretrained(temporary)
-        for tokenizer, place in ((model.tokenizer, temporary), (model.target_tokenizer, temporary / TARGET_FOLDER)):
-            if tokenizer is not None:
-                tokenizer.save_pretrained(place)
+        title = f"{model.name} with {len(chosen)} attention heads set to zero"
+        save_model(module, temporary, model.tokenizer, model.target_tokenizer, card or {"title": title})
         (temporary / MASKED).write_text(json.dumps({"zeroed": chosen}) + "\n", encoding="utf-8")
-        (temporary / "README.md").write_text(card or _card(model.name, len(chosen)), encoding="utf-8")
     return path
 
 
@@ -77,34 +80,15 @@ def check_masked(masked: Path, out: Path) -> None:
         raise UserError(f"The masked model needs a different folder from the pruned one ({out}). Got {masked}.")
 
 
-def _card(name: str, heads: int) -> str:
-    title = f"# {name} with {heads} attention heads set to zero"
-    return f"{title}\n\nAn ordinary model folder: load it like the original model.\n"
-
-
 # Prune a model to a number of heads, into a folder.
 
 
 _BLEU_SENTENCES, _SAMPLES = 200, 3
-_LOAD_PRUNED = """```python
-from infoflow.models import load_model
-
-model = load_model("{folder}")  # its .module is the transformers model, its .tokenizer the tokenizer
-```
-
-Plain `transformers` cannot build a model whose layers have different numbers of heads, so `from_pretrained` finds no
-`model.safetensors` here. A copy that it can load sets the removed heads to zero (original size, same
-scores): `infoflow prune {model} … --masked FOLDER`.
-"""
-_LOAD_MASKED = """```python
-from transformers import {family}
-
-model = {family}.from_pretrained("{folder}")
-```
-
-The removed heads are zeros in the output projections: scores equal those of the smaller model, size and
-speed those of the original.
-"""
+_SMALLER = "Its layers have different numbers of heads: `modeling_pruned.py`, the code of its class, builds them."
+_MASKED = (
+    "The removed heads are zeros in the output projections: scores equal those of the smaller model, size and speed "
+    "those of the original."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -231,11 +215,10 @@ class Start:
         after = _scores(smaller, self.scored_on, self.options)
         quality = pd.concat([_change(*both) for both in zip(self.before, after, strict=True)], ignore_index=True)
         origin = {"method": self.by, "keep": keep, "kinds": list(self.kinds or ["all"])}
-        folder = save_pruned(smaller, out, origin=origin)
-        card = (self.by, (keep, self.total, len(self.ranked)), quality)
-        (folder / "README.md").write_text(model_card(self.model, folder.name, *card), encoding="utf-8")
+        card = _card(self.model.name, self.by, (keep, self.total, len(self.ranked)), quality)
+        folder = save_pruned(smaller, out, origin, card | {"text": f"{card['text']} {_SMALLER}"})
         if masked is not None:
-            masked = save_masked(self.model, removed, masked, model_card(self.model, masked.name, *card, masked=True))
+            masked = save_masked(self.model, removed, masked, card | {"text": f"{card['text']} {_MASKED}"})
         later = translate(smaller, self.samples["source"].tolist()) if len(self.samples) else []
         return Pruned(
             model=smaller,
@@ -304,44 +287,26 @@ def _change(before: dict, after: dict) -> pd.DataFrame:
     return pd.DataFrame([row], columns=["metric", "before", "after", "change", "low", "high", "sentences"])
 
 
-def model_card(
-    model: Model, folder: str, by: str, heads: tuple[int, int, int], quality: pd.DataFrame, masked: bool = False
-) -> str:
-    """The card's text.
-
-    Args:
-        model: The model before pruning.
-        folder: Name of the card's folder.
-        by: Ranking of the heads.
-        heads: Number after pruning, before, and of those that could be removed.
-        quality: See `Pruned`.
-        masked: Whether the folder holds the copy with zeros.
-    """
-    rows = [f"| {r['metric']} | {r['before']:.4f} | {r['after']:.4f} | {_change_of(r)} | {r['sentences']:,} |"
-            for r in quality.to_dict("records")]  # fmt: skip
-    load = _LOAD_MASKED if masked else _LOAD_PRUNED
-    told = load.format(folder=folder, model=model.name, family=type(model.module).__name__)
+def _card(name: str, by: str, heads: tuple[int, int, int], quality: pd.DataFrame) -> dict[str, Any]:
+    """Contents of the model card; `heads`: number after pruning, before, and of those that could be removed."""
     left, total, can_go = heads
-    return "\n".join(
-        [
-            f"# {model.name} with {left} of {total} attention heads",
-            "",
-            f"Made by `infoflow prune` from {model.name}: heads were ranked by {by}, and the last {total - left} of "
-            f"the {can_go} removable ones were removed, without further training.",
-            "",
-            "## Load it",
-            "",
-            told,
-            "## Scores",
-            "",
+    rows = [
+        f"| {r['metric']} | {r['before']:.4f} | {r['after']:.4f} | {_change_of(r)} | {r['sentences']:,} |"
+        for r in quality.to_dict("records")
+    ]
+    return {
+        "title": f"{name} with {left} of {total} attention heads",
+        "text": f"Made by `infoflow prune` from {name}: heads were ranked by {by}, and the last {total - left} of the "
+        f"{can_go} removable ones were removed, without further training.",
+        "tags": ["pruned"],
+        "scores": [
             "On sentences that were not used for ranking; the interval resamples sentences.",
             "",
             "| metric | before | after | change [95% interval] | sentences |",
             "|---|---|---|---|---|",
             *rows,
-            "",
-        ]
-    )
+        ],
+    }
 
 
 def _change_of(row: dict) -> str:
