@@ -46,6 +46,8 @@ MISTAKES = {
         ["analyze", "MODEL", "--set=model.width=3"],
         "settings of the analysis and of probes",
     ),
+    "one name for two models": (["compare", "MODEL", ".", "--name=a"], "--name must be given once for each model"),
+    "name of several lines": (["prune", "MODEL", "--keep=1", "--name=a\nb"], "printable characters"),
     "one model to compare": (["compare", "MODEL"], "at least two models"),
     "nothing to merge": (["merge"], "`infoflow analyze --shard i/n`"),
     "merge of no shards": (["merge", "."], "is not a run folder"),

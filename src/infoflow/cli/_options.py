@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin
@@ -186,11 +186,11 @@ class Reading:
             "prefix": self.prefix or "",
         }
 
-    def load(self, model: str, device: str | None) -> "Model":
-        """The model of that name or folder."""
+    def load(self, model: str, device: str | None, name: str) -> "Model":
+        """The model in a folder or of a name on the hub, under the name that figures show."""
         from infoflow.models import load_model
 
-        return load_model(model, self.tokenizer, device or "auto", **self.marks)
+        return replace(load_model(model, self.tokenizer, device or "auto", **self.marks), name=name)
 
 
 # `--set training.updates=500`: single settings of a plan from the command line.

@@ -11,6 +11,7 @@ from ._analyze import Measuring
 from ._options import Reading, limited, names_in
 from ._session import (
     Device,
+    Names,
     Out,
     Seed,
     Session,
@@ -76,7 +77,9 @@ def probe(
             bad_column=bad_column or "",
         )
         tasks, probes = names_in("--task", task), names_in("--probe", probe)
-        run = probe_model(model, tasks, probes, options=options, out=run_folder(out, run_name("probe", model)))
+        run = probe_model(
+            model, tasks, probes, options=options, out=run_folder(out, run_name("probe", *measuring.name or [model]))
+        )
         wanted = run.folder.read()["plan"]["options"]["only"]
         frames = {name: run.tables[name] for name in wanted if name in run.tables}
         for name, show_one in _SHOWN.items():
@@ -287,6 +290,7 @@ def bert_score(
     ] = 1000,
     control: Annotated[bool, Parameter(help="Also score with the same architecture with random weights.")] = True,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
+    name: Names = (),
     seed: Annotated[Seed, Parameter(help="Seed of the random weights.")] = 0,
     device: Device = None,
     out: Out = None,
@@ -303,7 +307,7 @@ def bert_score(
         run = score_pairs(
             list(models),
             pairs,
-            run_folder(out, run_name("bert-score", *models)),
+            run_folder(out, run_name("bert-score", *name or models)),
             columns=names_in("--columns", columns),
             layer=layer,
             idf=idf,
@@ -312,12 +316,13 @@ def bert_score(
             control=control,
             tokenizer=reading.tokenizer,
             **reading.marks,
+            names=name,
             device=device or "auto",
             seed=seed,
         )
         means, agreement = run.tables["bert_score_layers"], run.tables.get("bert_score")
-        for name in dict.fromkeys(means["model"]):
-            _show(means[means["model"] == name], None if agreement is None else agreement[agreement["model"] == name])
+        for one in dict.fromkeys(means["model"]):
+            _show(means[means["model"] == one], None if agreement is None else agreement[agreement["model"] == one])
         if agreement is None:
             show("There are no human scores, so these pairs do not show which layer is best.")
         show_path("Tables", run.path / "tables")

@@ -245,6 +245,24 @@ _MAY_BE_EMPTY = ("checkpoint_checks",)  # nothing is odd
 _LONGEST_NAME = 150  # bytes; file systems take 255, and what is written beside it needs some
 
 
+Names = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--name",
+        negative=(),
+        show_default=False,
+        help="Name of the model in tables and figures; once for each model. Default: from its path.",
+    ),
+]
+
+
+def names_of(models: Sequence[str], names: Sequence[str] = (), anonymous: bool = False) -> list[str]:
+    """The models' names in tables and figures."""
+    from infoflow.studies import distinct_names
+
+    return distinct_names(models, anonymous, names)
+
+
 def run_name(command: str, *models: str, shard: tuple[int, int] | None = None) -> str:
     """The default run folder's name: the command and the models' names."""
     names = [command, *map(_short, models)]
@@ -259,13 +277,10 @@ def run_name(command: str, *models: str, shard: tuple[int, int] | None = None) -
 
 
 def _short(model: str) -> str:
-    """The last part of a path, with its parent where that says too little: masked-lm/seed-0, bert/checkpoint-500."""
-    from infoflow.foundation import absolute
+    """A model's name as a part of a file's name: masked-lm-seed-0, bert-checkpoint-500."""
+    from infoflow.foundation import model_name_of
 
-    parts = absolute(model).parts
-    says_little = re.fullmatch(r"model|(seed|step|checkpoint)-?\d+", parts[-1])
-    name = "-".join(parts[-2:] if says_little else parts[-1:])
-    return re.sub(r"[^\w.+-]", "_", name.removesuffix(".gguf"))
+    return re.sub(r"[^\w.+-]", "_", model_name_of(model).replace("/", "-"))
 
 
 def parse_shard(text: str) -> tuple[int, int]:

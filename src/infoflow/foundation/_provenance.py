@@ -110,21 +110,37 @@ def command_without_folders(command: str) -> str:
     return shlex.join([_argument(part) for part in parts])
 
 
-def model_name_of(path: str | Path) -> str:
-    """The last part of a model's path, with its parent if that part is too generic; a link keeps its own name.
+_GENERIC = re.compile(r"models?|final|best|last|latest|checkpoints?|snapshots?|")
+_NUMBERED = re.compile(r"(seed|step|epoch|checkpoint|keep)[-_]?\d+")  # says something, but not which model
 
-    >>> model_name_of("/home/jane/runs/masked-lm/model"), model_name_of("/models/small.gguf")
-    ('masked-lm/model', 'small')
+
+def model_name_of(path: str | Path, parts: int = 1) -> str:
+    """The name of a model: the last part of its path that is not generic, with seed and update; a link keeps its name.
+
+    >>> model_name_of("/home/jane/minilm/model"), model_name_of("/models/small.gguf")
+    ('minilm', 'small')
+    >>> model_name_of("/home/jane/runs/models/masked-lm/seed-0"), model_name_of("someone/tiny@step1")
+    ('masked-lm/seed-0', 'tiny@step1')
+
+    Args:
+        path: Where the model is: a folder, a file, or a name on the model hub.
+        parts: How many such parts, to tell models apart.
     """
-    whole = absolute(path)
-    return f"{whole.parent.name}/model" if whole.name == "model" else whole.name.removesuffix(".gguf")
+    whole = absolute(path) if _exists(str(path)) or isinstance(path, Path) else Path(path)
+    found: list[str] = []
+    for part in (one for one in reversed(whole.parts) if not _GENERIC.fullmatch(one)):
+        found.insert(0, part)
+        parts -= not _NUMBERED.fullmatch(part)
+        if not parts:
+            break
+    return "/".join(found).removesuffix(".gguf").lstrip("/") or whole.name
 
 
 def name_of(path: str) -> str:
     """The last name of a path; other texts, and names on the model hub, stay unchanged."""
     bare = path.rstrip("/\\")
     last = re.split(r"[/\\]", bare)[-1]
-    if last in ("model", "") or re.fullmatch(r"(seed|step|checkpoint)-?\d+", last):  # too generic alone
+    if _GENERIC.fullmatch(last) or _NUMBERED.fullmatch(last):
         last = "/".join([part for part in re.split(r"[/\\]", bare) if part not in ("", ".", "..", "~")][-2:])
     return last if last not in ("", ".", "..", "~") else "."
 

@@ -250,7 +250,9 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions, own: 
     before = check_output(run, "analyze", tables=own)
     if not sources:
         raise UserError("At least one model is needed: a hub name, a folder, or a .gguf file.")
-    plan = {"models": list(sources), "options": dataclasses.asdict(options)}
+    plan: dict[str, Any] = {"models": list(sources), "options": dataclasses.asdict(options)}
+    if not options.names:
+        del plan["options"]["names"]  # plans of versions without it
     names = ", ".join(given.name for given in given_models(sources, options) if given.trained)
     if is_first():
         tables_of = _tables_of(plan)

@@ -34,6 +34,7 @@ from infoflow.foundation import (
     did_you_mean,
     hash64,
     hash64_array,
+    model_name_of,
 )
 from infoflow.heads import prune
 from infoflow.models import Model, kept_heads, load_model, model_inputs, pad_rows
@@ -46,7 +47,8 @@ from ._plan_sections import AnalysisPlan, ProbingPlan
 # Pretrained or external models in an analysis, and their controls: the same architecture with random weights.
 
 
-_TEXTS, _LISTS = ("corpus", "test", "labels", "own"), ("only", "tags")  # fields of `AnalyzeOptions`
+_LONGEST_NAME = 80  # characters
+_TEXTS, _LISTS = ("corpus", "test", "labels", "own"), ("only", "tags", "names")  # fields of `AnalyzeOptions`
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -75,6 +77,7 @@ class AnalyzeOptions:
     prefix: OwnWord = dataclasses.field(default="", metadata=LATER)  # prepended to each text
     max_length: MaxLength = 512
     precision: Literal["fp32", "bf16"] = "fp32"  # of weights and states; "bf16" is faster on processors that support it
+    names: tuple[str, ...] = dataclasses.field(default=(), metadata=LATER)  # of the models, instead of their paths
     anonymous: bool = False  # omit all paths and names of local files from the output
     measures: AnalysisPlan = dataclasses.field(default_factory=AnalysisPlan)
     probing: ProbingPlan = dataclasses.field(default_factory=ProbingPlan)  # its tables are added to those of `only`
@@ -155,7 +158,7 @@ def family_of(model: Model) -> str:
 def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenModel]:
     """The models, then their controls if requested."""
     kinds = (True, False) if options.control else (True,)
-    names = distinct_names(sources, options.anonymous)
+    names = distinct_names(sources, options.anonymous, options.names)
     return [
         GivenModel(source=str(source), name=name, trained=trained)
         for trained in kinds
@@ -163,14 +166,17 @@ def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenM
     ]
 
 
-def distinct_names(sources: Sequence[str], anonymous: bool = False) -> list[str]:
-    """The last part of each path, or as many parts as distinguish the models; a link keeps its own name.
+def distinct_names(sources: Sequence[str], anonymous: bool = False, given: Sequence[str] = ()) -> list[str]:
+    """The models' names: those given, or `model_name_of` each, with as many parts as distinguish the models.
 
-    `anonymous` numbers local models instead.
+    `anonymous` numbers local models instead, unless names are given.
     """
+    if given:
+        return _given_names(sources, given)
     parts = [Path(absolute(source) if exists(source) else source).parts for source in sources]
-    for depth in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(part[-depth:]) for part in parts]
+    depths = range(1, max(map(len, parts)) + 1)
+    by_rule = [[model_name_of(source, depth) for source in sources] for depth in depths]
+    for names in (*by_rule, *(["/".join(part[-depth:]) for part in parts] for depth in depths)):
         if len(set(names)) < len(names):
             continue
         if not anonymous:
@@ -178,6 +184,19 @@ def distinct_names(sources: Sequence[str], anonymous: bool = False) -> list[str]
         local = [name for source, name in zip(sources, names, strict=True) if exists(source)]
         return [f"model-{local.index(name) + 1}" if name in local else name for name in names]
     raise UserError(f"Models must be distinct. Got {', '.join(map(str, sources))}.")
+
+
+def _given_names(sources: Sequence[str], given: Sequence[str]) -> list[str]:
+    if len(given) != len(sources) or len(set(given)) < len(given):
+        raise UserError(
+            f"--name must be given once for each model, in their order, with distinct names. Got {len(sources)} "
+            f"model{'s' * (len(sources) > 1)} and {as_written(list(given))}."
+        )
+    if wrong := [name for name in given if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable()]:
+        raise UserError(
+            f"--name must have 1 to {_LONGEST_NAME} printable characters. Got {as_written(wrong[0][:100])}."
+        )
+    return list(given)
 
 
 def exists(path: str | Path) -> bool:

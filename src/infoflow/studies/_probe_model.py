@@ -105,6 +105,7 @@ def score_pairs(
     prefix: str = "",
     device: str = "auto",
     seed: int = 0,
+    names: Sequence[str] = (),
 ) -> Run:
     """How similar pairs of texts are at each layer of models, and which layer agrees best with human scores.
 
@@ -129,6 +130,7 @@ def score_pairs(
         prefix: As for `load_model`.
         device: As for `load_model`.
         seed: Seed of the random weights.
+        names: The models' names in tables and figures; default: from their paths.
 
     Returns:
         The run, with the tables `bert_score_layers`, `bert_score_pairs`, `bert_score` (if people scored the pairs)
@@ -144,7 +146,8 @@ def score_pairs(
         raise UserError(f"The baseline needs at least one random pair. Got {baseline_pairs}.")
     read = pairs if isinstance(pairs, TextPairs) else read_text_pairs(pairs, columns)
     marks = {"source_language": source_language, "target_language": target_language, "prefix": prefix}
-    options = AnalyzeOptions(control=control, seed=seed, tokenizer=tokenizer, device=device, **marks)
+    named = {"tokenizer": tokenizer, "names": tuple(names)}
+    options = AnalyzeOptions(control=control, seed=seed, device=device, **named, **marks)
     run = RunFolder(out)
     check_output(run, KIND)
     corpus = Corpus.from_sentences(list(dict.fromkeys([*read.candidates, *read.references])), read.name)

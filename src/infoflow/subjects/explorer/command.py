@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from infoflow.cli._options import Reading, limited
-from infoflow.cli._session import Device, Session, show, working
+from infoflow.cli._session import Device, Names, Session, names_of, show, working
 
 
 def explore(
@@ -20,6 +20,7 @@ def explore(
         str, Parameter(show_default=False, help="A second sentence, for an encoder that reads pairs.")
     ] = "",
     reading: Reading = Reading(),  # noqa: B008 (frozen)
+    name: Names = (),
     port: Annotated[int, Parameter(converter=limited("CountOrNone"), help="Port to listen on; 0: any free one.")] = 0,
     longest: Annotated[
         int,
@@ -47,8 +48,6 @@ def explore(
         models: One or two: folders that save_pretrained wrote, .gguf files, or names on the model hub.
     """
     with working(session):
-        from dataclasses import replace
-
         from infoflow.foundation import UserError, current_display
 
         from .server import Explorer
@@ -59,7 +58,8 @@ def explore(
                 "instead: ssh -L PORT:127.0.0.1:PORT MACHINE. To allow it anyway, add --insecure."
             )
         Explorer.check(len(models), port=port, longest=longest, host=host)
-        loaded = [replace(reading.load(one, device), name=_name(one)) for one in models]
+        named = zip(models, names_of(models, name), strict=True)
+        loaded = [reading.load(model, device, its_name) for model, its_name in named]
         explorer = Explorer(
             loaded,
             sentence=sentence,
@@ -79,10 +79,3 @@ def explore(
             explorer.open()
         explorer.serve()
         show("Stopped.")
-
-
-def _name(model: str) -> str:
-    """As `infoflow view` names it."""
-    from infoflow.cli._session import run_name
-
-    return run_name("view", model)[len("view-") :]

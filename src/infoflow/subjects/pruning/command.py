@@ -9,10 +9,12 @@ from infoflow.cli._options import Reading, counts_or_shares, limited, names_in
 from infoflow.cli._session import (
     COMMON,
     Device,
+    Names,
     Seed,
     Session,
     TextColumn,
     TranslationColumn,
+    names_of,
     run_folder,
     run_name,
     show,
@@ -37,6 +39,7 @@ def prune(
     translation_column: TranslationColumn = None,
     sentences: Annotated[int, Parameter(converter=limited("Several"))] = 1000,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
+    name: Names = (),
     seed: Seed = 0,
     device: Device = None,
     masked: Path | None = None,
@@ -67,10 +70,10 @@ def prune(
 
         chosen = names_in("--kinds", kinds)  # before a model is loaded
         pruned = prune_model(
-            reading.load(model, device),
+            reading.load(model, device, *names_of([model], name)),
             keep if len(keep) != 1 else keep[0],
             load_corpus(corpus, text_column=text_column, translation_column=translation_column),
-            out=run_folder(out, run_name("prune", model)),
+            out=run_folder(out, run_name("prune", *name or [model])),
             source=model,
             by=by,
             kinds=chosen,

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from infoflow.cli._options import Reading
-from infoflow.cli._session import Anonymous, Device, Out, Session, run_folder, run_name, show_path, working
+from infoflow.cli._session import (
+    Anonymous,
+    Device,
+    Names,
+    Out,
+    Session,
+    names_of,
+    run_folder,
+    run_name,
+    show_path,
+    working,
+)
 
 from ._options import Arm, TaskFiles, TuneOptions, arms, show_tuned, tell_of_leakage
 
@@ -36,6 +47,7 @@ def tune(
     inside: Annotated[bool, Parameter(negative=())] = False,
     corpus: Annotated[str | None, Parameter(show_default=False)] = None,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
+    name: Names = (),
     settings: Annotated[
         tuple[str, ...],
         Parameter(
@@ -69,7 +81,7 @@ def tune(
 
         from ..measures import INSIDE, TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES
 
-        run = RunFolder(run_folder(out, run_name("tune", model, *([files.task] if files.task else []))))
+        run = RunFolder(run_folder(out, run_name("tune", *name or [model], *([files.task] if files.task else []))))
         config = options.config(settings, device)
         _check_inside(inside, corpus, config)
         check_output(run, _KIND, tables=[*INSIDE, *(one.name for one in (TASK_SCORES, TASK_ANSWERS, TASK_LEAKAGE))])
@@ -80,7 +92,7 @@ def tune(
         with removed_if_refused(run):
             if not run.path.exists():  # else what lies there stays until this call is known not to be refused
                 run.update(**facts)
-            asked = _asked(model, reading, data, config, run.path, anonymous)
+            asked = _asked(model, reading, data, config, run.path, *names_of([model], name, anonymous))
             every = arms(asked, controls=controls, from_scratch=from_scratch)
             for arm in every:
                 arm.check()
@@ -130,16 +142,14 @@ def _facts(model: str, data: "TaskData", config: "TuneConfig", named_by: str | N
     return {"kind": _KIND, "anonymous": False, "title": title, "plan": plan, "provenance": provenance()}
 
 
-def _asked(model: str, reading: Reading, data: "TaskData", config: "TuneConfig", run: Path, anonymous: bool) -> Arm:
+def _asked(model: str, reading: Reading, data: "TaskData", config: "TuneConfig", run: Path, name: str) -> Arm:
     """The model before tuning, with its task."""
-    from infoflow.studies import distinct_names, given_subject
+    from infoflow.studies import given_subject
     from infoflow.training import trained_objective
 
     from ..measures import make_task
 
-    loaded, objective = reading.load(model, config.device), trained_objective(model)
-    if anonymous:
-        loaded = replace(loaded, name=distinct_names([model], anonymous)[0])
+    loaded, objective = reading.load(model, config.device, name), trained_objective(model)
     return Arm(
         label="",
         subject=given_subject(loaded),
