@@ -5,6 +5,7 @@ import pytest
 import torch
 from support.plain import run_card
 
+from infoflow import prune
 from infoflow.foundation import UserError
 from infoflow.models import load_model, translate
 from infoflow.pruning import compare_speed, prune_to
@@ -126,3 +127,42 @@ def test_zeros_compute_what_the_smaller_model_does_and_plain_transformers_load_t
     assert run_card(tmp_path / "small") == run_card(tmp_path / "zeros")
     with pytest.raises(UserError, match="its own folder"):
         prune_to(model, parallel_corpus, 4, tmp_path / "small", masked=tmp_path / "small")
+
+
+def test_an_encoder_without_a_head_is_judged_by_its_sentence_vectors(matched_models, parallel_corpus, tmp_path):
+    whole = matched_models["masked-lm"]
+    model = load_model(whole.module.bert, tokenizer=whole.tokenizer)
+    pruned = prune_to(model, parallel_corpus, 6, tmp_path / "small")
+    assert pruned.quality["metric"].tolist() == ["cosine"]
+    assert pruned.quality["before"].item() == pytest.approx(1.0)
+    texts, vectors = list(parallel_corpus.column("text")), []
+    for one in (model, load_model(tmp_path / "small")):
+        rows = [one.tokenizer(text, return_tensors="pt") for text in texts]
+        with torch.no_grad():
+            vectors.append(torch.stack([one.module(**row).last_hidden_state[0].mean(dim=0) for row in rows]))
+    cosines = torch.cosine_similarity(*vectors)
+    assert cosines.min() - 1e-6 <= pruned.quality["after"].item() <= cosines.max() + 1e-6
+    random = [
+        prune_to(model, parallel_corpus, 6, tmp_path / "r", by="random", seed=seed).quality["after"].item()
+        for seed in range(5)
+    ]
+    assert pruned.quality["after"].item() >= np.mean(random)
+    with pytest.raises(UserError, match="is an encoder without such a head"):
+        prune(model, 6, parallel_corpus, out=tmp_path / "on", recover=2)
+
+
+@pytest.mark.parametrize("name", ["masked-lm", "translation"])
+def test_a_smaller_model_is_trained_on(name, matched_models, parallel_corpus, tmp_path):
+    model = matched_models[name]
+    before = model.digest
+    keep = 4 if name == "masked-lm" else 12
+    plain = prune(model, keep, parallel_corpus, out=tmp_path / "plain")
+    trained = prune(model, keep, parallel_corpus, out=tmp_path / "trained", recover=30, recover_rate=5e-3)
+    assert load_model(model.module, tokenizer=model.tokenizer).digest == before
+    assert trained.removed == plain.removed
+    assert trained.quality["after"].iloc[0] < plain.quality["after"].iloc[0]
+    again = load_model(tmp_path / "trained")
+    assert again.digest == trained.model.digest != plain.model.digest
+    assert "trained on for 30 updates" in (tmp_path / "trained" / "README.md").read_text()
+    with pytest.raises(UserError, match="Leave out --masked or --recover"):
+        prune(model, keep, parallel_corpus, out=tmp_path / "more", recover=1, masked=tmp_path / "zeros")

@@ -40,13 +40,15 @@ def prune(
     sentences: Annotated[int, Parameter(converter=limited("Several"))] = 1000,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
     name: Names = (),
+    recover: Annotated[int, Parameter(converter=limited("CountOrNone"))] = 0,
+    recover_rate: Annotated[float, Parameter(converter=limited("LearningRate"))] = 1e-4,
     seed: Seed = 0,
     device: Device = None,
     masked: Path | None = None,
     out: Annotated[Path | None, Parameter(group=COMMON)] = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Keep the most important attention heads and remove the others: a smaller model, without training.
+    """Keep the most important attention heads and remove the others: a smaller model, which --recover trains on.
 
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
@@ -57,7 +59,9 @@ def prune(
         corpus: A file (text, .tsv, ...), two aligned files (a.en,a.fr), tatoeba-en-fr, grammar, grammar:SIZE, or
             hf:NAME. One half ranks the heads, the other scores the models.
         sentences: Maximum number of sentences, chosen by hash.
-        seed: Seed of the random order (--by random).
+        recover: Train each smaller model on for this number of updates, on all sentences that do not score it.
+        recover_rate: Highest learning rate of this training.
+        seed: Seed of the random order (--by random), and of further training.
         masked: Folder for a copy of the full model with removed heads set to zero, which plain transformers can
             load.
         out: Folder for the smaller model, new or written by this command. Default: a folder under runs/.
@@ -80,6 +84,8 @@ def prune(
             sentences=sentences,
             seed=seed,
             masked=masked,
+            recover=recover,
+            recover_rate=recover_rate,
         )
         _show_each(pruned) if isinstance(pruned, PrunedToEach) else _show(pruned)
 
@@ -95,7 +101,7 @@ def _show_each(found: "PrunedToEach") -> None:
         size = [f"{int(last['parameters']):,}", f"{last['megabytes']:.1f}", f"{last['speed-up']:.2f}"]
         rows.append([str(number), *cells, f"{random:.4f}", *size, str(point.folder)])
     heads = [f"{one} (change)" for one in metrics]
-    show_table(["heads", *heads, "loss, random heads", "parameters", "MB", "speed-up", "folder"], rows)
+    show_table(["heads", *heads, f"{metrics[0]}, random heads", "parameters", "MB", "speed-up", "folder"], rows)
     if found.report is not None:
         show_path("Report", found.report)
 

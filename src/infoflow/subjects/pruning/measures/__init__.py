@@ -25,6 +25,6 @@ from ._learn import GatedPoint as GatedPoint
 from ._learn import learn_gates as learn_gates
 from ._learn import recover as recover
 from ._prune_to import Pruned as Pruned
-from ._prune_to import prune_to
+from ._prune_to import Recovery, prune_to
 from ._prune_to_each import PrunedToEach as PrunedToEach
 from ._prune_to_each import prune_to_each

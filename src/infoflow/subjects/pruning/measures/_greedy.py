@@ -12,6 +12,7 @@ from infoflow.models import Model
 
 from ._curve import curve_row, frames, head_rows, quality, scope_of
 from ._head_gates import gated_heads
+from ._sentence_vectors import judged_by_vectors, vector_importance
 
 GREEDY = ("importance", "iterative", "confidence", "relevance", "random")
 """Rankings for removing heads without training."""
@@ -34,7 +35,8 @@ def rank_heads(
     Args:
         model: A loaded model.
         corpus: Text for the ranking.
-        by: `"importance"` (each layer divided by its norm), `"confidence"`, `"relevance"` or `"random"`.
+        by: `"importance"` (each layer divided by its norm; of an encoder that predicts nothing, how far its sentence
+            vectors move without the head), `"confidence"`, `"relevance"` or `"random"`.
         kinds: Kinds of attention whose heads may be removed ("encoder-self", ...); default: all.
         draw: Number of the random order.
 
@@ -48,7 +50,8 @@ def rank_heads(
         values = stream("pruning-order", draw).random(len(heads)).tolist()
         worth = dict(zip(heads, values, strict=True))
     else:
-        worth = _worth(model, corpus, by, options)
+        vectors = by == "importance" and judged_by_vectors(model)
+        worth = vector_importance(model, corpus, heads, options) if vectors else _worth(model, corpus, by, options)
     sizes = group_sizes(model)
     groups: dict[Head, list[float]] = {}
     for head in heads:

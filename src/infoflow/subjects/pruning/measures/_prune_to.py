@@ -18,15 +18,19 @@ from infoflow.foundation import (
     block_effects,
     block_interval,
     check_own_folder,
+    current_display,
     dealt,
     hash64_array,
 )
-from infoflow.heads import Head, all_heads, head_set, prune, silence
+from infoflow.heads import Head, SentenceFunction, all_heads, head_set, prune, silence
 from infoflow.models import Model, check_free, save_model, save_pruned, translate
+from infoflow.objectives import AbstractObjective
 
 from ._curve import compare_speed, quality
 from ._greedy import group_sizes, rank_heads
 from ._head_gates import gated_heads
+from ._sentence_vectors import cosine_to, judged_by_vectors
+from ._train_on import trained_on, training_objective
 
 # A model whose removed heads are zeros: of full size, and loadable by any program.
 
@@ -84,6 +88,7 @@ def check_masked(masked: Path, out: Path) -> None:
 
 
 _BLEU_SENTENCES, _SAMPLES = 200, 3
+_UNTRAINED = "There was no further training."
 _SMALLER = "Its layers have different numbers of heads: `modeling_pruned.py`, the code of its class, builds them."
 _MASKED = (
     "The removed heads are zeros in the output projections: scores equal those of the smaller model, size and speed "
@@ -105,6 +110,14 @@ class Pruned:
     scores: Sequence[dict] = ()  # of the pruned model with their replicates, see `infoflow.pruning.quality`
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recovery:
+    """Training after pruning: number of updates, and the highest learning rate."""
+
+    updates: int
+    rate: float = 1e-4
+
+
 def prune_to(
     model: Model,
     corpus: Corpus,
@@ -117,6 +130,7 @@ def prune_to(
     seed: int = 0,
     options: PassOptions | None = None,
     masked: Path | str | None = None,
+    recover: Recovery | None = None,
 ) -> Pruned:
     """Keep the most valuable heads, remove the others, and write the smaller model.
 
@@ -135,9 +149,11 @@ def prune_to(
         options: How the corpus is run.
         masked: Folder for an additional copy of the whole model, with zeros in place of the removed heads, which plain
             transformers can load (see `save_masked`).
+        recover: Train the smaller model on, on all sentences of the corpus that do not score it.
 
-    A translation model is also scored by BLEU, on the first 200 of the scoring sentences, and three of its translations
-    before and after are saved.
+    An encoder that predicts no tokens is scored by the cosine of its sentence vectors (the mean of the last states)
+    with the whole model's. A translation model is also scored by BLEU, on the first 200 of the scoring sentences, and
+    three of its translations before and after are saved.
 
     Raises:
         UserError: `keep` is not a possible number of heads, the family allows no removal, or the folder holds something
@@ -146,7 +162,8 @@ def prune_to(
     check_free(out)
     if masked is not None:
         check_masked(Path(masked), Path(out))
-    start = Start.of(model, corpus, [keep], by=by, kinds=kinds, sentences=sentences, seed=seed, options=options)
+    how: dict[str, Any] = {"by": by, "kinds": kinds, "sentences": sentences, "seed": seed, "options": options}
+    start = Start.of(model, corpus, [keep], recover=recover, **how)
     return start.pruned(keep, Path(out), None if masked is None else Path(masked))
 
 
@@ -162,8 +179,13 @@ class Start:
     scored_on: Corpus
     ranked: list[Head]
     removed: dict[int, list[Head]]  # by heads to keep
-    before: list[dict]  # see `quality`: the loss, and BLEU for a translation model
+    metric: str | SentenceFunction  # the loss, or the cosine to the whole model's sentence vectors
+    before: list[dict]  # see `quality`: the first metric, and BLEU for a translation model
     samples: pd.DataFrame  # source, reference, before
+    recover: Recovery | None
+    trained_on: Corpus  # all sentences that do not score
+    objective: AbstractObjective | None  # of the further training
+    seed: int
 
     @classmethod
     def of(
@@ -177,6 +199,7 @@ class Start:
         sentences: int | None,
         seed: int,
         options: PassOptions | None,
+        recover: Recovery | None = None,
     ) -> "Start":
         """The ranking and the scores.
 
@@ -186,6 +209,8 @@ class Start:
         _check_numbers(model, keep, kinds)
         if min(len(corpus), len(corpus) if sentences is None else sentences) < 2:
             raise UserError(f"Ranking and scoring need at least two sentences. Read more of {corpus.name}.")
+        trained = None if options is None else options.corruption
+        objective = None if recover is None else training_objective(model, corpus, trained)
         order = hash64_array(("prune-halves",), corpus.content_ids).argsort(kind="stable")[:sentences]
         half = dealt(corpus.text_ids[order], 2)  # heads are not scored on copies of the sentences that rank them
         ranked_on, scored_on = [corpus.select(np.sort(order[half == part])) for part in range(2)]
@@ -200,8 +225,13 @@ class Start:
             scored_on=scored_on,
             ranked=ranked,
             removed={one: _whole_groups(model, ranked, total - one) for one in keep},
-            before=_scores(model, scored_on, options),
+            metric=(metric := cosine_to(model, scored_on, options) if judged_by_vectors(model) else "loss"),
+            before=_scores(model, scored_on, metric, options),
             samples=_samples(model, scored_on),
+            recover=recover,
+            trained_on=corpus.select(np.flatnonzero(~np.isin(corpus.text_ids, scored_on.text_ids))),
+            objective=objective,
+            seed=seed,
         )
 
     @property
@@ -212,10 +242,11 @@ class Start:
         """The model with `keep` heads, in its folder."""
         removed = self.removed[keep]
         smaller = prune(self.model, removed)
-        after = _scores(smaller, self.scored_on, self.options)
+        smaller, training = self._recovered(smaller)
+        after = _scores(smaller, self.scored_on, self.metric, self.options)
         quality = pd.concat([_change(*both) for both in zip(self.before, after, strict=True)], ignore_index=True)
         origin = {"method": self.by, "keep": keep, "kinds": list(self.kinds or ["all"])}
-        card = _card(self.model.name, self.by, (keep, self.total, len(self.ranked)), quality)
+        card = _card(self.model.name, self.by, (keep, self.total, len(self.ranked)), quality, training)
         folder = save_pruned(smaller, out, origin, card | {"text": f"{card['text']} {_SMALLER}"})
         if masked is not None:
             masked = save_masked(self.model, removed, masked, card | {"text": f"{card['text']} {_MASKED}"})
@@ -231,6 +262,20 @@ class Start:
             scores=after,
         )
 
+    def _recovered(self, smaller: Model) -> tuple[Model, str]:
+        """The smaller model, trained on if that is wanted, and how it was trained."""
+        if self.recover is None or self.objective is None:
+            return smaller, _UNTRAINED
+        (first, *_) = _scores(smaller, self.scored_on, self.metric, self.options)
+        updates, rate = self.recover.updates, self.recover.rate
+        trained = trained_on(smaller, self.trained_on, self.objective, updates, rate, self.seed)
+        told = (
+            f"After removal the {first['metric']} was {first['scores'][0]:.4f}; then the model was trained on for "
+            f"{updates:,} updates on {len(self.trained_on):,} sentences, at a rate of at most {rate:g}."
+        )
+        current_display().note(told)
+        return trained, told
+
 
 def _check_numbers(model: Model, keep: Sequence[int], kinds: Sequence[str] | None) -> None:
     total = len(all_heads(model.anatomy))
@@ -243,9 +288,9 @@ def _check_numbers(model: Model, keep: Sequence[int], kinds: Sequence[str] | Non
             raise UserError(f"{model.name} has {total} heads: there is nothing to remove. Lower --keep.")
 
 
-def _scores(model: Model, corpus: Corpus, options: PassOptions | None) -> list[dict]:
-    """The loss, and BLEU on the first sentences for a translation model."""
-    scores = [quality(model, corpus, frozenset(), options=options)]
+def _scores(model: Model, corpus: Corpus, metric: str | SentenceFunction, options: PassOptions | None) -> list[dict]:
+    """The metric, and BLEU on the first sentences for a translation model."""
+    scores = [quality(model, corpus, frozenset(), metric, options=options)]
     if _translates(model, corpus):
         few = corpus.select(list(range(min(len(corpus), _BLEU_SENTENCES))))
         scores.append(quality(model, few, frozenset(), "bleu", options=options))
@@ -287,7 +332,7 @@ def _change(before: dict, after: dict) -> pd.DataFrame:
     return pd.DataFrame([row], columns=["metric", "before", "after", "change", "low", "high", "sentences"])
 
 
-def _card(name: str, by: str, heads: tuple[int, int, int], quality: pd.DataFrame) -> dict[str, Any]:
+def _card(name: str, by: str, heads: tuple[int, int, int], quality: pd.DataFrame, training: str) -> dict[str, Any]:
     """Contents of the model card; `heads`: number after pruning, before, and of those that could be removed."""
     left, total, can_go = heads
     rows = [
@@ -297,7 +342,7 @@ def _card(name: str, by: str, heads: tuple[int, int, int], quality: pd.DataFrame
     return {
         "title": f"{name} with {left} of {total} attention heads",
         "text": f"Made by `infoflow prune` from {name}: heads were ranked by {by}, and the last {total - left} of the "
-        f"{can_go} removable ones were removed, without further training.",
+        f"{can_go} removable ones were removed. {training}",
         "tags": ["pruned"],
         "scores": [
             "On sentences that were not used for ranking; the interval resamples sentences.",

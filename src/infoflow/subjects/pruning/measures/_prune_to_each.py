@@ -14,7 +14,7 @@ from infoflow.models import Model, check_free
 from ._curve import PRUNED_HEADS, PRUNING, curve_row, frames, head_rows, scope_of
 from ._greedy import greedy_pruning
 from ._head_gates import gated_heads
-from ._prune_to import Pruned, Start, check_masked
+from ._prune_to import Pruned, Recovery, Start, check_masked
 
 _RANDOM_ORDERS = 3
 
@@ -45,8 +45,9 @@ class PrunedToEach:
 
     @property
     def random_loss(self) -> list[float]:
-        """Mean loss at each point for the same number of random heads."""
-        rows = self.pruning[(self.pruning["method"] == "random") & (self.pruning["metric"] == "loss")]
+        """Mean loss (or cosine) at each point for the same number of random heads."""
+        metric = self.quality["metric"].iloc[0]
+        rows = self.pruning[(self.pruning["method"] == "random") & (self.pruning["metric"] == metric)]
         means = rows.groupby("kept")["value"].mean()
         return [float(means[number]) if number in means.index else float("nan") for number in self.keep]
 
@@ -63,6 +64,7 @@ def prune_to_each(
     seed: int = 0,
     options: PassOptions | None = None,
     masked: Path | None = None,
+    recover: Recovery | None = None,
 ) -> PrunedToEach:
     """`prune_to` for each number of heads, the most first. Heads are ranked once, so that fewer heads are always a part
     of more; three random orders are the control, scored by the loss.
@@ -78,6 +80,7 @@ def prune_to_each(
         seed: Seeds the random order, if used.
         options: How the corpus is run.
         masked: Folder for copies with zeros, `masked/keep-NUMBER`.
+        recover: Train each smaller model on; the random control is not trained.
 
     Raises:
         UserError: See `prune_to`; nothing is written then.
@@ -87,7 +90,8 @@ def prune_to_each(
         check_free(_folder(out, number))
         if masked is not None:
             check_masked(_folder(masked, number), _folder(out, number))
-    start = Start.of(model, corpus, numbers, by=by, kinds=kinds, sentences=sentences, seed=seed, options=options)
+    how: dict[str, Any] = {"by": by, "kinds": kinds, "sentences": sentences, "seed": seed, "options": options}
+    start = Start.of(model, corpus, numbers, recover=recover, **how)
     points = []
     with current_display().progress(f"Pruning {model.name} by {by}", len(numbers), "steps") as progress:
         for number in numbers:
@@ -128,6 +132,7 @@ def _random(start: Start, numbers: Sequence[int], draw: int) -> dict[str, pd.Dat
         by="random",
         keep=[number - fixed for number in numbers],
         kinds=start.kinds,
+        metric=start.metric,
         draw=draw,
         options=start.options,
     )

@@ -37,6 +37,7 @@ from ..measures import (
     PRUNING,
     Pruned,
     PrunedToEach,
+    Recovery,
     point_tables,
     prune_to,
     prune_to_each,
@@ -257,6 +258,8 @@ def prune(
     sentences: int | None = ...,
     seed: int = ...,
     masked: Path | str | None = ...,
+    recover: int = ...,
+    recover_rate: float = ...,
 ) -> Pruned: ...
 @overload
 def prune(
@@ -271,6 +274,8 @@ def prune(
     sentences: int | None = ...,
     seed: int = ...,
     masked: Path | str | None = ...,
+    recover: int = ...,
+    recover_rate: float = ...,
 ) -> PrunedToEach: ...
 def prune(
     model: Model | Path | str,
@@ -284,8 +289,10 @@ def prune(
     sentences: int | None = 1000,
     seed: int = 0,
     masked: Path | str | None = None,
+    recover: int = 0,
+    recover_rate: float = 1e-4,
 ) -> Pruned | PrunedToEach:
-    """Keep the attention heads that matter most, physically remove the others, and write the smaller model untrained.
+    """Keep the attention heads that matter most, physically remove the others, and write the smaller model.
 
     >>> small = prune("all-MiniLM-L6-v2", "50%", "own.txt", out="small")  # doctest: +SKIP
     >>> small.quality  # doctest: +SKIP
@@ -301,11 +308,15 @@ def prune(
         kinds: Kinds of attention whose heads may be removed: encoder-self, decoder-self, decoder-cross; none: all.
         sentences: Maximum number of sentences, chosen by hash.
         seed: Seed of the random order.
-        masked: Folder for a copy of the whole model with zeros in place of the removed heads.
+        masked: Folder for a copy of the whole model with zeros in place of the removed heads; it is never trained.
+        recover: Updates of further training on all sentences of the corpus that do not score the model.
+        recover_rate: Its highest learning rate.
 
     Raises:
         UserError: See `prune_to`; or `keep` is neither a number nor a share.
     """
+    if recover and masked is not None:
+        raise UserError("--masked writes the model as it is before further training. Leave out --masked or --recover.")
     loaded = accepted_model(model)
     if source is None and isinstance(model, str | Path):
         source = model
@@ -317,6 +328,7 @@ def prune(
         "seed": seed,
         "options": PassOptions(corruption=None if source is None else trained_objective(str(source))),
         "masked": None if masked is None else Path(masked),
+        "recover": Recovery(updates=recover, rate=recover_rate) if recover else None,
     }
     if isinstance(keep, int | str):
         return prune_to(loaded, text, _kept(keep, loaded.anatomy), out, **how)
