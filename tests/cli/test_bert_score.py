@@ -78,6 +78,6 @@ def test_claims_are_judged_on_a_probed_model(infoflow, masked_lm):
     assert (scores["baseline"] > 0).all()
     assert infoflow("findings", "probed", "--log=plain").code == 0
     row = RunFolder.existing("probed").tables["findings"].set_index("id").loc["probing:P-1"]
-    assert row["model"] == "seed-0"
+    assert row["model"] == "masked-lm/seed-0"
     assert np.isfinite(row["effect"])
     assert "judged on seed-0, which was given" in row["note"]

@@ -26,7 +26,7 @@ def files(tmp_path):
 def keys_of(table) -> set[tuple[bool, str]]:
     """Whether models of a table were trained, and the control; the keys are those of one model, as in a study."""
     assert list(table)[: len(KEYS)] == [column.name for column in KEYS]
-    assert set(table["model"]) == {"seed-0"}
+    assert set(table["model"]) == {"masked-lm/seed-0"}
     assert set(table["objective"]) == {"masked-lm"}
     assert set(table["update"].where(table["trained"], -2)) <= {END, -2}
     assert set(table["update"].where(~table["trained"], -2)) <= {UNTRAINED, -2}

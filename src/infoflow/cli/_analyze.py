@@ -1,7 +1,7 @@
 """Commands about any models: `infoflow analyze`, `compare`, `merge`, `heads` and `view`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
