@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ._options import Reading, limited
-from ._session import Device, Seed, Session, show, show_table, working
+from ._session import Device, Seed, Session, names_of, show, show_table, working
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +48,7 @@ def predict(
         from infoflow.foundation import UserError, current_display
         from infoflow.studies import generate, predict_words
 
-        loaded = reading.load(model, device)
+        loaded = reading.load(model, device, *names_of([model]))
         writes = loaded.task in ("causal-lm", "seq2seq")
         if not writes:
             frame = predict_words(loaded, text, top=top, control=control, seed=seed)
