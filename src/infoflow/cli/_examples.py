@@ -15,7 +15,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "probe": (f"{_MASKED} --task word", f"{_MASKED} --task upos --corpus grammar"),
     "fill-in": (f"{_MASKED} --facts facts.tsv", f"{_CAUSAL} --facts facts.tsv"),
     "bert-score": (f"{_MASKED} --pairs pairs.tsv", f"{_MASKED} --pairs pairs.tsv --idf"),
-    "predict": (f'{_MASKED} "the old ___ sleeps ."', f'{_CAUSAL} "I want to" --temperature 0.8'),
+    "predict": (f'{_MASKED} "the old ___ sleeps ."', f'{_CAUSAL} "I want to" --tokens 9'),
     "prune": (f"{_MASKED} --keep 50% --out smaller", f"{_MASKED} --keep 40,20,10 --out sizes"),
     "over-training": ("my-checkpoints/ --corpus wiki.txt", "EleutherAI/pythia-70m@log:12"),
     "explore": (_MASKED, f"{_MASKED} {_CAUSAL}"),
