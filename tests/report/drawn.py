@@ -17,6 +17,7 @@ from infoflow.report._in_words import number as number
 from infoflow.report._model_selection import ModelSelection as ModelSelection
 from infoflow.report._model_selection import seeds_of_lines as seeds_of_lines
 from infoflow.report._model_tables import ModelTables as ModelTables
+from infoflow.report._story import _opened as opened  # noqa: F401
 from infoflow.report._story import sections
 from infoflow.report._story import tell as tell
 from infoflow.report._theme import Series as Series

@@ -61,7 +61,7 @@ def test_the_note_says_where_the_interval_comes_from(study):
     caption = figure_of(study).caption
     assert "Means over 3 seeds, bands their 95% intervals over seeds and sentences" in caption
     assert "20,000 occurrences" in caption
-    assert "hollow" in figure_of(study, lambda frame: frame[frame["seed"] == 1]).caption
+    assert "One seed; bands are 95% intervals over sentences" in figure_of(study, lambda f: f[f["seed"] == 1]).caption
 
     def bare(frame):
         return frame[frame["seed"] == 1].assign(low=np.nan, high=np.nan).drop(columns="replicates")

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from drawn import (
     effects,
     failed_sentence,
     measured,
+    opened,
     spark,
     tell,
 )
@@ -36,8 +38,10 @@ def screen(story):
     return story.screen
 
 
-def measure_of(figure):
-    return next(measure for measure in MEASURES if measure.figure == figure)
+def measure_of(figure, tables=None):
+    """The measure of a card, among several of one figure that of which there is a table."""
+    found = (measure for measure in MEASURES if measure.figure == figure)
+    return next(one for one in found if tables is None or measured(one, tables) is not None)
 
 
 def change(frame, series, seed, trained):
@@ -58,14 +62,15 @@ def test_effects_are_changes_beyond_the_untrained_model_s(tables):
         assert told.shown[series].value == pytest.approx(np.mean(trained))
         assert told.beyond[series].value == pytest.approx(np.mean(trained) - np.mean(control))
     a, b = told.pair
-    assert told.difference.value == pytest.approx(told.beyond[a].value - told.beyond[b].value)
+    assert told.difference.value == pytest.approx(told.shown[a].value - told.shown[b].value)
+    assert told.difference_beyond.value == pytest.approx(told.beyond[a].value - told.beyond[b].value)
 
 
 def test_cards_are_those_of_the_largest_effects_one_per_section(tables, screen, story):
     shown = {figure.id for figure in story.figures}
     strengths, sections = {}, {}
     for measure in MEASURES:
-        frame = measured(measure, tables) if measure.figure in shown else None
+        frame = measured(measure, tables) if measure.figure in shown and not measure.fills else None
         if frame is not None:
             strengths[measure.figure] = effects(measure, frame).strength
             sections.setdefault(measure.section, []).append(measure.figure)
@@ -76,19 +81,25 @@ def test_cards_are_those_of_the_largest_effects_one_per_section(tables, screen, 
     wanted = wanted[:3]
     assert {card.figure for card in screen.cards} == set(wanted)
     for card in screen.cards:
-        measure = measure_of(card.figure)
-        told = effects(measure, measured(measure, tables)).difference
-        assert card.strength == pytest.approx(abs(told.value) / ((told.high - told.low) / 2))
+        measure = measure_of(card.figure, tables)
+        told = effects(measure, measured(measure, tables))
+        in_widths = [abs(one.value) / ((one.high - one.low) / 2) for one in (told.difference, told.difference_beyond)]
+        assert card.strength == pytest.approx(min(in_widths))
     places = [[measure.figure for measure in MEASURES].index(card.figure) for card in screen.cards]
     assert places == sorted(places)
 
 
-def test_a_card_says_what_each_model_does_with_interval_and_control(screen):
+def test_a_card_says_what_each_model_does_with_the_plain_difference_and_the_control(screen, tables):
     card = next(card for card in screen.cards if card.figure in ("mi-input", "mi-output"))
     assert all(label in card.sentence for label in ("causal LM", "masked LM"))
     assert " to " in card.difference
-    assert ", after subtracting the control (at most " in card.difference
+    assert re.search(r"\); at most \d\S* in the control$", card.difference)
     assert card.clear
+    measure = measure_of(card.figure, tables)
+    told = effects(measure, measured(measure, tables))
+    a, b = (told.shown[name].value for name in told.pair)
+    number = re.search(r": (−?)([\d.]+) ", card.difference)
+    assert float(number[2]) * (-1 if number[1] else 1) == pytest.approx(a - b, abs=0.006)
 
 
 def test_a_model_that_has_not_learned_decides_no_card(tables):
@@ -164,13 +175,31 @@ def test_a_card_whose_interval_holds_zero_says_so(study):
     assert card.sentence.startswith("No difference seen between the models in the share of neighbours")
 
 
+def of_pair(shown, difference):
+    return Effects(
+        shown=shown, beyond=shown, control=0.0, pair=("a", "b"), difference=difference, difference_beyond=difference
+    )
+
+
+def test_a_difference_that_the_controls_explain_is_not_clear():
+    plain, gone = (Estimate(value=at, low=at - 0.1, high=at + 0.1, seeds=3, count=9) for at in (1.0, -0.02))
+    shown = {"a": plain, "b": gone}
+    effect = Effects(shown=shown, beyond=shown, control=1.0, pair=("a", "b"), difference=plain, difference_beyond=gone)
+    assert not effect.clear
+    measure = next(one for one in MEASURES if one.unit == "nats")
+    series = [Series(key=key, label=f"model {key}", slot=slot) for slot, key in enumerate("ab", 1)]
+    frame = pd.DataFrame({"series": ["a", "b"] * 2, "trained": True, "layer": [0, 0, 1, 1]})
+    told = card_sentence(measure, frame, effect, series)
+    assert told.startswith("No difference seen between the models beyond that of their controls in ")
+
+
 def test_what_does_not_change_comes_last_and_is_no_number():
     def told(value: float, half: float) -> Estimate:
         return Estimate(value=value, low=value - half, high=value + half, seeds=3, count=9)
 
     measure = next(one for one in MEASURES if one.percent and one.rises == "rise in {line} by")
     shown = {"a": told(0.001, 0.01), "b": told(0.9, 0.02)}
-    effect = Effects(shown=shown, beyond=shown, control=0.0, difference=told(-0.899, 0.02), pair=("a", "b"))
+    effect = of_pair(shown, told(-0.899, 0.02))
     series = [Series(key=key, label=f"model {key}", slot=slot) for slot, key in enumerate(shown, 1)]
     frame = pd.DataFrame({"series": ["a", "b"] * 2, "trained": True, "layer": [0, 0, 1, 1]})
     assert card_sentence(measure, frame, effect, series).endswith("rise in model b by 90 points; unclear in model a.")
@@ -182,7 +211,7 @@ def test_a_verb_is_said_once_where_all_do_the_same():
 
     measure = measure_of("layer-change")
     shown = {"a": told(0.1), "b": told(0.3), "c": told(-0.2)}
-    effect = Effects(shown=shown, beyond=shown, control=0.0, difference=told(-0.2), pair=("a", "b"))
+    effect = of_pair(shown, told(-0.2))
     series = [Series(key=key, label=f"model {key}", slot=slot) for slot, key in enumerate(shown, 1)]
     frame = pd.DataFrame({"series": list("abc") * 2, "trained": True, "layer": [0, 0, 0, 1, 1, 1]})
     assert card_sentence(measure, frame, effect, series).endswith(
@@ -200,7 +229,7 @@ def test_what_is_not_told_apart_has_no_more_digits_than_its_interval():
 
     def said(first: float, second: float) -> str:
         shown = {"a": told(first), "b": told(second)}
-        effect = Effects(shown=shown, beyond=shown, control=0.0, difference=told(first - second), pair=("a", "b"))
+        effect = of_pair(shown, told(first - second))
         return card_sentence(measure, frame, effect, series)
 
     assert said(0.0653, 0.2451).endswith(": 0.1 to 0.2 nats.")
@@ -347,3 +376,47 @@ def test_one_seed_is_called_exploratory(tmp_path):
     told = tell(run).screen
     assert told.badge == "one seed: exploratory"
     assert told.trust.startswith("One seed: bands cover the choice of sentences, not of initial weights")
+
+
+def test_heads_open_with_roles_special_tokens_and_sharpness(analysis):
+    places = {"stack": "encoder", "kind": "self", "layer": 2, "head": range(4)}
+    scores = {"value": 0.7, "low": 0.6, "high": 0.8, "baseline": 0.1, "limit": 0.6, "count": 50}
+    half = {"held_out": [0.75, 0.65, 0.7, 0.2], "held_out_low": 0.62, "held_out_high": 0.8}
+    roles = pd.DataFrame({**places, "role": ["first token"] * 2 + ["det dependent→head"] * 2, **scores, **half})
+    roles = roles.assign(holds=[True, True, True, False], chosen=True)
+    confidence = analysis.tables["head_confidence"]
+    surface = confidence.assign(statistic="special", baseline=0.1)  # confidence takes its place
+    given = {"head_roles": roles, "head_confidence": confidence, "head_surface": surface}
+    story = tell(InMemory(analysis.read(), given))
+    first, special, sharp = story.screen.cards
+    assert first.sentence == "3 of 4 heads hold a role: first token (2) and syntactic (1)."
+    assert first.difference == "First token, layer 2 head 0: 0.75 (0.62 to 0.80); limit 0.6, control 0.1"
+    assert special.question == "How much attention goes to special tokens?"
+    (layer,) = confidence.groupby("layer")["value"].mean().nlargest(1).index
+    assert f"largest in layer {layer} of bert-tiny, at " in special.sentence
+    assert "; at most 10" in special.difference
+    assert sharp.clear
+    assert "infoflow prune" in story.screen.next.code
+    assert not any(card.picked for card in story.screen.cards)
+    assert "head_roles" not in {name for figure in story.figures for name in figure.tables}  # the card shows it
+    assert [section.id for section in story.sections] == ["heads"]
+
+
+def test_a_chip_is_a_claim_that_could_be_tested(report, story):
+    page = report.read_text(encoding="utf-8")
+    untested = [one for one in story.findings if one.verdict == "not testable here" and one.figure]
+    assert untested
+    chips = re.findall(r'<a class="chip [^"]*" href="#([^"]+)"', page)
+    assert chips
+    assert not {finding.id for finding in untested} & set(chips)
+
+
+def test_a_section_opens_three_figures_those_with_tested_claims_first(story):
+    assert all(len(section.shown) <= 3 for section in story.sections)
+    section = next(section for section in story.sections if section.id == "knows")
+    five = section.figures[:1] * 5
+    five = [replace(figure, id=f"figure-{place}", findings=()) for place, figure in enumerate(five)]
+    tested = replace(story.findings[0], figure="figure-4", verdict="holds")
+    told = opened(replace(section, figures=five, open=()), None, [tested])
+    assert [figure.id for figure in told.shown] == ["figure-0", "figure-1", "figure-4"]
+    assert [figure.id for figure in told.further] == ["figure-2", "figure-3"]

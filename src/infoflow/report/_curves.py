@@ -14,7 +14,6 @@ from infoflow.foundation import t_quantile
 
 from ._in_words import Estimate, Samples, chosen, estimate_text, inline_text, listed, number, size_text
 from ._theme import Series
-from .forms._marks import HOLLOW
 
 # Definition of bands in all figures: the 95% interval of the mean over seeds and sampled data.
 
@@ -31,7 +30,7 @@ def band_words(seeds: int, over: str = "sentences", bands: str = "bands", known:
     if seeds > 1:
         return f"Means over {seeds} seeds, {bands} their 95% intervals over seeds{f' and {over}' if over else ''}"
     if over and known:
-        return f"One seed; {bands} are 95% intervals over {over}, {HOLLOW}"
+        return f"One seed; {bands} are 95% intervals over {over}"
     return "One seed: no interval is known, and no band is drawn"
 
 

@@ -114,10 +114,13 @@ class Section:
     payload: dict[str, Any] = field(default_factory=dict)  # data for that template
     names: dict[str, str] = field(default_factory=dict)  # figure's id → its name in Python, "room/noun"
     folded: tuple[str, ...] = ()  # ids of figures that stay folded below the others
+    open: tuple[str, ...] = ()  # ids of the open figures; by default all that are not in `folded`
 
     @property
     def shown(self) -> list[ReportFigure]:
         """The figures that are open on the page; all, if each of them is in `folded`."""
+        if self.open:
+            return [figure for figure in self.figures if figure.id in self.open]
         return [figure for figure in self.figures if not self._folds(figure)] or self.figures
 
     @property

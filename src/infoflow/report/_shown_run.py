@@ -15,7 +15,7 @@ from infoflow.results import RunFolder, StoredTable, Tables
 
 from ._figure import Section
 from ._in_words import duration_text, listed
-from ._summary import ScorecardRow
+from ._summary import UNTESTABLE, ScorecardRow
 
 # A run as its report shows it: files by name, without folders; anonymous runs hide file names, too.
 
@@ -308,7 +308,6 @@ _OF_ROOMS = {
     "dynamics": "dynamics",
     "time": "over-training",
 }
-_UNTESTABLE = "not testable here"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -341,8 +340,8 @@ def claim_groups(findings: list[ScorecardRow], sections: list[Section], titles: 
         ClaimGroup(
             section=id if id in present else "",
             title=titles.get(id, "Other questions"),
-            tested=[one for one in own if one.verdict != _UNTESTABLE],
-            untested=[one for one in own if one.verdict == _UNTESTABLE],
+            tested=[one for one in own if one.verdict != UNTESTABLE],
+            untested=[one for one in own if one.verdict == UNTESTABLE],
         )
         for id, own in sorted(groups.items(), key=lambda item: order.get(item[0], len(order)))
     ]

@@ -9,13 +9,14 @@ from altair.utils.schemapi import debug_mode
 
 from infoflow._subjects import provided
 from infoflow.foundation import UserError
+from infoflow.heads import HEAD_ROLES
 from infoflow.results import SUFFIX, TABLES, AmbiguousModels, RunFolder
 
 from ._figure import Method, ReportFigure, Section
 from ._layer_figure import facets
 from ._model_selection import ModelSelection
 from ._model_tables import DAMAGE, ModelTables, kind_of, unless_damaged
-from ._summary import ScorecardRow, scorecard
+from ._summary import UNTESTABLE, ScorecardRow, scorecard
 from .front_page._screen import Screen, first_screen
 from .heads._heads import HEADS, heads_section
 from .notebook._own_table import own_figure
@@ -65,6 +66,7 @@ _FURTHER_METHOD = Method(
     """,
 )
 _WORDS_ONLY = "findings"  # tables of verdicts are shown as cards
+_OPEN = 3  # figures of a section that are open on the page; the others are folded
 
 
 def own_section(tables: ModelTables) -> Section | None:
@@ -94,7 +96,7 @@ def _section(
         try:
             figure = own_figure(frame.drop(columns="series", errors="ignore"), schema, name)
         except (UserError, *DAMAGE) as refused:
-            reason = f" {refused}" if isinstance(refused, UserError) else ""
+            reason = f" {refused}" if isinstance(refused, UserError) and heading is OWN else ""
             notes.append(f"Not drawn: the table {name} ({len(frame):,} rows). {question}{reason}")
             continue
         figures.append(
@@ -108,7 +110,7 @@ def _section(
             )
         )
     if not figures:
-        return replace(heading, notes=notes) if notes else None
+        return replace(heading, notes=notes) if notes and heading is OWN else None
     read = [frame for figure in figures for name in figure.tables if (frame := frames[name]) is not None]
     section = heading.drawn_with(figures, tables.models, [frame for frame in read if "series" in frame])
     return replace(section, notes=notes) if section else None
@@ -205,14 +207,14 @@ def tell(run: RunFolder, on_section: Callable[[Section], None] | None = None) ->
             shown_sections.append(section)
             if on_section is not None:
                 on_section(section)
-    shown = {name for section in shown_sections for figure in section.figures for name in figure.tables}
+    shown = {HEAD_ROLES.name, *(name for section in shown_sections for one in section.figures for name in one.tables)}
     further = partial(further_section, sources.tables, shown)
     if (rest := unless_damaged(further, None, "the further tables", left_out)) is not None:
         shown_sections.append(rest)
     figures = [figure for section in shown_sections for figure in section.figures]
     findings = unless_damaged(partial(scorecard, run, figures), [], "the findings", left_out)
-    ids = {figure.id for figure in figures}
-    screen = unless_damaged(partial(first_screen, run, sources.tables, ids), None, "the front page", left_out)
+    screen = unless_damaged(partial(first_screen, run, sources.tables, figures), None, "the front page", left_out)
+    shown_sections = [_opened(section, screen, findings) for section in shown_sections]
     return Story(
         models=sources.tables.models, sections=shown_sections, findings=findings, screen=screen, left_out=left_out
     )
@@ -238,6 +240,16 @@ def _shown_section(
         section, beside = facets(section, build, tables, others)
     notes = [*(section.notes if section else []), *tables.notes(beside), *refused]
     return replace(section or heading, notes=notes) if section or notes else None
+
+
+def _opened(section: Section, screen: Screen | None, findings: list[ScorecardRow]) -> Section:
+    """The section with its most telling figures open: those of the front page, then those with a tested claim."""
+    if len(section.shown) <= _OPEN:
+        return section
+    on_cards = {card.figure for card in screen.cards} if screen else set()
+    tested = {finding.figure for finding in findings if finding.verdict != UNTESTABLE}
+    ranked = sorted(section.shown, key=lambda figure: (figure.id not in on_cards, figure.id not in tested))
+    return replace(section, open=tuple(figure.id for figure in ranked[:_OPEN]))
 
 
 def _name(build: Callable[..., object]) -> str:

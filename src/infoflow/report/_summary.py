@@ -56,7 +56,8 @@ def kind_text(row: dict) -> str:
 # The top of the report: what was studied, and what was found.
 
 
-VERDICTS = {"holds": "✓", "fails": "✗", "undetermined": "?", "not testable here": "–"}  # verdict → its mark
+UNTESTABLE = "not testable here"
+VERDICTS = {"holds": "✓", "fails": "✗", "undetermined": "?", UNTESTABLE: "–"}  # verdict → its mark
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

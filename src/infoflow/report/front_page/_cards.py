@@ -1,8 +1,8 @@
-"""The three cards of the front page: a rule picks the largest effects beyond the control, in interval widths."""
+"""The three cards of the front page: a rule picks the largest effects, with and without control, in interval widths."""
 
 import math
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import pandas as pd
@@ -11,21 +11,23 @@ from markupsafe import Markup
 from infoflow.heads import HEAD_PRUNING_CURVE
 
 from .._curves import curves, layers_of, samples_at, turn_sentence
-from .._in_words import Estimate, Samples, decimals, number
+from .._figure import ReportFigure
+from .._in_words import Chosen, Estimate, Samples, chosen, decimals, number
 from .._model_tables import ModelTables
 from .._theme import Series
-from ._measures import CardMeasure, card_measures, measured
+from ._measures import Card, CardMeasure, card_measures, measured
+from ._roles import roles_card
 from ._spark import spark
 
 CARDS = 3
 _EACH = 3  # up to this number, a sentence names every line
 
 HOW_CHOSEN = (
-    "Each measure is summarised by one number per model, minus its control (the untrained model, or the "
-    "measure's own baseline). The cards show where two models that have learned their task differ most, relative "
-    "to the interval of their difference; where possible, one card per section of the report. For a single "
-    "model, they show where its own number is largest relative to its interval. The cards are picked from many "
-    "measures, and no interval corrects for that: read the figures behind them."
+    "Each measure is summarised by one number per model. The cards show where two models that have learned their task "
+    "differ most, relative to the interval of their difference, and still differ after subtracting each one's control "
+    "(the untrained model, or the measure's own baseline); where possible, one card per section of the report. For a "
+    "single model, they show where its number is farthest from the control. The cards are picked from many measures, "
+    "and no interval corrects for that: read the figures behind them."
 )
 
 
@@ -37,38 +39,42 @@ def strength(estimate: Estimate) -> float:
     return abs(estimate.value) / half if half > 0 else math.inf if estimate.value else 0.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Card:
-    """One answer on the front page."""
-
-    figure: str  # where its arrow leads
-    question: str
-    sentence: str
-    difference: str  # the number that the card rests on, with its interval and the control
-    clear: bool
-    strength: float
-    picture: Markup
-
-
-def cards(tables: ModelTables, figures: set[str], dull: set[str]) -> list[Card]:
-    """The cards, in the report's order.
+def cards(tables: ModelTables, figures: Sequence[ReportFigure], dull: set[str]) -> list[Card]:
+    """The cards, in the report's order; without any measure for one, what the first figures say.
 
     Args:
         tables: The run's tables.
-        figures: Ids of the figures on the page; each card links to one.
+        figures: The figures on the page; each card links to one.
         dull: Lines with models that have not learned their task, drawn in grey.
     """
     found = []
-    for measure in card_measures():
-        frame = measured(measure, tables) if measure.figure in figures else None
+    every, ids = card_measures(tables), {figure.id for figure in figures}
+    for measure in every:
+        frame = measured(measure, tables) if measure.figure in ids else None
         if frame is not None and (seen := effects(measure, frame, dull)).shown:
             found.append((measure, frame, seen))
-    found.sort(key=lambda one: -one[2].strength)  # stable: ties keep the report's order
+    found.sort(key=lambda one: (one[0].fills, -one[2].strength))  # stable: ties keep the report's order
     sections = [one[0].section for one in found]
     first = [one for place, one in enumerate(found) if one[0].section not in sections[:place]]
     more = [one for one in found if one not in first]  # if fewer sections than cards have a result
-    chosen = sorted([*first, *more], key=lambda one: not one[2].clear)[:CARDS]
-    return [_card(*one, tables, dull) for one in sorted(chosen, key=lambda one: card_measures().index(one[0]))]
+    ahead = [card] if "head-map" in ids and (card := roles_card(tables)) else []
+    chosen = sorted([*first, *more], key=lambda one: (one[0].fills, not one[2].clear))[: CARDS - len(ahead)]
+    made = [_card(*one, tables, dull) for one in sorted(chosen, key=lambda one: every.index(one[0]))]
+    return [*ahead, *made] or [_of_figure(figure) for figure in figures if figure.words][:CARDS]
+
+
+def _of_figure(figure: ReportFigure) -> Card:
+    """A card of words alone."""
+    return Card(
+        figure=figure.id,
+        question=figure.question,
+        sentence=figure.words,
+        difference="",
+        clear=True,
+        strength=0.0,
+        picture=Markup(""),
+        picked=False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,23 +84,35 @@ class Effects:
     shown: dict[str, Estimate]  # series → the number itself
     beyond: dict[str, Estimate]  # minus the same number of the untrained model, or of the measure's own baseline
     control: float  # the largest absolute value of the control; NaN without one
-    difference: Estimate | None  # between the two lines that differ most, beyond the control; None for a single line
-    pair: tuple[str, str] | None
+    pair: tuple[str, str] | None  # the two lines that differ most; None for a single line
+    difference: Estimate | None  # between these two
+    difference_beyond: Estimate | None  # the same beyond the control
+    at: dict[str, int] = field(default_factory=dict)  # layer of the largest value, for the contrast "best"
 
     @property
     def deciding(self) -> Estimate:
-        """The estimate that the card rests on: the difference between lines, or a single line's own effect."""
-        return self.difference or next(iter(self.beyond.values()))
+        """What the card says: the difference between two lines, or a single line's own number."""
+        return self.difference or next(iter(self.shown.values()))
+
+    @property
+    def deciding_beyond(self) -> Estimate:
+        """The same beyond the control."""
+        return self.difference_beyond or next(iter(self.beyond.values()))
 
     @property
     def clear(self) -> bool:
-        """Whether the interval of the deciding estimate excludes zero."""
-        return self.deciding.sign != 0
+        """Whether both intervals exclude zero, on the same side."""
+        return self.strength > 0 and self.deciding.sign == self.deciding_beyond.sign != 0
 
     @property
     def strength(self) -> float:
-        r"""$|d| / h$: the effect divided by the half-width of its interval; 0 without an interval."""
-        return strength(self.deciding)
+        """The weaker of the two, with and without control."""
+        return _weaker(self.deciding, self.deciding_beyond)
+
+
+def _weaker(plain: Estimate, beyond: Estimate) -> float:
+    """The smaller strength of an effect and of what it is beyond the control; 0 if they have opposite signs."""
+    return min(strength(plain), strength(beyond)) if plain.value * beyond.value > 0 else 0.0
 
 
 def _card(measure: CardMeasure, frame: pd.DataFrame, seen: Effects, tables: ModelTables, dull: set[str]) -> Card:
@@ -113,6 +131,7 @@ def _card(measure: CardMeasure, frame: pd.DataFrame, seen: Effects, tables: Mode
         difference=_difference(measure, seen, series),
         clear=seen.clear,
         strength=seen.strength,
+        picked=not measure.fills,
         picture=spark(
             curves(frame),
             series,
@@ -149,9 +168,10 @@ def _nothing_seen(measure: CardMeasure, seen: Effects, lines: list[Series], noun
     values = [seen.shown[line.key].value for line in lines]
     least, most = (_amount(value, measure, seen.deciding) for value in (min(values), max(values)))
     if len(lines) == 1:
-        return f"No difference seen from the control in {noun}: {most}."
+        return f"No difference seen from the control in {noun.rstrip(',')}: {most}."
     span = most if least == most else f"{_amount(min(values), measure, seen.deciding, unit=False)} to {most}"
-    return f"No difference seen between the models in {noun}: {span}."
+    beyond = " beyond that of their controls" if seen.deciding.sign else ""
+    return f"No difference seen between the models{beyond} in {noun.rstrip(',')}: {span}."
 
 
 def _places(measure: CardMeasure, frame: pd.DataFrame, series: list[Series]) -> dict[str, int]:
@@ -175,7 +195,7 @@ def _verb(measure: CardMeasure, estimate: Estimate, first: bool) -> str:
 def _clause(measure: CardMeasure, seen: Effects, line: Series, verb: str, first: bool, again: bool) -> str:
     """`rises in masked LM by 2`; `in masked LM by 2` after a clause with the same verb (`again`)."""
     _, inside, behind = verb.partition(" in {line}")
-    subject = (f"in {{line}}{behind}" if again and inside else verb).format(line=line.label)
+    subject = (f"in {{line}}{behind}" if again and inside else verb).format(line=line.label, at=seen.at.get(line.key))
     if verb == _UNCLEAR:
         return subject
     estimate = seen.shown[line.key]
@@ -200,18 +220,20 @@ def _amount(value: float, measure: CardMeasure, estimate: Estimate, change: bool
 
 
 def _difference(measure: CardMeasure, seen: Effects, series: list[Series]) -> str:
-    """`causal LM − masked LM: −0.26 nats (−0.28 to −0.24), after subtracting the control (at most 0.01)`."""
+    """`causal LM − masked LM: −0.26 nats (−0.28 to −0.24); at most 0.01 in the control`."""
     estimate, scale = seen.deciding, 100 if measure.percent else 1
     labels = {line.key: line.label for line in series}
     who = f"{labels[seen.pair[0]]} − {labels[seen.pair[1]]}: " if seen.pair else ""
     low, high = (scale * end for end in (estimate.low, estimate.high))
     places = decimals(low, high, scale * estimate.value)
-    size, unit = number(scale * estimate.value, places), "points" if measure.percent else measure.unit
+    change = bool(seen.pair) or measure.contrast in ("ends", "reached")
+    size = number(scale * estimate.value, places)
+    unit = measure.unit if not measure.percent else "points" if change else "%"
     span = f" ({number(low, places)} to {number(high, places)})" if estimate.has_interval else ", no interval known"
     control = ""
     if seen.control == seen.control:
-        most = _amount(seen.control, measure, estimate, change=True, unit=False)
-        control = f", after subtracting the control (at most {most})"
+        most = _amount(seen.control, measure, estimate, change=measure.contrast in ("ends", "reached"), unit=False)
+        control = f"; at most {most} in the control"
     return f"{who}{f'{size} {unit}'.rstrip()}{span}{control}"
 
 
@@ -228,21 +250,35 @@ def effects(measure: CardMeasure, frame: pd.DataFrame, dull: Collection[str] = (
     learned = [key for key in beyond if key not in dull]
     pair = max(
         combinations(learned if len(learned) > 1 else beyond, 2),
-        key=lambda two: strength(_differ(beyond, *two)),
+        key=lambda two: _weaker(_differ(trained, *two), _differ(beyond, *two)),
         default=None,
     )
     return Effects(
         shown={key: own.estimate() for key, own in trained.items()},
         beyond={key: own.estimate() for key, own in beyond.items()},
         control=max((size for size in sizes if math.isfinite(size)), default=math.nan),
-        difference=_differ(beyond, *pair) if pair else None,
         pair=pair,
+        difference=_differ(trained, *pair) if pair else None,
+        difference_beyond=_differ(beyond, *pair) if pair else None,
+        at=best_layers(frame) if measure.contrast == "best" else {},
     )
 
 
-def _differ(beyond: dict[str, Samples], a: str, b: str) -> Estimate:
+def _differ(found: dict[str, Samples], a: str, b: str) -> Estimate:
     """Difference of two lines, paired by shared seeds and by sentences."""
-    return (beyond[a] - beyond[b]).estimate()
+    return (found[a] - found[b]).estimate()
+
+
+def _best(frame: pd.DataFrame, key: str, trained: bool = True) -> Chosen[int] | None:
+    """A line's layer with the largest value on one half of the sentences, with all values on the other half."""
+    layers = layers_of(frame[frame["trained"] == trained], key)
+    return chosen({layer: samples_at(frame, key, layer, trained) for layer in layers})
+
+
+def best_layers(frame: pd.DataFrame) -> dict[str, int]:
+    """Each line's layer with the largest value."""
+    found = {str(key): _best(frame, str(key)) for key in dict.fromkeys(frame["series"])}
+    return {key: best.key for key, best in found.items() if best}
 
 
 def contrast(measure: CardMeasure, frame: pd.DataFrame, key: str, trained: bool = True) -> Samples:
@@ -250,6 +286,9 @@ def contrast(measure: CardMeasure, frame: pd.DataFrame, key: str, trained: bool 
     layers = layers_of(frame[frame["trained"] == trained], key)
     if not layers:
         return Samples.bare({})
+    if measure.contrast == "best":
+        best = _best(frame, key, trained)
+        return best.at[best.key] if best else Samples.bare({})
     if measure.contrast == "middle":
         return samples_at(frame, key, layers[len(layers) // 2], trained)
     end = layers[-1] if measure.contrast == "ends" else reached(measure, layers)

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pandas as pd
+from markupsafe import Markup
 
 from infoflow._subjects import provided
-from infoflow.heads import HEAD_PRUNING_CURVE
+from infoflow.heads import HEAD_CONFIDENCE, HEAD_PRUNING_CURVE, HEAD_SURFACE
+from infoflow.probing import PROBE_SCORES
 from infoflow.representations import (
     CONTEXT_NEIGHBOURS,
     GEOMETRY,
@@ -19,13 +21,31 @@ from infoflow.representations import (
     USABLE_INFORMATION,
 )
 
+from .._curves import mean_of_draws
+from .._in_words import Samples
 from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
+from ..probing._rows import all_examples, of, one_probe, task_label, tasks_of
 from ..representations._information_rows import LIMITED_BY, input_rows, output_rows
 from ..representations._lenses import one_choice
 
-Contrast = Literal["ends", "middle", "reached"]
-"""The number that summarises a line: last minus first layer, the middle value, or the change up to `reached`."""
+Contrast = Literal["ends", "middle", "best", "reached"]
+"""The number that summarises a line: last minus first layer, the value of the middle layer or of the layer with the
+largest one (`{at}` in its verbs), or the change up to `reached`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Card:
+    """One answer on the front page."""
+
+    figure: str  # where its arrow leads
+    question: str
+    sentence: str
+    difference: str  # the number that the card rests on, with its interval and the control
+    clear: bool
+    strength: float
+    picture: Markup
+    picked: bool = True  # by its strength, among many; otherwise it comes with the tables of its command
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +72,7 @@ class CardMeasure:
     ends: tuple[str, str] | None = None  # names of the first and the last position, if no number describes them
     unless: str = ""  # a table that answers the same question better
     reached: float = 0.5  # end of the contrast "reached", as a share of the course
+    fills: bool = False  # shown only where the others leave room: reports of `heads` and `probe`
 
 
 def _main(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
@@ -87,6 +108,28 @@ def _removed(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
     """Rise of the loss as heads are pruned, least important first; `layer` holds the share of pruned heads."""
     rows = frame[(frame["order"] == "importance") & (frame["kind"] == "all") & (frame["metric"] == "loss")]
     return rows.assign(layer=(100 * rows["removed"]).round().astype(int))
+
+
+def _special(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
+    return mean_over_heads(models.main(frame[frame["statistic"] == "special"]))
+
+
+def _sharpness(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
+    return mean_over_heads(models.main(frame))
+
+
+def mean_over_heads(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per model and layer of self-attention: the mean over its heads, with the interval of that mean."""
+    found = []
+    for _, own in rows[rows["kind"] == "self"].groupby(["series", "seed", "trained", "layer"], sort=False):
+        mean = mean_of_draws(own)
+        if "replicates" in mean:
+            drawn = {0: mean["replicates"].iloc[0]}
+            ends = Samples.by_key({0: mean["value"].iloc[0]}, drawn, count=int(mean["count"].iloc[0])).estimate()
+            if ends.has_interval:
+                mean = mean.assign(low=ends.low, high=ends.high)
+        found.append(mean)
+    return pd.concat(found, ignore_index=True) if found else rows.head(0)
 
 
 MEASURES: tuple[CardMeasure, ...] = (
@@ -219,13 +262,72 @@ MEASURES: tuple[CardMeasure, ...] = (
         unit="nats",
         x="% of heads removed",
     ),
+    CardMeasure(
+        figure="head-map",
+        axis="% of attention",
+        noun="the attention to special tokens",
+        section="heads",
+        question="How much attention goes to special tokens?",
+        table=HEAD_SURFACE.name,
+        rows=_special,
+        contrast="best",
+        opening="The mean share of attention on special tokens is largest ",
+        rises="in layer {at} of {line}, at",
+        falls="in layer {at} of {line}, at",
+        percent=True,
+        fills=True,
+    ),
+    CardMeasure(
+        figure="head-map",
+        axis="mean largest weight",
+        noun="how sharply heads look",
+        section="heads",
+        question="In which layer do heads look most sharply?",
+        table=HEAD_CONFIDENCE.name,
+        rows=_sharpness,
+        contrast="best",
+        opening="A head's largest weight is on average largest ",
+        rises="in layer {at} of {line}, at",
+        falls="in layer {at} of {line}, at",
+        bounded=True,
+        fills=True,
+    ),
 )
 """The core's candidate measures for cards, in the order of the report."""
 
 
-def card_measures() -> list[CardMeasure]:
+def card_measures(tables: ModelTables) -> list[CardMeasure]:
     """All candidate measures for cards."""
-    return [*MEASURES, *(one for own in provided("figures", "CARDS") for one in own)]
+    return [*MEASURES, *_of_tasks(tables), *(one for own in provided("figures", "CARDS") for one in own)]
+
+
+def _of_tasks(tables: ModelTables) -> list[CardMeasure]:
+    """One measure per probing task of the run."""
+    frame = tables.get(PROBE_SCORES.name)
+    return [] if frame is None else [_of_task(task) for task in tasks_of(of(frame, metric="accuracy", labels="task"))]
+
+
+def _of_task(task: str) -> CardMeasure:
+    def rows(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
+        scores = of(frame, metric="accuracy", words="all", labels="task", task=task)
+        return models.main(all_examples(one_probe(scores)))
+
+    name = task_label(task)
+    return CardMeasure(
+        figure="probe-accuracy",
+        axis="accuracy",
+        noun=f"the accuracy of {name}",
+        section="probing",
+        question=f"Which layer is best for {name}?",
+        table=PROBE_SCORES.name,
+        rows=rows,
+        contrast="best",
+        opening="A probe reads it best ",
+        rises="in layer {at} of {line}, with an accuracy of",
+        falls="in layer {at} of {line}, with an accuracy of",
+        bounded=True,
+        fills=True,
+    )
 
 
 def measured(measure: CardMeasure, tables: ModelTables) -> pd.DataFrame | None:

@@ -2,20 +2,24 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 
 from infoflow.findings import FINDINGS_OVER_SCALE, FINDINGS_TABLE
-from infoflow.heads import HEAD_CONFIDENCE
+from infoflow.heads import HEAD_CONFIDENCE, HEAD_ROLES
 from infoflow.objectives import Metric, metrics_of
+from infoflow.probing import PROBE_SCORES
 from infoflow.representations import MUTUAL_INFORMATION
 from infoflow.results import RETRIEVAL_SCORES, TASK_SCORES, RunFolder
 
+from .._figure import ReportFigure
 from .._in_words import count_text, decimals, listed, number
 from .._model_selection import entries_with_readers, seeds_of_lines
 from .._model_tables import ModelTables
-from .._summary import KINDS, OTHER, failure_kind, kind_text
+from .._summary import KINDS, OTHER, UNTESTABLE, failure_kind, kind_text
 from ._cards import HOW_CHOSEN, Card, cards
 
 _SMALL = 10_000_000  # models with fewer parameters are called small
@@ -63,6 +67,13 @@ def learned(tables: ModelTables) -> Learned | None:
     )
 
 
+class NextStep(NamedTuple):
+    """What the reader might do next."""
+
+    text: str
+    code: str  # options or a command
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Screen:
     """Everything at the top of the page."""
@@ -73,6 +84,7 @@ class Screen:
     learned: Learned | None
     trust: str
     claims: ClaimsLine | None
+    next: NextStep | None
 
     @property
     def dull(self) -> frozenset[str]:
@@ -80,20 +92,50 @@ class Screen:
         return self.learned.dull if self.learned else frozenset()
 
 
-def first_screen(run: RunFolder, tables: ModelTables, figures: set[str]) -> Screen:
-    """The front page of a run whose page shows the figures with these ids."""
+def first_screen(run: RunFolder, tables: ModelTables, figures: Sequence[ReportFigure]) -> Screen:
+    """The front page of a run whose page shows these figures."""
     scored = learned(tables)
     dull = set(scored.dull) if scored else set()
     findings = run.tables.get(FINDINGS_TABLE.name)
     seeds = _seeds(run)
+    claims = None if findings is None else claims_line(findings)
     return Screen(
         badge="one seed: exploratory" if tables.models.by == "objective" and seeds == 1 else "",
         cards=cards(tables, figures, dull),
         how_chosen=HOW_CHOSEN,
         learned=scored,
         trust=_trust(run, tables, seeds),
-        claims=None if findings is None else claims_line(findings),
+        claims=claims,
+        next=_next_step(tables, seeds, scored, claims),
     )
+
+
+def _next_step(tables: ModelTables, seeds: int, scored: Learned | None, claims: ClaimsLine | None) -> NextStep | None:
+    """The step that would add most: models that have learned, then seeds, then another measure or model."""
+    if scored and scored.failed:
+        text = "Train longer: a model that has not learned its task says little about its objective. More updates:"
+        return NextStep(text, "--set training.updates=…")
+    if tables.models.by == "objective":
+        if seeds == 1 and claims:
+            text = (
+                "Train three seeds: claims that compare objectives need them, and intervals then cover initial weights."
+            )
+            return NextStep(text, "--seed 0 --seed 1 --seed 2")
+        left = [(reason, count) for reason, count in claims.reasons if " in the plan" in reason] if claims else []
+        if not left:
+            return None
+        (reason, count), *_ = left
+        setting = reason.removeprefix("need ").removesuffix(" in the plan")
+        return NextStep(f"{count} more claims can be tested with a longer plan:", setting)
+    if HEAD_ROLES.name in tables.names:
+        return NextStep(
+            "A role does not show that a head matters. Remove heads and see:", "infoflow prune MODEL --keep 50%"
+        )
+    if PROBE_SCORES.name in tables.names:
+        return NextStep("See whether a probe with a hidden layer reads more:", "--probe mlp")
+    if HEAD_CONFIDENCE.name in tables.names:
+        return NextStep("Compare it with a model that differs in one thing:", "infoflow compare MODEL OTHER")
+    return None
 
 
 def _seeds(run: RunFolder) -> int:
@@ -124,7 +166,7 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
             stated.append(f"{small}{span} parameters")
     untrained = any(
         not bool(frame["trained"].all())
-        for frame in tables.some([MUTUAL_INFORMATION.name, HEAD_CONFIDENCE.name]).values()
+        for frame in tables.some([MUTUAL_INFORMATION.name, HEAD_CONFIDENCE.name, PROBE_SCORES.name]).values()
     )
     stated.append("untrained models are the control" if untrained else "each measure compared with its own baseline")
     count = len(run.read().get("warnings", []))
@@ -159,7 +201,7 @@ def claims_line(findings: pd.DataFrame) -> ClaimsLine | None:
     rows = findings.drop_duplicates("id").to_dict("records")
     if not rows:
         return None
-    tested = [row for row in rows if row["verdict"] != "not testable here"]
+    tested = [row for row in rows if row["verdict"] != UNTESTABLE]
     failed = [row for row in tested if row["verdict"] == "fails"]
     kinds = Counter(failure_kind(row) for row in failed)
     worst = max(failed, key=_surprise, default=None)
@@ -170,7 +212,7 @@ def claims_line(findings: pd.DataFrame) -> ClaimsLine | None:
         kinds=[(kind, kinds[kind]) for kind in KINDS if kinds[kind]],
         surprising=_text(worst) if worst else "",
         surprising_id=str(worst["id"]) if worst else "",
-        reasons=_reasons([str(row.get("reason") or "") for row in rows if row["verdict"] == "not testable here"]),
+        reasons=_reasons([str(row.get("reason") or "") for row in rows if row["verdict"] == UNTESTABLE]),
     )
 
 
