@@ -14,7 +14,20 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 pytest.importorskip("griffe", reason="the tools for the documentation are not installed")
 
-from sitebuild import bibliography, checks, escaping, findings, gallery, links, methods, pages, references, staging  # noqa: E402
+from sitebuild import (  # noqa: E402
+    bibliography,
+    checks,
+    escaping,
+    findings,
+    gallery,
+    links,
+    method_pictures,
+    methods,
+    pages,
+    pictures,
+    references,
+    staging,
+)
 
 SURFACE = (ROOT / "tests" / "surface.txt").read_text(encoding="utf-8")
 WRITTEN = [*sorted((ROOT / "docs").rglob("*.md"))]
@@ -103,6 +116,55 @@ def test_a_method_page_has_all_its_parts(path):
     assert [heading for heading in headings if heading in parts] == parts
     assert f"Table `{path.stem}`" in page
     assert re.search(r"^\*\*.+\?\*\*$", page, flags=re.MULTILINE)
+
+
+# Tables without a chart, or that need checkpoints, several models or answers of people: this list may only get shorter.
+WITHOUT_A_PICTURE = """
+    bert_score_layers embedding_change fill_in head_coreference head_distance head_examples head_probe
+    head_special_gradient in_context_learning loss_by_frequency loss_by_position minimal_pairs prediction_divergence
+    probe_codelength probe_examples probe_trees seed_divergence source_contribution space_similarity tag_neighbours
+    translation_stages usable_information weight_change
+"""
+
+
+def test_method_pages_open_with_a_picture_and_sentences_that_read_it():
+    folder = ROOT / "docs" / "methods"
+    shown = set()
+    for path in sorted(folder.glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        intro = text.partition("\n## ")[0]
+        found = re.search(r"\*\*\n\n!\[(.+)\]\((\S+\.svg)\)\n\n([^!#].+?)(?:\n\n|\Z)", intro, flags=re.DOTALL)
+        assert (found is None) == (path.stem in WITHOUT_A_PICTURE.split()), path.stem
+        if found:
+            assert len(found[1]) > 40, path.stem
+            assert re.search(r"\d", found[3]), f"{path.stem}: the sentences below a picture give its numbers"
+            assert 2 <= len(re.findall(r"[.?](?:\s|$)", found[3])) <= 6, path.stem
+            shown.add((folder / found[2]).resolve())
+            about = methods.front(text)
+            assert (about["figure"][0] in methods.FIGURES) if "figure" in about else "experiments/" in found[2]
+    assert all(picture.is_file() for picture in shown)
+    own = {picture.resolve() for picture in (folder / "pictures").iterdir()}
+    assert own <= shown, "a picture that no page shows"
+    assert sum(picture.stat().st_size for picture in own) < 2.5e6
+
+
+def test_a_picture_of_a_method_has_a_caption_and_is_copied(tmp_path):
+    page = methods.page((ROOT / "docs" / "methods" / "head_entropy.md").read_text(encoding="utf-8"), ROOT)
+    assert re.search(r"^!\[.+\n\n\*All-MiniLM-L6-v2 on 800 .+\*: `infoflow analyze ", page, flags=re.MULTILINE)
+    text, names = pictures.brought_in(page, "methods/head_entropy.md")
+    assert names == {"docs/methods/pictures/head_entropy.svg"}
+    assert 'src="../pictures/methods-pictures-head_entropy.svg"' in text
+    pictures.copy(names, ROOT, tmp_path)
+    assert (tmp_path / "pictures" / "methods-pictures-head_entropy.svg").is_file()
+
+
+def test_a_smaller_picture_keeps_its_texts():
+    inner = '<path d="M1.23456,2" aria-label="0.123"/><text>0.12345</text></svg></svg>'
+    svg = f'<svg viewBox="0 0 100 50"><svg class="marks">{inner}'
+    assert method_pictures.smaller(svg) == (
+        '<svg viewBox="-24 0 148 50"><svg class="marks" overflow="visible"><path d="M1.23,2"/>'
+        "<text>0.12345</text></svg></svg>"
+    )
 
 
 def test_tests_are_told_by_their_names():

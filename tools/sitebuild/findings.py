@@ -36,7 +36,7 @@ def anchor(identifier: str) -> str:
 
 def _section(finding) -> str:
     source = f"{finding.source} (read: {finding.source_read})" if finding.source_read else finding.source
-    lines = [f"### {finding.id} {{#{anchor(finding.id)}}}", "", escaped(finding.claim), ""]
+    lines = [f"### {escaped(finding.claim)} {{#{anchor(finding.id)}}}", "", f"`{finding.id}`", ""]
     controls = "; ".join(c.name if c.decisive else f"{c.name} (for comparison only)" for c in finding.controls)
     seeds = "1 seed" if finding.minimum_seeds == 1 else f"{finding.minimum_seeds} seeds"
     learned = ", ".join(one.label for one in finding.learned)

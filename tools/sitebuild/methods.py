@@ -17,6 +17,32 @@ from .schemas import columns
 _PARTS = re.compile(r"^(Args|Raises|Returns|Attributes|Example|Examples):\n(?:(?: .*)?\n)*", flags=re.MULTILINE)
 _KINDS = {"10": "Layers", "20": "Heads", "30": "Over training", "40": "Probes"}
 """Parts of the list of methods, by the `order` of their pages."""
+MINILM = "all-MiniLM-L6-v2"
+_FEW = "--set analysis.occurrences=4000 --set analysis.clusters=100"
+_TWIN = "beside the same architecture with random weights; bands: 95% intervals over sentences"
+_SMALL = "lens,head_importance,head_relevance,head_pruning_curve,head_ablation,ngram_agreement,effective_rank"
+FIGURES = {
+    "study": ("study quick --set training.updates=3000", ""),
+    "minilm": (f"analyze {MINILM} --sentences 800 {_FEW}", f"{MINILM} on 800 sentences of Tatoeba, {_TWIN}"),
+    "heads": (
+        f"heads {MINILM} --corpus grammar:2000 --sentences 500",
+        f"{MINILM} on 500 generated sentences with trees",
+    ),
+    "probe": (
+        f"probe {MINILM} --task upos,arc-label --corpus grammar:2000 --sentences 400",
+        f"{MINILM} on 400 generated sentences, {_TWIN}",
+    ),
+    "edges": (
+        f"probe {MINILM} --task upos,arc,arc-label --probe edge --corpus grammar:1000 --sentences 200 --no-control",
+        f"{MINILM} on 200 generated sentences; whiskers: 95% intervals over sentences",
+    ),
+    "causal": (
+        f"analyze causal-lm --only {_SMALL} --sentences 300 --no-control",
+        "the causal LM of the preset quick (6 layers of width 64, 3,000 updates) on 300 sentences of Tatoeba; bands: "
+        "95% intervals over sentences",
+    ),
+}
+"""The runs behind the figures at the top of the pages: command, and what the figure's caption says of them."""
 _NUMBERS = ("value", "low", "high", "baseline", "count")
 
 
@@ -47,7 +73,7 @@ def page(text: str, root: Path) -> str:
     costs = json.loads((root / "docs" / "methods" / "costs.json").read_text(encoding="utf-8"))
     names = [_name(path) for path in (*about["measures"], *about.get("functions", []))]
     parts = [
-        intro.rstrip(),
+        _captioned(intro.rstrip(), about),
         "\n## What is computed\n",
         *(_docstring(item, path) for item, path in zip(measures, about["measures"], strict=True)),
         *(_docstring(item, path) for item, path in zip(used, about.get("functions", []), strict=True)),
@@ -57,7 +83,6 @@ def page(text: str, root: Path) -> str:
         rest.strip(),
         "\n## Cost\n",
         _cost(costs, measures),
-        _picture(about),
         "\n## How it was checked\n",
         checks.told(root / "tests", names),
         _claims(measures[0].table.name),
@@ -120,10 +145,17 @@ def _cost(costs: dict[str, Any], measures: list[Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _picture(about: dict[str, list[str]]) -> str:
-    if not (gallery := about.get("gallery")):
-        return ""
-    return f"\n## Figure\n\nDrawn and explained in the gallery: [{gallery[0]}](../gallery/{gallery[0]}.md).\n"
+def _captioned(intro: str, about: dict[str, list[str]]) -> str:
+    """The opening of a page with a caption below its figure: the run, and the command that made it."""
+    if not (figure := about.get("figure")):
+        return intro
+    command, words = FIGURES[figure[0]]
+    return re.sub(
+        r"^!\[.*$",
+        lambda line: f"{line[0]}\n\n*{words[:1].upper()}{words[1:]}*: `infoflow {command}`",
+        intro,
+        flags=re.M,
+    )
 
 
 def _claims(table: str) -> str:
@@ -137,7 +169,7 @@ def _reading(table: str) -> Iterator[str]:
 
     for finding in FINDINGS.values():
         if table in finding.all_tables:
-            yield f"- [{finding.id}](../findings.md#{anchor(finding.id)}): {escaped(finding.claim)}"
+            yield f"- [{escaped(finding.claim)}](../findings.md#{anchor(finding.id)}) (`{finding.id}`)"
 
 
 def index(found: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Pictures that experiments left in the repository, on pages of the site: copied, and shown as those of the gallery."""
+"""Pictures of the repository, from experiments and of methods, on pages of the site: copied, shown as the gallery's."""
 
 import html
 import posixpath
@@ -7,20 +7,20 @@ import shutil
 from pathlib import Path
 
 _PICTURE = re.compile(r"^!\[(?P<told>[^\]\n]+)\]\((?P<target>[^)\s]+\.svg)\)$", flags=re.MULTILINE)
-_FOLDER = "experiments"
+_FOLDERS = ("experiments/", "docs/")
 
 
 def brought_in(text: str, path: str) -> tuple[str, set[str]]:
     """The page at `path` with the site's addresses of such pictures, and their names in the repository.
 
     A picture is a line of its own, with an address relative to the page in docs:
-    `![what](../../experiments/studies/a/b.svg)`.
+    `![what](../../experiments/studies/a/b.svg)`, `![what](pictures/a.svg)`.
     """
     names: set[str] = set()
 
     def replaced(match: re.Match[str]) -> str:
         name = posixpath.normpath(posixpath.join("docs", posixpath.dirname(path), match["target"]))
-        if not name.startswith(f"{_FOLDER}/"):
+        if not name.startswith(_FOLDERS):
             return match[0]
         names.add(name)
         here = posixpath.relpath(place(name), posixpath.dirname(path) or ".")
@@ -31,7 +31,7 @@ def brought_in(text: str, path: str) -> tuple[str, set[str]]:
 
 def place(name: str) -> str:
     """Where the site has a picture of the repository."""
-    return f"pictures/{name.removeprefix(f'{_FOLDER}/').replace('/', '-')}"
+    return f"pictures/{name.removeprefix('experiments/').removeprefix('docs/').replace('/', '-')}"
 
 
 def copy(names: set[str], root: Path, target: Path) -> None:

