@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.plain import run_card
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from infoflow.architectures import FAMILIES
 from infoflow.corpus import train_tokenizer
@@ -61,6 +61,18 @@ def test_a_translator_is_read_by_both(tmp_path: Path) -> None:
     ids = plain.generate(**AutoTokenizer.from_pretrained(tmp_path)(ENGLISH[0], return_tensors="pt"), max_new_tokens=5)
     assert torch.equal(ids, loaded.module.generate(**source(ENGLISH[0], return_tensors="pt"), max_new_tokens=5))
     assert AutoTokenizer.from_pretrained(tmp_path).decode(ids[0]) == target.decode(ids[0])
+
+
+def test_an_encoder_without_a_pooler_is_read_without_a_report(tmp_path: Path) -> None:
+    source, _ = tokenizers()
+    body = build_models([make_objective("masked-lm")], SHAPE, Vocabulary.from_tokenizer(source))["masked-lm"].bert
+    save_model(body.eval(), tmp_path, source)
+    plain, report = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values())
+    inputs = source(ENGLISH, return_tensors="pt", padding=True)
+    with torch.no_grad():
+        assert torch.equal(plain.eval()(**inputs)[0], body(**inputs)[0])
+    assert load_model(tmp_path).digest == load_model(body, tokenizer=source).digest
 
 
 OBJECTIVES = ("masked-lm", "causal-lm", "translation", "electra", "skip-gram", "bilm")

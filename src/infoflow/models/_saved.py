@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, decoders
 from tokenizers.models import BPE
-from transformers import AutoModel, EncoderDecoderModel, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils import logging as transformers_logging
 
@@ -66,16 +66,17 @@ def save_weights(module: PreTrainedModel, folder: Path, **options: Any) -> None:
 
 
 def _save_unused_poolers(module: PreTrainedModel, folder: Path) -> None:
-    """`EncoderDecoderModel.from_pretrained` builds its encoder with a pooler, and misses the weights.
+    """`from_pretrained` builds an encoder with a pooler, whether it had one or not, and misses the weights.
 
     `model.safetensors` stays as trained; an index adds a file with zeros for the pooler.
     """
-    if not isinstance(module, EncoderDecoderModel):
+    if all(getattr(child, "pooler", module) is not None for child in module.modules()):
         return
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        built = AutoModel.from_config(copy.deepcopy(module.config.encoder)).state_dict()
-    own = module.encoder.state_dict()
-    if not (added := {f"encoder.{name}": torch.zeros(one.shape) for name, one in built.items() if name not in own}):
+        built = type(module)(copy.deepcopy(module.config)).state_dict()
+    own = module.state_dict()
+    added = {name: torch.zeros(one.shape) for name, one in built.items() if name not in own and "pooler." in name}
+    if not added:
         return
     save_file(added, folder / UNUSED, {"format": "pt"})
     with safe_open(folder / SAFE_WEIGHTS_NAME, "pt") as stored:
