@@ -7,7 +7,7 @@ import transformers
 
 import infoflow
 from infoflow.foundation import UserError
-from infoflow.heads import Confidence
+from infoflow.heads import Confidence, Entropy
 from infoflow.models import load_model, tap
 from infoflow.representations import IntraSentence, LayerDistance, Lens
 
@@ -84,3 +84,13 @@ def words():
 
 
 _WORDS = [f"w{index}" for index in range(39)]
+
+
+def test_pruning_and_measures_of_heads_say_once_that_there_are_none(corpus, tmp_path):
+    from infoflow.pruning import prune_to
+
+    model = load_model(build("FNetForMaskedLM"), tokenizer=words())
+    with pytest.raises(UserError, match=r"^fnet has no heads to remove: its heads cannot be read\.$"):
+        prune_to(model, corpus, 1, tmp_path / "out")
+    with pytest.raises(UserError, match=r"^No measure applies to fnet: its heads cannot be read\.$"):
+        infoflow.measure(model, corpus, [Confidence(), Entropy()])

@@ -193,7 +193,7 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Fail
     kept = [copy.deepcopy(measure) for measure, reason in reasons.items() if reason is None]
     if not kept:
         why = [reason for reason in reasons.values() if reason] + [failure.reason for failure in failures.listed()]
-        raise UserError(f"No measure applies to {model.name}: {'; '.join(why) or 'none given'}.")
+        raise UserError(f"No measure applies to {model.name}: {'; '.join(dict.fromkeys(why)) or 'none given'}.")
     return kept
 
 

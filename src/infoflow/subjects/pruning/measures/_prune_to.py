@@ -278,6 +278,8 @@ class Start:
 
 
 def _check_numbers(model: Model, keep: Sequence[int], kinds: Sequence[str] | None) -> None:
+    if lacking := model.anatomy.lacks():
+        raise UserError(f"{model.name} has no heads to remove: {lacking}.")
     total = len(all_heads(model.anatomy))
     least = total - len(gated_heads(model, kinds))
     for one in keep:
