@@ -8,6 +8,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from infoflow.corpus import Corpus
 from infoflow.flow import NO_LABEL, Occurrences, PassOptions, SampleFacts, TokenSample, measure
 from infoflow.foundation import UserError, block_of
 from infoflow.representations import (
@@ -309,3 +310,11 @@ def test_a_component_that_comes_and_goes_is_a_loss_and_a_recovery_of_clusters_al
     usable = [estimated(each, types, sentences).value for each in layers]
     assert clusters[1] < min(clusters[0], clusters[2]) - 0.5
     assert max(usable) - min(usable) < 0.01
+
+
+def test_a_masked_token_may_stand_in_the_input_as_it_is(matched_models, tmp_path):
+    """Short sentences in which nothing is replaced belong to the sample, so the pass must read them."""
+    path = tmp_path / "short.txt"
+    path.write_text("".join(f"the cat sees {word} now\n" for word in "abcdefghijklmnopqrstuvwxyz" for _ in range(2)))
+    found = measure(matched_models["masked-lm"], Corpus.from_text(path), [UsableInformation(regime="training")])
+    assert found["usable_information"].empty  # too few tokens, and no error

@@ -174,10 +174,10 @@ class Pass:
     def _batches(self, regime: Regime, draw: int) -> list[np.ndarray]:
         """Batches under the token budget, and under a byte budget if attention weights are held.
 
-        Of training noise, only sentences in which it replaced a token, if nothing reads others.
+        Of training noise, only sentences in which it replaced a token or that the sample has, if nothing reads others.
         """
         reads_all = regime == "clean" or any(m.regime == regime and not m.only_replaced for m in self.streaming)
-        rows = self.reader.rows if reads_all else self.reader.replaced(self.reader.rows, draw)
+        rows = self.reader.rows if reads_all else self._rows_with_noise(draw)
         batches = self.reader.batches(self._token_budget, rows)
         if "attention" not in self._needs(regime):
             return batches
@@ -189,6 +189,14 @@ class Pass:
             size = max(1, int(attention_bytes // max(1, sentence_bytes)))  # a pruned model may have no heads
             pieces += [rows[start : start + size] for start in range(0, len(rows), size)]
         return pieces
+
+    def _rows_with_noise(self, draw: int) -> np.ndarray:
+        rows = self.reader.rows
+        kept = np.isin(rows, self.reader.replaced(rows, draw))
+        for (_, regime), filler in self.fillers.items():
+            if regime == "training":  # a token to predict may stand in the input as it is
+                kept |= np.isin(rows, filler.occurrences.row[filler.occurrences.draw == draw])
+        return rows[kept]
 
     def _draws(self) -> list[tuple[Regime, int]]:
         draws: list[tuple[Regime, int]] = []
