@@ -96,7 +96,7 @@ def test_a_reinitialised_decoder_starts_from_other_weights(masked, translator, p
 def test_mistakes_are_named(masked, narrow, translator):
     with pytest.raises(UserError, match="EncoderDecoderModel"):
         transplanted(masked, masked)
-    with pytest.raises(UserError, match=r"32 wide.*16 wide"):
+    with pytest.raises(UserError, match=r"width 32.*width 16"):
         transplanted(narrow, translator)
     for settings, message in (
         ({"freeze": ("head",)}, 'Got "head"'),

@@ -76,5 +76,5 @@ def test_what_is_missing_is_named(spacy, monkeypatch, parallel_corpus):
     with pytest.raises(UserError, match="has no parser"):
         parse_corpus(parallel_corpus)
     monkeypatch.setattr("infoflow.corpus._parse.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"infoflow\[parse\]"):
+    with pytest.raises(UserError, match=r"Install it: .*pip install .*spacy"):
         parse_corpus(parallel_corpus)

@@ -10,7 +10,6 @@ from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from infoflow.architectures import FAMILIES
 from infoflow.corpus import train_tokenizer
 from infoflow.models import load_model, save_model
-from infoflow.models._saved import joined
 from infoflow.objectives import Vocabulary, make_objective
 from infoflow.training import ModelConfig, build_models
 
@@ -24,13 +23,18 @@ def tokenizers(english: int = 60, french: int = 55, sentinels: int = 0):
     return source, train_tokenizer(FRENCH, french, min_frequency=1)
 
 
+def saved(source, target, folder: Path) -> Path:
+    vocabularies = Vocabulary.from_tokenizer(source), Vocabulary.from_tokenizer(target)
+    module = build_models([make_objective("translation")], SHAPE, *vocabularies)["translation"].eval()
+    save_model(module, folder, source, target)
+    return folder
+
+
 @pytest.mark.parametrize(("english", "french", "sentinels"), [(60, 55, 0), (45, 60, 0), (60, 60, 10)])
 def test_one_tokenizer_reads_one_language_and_writes_the_other(english, french, sentinels, tmp_path) -> None:
     source, target = tokenizers(english, french, sentinels)
-    both = joined(source, target)
-    assert both is not None
-    both.save_pretrained(tmp_path / "one")
-    AutoTokenizer.from_pretrained(tmp_path / "one").save_pretrained(tmp_path / "two")
+    both = AutoTokenizer.from_pretrained(saved(source, target, tmp_path / "one"))
+    both.save_pretrained(tmp_path / "two")
     for tokenizer in (both, AutoTokenizer.from_pretrained(tmp_path / "two")):
         texts = [*ENGLISH, "odd \ue000 signs ▁ [MASK] x", "<extra_id_3> the cat"]
         assert tokenizer(texts)["input_ids"] == source(texts)["input_ids"]
@@ -40,9 +44,10 @@ def test_one_tokenizer_reads_one_language_and_writes_the_other(english, french, 
             assert tokenizer.batch_decode(rows, skip_special_tokens=skip) == expected
 
 
-def test_one_vocabulary_needs_no_second_decoder() -> None:
+def test_one_vocabulary_needs_no_second_decoder(tmp_path) -> None:
     source, _ = tokenizers()
-    assert joined(source, tokenizers()[0]) is None
+    folder = saved(source, tokenizers()[0], tmp_path / "one")
+    assert not (folder / "source_tokenizer").exists()
 
 
 def test_a_translator_is_read_by_both(tmp_path: Path) -> None:

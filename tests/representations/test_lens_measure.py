@@ -220,7 +220,7 @@ def test_a_small_corpus_is_read_ten_times_at_most(matched_models, parallel_corpu
     assert states.expected(training) == positions + len(training)  # the last token of a sentence predicts nothing
     table(model, parallel_corpus, steps=10_000, tokens=64)
     steps = math.ceil(10 * states.expected(training) / 64)
-    assert any(f"in {steps} of 10000 steps" in text for text in display)
+    assert any(f"for {steps} of 10000 steps" in text for text in display)
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ _SENSIBLE = {
     "1.5": _BROKEN,
     "text": _TEXT,
     "empty text": {*_TEXT, "checkpoints.schedule", "tune.dev", "tune.test", "tune.shape", "retrieval.test"}
-    - {"corpus.name", "tune.name"},
+    | {"plugins.measures", "plugins.objectives", "plugins.claims"} - {"corpus.name", "tune.name"},
     "empty list": _EMPTY_LIST,
     "empty table": {"variants"},
     "nothing": _NOTHING,
@@ -131,6 +131,8 @@ def test_nonsense_is_refused_by_one_message(setting: str) -> None:
             StudyPlan.from_json(_plan(setting, value))
         except UserError as error:
             message = str(error).replace("tune[0].", "tune.")
+            if setting.startswith("plugins.") and "its author's own code" in message:
+                continue  # a file's name, which a run folder may not have executed
             assert message.startswith(setting), message
             assert re.search(r" (must|needs) .+\. Got .+", message), message
             assert not re.search(r"\bNone\b|\bTrue\b|\bint\b|\bfloat\b|\bstr\b|'|<class|\n", message), message

@@ -142,14 +142,14 @@ def test_a_changed_file_changes_the_stages_that_it_affects_and_no_others(plan, t
     ("kind", "text", "message"),
     [
         ("norms.py", "import infoflow\n1 / 0\n", r"norms.py cannot be run: line 2: ZeroDivisionError"),
-        ("norms.py", "x = 1\n", "holds no measure"),
+        ("norms.py", "x = 1\n", "contains no measure"),
         ("mine.py", "x = 1\n", "holds no objective"),
         ("mine.py", OBJECTIVE.replace('"mine-lm"', '"masked-lm"'), "the name masked-lm is taken"),
         ("mine.py", OBJECTIVE.replace("return CausalLM", "return causallm"), r"mine.py fails .*: line 12: NameError"),
         ("mine.py", OBJECTIVE.replace('{"mine-lm": 1.0}', '{"loss": 1.0}'), "must be those of term_weights, loss. Got"),
         ("mine.py", OBJECTIVE.replace("rate: float = 0.5", "rate: float"), "its option rate needs a default"),
         ("mine.py", OBJECTIVE.replace("@dataclass(frozen=True, kw_only=True, slots=True)", ""), "must be a dataclass"),
-        ("claims.py", CLAIMS.replace("mine:1", "mine"), "must be ROOM:NUMBER"),
+        ("claims.py", CLAIMS.replace("mine:1", "mine"), "must be SECTION:NUMBER"),
     ],
 )
 def test_mistakes_are_reported_before_any_work(plan, tmp_path, kind, text, message):

@@ -64,7 +64,7 @@ def unpack(bag: Path, to: Path) -> int:
     models = [to / name for name in names if name.endswith(".safetensors")]
     for path in models:
         path.write_bytes(_cast(path.read_bytes(), torch.float16, torch.float32))
-    return len(models)
+    return sum(path.name != "unused.safetensors" for path in models)  # a part that is not used lies beside its model
 
 
 def _carried(run: Path, patterns: Sequence[str]) -> Iterator[Path]:
