@@ -95,7 +95,8 @@ _SENSIBLE = {
     "1.5": _BROKEN,
     "text": _TEXT,
     "empty text": {*_TEXT, "checkpoints.schedule", "tune.dev", "tune.test", "tune.shape", "retrieval.test"}
-    | {"plugins.measures", "plugins.objectives", "plugins.claims"} - {"corpus.name", "tune.name"},
+    - {"corpus.name", "tune.name"}
+    | {"plugins.measures", "plugins.objectives", "plugins.claims"},
     "empty list": _EMPTY_LIST,
     "empty table": {"variants"},
     "nothing": _NOTHING,
