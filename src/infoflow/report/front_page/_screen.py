@@ -120,7 +120,7 @@ def _next_step(tables: ModelTables, seeds: int, scored: Learned | None, claims: 
             text = (
                 "Train three seeds: claims that compare objectives need them, and intervals then cover initial weights."
             )
-            return NextStep(text, "--seed 0 --seed 1 --seed 2")
+            return NextStep(text, "--seeds 0,1,2")
         left = [(reason, count) for reason, count in claims.reasons if " in the plan" in reason] if claims else []
         if not left:
             return None
