@@ -56,4 +56,4 @@ def test_the_only_table_is_the_commands_own_error(infoflow, masked_lm, small, mo
     monkeypatch.setattr(PositionalScores, "result", refuse)
     answer = infoflow("analyze", masked_lm, "--only=head_positional", "--no-control", *small)
     assert answer.code == 2
-    assert answer.err.splitlines()[-2:] == ["measure seed-0: offsets must not be 0.", "1 stage was not run."]
+    assert answer.err.splitlines()[-2:] == ["measure masked-lm/seed-0: offsets must not be 0.", "1 stage was not run."]

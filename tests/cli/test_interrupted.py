@@ -58,7 +58,7 @@ def test_what_was_interrupted_ends_as_if_it_had_not_been(command, tmp_path, requ
         folder = tmp_path / name
         (folder / "temporary").mkdir(parents=True, exist_ok=True)
         (folder / "plan.toml").write_text(PLAN)
-        (folder / "task.tsv").write_text("".join(f"a{i} b\tx\nc d{i}\ty\n" for i in range(20)))
+        (folder / "task.tsv").write_text("".join(f"x\ta{i} b\ny\tc d{i}\n" for i in range(20)))
         words = [model if word == "MODEL" else word for word in COMMANDS[command]]
         code = run_script(SCRIPT, signal_name, str(number), folder, *words, "--out=run", "--log=plain")
         return code, folder

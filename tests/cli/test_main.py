@@ -76,7 +76,7 @@ def test_exit_codes_of_the_program(tmp_path):
     assert not bad.stdout
     assert bad.stderr.startswith("No corpus nothing")
     assert "Traceback" not in bad.stderr
-    piped = f"set -o pipefail; {shlex.join([*INFOFLOW, 'data', 'list'])} | true"
+    piped = f"set -o pipefail; {shlex.join([*INFOFLOW, 'list', 'corpora'])} | true"
     closed = subprocess.run(["bash", "-c", piped], capture_output=True, text=True, cwd=tmp_path)
     assert (closed.returncode, closed.stderr) == (0, "")
 

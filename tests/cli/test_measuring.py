@@ -46,7 +46,7 @@ def test_analyze_takes_measures_of_ones_own_from_a_file(infoflow, masked_lm, sma
     assert answer.code == 0, answer.err
     assert set(tables(tmp_path / "o")) == {"head_entropy", "state_norm"}
     assert "Mean of state_norm over tokens" in answer.out
-    for written, message in [("x = 1", "holds no measure"), ("import sys; sys.exit(0)", "line 1: SystemExit: 0")]:
+    for written, message in [("x = 1", "contains no measure"), ("import sys; sys.exit(0)", "line 1: SystemExit: 0")]:
         (tmp_path / "mine.py").write_text(written)
         answer = infoflow("analyze", masked_lm, *options, "--measures=mine.py")
         assert (answer.code, answer.out) == (2, "")
