@@ -120,9 +120,9 @@ def save_tokenizers(folder: Path, module: PreTrainedModel, tokenizer: Any, targe
     """
     if tokenizer is None:
         return
+    tokenizer, target_tokenizer = _at_rest(tokenizer), _at_rest(target_tokenizer)
     reads_types = bool(getattr(getattr(module.config, "encoder", module.config), "type_vocab_size", 0))
     if not reads_types and "token_type_ids" in tokenizer.model_input_names:  # GPT-2 would add embeddings for them
-        tokenizer = copy.deepcopy(tokenizer)
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
     both = None
@@ -132,6 +132,15 @@ def save_tokenizers(folder: Path, module: PreTrainedModel, tokenizer: Any, targe
     if both is not None:
         tokenizer.save_pretrained(folder / SOURCE_FOLDER)
     (both or tokenizer).save_pretrained(folder)
+
+
+def _at_rest(tokenizer: Any) -> Any:
+    """A copy without the truncation and padding of the latest call, which would be saved with it."""
+    tokenizer = copy.deepcopy(tokenizer)
+    if (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:
+        backend.no_truncation()
+        backend.no_padding()
+    return tokenizer
 
 
 _SPECIAL = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
