@@ -49,8 +49,7 @@ def _objectives() -> Listed:
 
 
 def _presets() -> Listed:
-    from infoflow.studies import StudyPlan
-    from infoflow.studies._plan import PRESETS
+    from infoflow.studies import PRESETS, StudyPlan
 
     plans = {name: StudyPlan.load(name) for name in PRESETS}
     return ["preset", "seeds", "asks"], [[name, str(len(plan.seeds)), plan.title] for name, plan in plans.items()]

@@ -77,13 +77,13 @@ def _show(frame: "pd.DataFrame", title: str) -> None:
 
 def _cell(rows: "pd.DataFrame") -> str:
     """As many words as fit, with their probabilities."""
-    told = [
+    words = [
         f"{_shorter(row.token)} {100 * row.probability:.{1 if row.probability < 0.0995 else 0}f}%"
         for row in rows.itertuples()
     ]
-    while len(told) > 1 and len("; ".join(told)) > _CELL:
-        told.pop()
-    return "; ".join(told)
+    while len(words) > 1 and len("; ".join(words)) > _CELL:
+        words.pop()
+    return "; ".join(words)
 
 
 def _shorter(token: str) -> str:

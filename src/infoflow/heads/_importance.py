@@ -14,7 +14,7 @@ from torch import Tensor
 from infoflow.corpus import Corpus
 from infoflow.flow import Intervention, PassOptions, Reader, measure
 from infoflow.foundation import NUM_BLOCKS, UserError, current_display, replicate_weights
-from infoflow.models import Model, Site, tap
+from infoflow.models import Model, Site, open_gates, tap
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK
@@ -158,16 +158,13 @@ class ImportanceSums:
     def _sentence_parts(self, batch: ScoredBatch) -> Iterator[tuple[Site, Tensor, Tensor]]:
         """(B, H) gradients of each sentence's loss with respect to the gates, and their denominators."""
         paper = self._convention == "paper"
-        gates = {
-            key: [torch.ones(batch.size, num, device=batch.labels.device, requires_grad=True) for num in numbers]
-            for key, numbers in self._scorer.model.anatomy.head_numbers().items()
-        }
+        gates = open_gates(self._scorer.model, batch.size)
         with torch.enable_grad(), tap(self._scorer.model, gates=gates):
             losses_B = self._scorer.losses(batch)
             if paper and self._example_loss == "mean":
                 losses_B = losses_B / batch.counts.clamp(min=1)
-        flat = [gate for rows in gates.values() for gate in rows]
-        gradients = iter(_gradients(losses_B.sum(), flat))
+        flat = [gate for rows in gates.values() for gate in rows]  # those of layers without heads are not used
+        gradients = iter(torch.autograd.grad(losses_B.sum(), flat, materialize_grads=True))
         scored_B = (batch.counts > 0).double().cpu()
         for (stack, kind), rows in gates.items():
             count_B = scored_B if paper else batch.padded.streams[stack].real.sum(dim=1).double().cpu()
@@ -180,7 +177,8 @@ class ImportanceSums:
         # A tap without edits passes the same tensor on, but shows a view off the path.
         with torch.enable_grad(), tap(self._scorer.model, heads=True, on_heads=lambda call: call.heads.clone()) as seen:
             total = self._scorer.losses(batch).sum()
-        gradients = iter(_gradients(total, [layer for layers in seen.heads.values() for layer in layers]))
+        flat = [layer for layers in seen.heads.values() for layer in layers]
+        gradients = iter(torch.autograd.grad(total, flat, materialize_grads=True))
         for (stack, kind), layers in seen.heads.items():
             real_BT = batch.padded.streams[stack].real
             for layer, heads_BTHd in enumerate(layers):
@@ -248,9 +246,3 @@ def _by_block(values: np.ndarray, blocks: np.ndarray) -> np.ndarray:
     sums = np.zeros((NUM_BLOCKS, *values.shape[1:]))
     np.add.at(sums, blocks, values)
     return sums
-
-
-def _gradients(total: Tensor, flat: list[Tensor]) -> list[Tensor]:
-    """Zeros where nothing depends on a tensor: layers without attention have rows of no heads."""
-    found = torch.autograd.grad(total, flat, allow_unused=True)
-    return [torch.zeros_like(one) if gradient is None else gradient for one, gradient in zip(flat, found, strict=True)]

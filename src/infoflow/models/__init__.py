@@ -55,7 +55,7 @@ from ._rerun import (
     without_token,
 )
 from ._saved import save_companions, save_model, save_tokenizers, save_weights
-from ._tap import HeadCall, Tap, tap
+from ._tap import HeadCall, Tap, open_gates, tap
 from ._text_scores import (
     BleuStatistics,
     Numbers,

@@ -17,7 +17,7 @@ from ._modules import evaluating
 
 
 def stacks_of_states(module: PreTrainedModel) -> tuple[Stack, ...] | None:
-    """Stacks without attention: lists of blocks of which each reads what the one before it returned.
+    """Stacks without attention: lists of blocks, each of which reads the output of the previous one.
 
     None if there is no such list, or one stack of an encoder–decoder model has none.
     """

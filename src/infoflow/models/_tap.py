@@ -130,6 +130,12 @@ def tap(
         yield result
 
 
+def open_gates(model: Model, num: int, dtype: torch.dtype = torch.float32) -> dict[StackKind, list[Tensor]]:
+    """Gates of 1 for each of `num` examples, (num, H) in each layer, that take gradients."""
+    like: dict[str, Any] = {"device": model.device, "dtype": dtype, "requires_grad": True}
+    return {key: [torch.ones(num, heads, **like) for heads in row] for key, row in model.anatomy.head_numbers().items()}
+
+
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """The layers of a list: how many, and the first one that has an entry."""

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from infoflow.foundation import UserError
-from infoflow.models import Model, tap
+from infoflow.models import Model, open_gates, tap
 
 from ._lrp import propagate, require_whole, unembedding_of
 from ._nodes import AttentionNode
@@ -50,20 +50,20 @@ def gradient_relevance(
     """
     parts = []
     for seeds in seed_chunks(request):
-        gates = _gates(request.model, len(seeds))
+        gates = open_gates(request.model, len(seeds), next(request.model.module.parameters()).dtype)
         with torch.enable_grad(), rules(), tap(request.model, gates=gates):
             copies = run_copies(request, seeds, output)
         places = [(one.stack, one.kind, one.layer) for one in request.model.anatomy.attentions()]
         flat = [gates[stack, kind][layer] for stack, kind, layer in places]
-        found = torch.autograd.grad(copies.explained.sum(), [*flat, *copies.embeddings.values()], allow_unused=True)
-        of_gates = dict(zip(places, found, strict=False))
+        found = torch.autograd.grad(
+            copies.explained.sum(), [*flat, *copies.embeddings.values()], materialize_grads=True
+        )
         of_states = dict(zip(copies.embeddings, found[len(flat) :], strict=True))
         parts.append(
             SentenceRelevance(
-                heads={place: _or_zero(one, flat[i]) for i, (place, one) in enumerate(of_gates.items())},
+                heads=dict(zip(places, found[: len(flat)], strict=True)),
                 tokens={
-                    stack: (states * _or_zero(of_states[stack], states)).sum(2).detach()
-                    for stack, states in copies.embeddings.items()
+                    stack: (states * of_states[stack]).sum(2).detach() for stack, states in copies.embeddings.items()
                 },
             )
         )
@@ -141,19 +141,6 @@ def _leaves_at_state_0(model: Model) -> Iterator[dict[str, Tensor]]:
             block = model.module.get_submodule(one.layers[0].block)
             stack.callback(block.register_forward_pre_hook(before(one.name), with_kwargs=True).remove)
         yield embeddings
-
-
-def _gates(model: Model, num: int) -> dict[tuple[str, str], list[Tensor]]:
-    """Ones for each head of each copy."""
-    like = {"device": model.device, "dtype": next(model.module.parameters()).dtype}
-    return {
-        key: [torch.ones(num, heads, **like, requires_grad=True) for heads in numbers]
-        for key, numbers in model.anatomy.head_numbers().items()
-    }
-
-
-def _or_zero(gradient: Tensor | None, like: Tensor) -> Tensor:
-    return torch.zeros_like(like) if gradient is None else gradient
 
 
 # Relevance from attention and its gradient (Chefer and others).
@@ -238,10 +225,10 @@ def _weighted(request: Request, output: Output | None) -> Iterator[tuple[Maps, T
         with torch.enable_grad(), tap(request.model, attention=True) as seen:
             copies = run_copies(request, seeds, output)
         weights = [seen.attention[one.stack, one.kind][one.layer] for one in attentions]
-        gradients = torch.autograd.grad(copies.explained.sum(), weights, allow_unused=True)
+        gradients = torch.autograd.grad(copies.explained.sum(), weights, materialize_grads=True)
         yield (
             {
-                (one.stack, one.kind, one.layer): (a.detach(), torch.zeros_like(a) if g is None else g)
+                (one.stack, one.kind, one.layer): (a.detach(), g)
                 for one, a, g in zip(attentions, weights, gradients, strict=True)
             },
             request.predictions.positions[seeds],

@@ -61,7 +61,7 @@ def _name(row: pd.Series) -> str:
     return name[:1].upper() + name[1:]
 
 
-def _picture(best: pd.DataFrame, color: str, told: str) -> Markup:
+def _picture(best: pd.DataFrame, color: str, description: str) -> Markup:
     """A bar from 0 to 1 per role with its interval; a tick is the limit for holding the role."""
 
     def x(share: float) -> float:
@@ -81,7 +81,7 @@ def _picture(best: pd.DataFrame, color: str, told: str) -> Markup:
     axis = [(x(0), "0"), (x(1), "1"), ((x(0) + x(1)) / 2, "score; tick: limit")]
     parts += [Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(at, base, text) for at, text in axis]
     return Markup('<svg class="spark" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        _WIDTH, base + 4, told, Markup("").join(parts)
+        _WIDTH, base + 4, description, Markup("").join(parts)
     )
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from infoflow.flow import PassOptions
 from infoflow.foundation import NUM_BLOCKS, UserError, stream
 from infoflow.heads import Head, HeadEdit, HeadSet, ablate, all_heads, by_first_block, expected_jaccard
-from infoflow.models import FastLinear, Model, recorded_blocks, skipped_blocks, tap
+from infoflow.models import FastLinear, Model, open_gates, recorded_blocks, skipped_blocks, tap
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, scale_of
 
 from ._layers_after_tuning import mean_score, part_score
@@ -92,10 +92,7 @@ def task_importance(model: Model, part: TaskPart) -> dict[Head, float]:
     sums = [torch.zeros(one.num_heads, dtype=torch.float64) for one in sites]
     for batch in part.batches:
         rows = len(batch.inputs["input_ids"])
-        by_kind = {
-            key: [torch.ones(rows, num, device=model.device, requires_grad=True) for num in numbers]
-            for key, numbers in model.anatomy.head_numbers().items()
-        }
+        by_kind = open_gates(model, rows)
         gates = [by_kind[one.stack, one.kind][one.layer] for one in sites]
         with torch.enable_grad(), tap(model, gates=by_kind):
             total = part.task.example_losses(model.module, batch.batch).sum()

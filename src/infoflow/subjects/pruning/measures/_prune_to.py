@@ -162,8 +162,9 @@ def prune_to(
     check_free(out)
     if masked is not None:
         check_masked(Path(masked), Path(out))
-    how: dict[str, Any] = {"by": by, "kinds": kinds, "sentences": sentences, "seed": seed, "options": options}
-    start = Start.of(model, corpus, [keep], recover=recover, **how)
+    start = Start.of(
+        model, corpus, [keep], by=by, kinds=kinds, sentences=sentences, seed=seed, options=options, recover=recover
+    )
     return start.pruned(keep, Path(out), None if masked is None else Path(masked))
 
 
@@ -269,12 +270,12 @@ class Start:
         (first, *_) = _scores(smaller, self.scored_on, self.metric, self.options)
         updates, rate = self.recover.updates, self.recover.rate
         trained = trained_on(smaller, self.trained_on, self.objective, updates, rate, self.seed)
-        told = (
+        summary = (
             f"After removal the {first['metric']} was {first['scores'][0]:.4f}; then the model was trained on for "
             f"{updates:,} updates on {len(self.trained_on):,} sentences, at a rate of at most {rate:g}."
         )
-        current_display().note(told)
-        return trained, told
+        current_display().note(summary)
+        return trained, summary
 
 
 def _check_numbers(model: Model, keep: Sequence[int], kinds: Sequence[str] | None) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -91,8 +90,9 @@ def prune_to_each(
         check_free(_folder(out, number))
         if masked is not None:
             check_masked(_folder(masked, number), _folder(out, number))
-    how: dict[str, Any] = {"by": by, "kinds": kinds, "sentences": sentences, "seed": seed, "options": options}
-    start = Start.of(model, corpus, numbers, recover=recover, **how)
+    start = Start.of(
+        model, corpus, numbers, by=by, kinds=kinds, sentences=sentences, seed=seed, options=options, recover=recover
+    )
     points = []
     with current_display().progress(f"Pruning {model.name} by {by}", len(numbers), "steps") as progress:
         for number in numbers:
