@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from support import tiny_heads as tiny
+from transformers import GptOssConfig, GptOssForCausalLM
 
 from infoflow.foundation import UserError
 from infoflow.heads import HeadDistance, HeadLayerDistance, js_distance
+from infoflow.models import load_model
 
 NUM = 14
 
@@ -97,3 +100,27 @@ def test_equal_heads_have_no_distance_and_merging_loses_nothing(reader):
 def test_wrong_settings_are_refused():
     with pytest.raises(UserError, match="sentences must be at least 1"):
         HeadDistance(sentences=0)
+
+
+def test_a_learned_sink_is_one_more_key(corpus):
+    tokenizer = tiny.tokenizer_of(corpus)
+    size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": 8}
+    size |= {"num_key_value_heads": 2, "num_local_experts": 2, "num_experts_per_tok": 1, "initializer_range": 0.5}
+    torch.manual_seed(0)
+    module = GptOssForCausalLM(GptOssConfig(vocab_size=len(tokenizer), **size))
+    reader = tiny.reader_of(load_model(module, tokenizer=tokenizer), corpus)
+    frame = tiny.run(HeadDistance(smoothing=0.0), reader, [np.arange(NUM)])
+
+    def entropy(p):
+        return -(p * np.log(np.where(p > 0, p, 1))).sum()
+
+    expected = 0.0
+    for row in range(NUM):
+        layers = next(iter(tiny.batch_of(reader, np.array([row])).attention.values()))
+        heads = np.concatenate([layer[0].double().numpy() for layer in layers])
+        heads = np.concatenate([heads, 1 - heads.sum(2, keepdims=True)], axis=2)
+        assert heads[..., -1].max() > 0.1
+        for a, b in zip(heads[0], heads[3], strict=True):
+            expected += entropy((a + b) / 2) - (entropy(a) + entropy(b)) / 2
+    found = frame[(frame["layer_a"] == 0) & (frame["head_a"] == 0) & (frame["layer_b"] == 1) & (frame["head_b"] == 1)]
+    assert found["total"].item() == pytest.approx(expected, rel=1e-4)

@@ -191,6 +191,8 @@ _TABLES = (
     "head_relations",
     "head_rare_token",
     "head_patterns",
+    "head_by_distance",
+    "head_retrieval",
 )
 
 

@@ -2,6 +2,7 @@
 
 from ._distributed import agree, first_then_others, is_first, wait_for_all
 from ._distributed import processes as processes
+from ._forward import check_finite, forward, query_block
 from ._measure import AbstractMeasure as AbstractMeasure
 from ._measure import Failure, Failures, NothingToRead, Origin, describe_measure
 from ._measure import Intervention as Intervention
@@ -11,7 +12,7 @@ from ._measure import PassOptions as PassOptions
 from ._measure import SampleMeasure as SampleMeasure
 from ._occurrences import Occurrences, RankStrata, Tag, TypeStrata, tag_columns
 from ._own_measures import given_measures, load_measures, measure_of
-from ._pass import SampleKey, check_finite, forward
+from ._pass import SampleKey
 from ._reader import Reader as Reader
 from ._reader import Row
 from ._runner import MODEL, Measured, accepted_corpus, accepted_model, compare_samples, match_words

@@ -154,6 +154,18 @@ class Measure(AbstractMeasure):
         """The table."""
 
 
+@runtime_checkable
+class AttentionByBlocks(Protocol):
+    """A streaming measure of sums over queries: it reads the attention of long texts some queries at a time.
+
+    For a text whose attention would be far larger than `PassOptions.attention_bytes`, `update_block` gets each layer's
+    blocks of queries, and then `update` the text without attention. Other measures of attention do not see the text.
+    """
+
+    def update_block(self, activations: Activations, layer: int) -> None:
+        """Add a block: `attention` and `visible` have one key with one tensor, the rows `activations.queries`."""
+
+
 class SampleMeasure(AbstractMeasure):
     """A measure of individual states, from the token sample that all such measures share."""
 

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,21 @@ import torch
 from torch import Tensor
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError, current_display
-from infoflow.models import FastLinear, Model, Tap, tap
+from infoflow.foundation import current_display
+from infoflow.models import AttentionCall, Model, Tap, tap
 from infoflow.objectives import AbstractObjective
 
-from ._measure import AbstractMeasure, Failures, Intervention, Measure, PairMeasure, PassOptions, SampleMeasure
+from ._forward import check_finite, forward, query_block
+from ._measure import (
+    AbstractMeasure,
+    AttentionByBlocks,
+    Failures,
+    Intervention,
+    Measure,
+    PairMeasure,
+    PassOptions,
+    SampleMeasure,
+)
 from ._occurrences import RankStrata, TypeStrata, read_tags
 from ._reader import Reader
 from ._sample import Activations, Need, PaddedBatch, Regime, SampleFacts, SampleRequest, TokenSample
@@ -149,6 +160,7 @@ class Pass:
         jobs = [(regime, draw, rows) for regime, draw in draws for rows in self._batches(regime, draw)][
             shard::num_shards
         ]
+        self._check_long_texts(jobs)
         for measure in self.streaming:
             if measure not in self._failures:
                 with self._failures.of(measure):
@@ -162,9 +174,15 @@ class Pass:
                 needs = self._needs(regime)
                 if not chosen:
                     continue
+                blocks = [self._query_block(needs, rows) for _, _, rows in chosen]
                 with tap(self.model, **dict.fromkeys(needs, True)) as tapped:
-                    for _, draw, rows in chosen:
-                        self._run_batch(tapped, needs, regime, draw, rows)
+                    for (_, draw, rows), block in zip(chosen, blocks, strict=True):
+                        if block is None:
+                            self._run_batch(tapped, needs, regime, draw, rows)
+                            progress.advance(self.reader.num_tokens(rows))
+                for (_, draw, rows), block in zip(chosen, blocks, strict=True):
+                    if block is not None:
+                        self._run_by_blocks(needs - {"attention"}, regime, draw, rows, block)
                         progress.advance(self.reader.num_tokens(rows))
 
     @property
@@ -189,6 +207,20 @@ class Pass:
             size = max(1, int(attention_bytes // max(1, sentence_bytes)))  # a pruned model may have no heads
             pieces += [rows[start : start + size] for start in range(0, len(rows), size)]
         return pieces
+
+    def _query_block(self, needs: set[Need], rows: np.ndarray) -> int | None:
+        return query_block(self.model, self.reader.longest(rows), self.options) if "attention" in needs else None
+
+    def _check_long_texts(self, jobs: Sequence[tuple[Regime, int, np.ndarray]]) -> None:
+        """Report which measures leave out texts that are read by blocks of queries."""
+        long = [rows for regime, _, rows in jobs if self._query_block(self._needs(regime), rows)]
+        whole = [m.name for m in self.streaming if "attention" in m.needs and not isinstance(m, AttentionByBlocks)]
+        if long and whole:
+            current_display().warn(
+                f"{', '.join(dict.fromkeys(whole))} of {self.model.name} leave out {len(long):,} texts of "
+                f"{min(map(self.reader.longest, long)):,} or more tokens: they need all of a text's attention at once, "
+                "which takes too much memory. Raise analysis.attention_bytes to include them."
+            )
 
     def _rows_with_noise(self, draw: int) -> np.ndarray:
         rows = self.reader.rows
@@ -220,7 +252,30 @@ class Pass:
     def _run_batch(self, tapped: Tap, needs: set[Need], regime: Regime, draw: int, rows: np.ndarray) -> None:
         batch = self.reader.padded(rows, regime, draw).to(self.model.device)
         forward(self.model, batch)
-        activations = Activations(
+        self._update(batch, self._activations(batch, regime, tapped, needs), draw, self._reading(regime, draw))
+
+    def _run_by_blocks(self, needs: set[Need], regime: Regime, draw: int, rows: np.ndarray, size: int) -> None:
+        """Run one long text; its attention exists only for `size` queries at a time."""
+        batch = self.reader.padded(rows, regime, draw).to(self.model.device)
+        measures = [
+            m for m in self._reading(regime, draw) if "attention" not in m.needs or isinstance(m, AttentionByBlocks)
+        ]
+        text = self._activations(batch, regime, Tap(), set())
+
+        def read(call: AttentionCall) -> None:
+            key, queries = (call.stack, call.kind), slice(call.start, call.start + call.weights.shape[2])
+            block = replace(text, attention={key: [call.weights]}, visible={key: [call.visible()]}, queries=queries)
+            for measure in measures:
+                if isinstance(measure, AttentionByBlocks) and measure not in self._failures:
+                    with self._failures.of(measure):
+                        measure.update_block(block, call.layer)
+
+        with tap(self.model, **dict.fromkeys(needs, True), on_attention=read, query_block=size) as tapped:
+            forward(self.model, batch)
+            self._update(batch, self._activations(batch, regime, tapped, needs), draw, measures)
+
+    def _activations(self, batch: PaddedBatch, regime: Regime, tapped: Tap, needs: set[Need]) -> Activations:
+        return Activations(
             model=self.model,
             regime=regime,
             sentence_ids=batch.sentence_ids,
@@ -229,13 +284,21 @@ class Pass:
             visible=tapped.visible,
             **{need: _filled(getattr(tapped, need)) for need in needs},
         )
+
+    def _reading(self, regime: Regime, draw: int) -> list[Measure]:
+        """The measures that read this pass over the corpus."""
+        return [
+            measure for measure in self.streaming if measure.regime == regime and draw < self._draws_of[id(measure)]
+        ]
+
+    def _update(self, batch: PaddedBatch, activations: Activations, draw: int, measures: Sequence[Measure]) -> None:
         check_finite(self.model, activations.hidden, batch)
-        for measure in self.streaming:
-            if measure.regime == regime and draw < self._draws_of[id(measure)] and measure not in self._failures:
+        for measure in measures:
+            if measure not in self._failures:
                 with self._failures.of(measure):
                     measure.update(activations)
         for (_, filled), filler in self.fillers.items():
-            if filled == regime:
+            if filled == activations.regime:
                 filler.update(batch, activations, draw)
 
     def state_dict(self) -> dict[str, dict[str, np.ndarray]]:
@@ -293,47 +356,3 @@ def _no_target(model: Model, corpus: Corpus, denoiser: AbstractObjective | None)
     if hasattr(tokenizer, "tgt_lang") and target in (None, source):
         return "No target language was given (--target-language; target_language in Python)"
     return None
-
-
-def forward(model: Model, batch: PaddedBatch) -> None:
-    """Run the stacks for which the batch has streams, without the output head if possible."""
-    streams = batch.streams
-    with FastLinear():
-        if len(model.anatomy.stacks) > 1:
-            source = streams["encoder"]
-            arguments = {"input_ids": source.input_ids, "attention_mask": source.real.long()}
-            if "decoder" in streams:
-                model.module(**arguments, decoder_input_ids=streams["decoder"].input_ids, use_cache=False)
-            else:
-                model.module.get_encoder()(**arguments)
-            return
-        (stream,) = streams.values()
-        arguments = {"input_ids": stream.input_ids, "attention_mask": stream.real.long()}
-        if "decoder" in streams:
-            arguments["use_cache"] = False
-        model.module.base_model(**arguments)
-
-
-def check_finite(model: Model, hidden: Mapping[str, Sequence[Tensor]], batch: PaddedBatch) -> None:
-    """Name the layer and the sentence in which a model's states become non-finite.
-
-    Args:
-        model: The model that ran.
-        hidden: Its states by stack, from `tap`.
-        batch: The batch that it read.
-
-    Raises:
-        UserError: A state of a real token is NaN or infinite.
-    """
-    for stack, states in hidden.items():
-        if bool(torch.isfinite(states[-1].sum())):
-            continue
-        real = batch.streams[stack].real
-        for layer, state in enumerate(states):
-            bad = (~torch.isfinite(state)).any(dim=-1) & real.to(state.device)
-            if bad.any():
-                sentence = batch.lines[int(bad.any(dim=1).nonzero()[0])]
-                raise UserError(
-                    f"{model.name} has NaN or infinite states in its {stack}, layer {layer}, sentence {sentence}.\n"
-                    "Load it in float32, or remove that sentence from the corpus."
-                )

@@ -50,6 +50,10 @@ class Stream:
     words: Int[Tensor, "sentence token"]
     """Index of the word a token belongs to; −1 for special tokens and padding."""
 
+    def part(self, tokens: slice) -> "Stream":
+        """These tokens of every sentence."""
+        return Stream(**{one.name: getattr(self, one.name)[:, tokens] for one in fields(self)})
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PaddedBatch:
@@ -94,6 +98,12 @@ class Activations:
     """(stack, kind) → L masks (B, Q, K): the keys visible to each query; see `visible_keys`."""
     heads: Mapping[AttentionKey, list[Tensor]] = field(default_factory=dict)
     """(stack, kind) → L tensors (B, T, H, d): the input of the output projection."""
+    queries: slice = field(default_factory=lambda: slice(None))
+    """Of a long text, the queries in `attention` and `visible`: see `AttentionByBlocks`."""
+
+    def queries_stream(self, key: AttentionKey) -> Stream:
+        """The attending tokens."""
+        return self.streams[key[0]].part(self.queries)
 
     def keys_stream(self, key: AttentionKey) -> Stream:
         """The attended tokens: the encoder's for cross-attention, else the stack's own."""
@@ -105,7 +115,7 @@ class Activations:
         Without `visible`: all real tokens, except later ones in a causal stack's self-attention.
         """
         stack, kind = key
-        queries, keys = self.streams[stack], self.keys_stream(key)
+        queries, keys = self.queries_stream(key), self.keys_stream(key)
         real = keys.real.unsqueeze(1).expand(-1, queries.real.shape[1], -1)
         if key in self.visible:
             masks = {id(mask): mask & real for mask in self.visible[key]}

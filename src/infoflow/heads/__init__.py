@@ -15,6 +15,8 @@ from ._attention_statistics import attention_entropy as attention_entropy
 from ._attention_statistics import confidence as confidence
 from ._attention_statistics import offset_scores as offset_scores
 from ._attention_statistics import rare_token_score as rare_token_score
+from ._by_distance import HEAD_BY_DISTANCE
+from ._by_distance import AttentionByDistance as AttentionByDistance
 from ._context_measure import (
     ENCODER_CONTEXT,
     Closing,
@@ -52,6 +54,8 @@ from ._relevance._mixing import attention_flow as attention_flow
 from ._relevance._mixing import attention_rollout as attention_rollout
 from ._relevance._relevance import HEAD_RELEVANCE
 from ._repeats import make_repeats
+from ._retrieval_heads import HEAD_RETRIEVAL
+from ._retrieval_heads import RetrievalHeads as RetrievalHeads
 from ._role_table import (
     FUNCTIONS,
     HEAD_ROLES,

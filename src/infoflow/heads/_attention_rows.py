@@ -52,7 +52,7 @@ class AttentionRows:
         `queries` and `keys` are masks of tokens that count; default: all but padding and special tokens. `visible` is
         the mask of the layer in question, one of `Activations.visible_keys`; default: the first layer's.
         """
-        from_stream, to_stream = activations.streams[key[0]], activations.keys_stream(key)
+        from_stream, to_stream = activations.queries_stream(key), activations.keys_stream(key)
         queries = from_stream.valid if queries is None else queries
         keys = to_stream.valid if keys is None else keys
         visible = activations.visible_keys(key)[0] if visible is None else visible

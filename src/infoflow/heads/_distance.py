@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from infoflow.flow import Activations, AttentionKey, Need, Reader
-from infoflow.foundation import NUM_BLOCKS, UserError, block_interval, hash64_array, stream
+from infoflow.foundation import NUM_BLOCKS, UserError, block_interval, current_display, hash64_array, stream
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._attention_rows import Array, Attention, AttentionRows, check_attention
@@ -65,6 +65,9 @@ HEAD_LAYER_DISTANCE = TableSchema(
 )
 
 
+_COMPARISONS = 2e11  # weights of pairs of heads, at most: about three minutes on one core
+
+
 class _HeadPairs(SummedMeasure):
     """Sums of the divergences between all pairs of heads, on a bounded number of sentences.
 
@@ -84,15 +87,30 @@ class _HeadPairs(SummedMeasure):
         self._heads: dict[tuple[str, ...], list[tuple[int, int]]] = {}
 
     def prepare(self, reader: Reader) -> None:
-        hashes = np.sort(hash64_array(("head-distance", self.seed), reader.corpus.content_ids))
-        self._limit = hashes[min(self.sentences, len(hashes)) - 1]
         self._heads = {}
         for stack, kind, layer, head in all_heads(reader.model.anatomy):
             self._heads.setdefault((stack, kind), []).append((layer, head))
+        pairs = sum(len(heads) ** 2 / 2 for heads in self._heads.values())
+        hashes = self._hashes(reader.corpus.content_ids[reader.rows])
+        first = np.argsort(hashes, kind="stable")[: self.sentences]
+        lengths = np.array([reader.longest(reader.rows[[row]]) for row in first], dtype=float)
+        number = max(1, int((pairs * (lengths**2).cumsum() <= _COMPARISONS).sum()))
+        if number < len(first):
+            current_display().note(
+                f"{self.name} of {reader.model.name} reads {number} of {len(first)} texts: so many heads and such long "
+                "texts would take hours."
+            )
+        self._limit = hashes[first[number - 1]]
+
+    def _hashes(self, sentence_ids: np.ndarray) -> np.ndarray:
+        return hash64_array(("head-distance", self.seed), sentence_ids)
+
+    def reads(self, sentence_ids: np.ndarray) -> np.ndarray:
+        """Which sentences it reads."""
+        return self._hashes(sentence_ids) <= self._limit
 
     def update(self, activations: Activations) -> None:
-        hashes = hash64_array(("head-distance", self.seed), activations.sentence_ids)
-        chosen = np.flatnonzero(hashes <= self._limit)
+        chosen = np.flatnonzero(self.reads(activations.sentence_ids))
         blocks = activations.blocks.cpu().numpy()[chosen]
         for key in activations.attention:
             queries, keys = activations.streams[key[0]], activations.keys_stream(key)
@@ -295,13 +313,21 @@ def _by_block(
     layers = [weights[chosen] for weights in activations.attention[key]]
     sums: dict[int, np.ndarray] = {}
     for number, block in enumerate(activations.blocks.cpu().numpy()[chosen].tolist()):
-        found = (
-            _sentence(torch.cat([layer[number] for layer in layers]).float(), admissible[number], smoothing)
-            .cpu()
-            .numpy()
-        )
+        heads = _with_sink(torch.cat([layer[number] for layer in layers]).float(), admissible[number])
+        found = _sentence(*heads, smoothing).cpu().numpy()
         sums[block] = sums[block] + found if block in sums else found
     return sums
+
+
+def _with_sink(
+    heads: Float[Tensor, "head query key"], admissible: Bool[Tensor, "query key"]
+) -> tuple[Float[Tensor, "head query last"], Bool[Tensor, "query last"]]:
+    """With the weight of a learned sink (gpt-oss) as one more key; unchanged if all weights are on tokens."""
+    on_sink = 1 - heads.sum(2, keepdim=True)
+    queries = admissible.any(1, keepdim=True)
+    if not bool((on_sink * queries > 1e-4).any()):
+        return heads, admissible
+    return torch.cat([heads, on_sink.clamp(min=0)], dim=2), torch.cat([admissible, queries], dim=1)
 
 
 def _sentence(

@@ -153,6 +153,18 @@ def each_head(layers: Sequence[np.ndarray]) -> Iterator[tuple[int, int, np.ndarr
             yield layer, head, sums[:, head]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sums:
+    """One layer's sums over the queries of each sentence."""
+
+    score: Float[Tensor, "sentence head *x"]
+    count: Float[Tensor, "sentence *x"]
+    uniform: Float[Tensor, "sentence head=1 *x"]
+
+    def __add__(self, other: "_Sums") -> "_Sums":
+        return _Sums(self.score + other.score, self.count + other.count, self.uniform + other.uniform)
+
+
 class AbstractHeadMeasure(SummedMeasure):
     """A statistic of each head, averaged over attention rows: over a corpus as a measure, on arrays by `of`.
 
@@ -183,6 +195,7 @@ class AbstractHeadMeasure(SummedMeasure):
         self.exclude_keys, self.exclude_queries = tuple(exclude_keys), tuple(exclude_queries)
         self.average = average
         self._roles = Roles(ids={})
+        self._read: dict[AttentionKey, dict[int, _Sums]] = {}
 
     @abstractmethod
     def sums(
@@ -239,13 +252,12 @@ class AbstractHeadMeasure(SummedMeasure):
         return AttentionRows.of_activations(
             activations,
             key,
-            self._kept(activations, key[0], self.exclude_queries),
-            self._kept(activations, keys_stack(*key), self.exclude_keys),
+            self._kept(activations.queries_stream(key), key[0], self.exclude_queries),
+            self._kept(activations.keys_stream(key), keys_stack(*key), self.exclude_keys),
             visible,
         )
 
-    def _kept(self, activations: Activations, stack: str, excluded: Sequence[str]) -> Bool[Tensor, "sentence token"]:
-        stream = activations.streams[stack]
+    def _kept(self, stream: Stream, stack: str, excluded: Sequence[str]) -> Bool[Tensor, "sentence token"]:
         kept = stream.real
         for role in excluded:
             kept = kept & ~self._roles.where(stream, stack, role)
@@ -257,21 +269,37 @@ class AbstractHeadMeasure(SummedMeasure):
         self._roles = Roles.of(reader, custom=custom)
 
     def update(self, activations: Activations) -> None:
-        blocks = activations.blocks.cpu()
         for key, layers in activations.attention.items():
             masks = activations.visible_keys(key)
             rows = {id(mask): self._rows(activations, key, mask) for mask in masks}
             of_mask = {mask: (self.count(one), self.chance(one)) for mask, one in rows.items()}
-            score = [self.sums(w.float(), rows[id(mask)]).cpu() for w, mask in zip(layers, masks, strict=True)]
-            parts = {
-                "score": _stacked(score),
-                "count": torch.stack([of_mask[id(mask)][0].cpu() for mask in masks], dim=1),
-                "uniform": torch.stack([of_mask[id(mask)][1].cpu() for mask in masks], dim=1),
-            }
-            if self.average == "document":
-                parts = _per_document(**parts)
-            for name, part in parts.items():
-                self._add(".".join((*key, name)), _by_block(part, blocks))
+            parts = [
+                _Sums(self.sums(weights.float(), rows[id(mask)]), *of_mask[id(mask)])
+                for weights, mask in zip(layers, masks, strict=True)
+            ]
+            self._add_parts(key, parts, activations)
+        for key, by_layer in self._read.items():
+            self._add_parts(key, [by_layer[layer] for layer in sorted(by_layer)], activations)
+        self._read = {}
+
+    def update_block(self, activations: Activations, layer: int) -> None:
+        """Add some queries of a long text, see `AttentionByBlocks`."""
+        ((key, (weights,)),) = activations.attention.items()
+        rows = self._rows(activations, key, activations.visible_keys(key)[0])
+        block = _Sums(self.sums(weights.float(), rows), self.count(rows), self.chance(rows))
+        by_layer = self._read.setdefault(key, {})
+        by_layer[layer] = block if layer not in by_layer else by_layer[layer] + block
+
+    def _add_parts(self, key: AttentionKey, layers: Sequence["_Sums"], activations: Activations) -> None:
+        parts = {
+            "score": _stacked([layer.score.cpu() for layer in layers]),
+            "count": torch.stack([layer.count.cpu() for layer in layers], dim=1),
+            "uniform": torch.stack([layer.uniform.cpu() for layer in layers], dim=1),
+        }
+        if self.average == "document":
+            parts = _per_document(**parts)
+        for name, part in parts.items():
+            self._add(".".join((*key, name)), _by_block(part, activations.blocks.cpu()))
 
     def result(self) -> pd.DataFrame:
         states: dict[AttentionKey, dict[str, np.ndarray]] = {}

@@ -51,7 +51,7 @@ def make_repeats(reader: Reader, stack: str, num: int, length: int, repeats: int
 
     None if the model has too few positions for two tokens, or the vocabulary is too small.
     """
-    before, after = _template(reader, stack)
+    before, after = template(reader, stack)
     model = reader.model
     limit = model.max_tokens if stack == reader.source_stack else model.max_target_tokens
     room = length if limit is None else (limit - len(before) - len(after)) // repeats
@@ -79,7 +79,7 @@ def batches(texts: dict[str, Repeats], size: int) -> Iterator[PaddedBatch]:
         yield PaddedBatch(rows=rows, lines=rows, sentence_ids=rows, streams=parts)
 
 
-def _template(reader: Reader, stack: str) -> tuple[list[int], list[int]]:
+def template(reader: Reader, stack: str) -> tuple[list[int], list[int]]:
     """Special tokens before and after a text."""
     if stack != reader.source_stack:
         return [start_token_id(reader.model)], []

@@ -19,6 +19,7 @@ from ._attention_statistics import HEAD_POSITIONAL, HEAD_RARE_TOKEN, OFFSET, RAR
 from ._head_measure import HEAD_KEYS
 from ._patterns import HEAD_PATTERNS, PATTERN, SCORE
 from ._relations import CONVENTION, DIRECTION, HEAD_RELATIONS, RELATION
+from ._retrieval_heads import HEAD_RETRIEVAL
 from ._surface import HEAD_SURFACE, STATISTIC
 
 # The time at which a curve over training reaches a level, bounded by the checkpoints around it.
@@ -248,6 +249,7 @@ _ROLES = (
         where={PATTERN: "duplicate", SCORE: "valid rows"},
         threshold=0.4,
     ),
+    _Role(name="retrieval", table=HEAD_RETRIEVAL.name, threshold=0.1),
     _Role(name="copying", table=HEAD_PATTERNS.name, where={PATTERN: "copying", SCORE: "positive"}, threshold=0.9),
 )
 
@@ -262,6 +264,7 @@ def head_roles(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     | rarest token | half of the queries | [@voita2019heads] have 66 % and > 50 % |
     | SEP, punctuation, first token | 60 % of the attention | [@clark2019] |
     | induction, duplicate token | 40 % of the attention of the rows that have a target | [@nanda2022] |
+    | retrieval | 10 % of the needle's tokens | [@wu2024retrieval] |
     | copying | the logits of 90 % of the attended tokens rise | ours |
 
     A score must also exceed its baseline. Heads are chosen on one half of the sentences, and have a role if the 95%

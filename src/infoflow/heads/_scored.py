@@ -80,13 +80,15 @@ class SentenceScorer:
     def choose(self, sentences: int | None, purpose: str) -> np.ndarray:
         """Rows of `sentences` sentences by the hash of their text (default: all).
 
-        Each purpose selects different sentences.
+        Each purpose selects different sentences. Of longer texts than 512 tokens fewer are chosen: as many tokens as
+        that number of sentences can have.
         """
         rows, ids = self.reader.rows, self.reader.corpus.content_ids
-        if sentences is None or sentences >= len(rows):
+        if sentences is None or len(rows) == 0:
             return rows
-        order = np.argsort(hash64_array((purpose, self.reader.seed), ids[rows]), kind="stable")
-        return rows[np.sort(order[:sentences])]
+        order = np.argsort(hash64_array((purpose, self.reader.seed), ids[rows]), kind="stable")[:sentences]
+        tokens = np.cumsum([self.reader.longest(rows[[row]]) for row in order])
+        return rows[np.sort(order[: max(1, int((tokens <= 512 * sentences).sum()))])]
 
     def batches(self, rows: np.ndarray, token_budget: int) -> Iterator[ScoredBatch]:
         """The sentences in `rows` that have a token to predict, in padded batches by length."""

@@ -149,7 +149,7 @@ class SurfaceStatistics(AbstractHeadMeasure):
         self, activations: Activations, key: AttentionKey, visible: Bool[Tensor, "sentence query key"]
     ) -> SurfaceRows:
         stack, target = key[0], keys_stack(*key)
-        queries, keys = activations.streams[stack], activations.streams[target]
+        queries, keys = activations.queries_stream(key), activations.keys_stream(key)
         last = keys.position.amax(1, keepdim=True)
         chosen = {"first": keys.position == 0, "last": (keys.position == last) & keys.real}
         chosen |= {role: self._roles.where(keys, target, role) for role in ROLES}

@@ -4,7 +4,7 @@ from ._adapter import is_adapter_folder
 from ._anatomy import COMPONENTS, Attention, ParameterGroup, Projection, Stack, keys_stack
 from ._anatomy import Anatomy as Anatomy
 from ._anatomy import ParameterSlice as ParameterSlice
-from ._attention import AttentionCall, Site
+from ._attention_call import AttentionCall, Site
 from ._bands import DILATION, FIRST_IS_GLOBAL, compute_densely
 from ._card import model_card
 from ._discovery import discover

@@ -15,7 +15,8 @@ from transformers.models.longt5.modeling_longt5 import LongT5LocalAttention
 
 from infoflow.foundation import UserError
 
-from ._attention import AttentionCall, OtherKeys, attended, unplaced_call
+from ._attention import attended
+from ._attention_call import AttentionCall, OtherKeys, unplaced_call
 from ._first_pass import run_tiny, tiny_inputs
 from ._modules import evaluating
 

@@ -14,7 +14,8 @@ from transformers.pytorch_utils import Conv1D
 
 from infoflow.foundation import UserError
 
-from ._attention import AttentionCall, listening
+from ._attention import listening
+from ._attention_call import AttentionCall
 from ._hub import machine_lacks
 from ._modules import evaluating
 from ._own_attention import OwnCall, watching_own_attention

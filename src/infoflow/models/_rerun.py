@@ -18,7 +18,7 @@ from transformers import Cache
 from infoflow.foundation import UserError
 
 from ._anatomy import Attention
-from ._attention import AttentionCall
+from ._attention_call import AttentionCall
 from ._model import Model
 from ._tap import tap
 

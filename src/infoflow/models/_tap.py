@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from infoflow.foundation import UserError
 
 from ._anatomy import OwnCode
-from ._attention import AttentionCall, Listener, Site, listening
+from ._attention import Listener, listening
+from ._attention_call import AttentionCall, Site
 from ._model import Model
 
 StackKind = tuple[str, str]
@@ -79,6 +80,7 @@ def tap(
     gates: Gates | None = None,
     on_attention: Callable[[AttentionCall], AttentionCall | None] | None = None,
     on_heads: Callable[[HeadCall], Tensor | None] | None = None,
+    query_block: int | None = None,
 ) -> Iterator[Tap]:
     """Watch, gate or edit the forward passes of `model.module` inside the `with` block.
 
@@ -91,6 +93,7 @@ def tap(
             (L, H), or (L, B, H) for a gate per example, or a list of L such rows. Differentiable.
         on_attention: Called at every attention; may return `call.edited(...)` to change the computation.
         on_heads: Called before every output projection with the gated head outputs; may return replacements.
+        query_block: `on_attention` gets at most this many queries at a time, so that T x T weights are never in memory.
 
     `hidden`, `heads`, `gates` and `on_heads` keep the attention implementation (SDPA by default); `attention` and
     `on_attention` run the model through infoflow's own, equal to eager attention, or observe the code of a family that
@@ -98,7 +101,8 @@ def tap(
     implementation back. Taps nest: an inner one sees the outer ones' changes, and leaving it does not affect them.
 
     Raises:
-        UserError: A gate's stack, kind or shape does not fit the model, or activation checkpointing is on.
+        UserError: A gate's stack, kind or shape does not fit the model, activation checkpointing is on, or a family
+            that computes attention in its own code is read by blocks.
 
     >>> gates = torch.ones(3, 4)  # three layers of four heads
     >>> gates[2, 1] = 0
@@ -109,6 +113,7 @@ def tap(
     """
     _check_checkpointing(model)
     _check_gates(model, gates or {})
+    _check_blocks(model, attention, query_block)
     result, rounds = Tap(), _Rounds(model)
     with ExitStack() as stack:
 
@@ -126,7 +131,8 @@ def tap(
             listener = _attention_listener(result, rounds, attention, on_attention)
             modules = {model.module.get_submodule(one.module) for one in model.anatomy.attentions()}
             if modules:  # otherwise the model keeps its own attention
-                stack.enter_context(listening(model.module, dict.fromkeys(modules, listener), _own_codes(model)))
+                heard = dict.fromkeys(modules, listener)
+                stack.enter_context(listening(model.module, heard, _own_codes(model), query_block))
         yield result
 
 
@@ -288,18 +294,34 @@ def _attention_listener(
         return latest[0][2]
 
     def listen(call: AttentionCall) -> AttentionCall:
-        call = replace(call, site=rounds.site("attentions", call.module))
+        call = replace(call, site=rounds.site("attentions", call.module, advance=call.is_last))
         if edit is not None:
             edited = edit(call)
             assert edited is None or isinstance(edited, AttentionCall), "on_attention returns call.edited(...) or None"
             call = call if edited is None else edited
         if keep:
+            assert call.num_queries in (0, call.weights.shape[2]), "an inner tap with query_block leaves only blocks"
             key, mask = (call.stack, call.kind), visible(call)
             _store(result.attention, key, call.layer, rounds.rows[key], call.weights, gap=call.weights[:, :0])
             _store(result.visible, key, call.layer, rounds.rows[key], mask, gap=mask)
         return call
 
     return listen
+
+
+def _check_blocks(model: Model, attention: bool, query_block: int | None) -> None:
+    if query_block is None:
+        return
+    if attention or query_block < 1:
+        raise UserError(
+            "query_block must be at least 1 and goes with on_attention: attention=True keeps all queries. Got "
+            f"{query_block} and attention={attention}."
+        )
+    if _own_codes(model):
+        raise UserError(
+            f"{model.name} computes attention in its own code, for all queries at once, so it cannot be read by blocks "
+            "of queries. Leave query_block out, or read shorter texts."
+        )
 
 
 def _check_checkpointing(model: Model) -> None:

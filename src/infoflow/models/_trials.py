@@ -18,7 +18,7 @@ from transformers import Cache
 from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy
-from ._attention import AttentionCall
+from ._attention_call import AttentionCall
 from ._first_pass import runs_alone, tiny_inputs
 from ._losses import accepts, without_cache
 from ._model import Model, position_tables

@@ -9,7 +9,10 @@ from infoflow.corpus import Corpus
 from infoflow.flow import AbstractMeasure, PairMeasure, Regime
 from infoflow.foundation import SilentDisplay, UserError, did_you_mean, use_display
 from infoflow.heads import (
+    HEAD_BY_DISTANCE,
+    HEAD_RETRIEVAL,
     Ablation,
+    AttentionByDistance,
     Confidence,
     Coreference,
     EncoderContext,
@@ -23,6 +26,7 @@ from infoflow.heads import (
     RareTokenScores,
     RelationScores,
     Relevance,
+    RetrievalHeads,
     SpecialGradient,
     SurfaceStatistics,
     TellingSentences,
@@ -170,6 +174,7 @@ SCORES_ONLY = "task_scores"
 OF_PROBES = (PROBE_SCORES.name, MINIMAL_PAIRS.name)
 """Tables of the section `probing` that can be computed at checkpoints, on request."""
 _MORE_INFORMATION = (USABLE_INFORMATION_MLP.name, MUTUAL_INFORMATION_WITHOUT_POSITION.name)
+_BY_NAME = (HEAD_BY_DISTANCE.name, HEAD_RETRIEVAL.name)  # tables about long texts
 _MOST_CLUSTERS = 10_000  # published, where training sentences are read too
 
 
@@ -189,7 +194,7 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
     if unknown := [name for name in plan.tables if name not in known]:
         meant = did_you_mean(unknown[0], known)
         raise UserError(f"analysis.tables has no table {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
-    off = () if plan.more_information else _MORE_INFORMATION  # unless named
+    off = _BY_NAME if plan.more_information else (*_BY_NAME, *_MORE_INFORMATION)  # unless named
     wanted = plan.tables or [name for name in known if name not in off]
     return [measure for measure in measures if measure.name in wanted]
 
@@ -245,7 +250,7 @@ def named_measures(
         UserError: Nothing writes one of them; `setting` is where it was named, and `others` are further names valid
             there.
     """
-    every = [*standard_measures(replace(plan, more_information=True)), *_over_training(plan)]
+    every = [*_all_standard(plan), *_over_training(plan)]
     known = [*dict.fromkeys(measure.name for measure in every), *others]
     if unknown := [name for name in names if name not in known]:
         meant = did_you_mean(unknown[0], known)
@@ -306,6 +311,8 @@ def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
         HeadDistance(),
         HeadLayerDistance(),
         Coreference(),
+        AttentionByDistance(),
+        RetrievalHeads(),
         SpecialGradient(),
         AttentionProbe(sentences=plan.probe_sentences),
         Relevance(sentences=plan.relevance_sentences),

@@ -9,6 +9,7 @@ import pandas as pd
 
 from infoflow.heads import (
     HEAD_ABLATION,
+    HEAD_BY_DISTANCE,
     HEAD_CONFIDENCE,
     HEAD_COREFERENCE,
     HEAD_ENTROPY,
@@ -18,6 +19,7 @@ from infoflow.heads import (
     HEAD_RARE_TOKEN,
     HEAD_RELATIONS,
     HEAD_RELEVANCE,
+    HEAD_RETRIEVAL,
     HEAD_SURFACE,
 )
 
@@ -189,6 +191,28 @@ def _coreference(frame: pd.DataFrame) -> _Found:
     yield frame, Statistic(id="coreference", label="coreference", explanation=about, **how)
 
 
+def _retrieval(frame: pd.DataFrame) -> _Found:
+    length = int(frame["length"].iloc[0])
+    about = f"in texts of {length:,} tokens: how often the strongest key is the token to be copied from far back"
+    how = {"control": "the same without the sentence to be copied", "group": "roles", "strong": 0.1}
+    yield frame, Statistic(id="retrieval", label="retrieval", explanation=about, **how)
+
+
+def _by_distance(frame: pd.DataFrame) -> _Found:
+    """Attention far back, and on the first token by queries that are far from it."""
+    for to, label, id in (
+        ("every token", "distant tokens", "distant"),
+        ("first token", "first token from afar", "sink"),
+    ):
+        own = frame[frame["to"] == to]
+        far = own.groupby("nearest")["count"].sum()
+        nearest = int(far[far >= far.max() / 10].index.max())  # the farthest class with enough queries
+        about = f"mean share of attention on {'keys' if to == 'every token' else 'the first token'} from a distance of "
+        about += f"{nearest:,} tokens"
+        how = {"control": "uniform attention", "group": "where", "explanation": about}
+        yield own[own["nearest"] == nearest], Statistic(id=id, label=label, strong=0.5, **how)
+
+
 def _relevance(frame: pd.DataFrame) -> _Found:
     """One statistic per method, normalised over the heads of a layer."""
     about = "the head's share of its layer's relevance for the prediction"
@@ -250,6 +274,8 @@ _READERS: dict[str, Callable[[pd.DataFrame], _Found]] = {
     HEAD_RARE_TOKEN.name: _rare_token,
     HEAD_COREFERENCE.name: _coreference,
     HEAD_PATTERNS.name: _patterns,
+    HEAD_RETRIEVAL.name: _retrieval,
+    HEAD_BY_DISTANCE.name: _by_distance,
     HEAD_RELEVANCE.name: _relevance,
     HEAD_IMPORTANCE.name: _importance,
     HEAD_ABLATION.name: _ablation,

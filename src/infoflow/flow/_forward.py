@@ -1,0 +1,78 @@
+"""Forward passes without the output head, checks of their states, and how much attention is in memory at a time."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from infoflow.foundation import UserError
+from infoflow.models import FastLinear, Model
+
+from ._measure import PassOptions
+from ._sample import PaddedBatch
+
+_NOT_LONG = 512  # tokens: shorter texts are always read whole
+_WHOLE = 4  # a text's attention may be this many times `attention_bytes`, so that measures of whole texts can have it
+_COPIES = 4  # of a block of attention that measures make while they reduce it
+
+
+def query_block(model: Model, tokens: int, options: PassOptions) -> int | None:
+    """How many queries of a text of so many tokens are read at a time; None: all.
+
+    Raises:
+        UserError: The text's attention is too large, and the model can only compute all of it at once.
+    """
+    heads = [attention.num_heads for attention in model.anatomy.attentions()]
+    size = 4 * sum(heads) * tokens**2
+    if tokens <= _NOT_LONG or size <= _WHOLE * options.attention_bytes:
+        return None
+    if any(attention.own for attention in model.anatomy.attentions()):
+        raise UserError(
+            f"{model.name} computes attention in its own code, for all tokens at once: {size:,} bytes for a text of "
+            f"{tokens:,} tokens. Lower max_length, or raise analysis.attention_bytes to a quarter of that."
+        )
+    return max(1, options.attention_bytes // (_COPIES * 4 * max(heads) * tokens))
+
+
+def forward(model: Model, batch: PaddedBatch) -> None:
+    """Run the stacks for which the batch has streams, without the output head if possible."""
+    streams = batch.streams
+    with FastLinear():
+        if len(model.anatomy.stacks) > 1:
+            source = streams["encoder"]
+            arguments = {"input_ids": source.input_ids, "attention_mask": source.real.long()}
+            if "decoder" in streams:
+                model.module(**arguments, decoder_input_ids=streams["decoder"].input_ids, use_cache=False)
+            else:
+                model.module.get_encoder()(**arguments)
+            return
+        (stream,) = streams.values()
+        arguments = {"input_ids": stream.input_ids, "attention_mask": stream.real.long()}
+        if "decoder" in streams:
+            arguments["use_cache"] = False
+        model.module.base_model(**arguments)
+
+
+def check_finite(model: Model, hidden: Mapping[str, Sequence[Tensor]], batch: PaddedBatch) -> None:
+    """Name the layer and the sentence in which a model's states become non-finite.
+
+    Args:
+        model: The model that ran.
+        hidden: Its states by stack, from `tap`.
+        batch: The batch that it read.
+
+    Raises:
+        UserError: A state of a real token is NaN or infinite.
+    """
+    for stack, states in hidden.items():
+        if bool(torch.isfinite(states[-1].sum())):
+            continue
+        real = batch.streams[stack].real
+        for layer, state in enumerate(states):
+            bad = (~torch.isfinite(state)).any(dim=-1) & real.to(state.device)
+            if bad.any():
+                sentence = batch.lines[int(bad.any(dim=1).nonzero()[0])]
+                raise UserError(
+                    f"{model.name} has NaN or infinite states in its {stack}, layer {layer}, sentence {sentence}.\n"
+                    "Load it in float32, or remove that sentence from the corpus."
+                )

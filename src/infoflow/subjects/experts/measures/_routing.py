@@ -1,0 +1,181 @@
+"""Which experts the routers of a mixture-of-experts model choose, over all tokens and by the corpus's tags."""
+
+# B sentence, T token, N token of the batch, E expert, V value of a tag, 64 bootstrap blocks
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool
+from torch import Tensor, nn
+
+from infoflow.flow import Intervention, NothingToRead, PaddedBatch, PassOptions, Reader, forward, tag_columns
+from infoflow.foundation import NUM_BLOCKS, UserError
+from infoflow.heads import Annotation
+from infoflow.models import Model
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+
+ALL = "all"
+_LEAST = 20  # tokens of a tag
+
+EXPERT_ROUTING = TableSchema(
+    name="expert_routing",
+    version=1,
+    description="Share of tokens that a router sends to each expert, over all tokens and over those with a tag. A "
+    "token goes to several experts, so the shares of a layer add up to their number. Special tokens do not count.",
+    columns=(
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "block, from 0"),
+        Column("expert", "int64", "", "expert, from 0"),
+        Column("annotation", "string", "", "column of the corpus's tags; all: every token"),
+        Column("tag", "string", "", "tag of the token's word; all: every token"),
+        *estimate_columns("share", "share of tokens", "equal use of all experts; for a tag, the expert's share of all"),
+    ),
+)
+
+
+class ExpertRouting(Intervention):
+    r"""How often each expert is chosen, and for which words.
+
+    $$ p_l(e \mid v) = \frac{1}{|T_v|} \sum_{t \in T_v} [e \in \mathrm{top}_k(r_l(h_t))] $$
+
+    $T_v$ are the tokens with tag v (or all), $r_l$ is the router of layer l. A router is any module inside a block that
+    returns the chosen experts of each token as whole numbers, so no list of families is needed.
+
+    Args:
+        sentences: Maximum number of sentences.
+
+    Source: ours. [@jiang2024] show shares by domain, [@muennighoff2025] by domain and vocabulary.
+    """
+
+    table: ClassVar[TableSchema] = EXPERT_ROUTING
+
+    def __init__(self, sentences: int = 2000) -> None:
+        if sentences < 1:
+            raise UserError(f"sentences must be at least 1. Got {sentences}.")
+        self.sentences = sentences
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        tags, found = _Tags(reader), dict[tuple[str, int], _Counts]()
+        for rows in reader.batches(options.tokens_per_batch, reader.rows[: self.sentences]):
+            batch = reader.padded(rows).to(reader.model.device)
+            with torch.inference_mode(), _routed(reader.model, batch) as chosen:
+                forward(reader.model, batch)
+            if not chosen:
+                raise NothingToRead(f"no module of {reader.model.name} returns the experts of each token")
+            of_stack = {stack: tags.of(batch, stack) for stack in batch.streams}
+            for key, chosen_BTE in chosen.items():
+                found.setdefault(key, _Counts()).add(chosen_BTE, batch, key[0], of_stack[key[0]])
+        rows = [
+            {"stack": stack, "layer": layer, **row}
+            for (stack, layer), counts in sorted(found.items())
+            for row in counts.rows(tags.names)
+        ]
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+
+class _Tags:
+    """The tags of each token, as numbers of (column, tag) pairs; number 0 is every token."""
+
+    def __init__(self, reader: Reader) -> None:
+        columns = tag_columns(reader.corpus)
+        self._columns = [name for name in columns if name != "head"]
+        self._annotation = Annotation.of(reader.corpus, self._columns) if self._columns else None
+        self._source = reader.source_stack
+        self.names: list[tuple[str, str]] = [(ALL, ALL)]
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def of(self, batch: PaddedBatch, stack: str) -> np.ndarray:
+        """Sentence, token and number of each tag, (N, 3); only the text itself has tags."""
+        found: list[tuple[int, int, int]] = []
+        if self._annotation is None or stack != self._source:
+            return np.empty((0, 3), np.int64)
+        words = batch.streams[stack].words.cpu().numpy()
+        for sentence, columns in enumerate(self._annotation.rows(batch.sentence_ids)):
+            for name, tags in zip(self._columns, columns, strict=True):
+                for token in np.flatnonzero((words[sentence] >= 0) & (words[sentence] < len(tags))):
+                    found.append((sentence, int(token), self._number(name, str(tags[words[sentence, token]]))))
+        return np.array(found, np.int64).reshape(-1, 3)
+
+    def _number(self, column: str, tag: str) -> int:
+        if (column, tag) not in self._numbers:
+            self._numbers[column, tag] = len(self.names)
+            self.names.append((column, tag))
+        return self._numbers[column, tag]
+
+
+@contextmanager
+def _routed(model: Model, batch: PaddedBatch) -> Iterator[dict[tuple[str, int], Bool[Tensor, "sentence token expert"]]]:
+    """The experts of each token, by stack and layer, once the model has read the batch."""
+    found: dict[tuple[str, int], Tensor] = {}
+
+    def keep(stack: str, layer: int, output: Any) -> None:
+        shape = batch.streams[stack].input_ids.shape
+        chosen = _chosen(output, shape.numel()) if isinstance(output, tuple) else None
+        if chosen is not None:
+            found[stack, layer] = chosen.unflatten(0, shape)
+
+    def hook(stack: str, layer: int) -> Any:
+        return lambda module, args, output: keep(stack, layer, output)
+
+    with ExitStack() as hooks:
+        for stack in model.anatomy.stacks:
+            if stack.name not in batch.streams:
+                continue
+            for layer in stack.layers:
+                block: nn.Module = model.module.get_submodule(layer.block)
+                for module in block.modules():
+                    hooks.callback(module.register_forward_hook(hook(stack.name, layer.index)).remove)
+        yield found
+
+
+def _chosen(output: tuple[Any, ...], tokens: int) -> Bool[Tensor, "token expert"] | None:
+    """The experts that a module has chosen for each token, or None if it is no router.
+
+    A router returns logits (N, E) and the chosen experts: their numbers (N, k), or ones and zeros (N, E).
+    """
+    tensors = [one.reshape(tokens, -1) for one in output if isinstance(one, Tensor) and one.numel() % tokens == 0]
+    whole = [one for one in tensors if not one.is_floating_point() and one.dtype != torch.bool]
+    if len(whole) != 1 or len(tensors) != len(output) or len(tensors) < 2:
+        return None
+    experts = max(one.shape[1] for one in tensors)
+    (numbers,) = whole
+    if numbers.shape[1] == experts:
+        return numbers > 0
+    if experts < 2 or int(numbers.min()) < 0 or int(numbers.max()) >= experts:
+        return None
+    return torch.zeros(tokens, experts, dtype=torch.bool, device=numbers.device).scatter(1, numbers.long(), True)
+
+
+class _Counts:
+    """Of one layer, by tag: the tokens in each block, and how many of them each expert got, (64, 1 + E)."""
+
+    def __init__(self) -> None:
+        self.of_tag: dict[int, np.ndarray] = {}
+
+    def add(self, chosen_BTE: Tensor, batch: PaddedBatch, stack: str, tags: np.ndarray) -> None:
+        """Add a batch; `tags`: sentence, token and tag in each row."""
+        valid = batch.streams[stack].valid.cpu().numpy()
+        every = np.column_stack([*np.nonzero(valid), np.zeros(int(valid.sum()), np.int64)])
+        sentence, token, tag = np.concatenate([every, tags[valid[tags[:, 0], tags[:, 1]]]]).T
+        chosen = chosen_BTE.cpu().numpy()[sentence, token]
+        row = np.column_stack([np.ones(len(chosen)), chosen])
+        block = batch.blocks.numpy()[sentence]
+        for number in np.unique(tag):
+            own = self.of_tag.setdefault(int(number), np.zeros((NUM_BLOCKS, row.shape[1])))
+            np.add.at(own, block[tag == number], row[tag == number])
+
+    def rows(self, names: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+        total = self.of_tag[0].sum(0)
+        for number, counts_NX in sorted(self.of_tag.items()):
+            if counts_NX[:, 0].sum() < _LEAST:
+                continue
+            column, tag = names[number]
+            for expert in range(counts_NX.shape[1] - 1):
+                equal = total[1:].sum() / total[0] / len(total[1:])
+                control = float(total[1 + expert] / total[0] if number else equal)
+                share = ratio_estimate(counts_NX[:, 1 + expert], counts_NX[:, 0], control, "share")
+                yield {"expert": expert, "annotation": column, "tag": tag, **share}

@@ -1,0 +1,171 @@
+"""Attention of long texts by blocks of queries, by distance, and of heads that find a needle."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import GPTJConfig, GPTJForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+
+from infoflow.corpus import Corpus, train_tokenizer
+from infoflow.flow import PassOptions, Reader, measure
+from infoflow.foundation import SilentDisplay, UserError, use_display
+from infoflow.heads import (
+    AttentionByDistance,
+    Confidence,
+    Entropy,
+    HeadDistance,
+    PositionalScores,
+    RareTokenScores,
+    RetrievalHeads,
+    SurfaceStatistics,
+    head_roles,
+)
+from infoflow.models import load_model, tap
+
+ATTENTION = torch.softmax(torch.randn(2, 2, 3, 9, 9, generator=torch.Generator().manual_seed(0)).double(), 4)
+VALID = torch.tensor([[True] * 9, [False, True, True, True, True, True, False, False, False]])
+
+
+def text(num_words: int, seed: int = 0) -> str:
+    words = np.random.default_rng(seed).choice(["the", "old", "cat", "sees", "a", "red", "house", "dog"], num_words)
+    return " ".join(words.tolist())
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return Corpus.from_sentences([text(700), text(30, 1), text(640, 2)], "long")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus):
+    return train_tokenizer((sentence.text for sentence in corpus), vocab_size=40, max_length=1024)
+
+
+@pytest.fixture(params=["all", "window"])
+def model(request, tokenizer):
+    torch.manual_seed(0)
+    size = {"vocab_size": len(tokenizer), "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2}
+    size |= {"num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": tokenizer.pad_token_id}
+    if request.param == "all":
+        module = LlamaForCausalLM(LlamaConfig(**size))
+    else:
+        module = MistralForCausalLM(MistralConfig(**size, sliding_window=50))
+    return load_model(module, tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("average", ["micro", "document"])
+def test_reading_by_blocks_changes_no_table(model, corpus, average):
+    how = {"average": average}
+    measures = [Confidence(**how), Entropy(**how), PositionalScores(**how), SurfaceStatistics(**how)]
+    measures += [AttentionByDistance(**how), RareTokenScores(top=2)]
+    whole, blocks = PassOptions(max_length=1000), PassOptions(max_length=1000, attention_bytes=1 << 19)
+    expected = measure(model, corpus, measures, options=whole)
+    found = measure(model, corpus, measures, options=blocks)
+    for name, table in expected.items():
+        assert len(table)
+        both = (one.drop(columns="replicates") for one in (found[name], table))
+        pd.testing.assert_frame_equal(*both, rtol=3e-5, atol=1e-6, obj=name)  # sums of 700 numbers in float32
+
+
+def test_blocks_never_hold_all_queries(model):
+    sizes: list[tuple[int, ...]] = []
+    ids = torch.arange(5, 35)[None]
+    with torch.no_grad(), tap(model, on_attention=lambda call: sizes.append(call.weights.shape), query_block=8):
+        model.module(input_ids=ids)
+    assert [size[2] for size in sizes] == [8, 8, 8, 6] * 2
+
+
+def test_measures_of_whole_texts_say_what_they_leave_out(model, corpus):
+    warned: list[str] = []
+
+    class Kept(SilentDisplay):
+        def warn(self, message: str) -> None:
+            warned.append(message)
+
+    options = PassOptions(max_length=1000, attention_bytes=1 << 19)
+    with use_display(Kept()):
+        tables = measure(model, corpus, [Confidence(), HeadDistance()], options=options)
+    (message,) = warned
+    assert message.startswith("head_distance of")
+    assert "2 texts" in message
+    assert len(tables["head_distance"])  # the short text
+
+
+def test_own_attention_code_is_refused_before_work(corpus, tokenizer):
+    config = GPTJConfig(vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, rotary_dim=4, n_positions=1024)
+    model = load_model(GPTJForCausalLM(config), tokenizer=tokenizer)
+    options = PassOptions(max_length=1000, attention_bytes=1 << 19)
+    with pytest.raises(UserError, match="Lower max_length"):
+        measure(model, corpus, [Confidence()], options=options)
+
+
+def test_distances_agree_with_their_definition():
+    found = AttentionByDistance().of(ATTENTION, VALID)
+    for number, row in enumerate(AttentionByDistance().keys()):
+        farthest = row["farthest"] if row["farthest"] >= 0 else 10**9
+        total, count = np.zeros((2, 3)), 0
+        for b, real in enumerate(VALID.tolist()):
+            places = [i for i, one in enumerate(real) if one]
+            for i in places:
+                keys = [j for j in places if row["nearest"] <= abs(i - j) <= farthest]
+                if row["to"] == "first token":
+                    keys = [j for j in keys if j == places[0]]
+                total += ATTENTION[:, b, :, i][..., keys].sum(2).numpy()
+                count += bool(keys)
+        expected = total / count if count else np.full((2, 3), np.nan)
+        np.testing.assert_allclose(found[..., number].numpy(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("attention_bytes", [1 << 28, 1 << 18])
+def test_a_head_that_copies_has_the_highest_score(corpus, tokenizer, attention_bytes):
+    """Head 2 of layer 1 looks at what followed the latest earlier copy of the six tokens up to the query."""
+    sentences = Corpus.from_sentences([text(12, seed) for seed in range(200)], "needles")
+    torch.manual_seed(0)
+    size = {"vocab_size": len(tokenizer), "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2}
+    model = load_model(LlamaForCausalLM(LlamaConfig(**size, num_attention_heads=4)), tokenizer=tokenizer)
+    read: list[list[int]] = []
+    model.module.get_input_embeddings().register_forward_pre_hook(lambda _, args: read.append(args[0][0].tolist()))
+
+    def copies(call):
+        if call.layer != 1 or call.weights.shape[2] == 0:
+            return None
+        weights = call.weights.clone()
+        for row in range(weights.shape[2]):
+            found = _after_the_same(read[-1], call.start + row)
+            if found is not None:
+                weights[0, 2, row] = 0
+                weights[0, 2, row, found] = 1
+        return call.edited(weights=weights)
+
+    options = PassOptions(max_length=700, attention_bytes=attention_bytes)
+    with tap(model, on_attention=copies):
+        table = measure(model, sentences, [RetrievalHeads(needles=4)], options=options)["head_retrieval"]
+    best = table.sort_values("value").iloc[-1]
+    assert (best["layer"], best["head"], best["length"]) == (1, 2, 700)
+    assert best["value"] > 0.8
+    assert best["baseline"] < 0.3
+    roles = head_roles({"head_retrieval": table})
+    held = roles[roles["holds"]]
+    assert held[["role", "layer", "head"]].to_numpy().tolist() == [["retrieval", 1, 2]]
+
+
+def _after_the_same(ids: list[int], query: int) -> int | None:
+    """The position after the latest earlier copy of the six tokens up to `query`."""
+    wanted = ids[query - 5 : query + 1]
+    return next((j + 1 for j in range(query - 1, 4, -1) if ids[j - 5 : j + 1] == wanted), None)
+
+
+def test_distances_of_many_heads_read_fewer_long_texts(tokenizer):
+    """The cost grows with the square of heads and of tokens: 1,024 heads at 512 tokens took hours for 300 texts."""
+    texts = Corpus.from_sentences([text(300, seed) for seed in range(40)], "texts")
+    size = {"vocab_size": len(tokenizer), "hidden_size": 512, "intermediate_size": 8, "num_hidden_layers": 4}
+    model = load_model(LlamaForCausalLM(LlamaConfig(**size, num_attention_heads=256)), tokenizer=tokenizer)
+    reader = Reader(model, texts, max_length=512, seed=0, decoder=False)
+    measured = HeadDistance()
+    measured.prepare(reader)
+    read = measured.reads(texts.content_ids)
+    pairs = 1024**2 / 2
+    assert 1 <= read.sum() == 2e11 // (pairs * reader.longest(reader.rows) ** 2)
+    few = HeadDistance(sentences=1)
+    few.prepare(reader)
+    assert few.reads(texts.content_ids).sum() == 1
