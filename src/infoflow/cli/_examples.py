@@ -7,7 +7,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "analyze": (f"{_MASKED} --sentences 500", f"{_MASKED} --only head_entropy"),
     "heads": (f"{_MASKED} --corpus grammar:500", f"{_CAUSAL} --sentences 500 --top 3"),
     "view": (f'{_MASKED} "the old cat sleeps"', f'{_MASKED} "old cat" --words grammar'),
-    "report": ("runs/quick", "runs/quick --figures figures --formats pdf"),
+    "report": ("runs/quick", "runs/quick --to hf:USER/NAME"),
     "list": ("presets", "tables"),
     "train": ("masked-lm --plan study.toml --seed 7", "causal-lm --checkpoints log:20 --out runs/watched"),
     "tune": (f"{_MASKED} --train train.tsv", f"{_MASKED} --train train.tsv --seeds 0"),

@@ -133,9 +133,11 @@ def report(
     so_far: Annotated[bool, Parameter(negative=())] = False,
     own_code: Annotated[bool, Parameter(negative=())] = False,
     anonymous: Annotated[bool, Parameter(negative=())] = False,
+    to: str | None = None,
+    public: Annotated[bool, Parameter(negative=())] = False,
     log: Log = None,
 ) -> None:
-    """Rebuild a run's report, or export its figures as files for papers and slides.
+    """Rebuild a run's report, put it on the Hugging Face hub, or export its figures for papers and slides.
 
     Args:
         run: A run folder.
@@ -146,10 +148,13 @@ def report(
         so_far: Report on the finished part of a running or stopped study, in its folder so-far.
         own_code: With --so-far: execute the Python files that the study's plan names ([plugins]).
         anonymous: Omit the names of local files and the command from the report, which never contains folder names.
+        to: hf:USER/NAME uploads the report as a static Space and the tables as a data set of this name, both private
+            unless --public. Uploading again replaces them.
+        public: With --to: everybody may read what is uploaded.
     """
     with reporting(log):
         from infoflow.foundation import UserError
-        from infoflow.report import write_figures, write_report
+        from infoflow.report import upload_run, write_figures, write_report
         from infoflow.results import RunFolder
 
         folder = RunFolder.existing(run)
@@ -162,12 +167,20 @@ def report(
             raise UserError(
                 "--anonymous applies to the report: figures name no files. Leave out --anonymous or --figures."
             )
+        if figures is not None and to is not None:
+            raise UserError("--to uploads the report, and --figures exports its figures: leave one of them out.")
+        if public and to is None:
+            raise UserError("--public applies to what is uploaded: add --to hf:USER/NAME.")
         if figures is None:
             if formats:
                 raise UserError("--formats applies to exported figures: add --figures FOLDER.")
             if columns is not None:
                 raise UserError("--columns applies to exported figures: add --figures FOLDER.")
-            show_path("Report", write_report(folder, anonymous))
+            if to is None:
+                show_path("Report", write_report(folder, anonymous))
+                return
+            for address in upload_run(folder, to, public=public, anonymous=anonymous):
+                show(address)
             return
         kinds = list(names_in("--formats", formats)) or ["svg", "png", "pdf"]
         for path in write_figures(folder, figures, kinds, width, columns):  # type: ignore[arg-type]

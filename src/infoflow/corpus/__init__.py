@@ -2,7 +2,15 @@
 
 from ._abstract_sentences import Side
 from ._alignment import NOT_A_WORD, SubwordAligner, running_text
-from ._catalogue import CorpusDescription, SplitDescription, describe_corpus, leakage, list_corpora, repeated
+from ._catalogue import (
+    CorpusDescription,
+    SplitDescription,
+    card_facts,
+    describe_corpus,
+    leakage,
+    list_corpora,
+    repeated,
+)
 from ._columns import WHOLE_COLUMNS, Sentence, TextColumns
 from ._conllu import CONLLU_COLUMNS, conllu_keys
 from ._corpus import Corpus as Corpus

@@ -115,6 +115,20 @@ def list_corpora() -> list[CatalogueEntry]:
     ]
 
 
+_KNOWN = {TATOEBA: {"language": ["en", "fr"], "license": "cc-by-2.0"}}
+
+
+def card_facts(name: str) -> dict[str, Any]:
+    """What is known about the text of a corpus that `load_corpus` knows by this name, in terms of the model hub.
+
+    `language` (of the text, then of the translation), `license`, `datasets`; what is not known is not there. The
+    generated corpora are of no natural language, and free.
+    """
+    if name.startswith("hf:"):
+        return {"datasets": [name.removeprefix("hf:").partition(":")[0]]}
+    return _KNOWN.get(name, {})
+
+
 def _fact_sentences() -> int:
     world = FactWorld(FactConfig(), 0)
     return num_queries(world) + num_language(world, num_queries(world))

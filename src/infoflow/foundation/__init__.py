@@ -107,6 +107,7 @@ from ._limits import (
     check_settings,
     default_settings,
     example_setting,
+    in_markdown,
     one_of,
     private_settings,
     read_only,

@@ -217,6 +217,15 @@ def as_written(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
 
 
+def in_markdown(text: str) -> str:
+    r"""One line of text that Markdown shows as it is: no markup, links, images, HTML or columns of a table.
+
+    >>> in_markdown("<b>my_model</b>")
+    '\\<b\\>my\\_model\\</b\\>'
+    """
+    return re.sub(r"([\\`*_{}\[\]<>#|~!&$])", r"\\\1", " ".join(text.split()))
+
+
 def _named(value: Any) -> Any:
     """Convert what JSON lacks: an array becomes its numbers, anything else the name of its type."""
     if isinstance(value, Integral | Real):

@@ -1,10 +1,18 @@
 """The card (README.md) of a model's folder: what the model is, its scores, and four lines that run it."""
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from huggingface_hub import EvalResult, ModelCardData, metadata_load
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
 from transformers import PreTrainedModel
 from transformers.models.auto import modeling_auto as registry
+
+from infoflow.foundation import in_markdown
 
 _AUTO = (  # class, task on the model hub, names of model classes by architecture
     ("AutoModelForSeq2SeqLM", "text2text-generation", registry.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES),
@@ -37,29 +45,46 @@ def model_card(
     text: str = "",
     scores: Sequence[str] = (),
     tags: Sequence[str] = (),
+    results: Sequence[Mapping[str, Any]] = (),
+    known: Mapping[str, Any] | None = None,
     code: bool = False,
+    own_weights: bool = True,
 ) -> str:
-    """The card's text.
+    """The card's text, whose head the model hub reads.
 
     Args:
-        module: The model.
+        module: The model. If it was loaded, the model it was loaded from is its base.
         tokenizer: Tokenizer of its input; without one the example reads token ids.
         title: The heading; default: the class.
         text: What the model is, in Markdown.
         scores: Lines of Markdown.
         tags: For the model hub, besides `infoflow`.
+        results: Scores for the model hub: `data`, `metric`, `value`, and `note`, which states their interval.
+        known: `language`, `license` and `datasets` of the text that the model was trained on, as far as known.
         code: Whether the folder has a file of Python code with the model's class.
+        own_weights: Whether the weights were trained; otherwise language and licence of the base hold.
     """
     auto, task = auto_class(module)
+    title, base = title or type(module).__name__, _base(module)
+    facts = {**(known or {}), **({} if own_weights else base)}
+    data = ModelCardData(
+        base_model=base.get("base_model"),
+        datasets=facts.get("datasets"),
+        language=facts.get("language"),
+        license=facts.get("license"),
+        library_name="transformers",
+        pipeline_tag=None if task == "other" else task,
+        tags=["infoflow", *tags],
+        metrics=list(dict.fromkeys(str(one["metric"]) for one in results)) or None,
+        model_name=title if results else None,
+        eval_results=[_result(task, **one) for one in results] or None,
+    )
     lines = [
         "---",
-        "library_name: transformers",
-        f"pipeline_tag: {task}",
-        "tags:",
-        *(f"- {tag}" for tag in ("infoflow", *tags)),
+        data.to_yaml(),
         "---",
         "",
-        f"# {title or type(module).__name__}",
+        f"# {in_markdown(title)}",
         "",
         *([text, ""] if text else []),
         "In this folder:",
@@ -69,11 +94,68 @@ def model_card(
         "```",
         "",
         *(["## Scores", "", *scores, ""] if scores else []),
-        "The licence and the language depend on the text that the model was trained on: add them before you publish it "
-        f"([model cards]({_ADDRESS})).",
-        "",
+        *_before_publishing(facts),
     ]
     return "\n".join(lines)
+
+
+def _result(task: str, data: str, metric: str, value: float, note: str) -> EvalResult:
+    return EvalResult(
+        task_type=task,
+        dataset_type=re.sub(r"[^\w./-]+", "-", data),
+        dataset_name=data,
+        metric_type=metric,
+        metric_name=f"{metric}, {note}",
+        metric_value=value,
+    )
+
+
+def _before_publishing(facts: Mapping[str, Any]) -> list[str]:
+    """What the card's owner has to add."""
+    names = {"license": "licence", "language": "language"}
+    if missing := [word for name, word in names.items() if not facts.get(name)]:
+        what = f"{' and '.join(missing)} {'depends' if len(missing) == 1 else 'depend'}"
+        them = "it" if len(missing) == 1 else "them"
+        return [
+            f"The {what} on the text that the model was trained on: add {them} before you publish it "
+            f"([model cards]({_ADDRESS})).",
+            "",
+        ]
+    return ["The licence is that of the text that the model was trained on: name its authors when you publish it.", ""]
+
+
+def _base(module: PreTrainedModel) -> dict[str, Any]:
+    """The model from which this one was loaded, on the hub, or what the card in its folder says about it.
+
+    A folder's name says nothing on the hub, so only that of the model from which the folder was made is kept.
+    """
+    source = str(getattr(module.config, "_name_or_path", "") or "")
+    if os.path.exists(source):  # noqa: PTH110 (Path.exists raises if a name is too long)
+        return _stated(Path(source) / "README.md")
+    return {"base_model": source} if _is_hub_name(source) else {}
+
+
+def _stated(card: Path) -> dict[str, Any]:
+    """Base model, language and licence in a card, which may be anybody's."""
+    try:
+        data = (metadata_load(card) if card.is_file() else None) or {}
+    except Exception:  # YAML and encodings have errors of their own: a card that cannot be read says nothing
+        return {}
+    checks = {"base_model": _is_hub_name, "language": _is_text, "license": _is_text}
+    return {name: data[name] for name, check in checks.items() if check(data.get(name))}
+
+
+def _is_text(value: Any) -> bool:
+    several = value if isinstance(value, list) else [value]
+    return bool(several) and all(isinstance(one, str) and one for one in several)
+
+
+def _is_hub_name(name: Any) -> bool:
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return bool(name)
 
 
 def auto_class(module: PreTrainedModel) -> tuple[str, str]:

@@ -181,7 +181,7 @@ def save_pruned(
         model: From `prune`.
         folder: Created if needed; an existing pruned model is replaced.
         origin: Origin of the choice of heads, for example `{"method": "hard-concrete", "penalty": 0.1}`.
-        card: Contents of the README.md: `title`, `text`, `scores` and `tags`.
+        card: Contents of the README.md: `title`, `text`, `scores`, `tags`, `results`, `known` and `own_weights`.
 
     Raises:
         UserError: No head was removed from the model, or the folder holds something else.

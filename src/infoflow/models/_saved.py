@@ -37,7 +37,7 @@ def save_model(
         folder: An existing folder.
         tokenizer: Tokenizer of its input.
         target_tokenizer: Tokenizer of its output, if it has another one.
-        card: `title`, `text`, `scores` and `tags` of its README.md, see `model_card`.
+        card: Contents of its README.md: arguments of `model_card`.
     """
     save_weights(module, folder)
     save_companions(module, folder, tokenizer, target_tokenizer, card)

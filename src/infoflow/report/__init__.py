@@ -6,6 +6,7 @@ from ._in_words import chosen
 from ._page import anonymize, check_output
 from ._page import write_report as write_report
 from ._shown_run import ShownRun
+from ._to_hub import upload_run
 from ._view import (
     Explored,
     check_view_path,

@@ -1,7 +1,7 @@
 """The sentences of a study, split into parts, with tokenizers trained on the training part."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -14,6 +14,7 @@ from infoflow.corpus import (
     Corpus,
     Lone,
     PairKind,
+    card_facts,
     load_tokenizer,
     token_frequencies,
     tokenizer_digest,
@@ -45,6 +46,7 @@ class StudyData:
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: PreTrainedTokenizerBase | None  # None: the corpus has no translations
     counted: bool  # whether an objective draws tokens by their frequency in training
+    card: Mapping[str, Any]  # what is known about the text, for the cards of models
     parts: Parts  # how the first three were split, and which rows are in none of them
     key: str
 
@@ -137,7 +139,7 @@ class StudyData:
 
     def _of(self, rows: TokenRows | ExampleRows, positions: int) -> TrainingData:
         vocabulary = self._counted(positions) if self.counted else self.vocabulary
-        return TrainingData(source=rows, vocabulary=vocabulary, tokenizer=self.tokenizer)
+        return TrainingData(source=rows, vocabulary=vocabulary, tokenizer=self.tokenizer, card=self.card)
 
     def _counted(self, positions: int) -> Vocabulary:
         """The vocabulary with token frequencies of the training part."""
@@ -216,6 +218,7 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers]
         tokenizer=tokenizers[0],
         target_tokenizer=tokenizers[1],
         counted=any(objective.needs_counts for objective in objectives),
+        card=card_facts(plan.corpus.name),
         parts=parts,
         key=key,
     )

@@ -1,8 +1,8 @@
 """Training data: token ids of sentences and of running text, and the sentences of each update."""
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -52,6 +52,7 @@ class TrainingData:
     target_vocabulary: Vocabulary | None = None
     tokenizer: Any = None  # saved with the model if given
     target_tokenizer: Any = None
+    card: Mapping[str, Any] = field(default_factory=dict)  # what is known about the text, see `corpus.card_facts`
 
     def __post_init__(self) -> None:
         if len(self.source.lengths) == 0:
@@ -61,6 +62,11 @@ class TrainingData:
                 "Source and target must have the same number of sentences. "
                 f"Got {len(self.source.lengths)} and {len(self.target.lengths)}."
             )
+
+    def known(self, objective: AbstractObjective) -> dict[str, Any]:
+        """What is known about the text that an objective reads: without the translations, unless it needs them."""
+        sides = 2 if objective.needs_translation else 1
+        return {name: one[:sides] if name == "language" else one for name, one in self.card.items()}
 
     def batch(self, objective: AbstractObjective, rows: np.ndarray, noise: tuple[int | str, ...], epoch: int) -> Batch:
         """The corrupted batch of `rows`.

@@ -147,7 +147,8 @@ class _Run:
         """Contents of the model card."""
         name, seed, family = self.objective.name, self.config.seed, type(self.model).__name__
         told = f"{family}, trained by infoflow on the objective `{name}` with seed {seed}. {text}"
-        return {"title": f"{name}, seed {seed}", "text": told, "tags": [name], "scores": scores}
+        known = self.data.known(self.objective)
+        return {"title": f"{name}, seed {seed}", "text": told, "tags": [name], "scores": scores, "known": known}
 
     def result(self) -> TrainResult | None:
         """The result of a complete run, with its weights loaded."""

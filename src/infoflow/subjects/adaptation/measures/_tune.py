@@ -18,6 +18,7 @@ from infoflow.foundation import (
     atomic_folder,
     check_own_folder,
     current_display,
+    in_markdown,
     locked,
     name_of,
     sweep_partial,
@@ -321,10 +322,18 @@ class _Tuning:
     def _card(self, seed: int, scores: list[dict[str, Any]]) -> dict[str, Any]:
         """Contents of the model card."""
         base, task = name_of(self.model.name), self.task.task
+        told = f"{base}, tuned by infoflow for the {self.task.shape} task {task} ({self.config.way})."
+        ends = [f"95% interval [{row['low']:.4f}, {row['high']:.4f}]" for row in scores]
+        both = list(zip(scores, ends, strict=True))
         return {
             "title": f"{base} for {task}, seed {seed}",
-            "text": f"{base}, tuned by infoflow for the {self.task.shape} task {task} ({self.config.way}).",
-            "scores": [f"- {row['metric']} on {row['part']}: {row['value']:.4f}" for row in scores],
+            "text": in_markdown(told),
+            "scores": [f"- {row['metric']} on {row['part']}: {row['value']:.4f}, {end}" for row, end in both],
+            "results": [
+                {"data": f"{task} {row['part']}", "metric": row["metric"], "value": row["value"], "note": end}
+                for row, end in both
+                if math.isfinite(row["value"])
+            ],
             "tags": [self.task.shape],
         }
 

@@ -21,6 +21,7 @@ from infoflow.foundation import (
     current_display,
     dealt,
     hash64_array,
+    in_markdown,
 )
 from infoflow.heads import Head, SentenceFunction, all_heads, head_set, prune, silence
 from infoflow.models import Model, check_free, save_model, save_pruned, translate
@@ -55,7 +56,7 @@ def save_masked(
         model: The whole model; it is not changed.
         heads: (stack, kind, layer, head) of each head to silence.
         folder: A new folder, or one written by this function.
-        card: Contents of its README.md: `title`, `text`, `scores` and `tags`.
+        card: Contents of its README.md: `title`, `text`, `scores`, `tags`, `results`, `known` and `own_weights`.
 
     Raises:
         UserError: A head does not exist, or the folder holds something else.
@@ -248,6 +249,7 @@ class Start:
         quality = pd.concat([_change(*both) for both in zip(self.before, after, strict=True)], ignore_index=True)
         origin = {"method": self.by, "keep": keep, "kinds": list(self.kinds or ["all"])}
         card = _card(self.model.name, self.by, (keep, self.total, len(self.ranked)), quality, training)
+        card["own_weights"] = self.recover is not None
         folder = save_pruned(smaller, out, origin, card | {"text": f"{card['text']} {_SMALLER}"})
         if masked is not None:
             masked = save_masked(self.model, removed, masked, card | {"text": f"{card['text']} {_MASKED}"})
@@ -344,9 +346,18 @@ def _card(name: str, by: str, heads: tuple[int, int, int], quality: pd.DataFrame
     ]
     return {
         "title": f"{name} with {left} of {total} attention heads",
-        "text": f"Made by `infoflow prune` from {name}: heads were ranked by {by}, and the last {total - left} of the "
-        f"{can_go} removable ones were removed. {training}",
+        "text": f"Made by `infoflow prune` from {in_markdown(name)}: heads were ranked by {by}, and the last "
+        f"{total - left} of the {can_go} removable ones were removed. {training}",
         "tags": ["pruned"],
+        "results": [
+            {
+                "data": "sentences that were not used for ranking",
+                "metric": row["metric"],
+                "value": row["after"],
+                "note": f"change by pruning {_change_of(row)}",
+            }
+            for row in quality.to_dict("records")
+        ],
         "scores": [
             "On sentences that were not used for ranking; the interval resamples sentences.",
             "",
