@@ -35,6 +35,7 @@ def make_stream(lengths, left, total=None):
         input_ids=nothing,
         real=position >= 0,
         valid=(position > 0) & (position < last),
+        counted=position >= 0,
         labels=nothing,
         position=position,
         words=nothing,

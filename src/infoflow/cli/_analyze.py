@@ -65,6 +65,16 @@ class Measuring:
     corpus: CorpusName = "tatoeba-en-fr"
     text_column: TextColumn = None
     translation_column: TranslationColumn = None
+    chat: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            help="The corpus holds conversations (.json, .jsonl, hf:NAME), read through the model's chat template.",
+        ),
+    ] = False
+    where: Annotated[
+        str | None, Parameter(help="TAG=VALUE counts only tokens of words with this tag, such as role=assistant.")
+    ] = None
     sentences: Sentences = 5000
     control: Annotated[bool, Parameter(help="Also measure the same architecture with random weights.")] = True
     reading: Reading = Reading()  # noqa: RUF009 (frozen)
@@ -89,6 +99,8 @@ class Measuring:
             corpus=self.corpus,
             text_column=self.text_column or "",
             translation_column=self.translation_column or "",
+            chat=self.chat,
+            where=self.where or "",
             only=names_in("--only", only),
             own=str(self.measures or ""),
             sentences=self.sentences,

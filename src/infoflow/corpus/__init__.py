@@ -11,11 +11,12 @@ from ._catalogue import (
     list_corpora,
     repeated,
 )
-from ._columns import WHOLE_COLUMNS, Sentence, TextColumns
+from ._chat import load_chat
+from ._columns import RENDERED, WHOLE_COLUMNS, Sentence, TextColumns
 from ._conllu import CONLLU_COLUMNS, conllu_keys
 from ._corpus import Corpus as Corpus
 from ._documents import most_of_document, normalised, stretches
-from ._encoded import Encoded, length_batches, token_frequencies, tokenizer_digest
+from ._encoded import Encoded, length_batches, template_digest, token_frequencies, tokenizer_digest
 from ._fact_language import FACT_LANGUAGE, FACTS_VERSION, FactSettings, Question
 from ._fact_language import Fact as Fact
 from ._fact_language import FactConfig as FactConfig

@@ -12,9 +12,9 @@ from transformers import PreTrainedTokenizerBase
 
 from infoflow.foundation import UserError, block_of, current_display, hash64_array, running_words, shown_by
 
-from ._columns import WORD_STARTS, Row, Sentence, sentences_in
+from ._columns import RENDERED, WORD_STARTS, Row, Sentence, sentences_in
 from ._documents import document_hashes, normalised, stretches
-from ._encoded import Encoded, encode
+from ._encoded import Encoded, encode, template_digest
 from ._lines import read_lines
 from ._store import Stored, as_slice
 
@@ -181,7 +181,7 @@ class AbstractSentences:
         see `SubwordAligner`. Longer sentences are truncated and counted (`num_truncated`).
 
         Raises:
-            UserError: The corpus has no translation, or `max_length` is below 1.
+            UserError: The corpus has no translation, `max_length` is below 1, or conversations are of another template.
         """
         if max_length < 1:
             raise UserError(f"max_length must be at least 1. Got {max_length}.")
@@ -191,7 +191,14 @@ class AbstractSentences:
         parts = self._batches(np.arange(len(self)), 2048, columns)
         batches = ((part[side], part[WORD_STARTS] if of_words else None) for part in parts)
         key = f"{self.digest} {' '.join(columns)}"
-        return encode(batches, self.ids, tokenizer, key=key, target=side == "translation", max_length=max_length)
+        rendered = side == "text" and RENDERED in self.columns
+        if rendered and len(self) and self[0].rendered != template_digest(tokenizer):
+            raise UserError(
+                f"The conversations of {self.name} were rendered by the chat template of another model. Measure models "
+                "with different templates one by one."
+            )
+        target = side == "translation"
+        return encode(batches, self.ids, tokenizer, key=key, target=target, max_length=max_length, rendered=rendered)
 
     def _batches(self, rows: np.ndarray, size: int, columns: Sequence[str] | None = None) -> Iterator[dict[str, list]]:
         """Columns, and the ids as `id`, of the sentences at `rows`, `size` at a time."""

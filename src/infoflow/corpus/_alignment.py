@@ -116,8 +116,11 @@ class SubwordAligner:
     without spaces each character begins a word (`running_words`).
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, max_length: int, target: bool = False) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, max_length: int, target: bool = False, rendered: bool = False
+    ) -> None:
         self._tokenizer = tokenizer
+        self._control = control_tokens(tokenizer) if rendered else None
         self._max_length = max_length
         self._argument = "text_target" if target else "text"
         pieces = self._encodings([_PROBE])[0].word_ids
@@ -143,8 +146,13 @@ class SubwordAligner:
     def _row(self, text: str, starts: Sequence[int] | None, encoding: Encoding) -> Alignment:
         # Many tokenizers include the space before a word in its first token.
         spans = [(start + _leading_spaces(text[start:end]), end) for start, end in encoding.offsets]
+        if self._control is not None:  # a line break of a template belongs to the template, not to the word after it
+            spans = [span if span[0] < span[1] else whole for span, whole in zip(spans, encoding.offsets, strict=True)]
         words = self._words(text, encoding, spans) if starts is None else words_at(spans, starts)
-        return _alignment(encoding, words, spans)
+        special = [bool(flag) for flag in encoding.special_tokens_mask]
+        if self._control is not None:
+            special = [flag or id in self._control for flag, id in zip(special, encoding.ids, strict=True)]
+        return _alignment(encoding, words, spans, special)
 
     def _words(self, text: str, encoding: Encoding, spans: Sequence[tuple[int, int]]) -> Sequence[int | None]:
         if not self._splits_text:
@@ -158,16 +166,18 @@ class SubwordAligner:
             **{self._argument: batch},
             truncation=True,
             max_length=self._max_length,
-            # A corpus may contain "[SEP]" as text: it must not become the control token.
-            split_special_tokens=True,
+            # A corpus may contain "[SEP]" as text: it must not become the control token; a rendered one has its own.
+            split_special_tokens=self._control is None,
+            add_special_tokens=self._control is None,
             return_attention_mask=False,
             return_token_type_ids=False,
         )
         return encoded.encodings
 
 
-def _alignment(encoding: Encoding, word_ids: Sequence[int | None], spans: Sequence[tuple[int, int]]) -> Alignment:
-    special = [bool(flag) for flag in encoding.special_tokens_mask]
+def _alignment(
+    encoding: Encoding, word_ids: Sequence[int | None], spans: Sequence[tuple[int, int]], special: list[bool]
+) -> Alignment:
     return Alignment(
         ids=encoding.ids,
         words=[NOT_A_WORD if word is None or out else word for word, out in zip(word_ids, special, strict=True)],
@@ -175,6 +185,11 @@ def _alignment(encoding: Encoding, word_ids: Sequence[int | None], spans: Sequen
         special=special,
         truncated=bool(encoding.overflowing),
     )
+
+
+def control_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
+    """Tokens that texts of users must not contain, such as `[SEP]` and `<|im_start|>`, by id."""
+    return {id: token.content for id, token in tokenizer.added_tokens_decoder.items() if token.special}
 
 
 def words_at(spans: Sequence[tuple[int, int]] | np.ndarray, starts: Sequence[int] | np.ndarray) -> list[int]:

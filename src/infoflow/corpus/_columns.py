@@ -21,8 +21,12 @@ Row = dict[str, Any]
 WORD_STARTS = "word_starts"
 """The character of the text at which each word begins: in every table with words, but not a public column."""
 
+RENDERED = "rendered"
+"""The template that wrote a conversation, by its digest: control tokens in such a text are control tokens."""
+
 _TYPES: dict[str, pa.DataType] = {
     "text": pa.string(),
+    RENDERED: pa.string(),
     "document": pa.int64(),
     "translation": pa.string(),
     "label": pa.string(),
@@ -192,6 +196,7 @@ class Sentence:
 
     id: int  # row in the original corpus
     text: str
+    rendered: str | None = None  # for a conversation, the digest of its template
     document: int | None = None  # number of its document
     translation: str | None = None
     label: str | None = None  # of the whole sentence: its class, or the phenomenon of a minimal pair

@@ -115,8 +115,11 @@ def encode(
     key: str,
     target: bool,
     max_length: int,
+    rendered: bool = False,
 ) -> Encoded:
     """Encode batches of texts in one pass; `key` identifies the corpus and the side.
+
+    `rendered` texts are those of a chat template, which has written their control tokens.
 
     A large corpus is written to the cache and memory-mapped; later calls find it there.
 
@@ -126,12 +129,13 @@ def encode(
     limit = min(max_length, _longest(tokenizer))
     known = digest([_VERSION, key, tokenizer_digest(tokenizer), target, limit])
     if len(sentence_ids) <= _BATCH:
-        encoded = _in_memory(_aligned(sentences, tokenizer, limit, target), sentence_ids, limit, tokenizer.is_fast)
+        aligned = _aligned(sentences, tokenizer, limit, target, rendered)
+        encoded = _in_memory(aligned, sentence_ids, limit, tokenizer.is_fast)
     else:
 
         def make(folder: Path) -> None:
             with current_display().progress("encoding", total=len(sentence_ids), unit="sentences") as progress:
-                _write(folder, _aligned(sentences, tokenizer, limit, target), progress.advance)
+                _write(folder, _aligned(sentences, tokenizer, limit, target, rendered), progress.advance)
 
         folder = cached(f"encoded/{known}", make, "The encoded corpus")
         encoded = _mapped(folder, sentence_ids, limit, tokenizer.is_fast)
@@ -155,6 +159,11 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def template_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """A key of everything that affects how a tokenizer's chat template renders conversations."""
+    return digest([tokenizer.chat_template, {name: str(text) for name, text in tokenizer.special_tokens_map.items()}])
+
+
 def token_frequencies(encoded: Encoded, vocab_size: int) -> np.ndarray:
     """Number of occurrences of each token id, without special tokens: int64 (vocab_size,)."""
     counts = np.zeros(vocab_size, dtype=np.int64)
@@ -170,9 +179,10 @@ def _aligned(
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
     target: bool,
+    rendered: bool,
 ) -> Iterator[list[Alignment]]:
     if tokenizer.is_fast:
-        aligner = SubwordAligner(tokenizer, max_length, target)
+        aligner = SubwordAligner(tokenizer, max_length, target, rendered)
         yield from (aligner.align(texts, starts) for texts, starts in batches)
     else:
         yield from ([_slow(tokenizer, text, max_length, target) for text in texts] for texts, _ in batches)

@@ -328,6 +328,12 @@ def _from_pair(name: str, columns: Collection[str], options: dict[str, Any], as_
 
 
 def _from_hub(name: str, options: dict[str, Any]) -> Corpus:
+    dataset = hub_dataset(name, options.pop("config", None))
+    return Corpus.from_dataset(dataset, **{"name": name, **options})
+
+
+def hub_dataset(name: str, config: str | None = None) -> Any:
+    """One split of a data set: NAME, OWNER/NAME or NAME:SPLIT."""
     from datasets import load_dataset
 
     path, _, split = name.partition(":")
@@ -336,10 +342,9 @@ def _from_hub(name: str, options: dict[str, Any]) -> Corpus:
             f"A dataset on the hub is written hf:NAME, hf:OWNER/NAME or hf:NAME:SPLIT. Got {_HUB}{name}.\n"
             "Name one; file paths take no hf:."
         )
-    config = options.pop("config", None)
     try:
         with patient_hub():
-            dataset = load_dataset(path, config, split=split or "train")
+            return load_dataset(path, config, split=split or "train")
     except Exception as error:  # every format library has its own errors
         said = re.sub(r"^\[Errno \d+\] ", "", str(error).strip()).splitlines()
         reason = re.sub(r" \(\w+(Error|Exception)\)$", "", said[0]) if said else "no reason was reported"
@@ -347,4 +352,3 @@ def _from_hub(name: str, options: dict[str, Any]) -> Corpus:
             f"The dataset {path} could not be loaded from the hub: {reason}\n"
             f"Check its name, split and the network (hf:NAME:SPLIT), or use `{GRAMMAR}`, which needs none."
         ) from error
-    return Corpus.from_dataset(dataset, **{"name": name, **options})

@@ -37,11 +37,14 @@ class PassOptions:
     white_space_words: bool = False  # words are `running_words` for any tokenizer: `compare` across tokenizers
     decoder_states: bool = True  # also sample an encoder–decoder's decoder if the corpus has translations
     corruption: AbstractObjective | None = None  # how a masked LM's text was corrupted in training; None: `MaskedLM()`
+    where: tuple[str, str] | None = None  # count only tokens whose word has this tag and value: ("role", "user")
 
     @property
     def key(self) -> dict[str, Any]:
         """Options that affect results, for content keys."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "corruption"}
+        later = {"corruption", "where"}  # in the keys of those that have them
+        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in later}
+        plain |= {} if self.where is None else {"where": self.where}
         return plain if self.corruption is None else plain | {"corruption": [self.corruption.name, self.corruption]}
 
 
@@ -89,6 +92,9 @@ class AbstractMeasure(ABC):
 
     static: ClassVar[bool] = False
     """Whether it applies to models without layers, with one vector per token."""
+
+    by_token: ClassVar[bool] = False
+    """Whether it counts tokens one by one, so that it can be restricted to those with a tag (`PassOptions.where`)."""
 
     def refusal(self, model: Model) -> str | None:
         """Why this measure does not apply to `model` (it is then skipped with that note), or None."""
@@ -169,6 +175,7 @@ class AttentionByBlocks(Protocol):
 class SampleMeasure(AbstractMeasure):
     """A measure of individual states, from the token sample that all such measures share."""
 
+    by_token = True
     request: SampleRequest
 
     @abstractmethod
@@ -190,6 +197,7 @@ class Intervention(AbstractMeasure):
 class PairMeasure(AbstractMeasure):
     """A measure of two models on the same words."""
 
+    by_token = True
     request: SampleRequest
     words: str = "token"
     """The unit of a row.

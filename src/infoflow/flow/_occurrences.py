@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from infoflow.corpus import NOT_A_WORD, WHOLE_COLUMNS, Corpus
+from infoflow.foundation import UserError, as_written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -37,6 +38,7 @@ class Occurrences:
 
 
 NO_TAG = -1
+_SHOWN = 20  # values of a tag in a message
 _HOLES = {"_", None}
 """What treebanks and taggers write for words without a tag."""
 _NOT_TAGS = WHOLE_COLUMNS | {"id", "words", "head", "lemma"}
@@ -58,6 +60,29 @@ class Tag:
 def tag_columns(corpus: Corpus) -> list[str]:
     """The corpus's per-word columns that hold tags."""
     return sorted(corpus.columns - _NOT_TAGS) if "words" in corpus.columns else []
+
+
+def tagged_words(corpus: Corpus, tag: str, value: str, *, decoder: bool) -> list[np.ndarray]:
+    """For each sentence, which of its words have that tag.
+
+    Raises:
+        UserError: There is no such tag, no word has the value, or the model also reads a second text (`decoder`).
+    """
+    if decoder:
+        raise UserError("--where counts tokens of one text, and this model reads two. Leave out --where.")
+    tags = tag_columns(corpus)
+    if tag not in tags:
+        raise UserError(
+            f"--where needs a tag of the corpus: {', '.join(tags) or f'{corpus.name} has none'}. Got {as_written(tag)}."
+        )
+    found = [np.array([one == value for one in words], dtype=bool) for words in corpus.column(tag)]
+    if not any(one.any() for one in found):
+        values = sorted({one for words in corpus.column(tag) for one in words if one is not None})
+        raise UserError(
+            f"No word of {corpus.name} has {tag}={value}. Values of {tag}: {', '.join(values[:_SHOWN])}"
+            f"{', …' * (len(values) > _SHOWN)}."
+        )
+    return found
 
 
 def read_tags(corpus: Corpus, occurrences: Occurrences) -> dict[str, Tag]:

@@ -68,6 +68,7 @@ class Pass:
             white_space_words=options.white_space_words,
             ranks_from=ranks_from,
             corruption=options.corruption,
+            where=options.where,
             decoder_side="text" if self._denoises else "translation",
         )
         self._prepare_noise()

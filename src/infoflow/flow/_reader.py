@@ -26,6 +26,7 @@ from infoflow.models import Model, decoder_inputs
 from infoflow.objectives import AbstractObjective, Corrupted, pad_arrays
 
 from ._corruption import PROBED_SHARE, NoisySentence, ProbingNoise, corrupt_text, corruption_of, symbol_ids
+from ._occurrences import tagged_words
 from ._sample import NO_LABEL, PaddedBatch, Regime, Stream
 
 _NOISY_SENTENCES = 1 << 18
@@ -44,6 +45,7 @@ class Row:
     labels: np.ndarray
     special: np.ndarray
     words: np.ndarray
+    counted: np.ndarray  # all tokens, or those with the requested tag
     probes: np.ndarray  # positions whose states are worth sampling
 
 
@@ -63,6 +65,7 @@ class Reader:
         corruption: AbstractObjective | None = None,
         decoder_side: Side = "translation",
         word_spans: Callable[[str], Sequence[tuple[int, int]]] = running_word_spans,
+        where: tuple[str, str] | None = None,
     ) -> None:
         tokenizer = model.require_tokenizer()
         if len(corpus) == 0:
@@ -79,6 +82,7 @@ class Reader:
             _check_vocabulary(self._target, model.module.get_decoder(), f"the decoder of {model.name}")
         if not (self._shorter > 0).any():
             raise UserError(f"No sentence of {corpus.name} has a token for {model.name}: there is nothing to measure.")
+        self._wanted = None if where is None else tagged_words(corpus, *where, decoder=decoder)
         self._white_space_words = white_space_words and "words" not in corpus.columns
         self._word_spans = word_spans
         self._ranks_from, self._max_length = ranks_from, max_length
@@ -254,7 +258,9 @@ class Reader:
     def sentence_rows(self, row: int, regime: Regime, draw: int) -> dict[str, Row]:
         """One sentence for every stack."""
         tokens, special = self._source.row(row), self._source.special(row)
-        words = self._words(self._source, row)
+        words, counted = self._words(self._source, row), np.ones(len(tokens), dtype=bool)
+        if self._wanted is not None:
+            counted = np.append(self._wanted[row], False)[self._source.words(row)]  # −1: no word
         if regime == "training":
             noisy = self._noisy(row, draw)
             return {
@@ -264,13 +270,14 @@ class Reader:
                     labels=noisy.labels,
                     special=special,
                     words=words,
-                    probes=noisy.probes,
+                    counted=counted,
+                    probes=noisy.probes[counted[noisy.probes]],
                 )
             }
         labels = np.full(len(tokens), NO_LABEL)
         if self.source_stack == "decoder":
             labels[:-1] = np.where(tokens[1:] < self.model.num_outputs, tokens[1:], NO_LABEL)
-        rows = {self.source_stack: _clean(tokens, labels, special, words)}
+        rows = {self.source_stack: _clean(tokens, labels, special, words, counted)}
         if self._target is not None:
             rows["decoder"] = self._target_row(row)
         return rows
@@ -358,6 +365,7 @@ class Reader:
             ),
             real=torch.from_numpy(real),
             valid=torch.from_numpy(real & ~special.astype(bool)),
+            counted=torch.from_numpy(pad_arrays([row.counted for row in rows], False).astype(bool)),
             labels=torch.from_numpy(pad_arrays([row.labels for row in rows], NO_LABEL)),
             position=torch.from_numpy(np.where(real, position, -1)),
             words=torch.from_numpy(pad_arrays([row.words for row in rows], NOT_A_WORD)),
@@ -376,9 +384,23 @@ def _ranks(counts: np.ndarray) -> np.ndarray:
     return np.where(counts > 0, ranks, 0)
 
 
-def _clean(tokens: np.ndarray, labels: np.ndarray, special: np.ndarray, words: np.ndarray) -> Row:
-    probes = np.flatnonzero(~special)
-    return Row(tokens=tokens, clean=tokens, labels=labels, special=special, words=words, probes=probes)
+def _clean(
+    tokens: np.ndarray,
+    labels: np.ndarray,
+    special: np.ndarray,
+    words: np.ndarray,
+    counted: np.ndarray | None = None,
+) -> Row:
+    counted = np.ones(len(tokens), dtype=bool) if counted is None else counted
+    return Row(
+        tokens=tokens,
+        clean=tokens,
+        labels=labels,
+        special=special,
+        words=words,
+        counted=counted,
+        probes=np.flatnonzero(counted & ~special),
+    )
 
 
 def _vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:

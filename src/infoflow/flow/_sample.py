@@ -40,6 +40,8 @@ class Stream:
     """False at padding."""
     valid: Bool[Tensor, "sentence token"]
     """False at padding and special tokens; the default mask of measures."""
+    counted: Bool[Tensor, "sentence token"]
+    """True at all tokens, or only at those with the tag that was asked for (`PassOptions.where`)."""
     labels: Int[Tensor, "sentence token"]
     """The token to predict, or −100 where nothing is predicted.
 

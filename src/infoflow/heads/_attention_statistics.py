@@ -64,6 +64,7 @@ class Confidence(AbstractHeadMeasure):
     Source: [@voita2019heads].
     """
 
+    by_token = True
     table: ClassVar[TableSchema] = HEAD_CONFIDENCE
 
     def sums(
@@ -80,6 +81,7 @@ class Entropy(AbstractHeadMeasure):
     Source: [@clark2019].
     """
 
+    by_token = True
     table: ClassVar[TableSchema] = HEAD_ENTROPY
 
     def sums(
@@ -107,6 +109,7 @@ class PositionalScores(AbstractHeadMeasure):
     Source: [@voita2019heads]: positional from a share of 0.9.
     """
 
+    by_token = True
     table: ClassVar[TableSchema] = HEAD_POSITIONAL
 
     def __init__(self, offsets: Sequence[int] = (-1, 1), denominator: str = "valid", **exclusions: Any) -> None:

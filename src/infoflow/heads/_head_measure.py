@@ -252,7 +252,8 @@ class AbstractHeadMeasure(SummedMeasure):
         return AttentionRows.of_activations(
             activations,
             key,
-            self._kept(activations.queries_stream(key), key[0], self.exclude_queries),
+            self._kept(activations.queries_stream(key), key[0], self.exclude_queries)
+            & activations.queries_stream(key).counted,
             self._kept(activations.keys_stream(key), keys_stack(*key), self.exclude_keys),
             visible,
         )

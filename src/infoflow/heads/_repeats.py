@@ -40,6 +40,7 @@ class Repeats:
             input_ids=self.ids,
             real=torch.ones(shape, dtype=torch.bool),
             valid=self.content.expand(shape),
+            counted=torch.ones(shape, dtype=torch.bool),
             labels=torch.full(shape, -100),
             position=position,
             words=torch.full(shape, -1),

@@ -10,7 +10,7 @@ from ._card import model_card
 from ._discovery import discover
 from ._first_pass import tiny_inputs
 from ._hub import at_revision, unreadable
-from ._load import check_loading
+from ._load import check_loading, load_tokenizer_of
 from ._load import load_model as load_model
 from ._losses import (
     IGNORED,

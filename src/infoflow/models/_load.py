@@ -359,6 +359,20 @@ def _check_instance(source: object) -> None:
         )
 
 
+def load_tokenizer_of(source: str, tokenizer: str | Path | None = None) -> PreTrainedTokenizerBase:
+    """The tokenizer that `load_model` would give a model, without its weights.
+
+    Raises:
+        UserError: There is no such model, or it has no tokenizer.
+    """
+    home = existing(source)
+    if isinstance(home, Path) and is_adapter_folder(home) and not has_tokenizer(home):
+        home = adapted_base(home)
+    if (found := find_tokenizers(tokenizer, home)[0]) is None:
+        raise UserError(f"{source} has no tokenizer. Name one: --tokenizer.")
+    return found
+
+
 def check_loading(tokenizer: str | Path | None, device: str) -> None:
     """Check the arguments of many loads before the first one.
 

@@ -3,11 +3,12 @@
 import dataclasses
 import shutil
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from infoflow.corpus import Corpus, load_corpus, parse_corpus
+from infoflow.corpus import Corpus, load_chat, load_corpus, parse_corpus, template_digest
 from infoflow.engine import InTurn
 from infoflow.flow import (
     AbstractMeasure,
@@ -17,12 +18,21 @@ from infoflow.flow import (
     load_measures,
     wait_for_all,
 )
-from infoflow.foundation import UserError, absolute, atomic_folder, digest, private_settings, provenance
+from infoflow.foundation import (
+    UserError,
+    absolute,
+    atomic_folder,
+    current_display,
+    digest,
+    private_settings,
+    provenance,
+)
+from infoflow.models import load_tokenizer_of
 from infoflow.report import anonymize, check_output, write_report
 from infoflow.results import RunFolder
 
 from ._data import at_most, distinct
-from ._given import AnalyzeOptions, changed, exists, given_models
+from ._given import AnalyzeOptions, changed, exists, given_models, where_of
 from ._graph import Graph, run_stages
 from ._measures import named_measures, probed_corpus, probing_measures, standard_measures
 from ._plan import build_settings
@@ -107,7 +117,7 @@ def _analyze(
     clock: WallClock | None,
     merging: bool = False,
 ) -> None:
-    corpus, bench = corpus_of(options), ResultCache(run.path / "work")
+    corpus, bench = corpus_of(options, sources), ResultCache(run.path / "work")
     measuring = _measuring(sources, options, _asked_measures(options, own), corpus, bench, merging)
     if shard is not None:
         for stage in measuring:
@@ -141,7 +151,7 @@ def _measuring(
     """The trained models, then their controls; an unreadable model is reported before any is measured."""
     # Compared models may have different tokenizers, so words (not subwords) must match.
     passes = options.measures.passes(
-        seed=options.seed, max_length=options.max_length, white_space_words=len(sources) > 1
+        seed=options.seed, max_length=options.max_length, white_space_words=len(sources) > 1, where=where_of(options)
     )
     stages = []
     for given in given_models(sources, options):
@@ -153,6 +163,8 @@ def _measuring(
 
 def _asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
     """The standard measures and probes, or those that write the tables of `only`; always the user's own."""
+    if options.where:
+        return _by_token(_asked_measures(dataclasses.replace(options, where=""), own))
     probes = probing_measures(options.probing)
     if not options.only:
         taken = {measure.name for measure in probes}  # a table that the probing plan requests is written once
@@ -160,6 +172,24 @@ def _asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> 
     others = {measure.name for measure in (*probes, *own)}
     named = named_measures(options.measures, [name for name in options.only if name not in others], others=[*others])
     return [*named, *(measure for measure in probes if measure.name in options.only), *own]
+
+
+def _by_token(measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
+    """Those that count tokens one by one.
+
+    Raises:
+        UserError: There are none.
+    """
+    others = list(dict.fromkeys(measure.name for measure in measures if not measure.by_token))
+    kept = [measure for measure in measures if measure.by_token]
+    if not kept:
+        raise UserError(
+            f"--where applies to tables that count tokens one by one. Got {', '.join(others)}. Leave out --where, or "
+            "these tables."
+        )
+    if others:
+        current_display().note(f"--where leaves out tables that do not count tokens one by one: {', '.join(others)}.")
+    return kept
 
 
 def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
@@ -251,8 +281,9 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions, own: 
     if not sources:
         raise UserError("At least one model is needed: a hub name, a folder, or a .gguf file.")
     plan: dict[str, Any] = {"models": list(sources), "options": dataclasses.asdict(options)}
-    if not options.names:
-        del plan["options"]["names"]  # plans of versions without it
+    for name in ("names", "chat", "where"):
+        if not getattr(options, name):
+            del plan["options"][name]  # plans of versions without it
     names = ", ".join(given.name for given in given_models(sources, options) if given.trained)
     if is_first():
         tables_of = _tables_of(plan)
@@ -263,7 +294,7 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions, own: 
         run.update(
             anonymous=False,
             kind="analyze",
-            title=f"How information flows through {names}",
+            title=f"How information flows through {names}" + (f" ({options.where})" if options.where else ""),
             plan=plan,
             tables_of=tables_of,
             **private_settings(AnalyzeOptions, "options."),
@@ -278,15 +309,39 @@ def _tables_of(plan: Any) -> str:
     return digest({**plan, "options": {**options, "only": None, "anonymous": None}})
 
 
-def corpus_of(options: AnalyzeOptions) -> Corpus:
-    """The distinct sentences that an analysis reads."""
+def corpus_of(options: AnalyzeOptions, sources: Sequence[str]) -> Corpus:
+    """The distinct sentences that an analysis reads, or conversations through the chat template of its models."""
+    chat = partial(_chats, options=options, sources=sources) if options.chat else None
     if options.probing.on:
-        corpus = first_then_others(lambda: probed_corpus(options))
+        corpus = first_then_others(lambda: probed_corpus(options, chat))
         return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
     columns = {"text_column": options.text_column, "translation_column": options.translation_column}
-    whole = first_then_others(lambda: load_corpus(options.corpus, **columns))
+    whole = first_then_others(lambda: chat(options.corpus) if chat else load_corpus(options.corpus, **columns))
     corpus = at_most(distinct(whole), options.sentences)
     return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
+
+
+_NO_CHAT = {
+    "text_column": "--text-column",
+    "translation_column": "--translation-column",
+    "prefix": "--prefix",
+    "labels": "--labels",
+    "label_column": "--label-column",
+    "bad_column": "--bad-column",
+    "tags": "--tags",
+}
+
+
+def _chats(source: str, options: AnalyzeOptions, sources: Sequence[str]) -> Corpus:
+    if given := [option for name, option in _NO_CHAT.items() if getattr(options, name)]:
+        raise UserError(f"--chat reads whole conversations, so {given[0]} does not apply. Leave one of them out.")
+    tokenizers = [load_tokenizer_of(one, options.tokenizer) for one in sources]
+    if len({template_digest(one) for one in tokenizers}) > 1:
+        raise UserError(
+            "Models can be compared on conversations only if they have the same chat template. Those of "
+            f"{', '.join(sources)} differ. Measure them one by one, or name one tokenizer for all (--tokenizer)."
+        )
+    return load_chat(source, tokenizers[0], sources[0])
 
 
 def described_corpus(corpus: Corpus) -> dict[str, Any]:

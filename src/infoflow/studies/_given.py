@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from infoflow.corpus import Corpus, length_batches
+from infoflow.corpus import RENDERED, Corpus, length_batches
 from infoflow.foundation import (
     LATER,
     NUM_BLOCKS,
@@ -63,6 +63,8 @@ class AnalyzeOptions:
     bad_column: OwnWord = ""  # column of the contrasting sentence of each minimal pair
     labels: File = ""  # alternatively a file with one sentence class per line
     tags: OwnWords = ()  # column names of a tagged file
+    chat: bool = dataclasses.field(default=False, metadata=LATER)  # the corpus holds conversations, see `load_chat`
+    where: OwnWord = dataclasses.field(default="", metadata=LATER)  # TAG=VALUE: count only tokens of these words
     test: File = ""  # test corpus for probes; empty: a part of `corpus`
     parser: File = ""  # spaCy pipeline that parses the sentences; empty: the corpus's own trees, if any
     only: tuple[str, ...] = ()  # tables to compute; empty: all
@@ -84,6 +86,20 @@ class AnalyzeOptions:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+
+def where_of(options: AnalyzeOptions) -> tuple[str, str] | None:
+    """The tag and its value that tokens must have to count.
+
+    Raises:
+        UserError: It is not written TAG=VALUE.
+    """
+    if not options.where:
+        return None
+    tag, equals, value = options.where.partition("=")
+    if not (tag and equals and value):
+        raise UserError(f"--where must be TAG=VALUE, such as role=assistant. Got {as_written(options.where)}.")
+    return tag, value
 
 
 def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptions:
@@ -257,7 +273,8 @@ def given_scores(model: Model, corpus: Corpus, max_length: int = 512) -> pd.Data
         part = corpus.select(np.sort(order[:SENTENCES]))
         blocks = block_of(part.content_ids)
         tokens: list[np.ndarray] = []
-        for sentences, losses, targets in _losses(model, _rows(model, list(part.column("text")), max_length)):
+        added = RENDERED not in part.columns  # a chat template has written its own
+        for sentences, losses, targets in _losses(model, _rows(model, list(part.column("text")), max_length, added)):
             np.add.at(sums, blocks[sentences], losses)
             np.add.at(counts, blocks[sentences], 1.0)
             tokens.append(targets)
@@ -274,11 +291,14 @@ def _predicts(model: Model) -> bool:
     return model.task == "causal-lm" or (model.task == "masked-lm" and model.tokenizer.mask_token_id is not None)
 
 
-def _rows(model: Model, texts: Sequence[str], max_length: int) -> list[tuple[int, np.ndarray, np.ndarray]]:
+def _rows(
+    model: Model, texts: Sequence[str], max_length: int, special_tokens: bool
+) -> list[tuple[int, np.ndarray, np.ndarray]]:
     """(sentence, input ids, targets or −1 at each position); a masked LM gets several rows per sentence."""
     tokenizer = model.require_tokenizer()
     longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
-    encoded = tokenizer(list(texts), truncation=True, max_length=longest)["input_ids"]
+    how = {"truncation": True, "max_length": longest, "add_special_tokens": special_tokens}
+    encoded = tokenizer(list(texts), **how)["input_ids"]
     special = set(tokenizer.all_special_ids)
     found = []
     for sentence, row in enumerate(encoded):

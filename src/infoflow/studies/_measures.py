@@ -1,6 +1,6 @@
 """The default measures and requested probes of a study and of `infoflow analyze`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -109,8 +109,8 @@ def _probe(plan: ProbingPlan, task: str, probe: str) -> list[AbstractMeasure]:
     return [Probe(task, **own), *([ProbeExamples(task, **own)] if probe == "linear" else [])]
 
 
-def probed_corpus(options: "AnalyzeOptions") -> Corpus:
-    """The sentences for the tasks of an analysis, followed by those of its test corpus.
+def probed_corpus(options: "AnalyzeOptions", chat: Callable[[str], Corpus] | None = None) -> Corpus:
+    """The sentences for the tasks of an analysis, followed by those of its test corpus; `chat` reads conversations.
 
     Raises:
         UserError: A corpus cannot be read, or lacks what a task needs.
@@ -120,7 +120,7 @@ def probed_corpus(options: "AnalyzeOptions") -> Corpus:
     columns["bad_column"] = options.bad_column
 
     def read(source: str, labels: str) -> Corpus:
-        corpus = task_corpus(plan, source, tags=options.tags, labels=labels, **columns)
+        corpus = chat(source) if chat else task_corpus(plan, source, tags=options.tags, labels=labels, **columns)
         # many minimal pairs share one acceptable sentence
         return at_most(corpus if "bad" in corpus.columns else distinct(corpus), options.sentences)
 

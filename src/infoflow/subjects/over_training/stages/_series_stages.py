@@ -110,7 +110,7 @@ class SeriesStages:
 
     @cached_property
     def corpus(self) -> Corpus:
-        return corpus_of(self.asked.options)
+        return corpus_of(self.asked.options, ())
 
     def check(self, series: Sequence[CheckpointSeries]) -> None:
         """Refuse settings that these checkpoints do not allow.

@@ -1,0 +1,61 @@
+"""Statistics of the tokens with one tag: together they are those of all tokens."""
+
+import numpy as np
+import pytest
+from support.tiny_heads import llama, trees
+
+from infoflow.flow import PassOptions, Reader, measure
+from infoflow.flow._selection import select_occurrences
+from infoflow.foundation import UserError
+from infoflow.heads import AttentionByDistance, Confidence, Entropy, PositionalScores
+
+CORPUS = trees(40)
+KEYS = ["stack", "kind", "layer", "head"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return llama(CORPUS)
+
+
+def tables(model, where=None):
+    measures = [Confidence(), Entropy(), PositionalScores(), AttentionByDistance(exclude_queries=("special",))]
+    found = measure(model, CORPUS, measures, options=PassOptions(where=where))
+    more = ("offset", "to", "nearest")
+    return {n: frame.set_index([*KEYS, *(one for one in more if one in frame)]) for n, frame in found.items()}
+
+
+def test_the_parts_of_a_tag_add_up_to_the_whole(model):
+    whole = tables(model)
+    tags = sorted({tag for tags in CORPUS.column("upos") for tag in tags})
+    parts = [tables(model, ("upos", tag)) for tag in tags]
+    for name, frame in whole.items():
+        own = [part[name].reindex(frame.index) for part in parts]
+        counts = sum(part["count"].fillna(0) for part in own)
+        for column in ("value", "baseline"):
+            total = sum((part[column] * part["count"]).fillna(0) for part in own)
+            np.testing.assert_allclose(total / counts, frame[column], rtol=1e-6, atol=1e-9)
+        assert counts.tolist() == frame["count"].tolist()
+        assert parts[0][name]["value"].tolist() != frame["value"].tolist()
+
+
+def test_a_sample_holds_only_tokens_with_the_tag(model):
+    def chosen(where):
+        reader = Reader(model, CORPUS, max_length=64, seed=0, decoder=False, where=where)
+        found = select_occurrences(reader, "decoder", "clean", 10_000, 1, [])
+        return {
+            (int(row), int(at)): int(word) for row, at, word in zip(found.row, found.position, found.word, strict=True)
+        }
+
+    every, nouns = chosen(None), chosen(("upos", "NOUN"))
+    assert nouns == {place: word for place, word in every.items() if CORPUS[place[0]].upos[word] == "NOUN"}
+    assert 0 < len(nouns) < len(every)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [(("role", "user"), "needs a tag of the corpus: ccg, .*upos"), (("upos", "FOO"), "No word .* Values of upos: ADJ")],
+)
+def test_tags_that_are_not_there(model, where, message):
+    with pytest.raises(UserError, match=message):
+        tables(model, where)
