@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -172,15 +173,60 @@ def test_tests_are_told_by_their_names():
     assert re.search(r"- [A-Z].*cka.* \(`representations/test_\w+\.py`\)", told)
 
 
-def test_a_script_becomes_cells():
-    script = "# %% [markdown]\n# # Title\n#\n# Text.\n\n# %%\nx = 1\nx\n"
-    assert gallery.cells(script) == [("markdown", "# Title\n\nText."), ("code", "x = 1\nx")]
+BOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+
+
+def test_the_gallery_has_a_page_for_each_notebook():
+    assert sorted(gallery.NAMES) == [path.stem for path in BOOKS]
+    made = gallery.pages(ROOT)
+    assert made["gallery/index.md"].count("data:image/svg+xml;base64,") == len(BOOKS)
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_notebooks_carry_small_outputs_of_their_present_cells(path):
+    book = json.loads(path.read_text(encoding="utf-8"))
+    assert book["metadata"]["infoflow"]["cells"] == gallery.digest(book), (
+        "The outputs are stale: run python -m sitebuild.gallery FOLDER."
+    )
+    code = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
+    assert [cell["id"] for cell in code if gallery.shows("".join(cell["source"])) and not cell["outputs"]] == []
+    said = json.dumps([cell["outputs"] for cell in code])
+    assert re.findall(r"/(?:home|root|tmp|work|Users)/|<iframe|<script|[Ww]arning", said) == []
+    assert path.stat().st_size < 300_000
+
+
+def test_a_changed_cell_makes_outputs_stale():
+    book = json.loads(BOOKS[0].read_text(encoding="utf-8"))
+    before = gallery.digest(book)
+    book["cells"][1]["source"] = "1 + 1"
+    assert gallery.digest(book) != before
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"), [("x = 1", False), ("x = 1\nx", True), ("for x in []:\n    print(x)", True), ("f = 1", False)]
+)
+def test_cells_that_show_something(source, shown):
+    assert gallery.shows(source) == shown
+
+
+def test_a_notebook_keeps_neither_progress_nor_warnings_nor_frames():
+    from nbformat import v4
+
+    shown = {"text/html": 'a<iframe srcdoc="b">\n</iframe>', "image/png": "c", "text/plain": "d"}
+    cell = v4.new_code_cell("f()", outputs=[
+        v4.new_output("stream", name="stderr", text="e"), v4.new_output("display_data", data={"text/plain": "50 %"}),
+        v4.new_output("execute_result", data=shown),
+    ])  # fmt: skip
+    (output,) = gallery.kept(v4.new_notebook(cells=[cell])).cells[0].outputs
+    assert output.data == {"text/html": f"a{gallery.INSTEAD}", "text/plain": "d"}
 
 
 def test_outputs_become_html_that_markdown_leaves_alone():
     import nbformat
 
-    made = gallery.notebook("# %% [markdown]\n# # T\n# %%\nf()\n")
+    made = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_markdown_cell("# T"), nbformat.v4.new_code_cell("f()")],
+    )
     html = '<div>\n\n<img alt="x" src="data:image/svg+xml;base64,AA"> $a$ [@b]</div>'
     made.cells[1].outputs = [nbformat.v4.new_output("display_data", data={"text/html": html})]
     text, picture = gallery.page(made, "t")

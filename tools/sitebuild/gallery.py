@@ -1,84 +1,99 @@
-"""The gallery: scripts in percent format, executed as notebooks, written as pages. Executions are cached by content."""
+"""The gallery: the notebooks of `examples/` as pages, with the outputs that they carry.
 
+PYTHONPATH=tools:src .venv/bin/python -m sitebuild.gallery runs/gallery     # run them again
+
+The folder holds what they read: `runs/quick`, `all-MiniLM-L6-v2` and `my-corpus.txt`.
+"""
+
+import ast
 import base64
 import hashlib
 import html
 import json
 import os
 import re
-import tempfile
-from importlib.metadata import version
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
 
-SECONDS = 600  # of the wall, for one script; its goal is 60 of CPU
-_CELL = re.compile(r"^# %%(?P<kind> \[markdown\])?.*\n", flags=re.MULTILINE)
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = ("run", "own-model-and-corpus", "one-sentence")
+_SECONDS = 900  # for one notebook
+_FRAME = re.compile(r"<iframe .*?</iframe>", flags=re.DOTALL)
+INSTEAD = "<p><em>Run the cell to see the interactive page.</em></p>"
 
 
-def cells(script: str) -> list[tuple[str, str]]:
-    """(kind, text) of each cell: "markdown", its comment marks gone, or "code"."""
-    marks = list(_CELL.finditer(script))
-    found = []
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
-        text = script[mark.end() : following.start() if following else None].strip("\n")
-        if mark["kind"]:
-            found.append(("markdown", re.sub(r"^# ?", "", text, flags=re.MULTILINE)))
-        elif text:
-            found.append(("code", text))
-    return found
-
-
-def notebook(script: str) -> Any:
-    """The script as a notebook that was not run."""
-    made = nbformat.v4.new_notebook()
-    new = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}
-    made.cells = [new[kind](text) for kind, text in cells(script)]
-    for number, cell in enumerate(made.cells):
-        cell["id"] = f"cell-{number}"  # the same file for the same script
-    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    return made
-
-
-def executed(path: Path, cache: Path) -> Any:
-    """The notebook of the script, run in an empty folder without network, or as it was run before.
+def main(folder: Path) -> None:
+    """Run the notebooks in `folder`, offline, and keep their outputs.
 
     Raises:
-        nbclient.exceptions.CellExecutionError: A cell fails; so does the build.
+        nbclient.exceptions.CellExecutionError: A cell fails.
     """
-    script = path.read_text(encoding="utf-8")
-    key = hashlib.sha256(f"{version('infoflow')}\n{script}".encode()).hexdigest()[:24]
-    kept = cache / f"{path.stem}-{key}.ipynb"
-    if kept.exists():
-        return nbformat.read(kept, as_version=4)
-    made = notebook(script)
-    offline = {
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2"),
-    }
-    with tempfile.TemporaryDirectory(prefix="gallery-") as folder:
-        client = NotebookClient(made, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}})
+    offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    for name in NAMES:
+        path = EXAMPLES / f"{name}.ipynb"
+        book = nbformat.read(path, as_version=4)
+        client = NotebookClient(book, timeout=_SECONDS, kernel_name="python3", record_timing=False,
+                                resources={"metadata": {"path": str(folder)}})  # fmt: skip
         client.execute(env={**os.environ, **offline})
-    cache.mkdir(parents=True, exist_ok=True)
-    for old in cache.glob(f"{path.stem}-*.ipynb"):
-        old.unlink()
-    nbformat.write(made, kept)
-    return made
+        path.write_text(written(kept(book)), encoding="utf-8")
+
+
+def kept(book: Any) -> Any:
+    """The notebook with those of its outputs that a file should hold, and with the digest of its cells.
+
+    Progress, warnings, second formats of a picture and interactive frames are left out.
+    """
+    for cell in book.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [_small(output) for output in cell.outputs if _is_kept(output)]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    book.metadata = {"kernelspec": kernel, "language_info": {"name": "python"}, "infoflow": {"cells": digest(book)}}
+    return nbformat.from_dict(book)
+
+
+def _is_kept(output: Any) -> bool:
+    return output.get("name") != "stderr" and output.output_type != "display_data"
+
+
+def _small(output: Any) -> Any:
+    data = output.get("data", {})
+    if "text/html" in data:
+        data.pop("image/png", None)
+        data["text/html"] = _FRAME.sub(INSTEAD, data["text/html"])
+    return output
+
+
+def digest(book: Any) -> str:
+    """The digest of the cells' sources: outputs that carry another one are stale."""
+    sources = json.dumps([[cell["cell_type"], "".join(cell["source"])] for cell in book["cells"]])
+    return hashlib.sha256(sources.encode()).hexdigest()[:16]
+
+
+def shows(source: str) -> bool:
+    """Whether a code cell shows something: it prints, or ends with an expression."""
+    body = ast.parse(source).body
+    calls = (node.func for node in ast.walk(ast.Module(body, [])) if isinstance(node, ast.Call))
+    return isinstance(body[-1], ast.Expr) or any(isinstance(name, ast.Name) and name.id == "print" for name in calls)
+
+
+def written(book: Any) -> str:
+    return nbformat.writes(book, indent=1).rstrip("\n") + "\n"
 
 
 def pages(root: Path) -> dict[str, str]:
     """The pages of the gallery, and its index with a picture of each."""
     found, entries = {}, []
-    for path in sorted((root / "docs" / "gallery").glob("*.py")):
-        ran = executed(path, root / "build" / "gallery")
-        text, picture = page(ran, path.stem)
-        found[f"gallery/{path.stem}.md"] = text
+    for name in NAMES:
+        text, picture = page(nbformat.read(root / "examples" / f"{name}.ipynb", as_version=4), name)
+        found[f"gallery/{name}.md"] = text
         heading = re.search(r"^# (.+)$", text, flags=re.MULTILINE)
-        assert heading, f"{path.name} begins with no heading"
-        entries.append((path.stem, heading[1], picture))
+        assert heading, f"{name}.ipynb begins with no heading"
+        entries.append((name, heading[1], picture))
     found["gallery/index.md"] = _index(entries)
     return found
 
@@ -87,7 +102,7 @@ def _index(entries: list[tuple[str, str, str]]) -> str:
     lines = [
         "# Gallery",
         "",
-        "Scripts that run offline in about a minute, with all that they show. Each can be had as a notebook.",
+        "Notebooks with their outputs: of a study with the preset `quick`, and of the pretrained encoder MiniLM.",
     ]
     for name, title, picture in entries:
         lines += ["", f"## [{title}]({name}.md)", ""]
@@ -98,10 +113,10 @@ def _index(entries: list[tuple[str, str, str]]) -> str:
     return "\n".join([*lines, ""])
 
 
-def page(ran: Any, name: str) -> tuple[str, str]:
-    """Markdown of an executed notebook, and the address of its first picture."""
+def page(book: Any, name: str) -> tuple[str, str]:
+    """Markdown of a notebook, and the address of its first picture."""
     lines, first = [], ""
-    for cell in ran.cells:
+    for cell in book.cells:
         if cell.cell_type == "markdown":
             lines += [cell.source, ""]
             continue
@@ -110,12 +125,8 @@ def page(ran: Any, name: str) -> tuple[str, str]:
             shown = _shown(output)
             first = first or next(iter(re.findall(r'<img[^>]* src="(data:image/svg[^"]+)"', shown)), "")
             lines += [shown, ""] if shown else []
-    notebook, script = (
-        f'<a href="{name}.ipynb" download>as a notebook</a>',
-        f'<a href="{name}.py" download>as a script</a>',
-    )
-    links = f"<p>This page {notebook}, or {script}.</p>"
-    return "\n".join([*lines, links, ""]), first
+    lines += [f'<p>This page <a href="{name}.ipynb" download>as a notebook</a>.</p>', ""]
+    return "\n".join(lines), first
 
 
 def _shown(output: Any) -> str:
@@ -140,8 +151,10 @@ def _flat(text: str, keep: bool = False) -> str:
 
 
 def downloads(root: Path, target: Path) -> None:
-    """Notebooks, with their outputs, and scripts beside the pages."""
-    for path in sorted((root / "docs" / "gallery").glob("*.py")):
-        ran = executed(path, root / "build" / "gallery")
-        (target / f"{path.stem}.ipynb").write_text(json.dumps(ran, indent=1, ensure_ascii=False), encoding="utf-8")
-        (target / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    """The notebooks beside their pages."""
+    for name in NAMES:
+        shutil.copyfile(root / "examples" / f"{name}.ipynb", target / f"{name}.ipynb")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())
