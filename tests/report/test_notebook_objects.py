@@ -121,3 +121,16 @@ def test_the_display_of_the_library_is_chosen_by_name():
     finally:
         set_display("silent")
     assert isinstance(current_display(), SilentDisplay)
+
+
+def test_a_table_with_checkpoints_is_drawn_over_updates():
+    from infoflow import plot
+
+    rows = [
+        {"model": "causal-lm/seed-0", "objective": "causal-lm", "variant": "", "architecture": "bert", "start": "",
+         "seed": 0, "update": update, "trained": True, "tokens": 10.0 * update, "same_as": -1, "words": words,
+         "value": 4.0 - rate * update, "low": 3.9 - rate * update, "high": 4.1 - rate * update}
+        for update in (0, 1, 10) for words, rate in (("common", 0.2), ("rare", 0.1))
+    ]  # fmt: skip
+    shown = plot(pd.DataFrame(rows), table_name="my-loss")
+    assert shown.answer == "causal LM, words common: from 4 to 2. causal LM, words rare: from 4 to 3."

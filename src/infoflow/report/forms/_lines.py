@@ -48,6 +48,10 @@ ANY = (-float("inf"), float("inf"))
 """Range of an unbounded quantity; bands are cut at these bounds."""
 
 
+DASHES = ((1, 0), (7, 3), (2, 3), (9, 3, 2, 3), (4, 2), (12, 4))
+"""Dashes of lines of one colour, in order."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LineKind:
     """One of several lines of the same models, such as a ranking method or a kind of heads."""

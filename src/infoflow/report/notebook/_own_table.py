@@ -9,13 +9,16 @@ import pandas as pd
 from infoflow.foundation import UserError
 from infoflow.results import END, KEYS, RunFolder, StoredTable, Tables, TableSchema, with_keys
 
-from .._curves import Wording, curves, interval_note, trend_sentences
+from .._curves import Wording, curves, interval_note, sampled_bands, trend_sentences
 from .._figure import Method, Panel, ReportFigure
-from .._in_words import Samples, chosen, listed, number
+from .._in_words import Samples, chosen, ends_words, listed, number
 from .._model_selection import ModelSelection
 from .._model_tables import ModelTables
-from ..forms._chart import color_if, color_of, finished, shape_of, tips
+from ..forms._chart import amount, color_if, color_of, finished, shape_of, tips
 from ..forms._layer_chart import LayerChart
+from ..forms._lines import DASHES, LineKind, looks_of
+from ..forms._marks import span
+from ..forms._over_time import CLOCKS, TimeAxis, time_lines
 from ..forms._rows import cells, interval_dots, squares
 from ..heads._statistics import kind_label
 
@@ -108,6 +111,8 @@ def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> Re
         panels, answer, form = _head_maps(rows, models, what, unit)
     elif "layer" in rows:
         panels, answer, form = _by_layer(rows, models, what, unit)
+    elif rows["update"].nunique() > 1:
+        panels, answer, form = _over_updates(rows, models, what, unit)
     else:
         panels, answer, form = _dots(rows, models, what, unit)
     return ReportFigure(
@@ -138,13 +143,14 @@ def _rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, ModelSelection]:
         frame = frame.drop(columns=["model_a", "model_b"]).assign(model=pairs)
     frame = frame.assign(**{column: fill for column, fill in missing.items() if column not in frame})
     tables = ModelTables.of(GivenRun("own", frame))
-    return _grouped(tables["own"]), tables.models
+    rows = tables.over_training("own") if "update" in frame and frame["update"].nunique() > 2 else tables["own"]
+    return _grouped(pd.DataFrame(rows)), tables.models
 
 
 def _grouped(rows: pd.DataFrame) -> pd.DataFrame:
     """Add a column `group` that names the other distinguishing columns in words; "" if there are none."""
     keys = {column.name for column in KEYS}
-    known = {*_ESTIMATE, *_AXES, *keys, "series"}
+    known = {*_ESTIMATE, *_AXES, *CLOCKS, *keys, "series", "same_as"}
     further = [name for name in rows if name not in known and len(set(rows[name].astype(str))) > 1]
     words = [rows[name].map(lambda value, name=name: f"{name.replace('_', ' ')} {value}") for name in further]
     stated = pd.Series("", index=rows.index, dtype=object)
@@ -225,6 +231,27 @@ def _most_and_mean(rows: pd.DataFrame, models: ModelSelection, unit: str) -> lis
         beside = f" ({number(control['value'].mean())} untrained)" if len(control) else ""
         answer.append(f"{most.rstrip()}; {mean}{beside}.")
     return answer
+
+
+def _over_updates(
+    rows: pd.DataFrame, models: ModelSelection, what: str, unit: str
+) -> tuple[list[Panel], list[str], str]:
+    """A panel for each model; its groups are lines, whose ends the answer states."""
+    axis, title = TimeAxis.of(rows.reindex(columns=["series", *CLOCKS]).drop_duplicates()), f"{what} ({unit})"
+    names = _few(rows["group"], len(DASHES), "lines")
+    looks = [LineKind(key=name, label=name, dash=dash, shape="circle", mark="")
+             for name, dash in zip(names, DASHES, strict=False)]  # fmt: skip
+    panels, answer = [], []
+    for series in models.present(rows):
+        table = sampled_bands(rows[rows["series"] == series.key], ["series", "group", "update"])
+        y = amount("y", "value", title if unit else what, span(table[["value", "low", "high"]].stack()), ticks=5)
+        look = looks_of(looks, "group", series.color)
+        chart = time_lines(axis, table, y, look, by="group", names={name: name for name in names}, room=0.25)
+        panels.append(Panel(spec=chart, title=series.label))
+        for name, own in table.groupby("group", sort=False):
+            values = own.sort_values("update").set_index("update")["value"]
+            answer.append(f"{', '.join(filter(None, (series.label, str(name))))}: {ends_words(values, unit)}.")
+    return panels, answer, "Across: updates, on a log scale. Each line is a group of rows, with its interval."
 
 
 def _dots(rows: pd.DataFrame, models: ModelSelection, what: str, unit: str) -> tuple[list[Panel], list[str], str]:

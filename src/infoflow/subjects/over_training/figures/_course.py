@@ -13,7 +13,7 @@ from infoflow.report._model_selection import ModelSelection
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import tips
-from infoflow.report.forms._lines import LineKind, looks_of
+from infoflow.report.forms._lines import DASHES, LineKind, looks_of
 from infoflow.report.forms._marks import Channel
 from infoflow.report.forms._over_time import TimeAxis, time_lines
 from infoflow.results import TABLES
@@ -23,8 +23,6 @@ from ..measures import CHECKPOINT_CHECKS
 
 _CLOCKS = [column.name for column in CLOCKS if column.name != "same_as"]
 _EARLIER = {"step": "update"}  # alternative names of the update column
-
-_DASHES = ((1, 0), (7, 3), (2, 3), (9, 3, 2, 3), (4, 2), (12, 4))
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +162,7 @@ def course_lines(
     if "line" in rows:
         names = list(kinds) or list(dict.fromkeys(rows["line"]))
         lines = [
-            LineKind(key=name, label=name, dash=_DASHES[place % len(_DASHES)], shape="circle", mark="")
+            LineKind(key=name, label=name, dash=DASHES[place % len(DASHES)], shape="circle", mark="")
             for place, name in enumerate(names)
         ]
         by, look, named = "line", looks_of(lines, "line", series[0].color), dict(zip(names, names, strict=True))
