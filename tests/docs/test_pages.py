@@ -27,6 +27,7 @@ from sitebuild import (  # noqa: E402
     pages,
     pictures,
     references,
+    search,
     staging,
 )
 
@@ -119,12 +120,10 @@ def test_a_method_page_has_all_its_parts(path):
     assert re.search(r"^\*\*.+\?\*\*$", page, flags=re.MULTILINE)
 
 
-# Tables without a chart, or that need checkpoints, several models or answers of people: this list may only get shorter.
+# This list may only get shorter.
 WITHOUT_A_PICTURE = """
-    bert_score_layers embedding_change fill_in head_coreference head_distance head_examples head_probe
-    head_special_gradient in_context_learning loss_by_frequency loss_by_position minimal_pairs prediction_divergence
-    probe_codelength probe_examples probe_trees seed_divergence source_contribution space_similarity tag_neighbours
-    translation_stages weight_change
+    fill_in head_coreference head_examples head_probe minimal_pairs probe_examples source_contribution
+    translation_stages
 """
 
 
@@ -166,6 +165,31 @@ def test_a_smaller_picture_keeps_its_texts():
         '<svg viewBox="-24 0 148 50"><svg class="marks" overflow="visible"><path d="M1.23,2"/>'
         "<text>0.12345</text></svg></svg>"
     )
+
+
+def test_the_search_puts_guides_first_and_names_of_the_api_last():
+    items = [
+        {
+            "location": "api/heads.html#infoflow.heads.Entropy",
+            "title": "<i>Entropy</i> <small>a</small>",
+            "path": ["API", "heads"],
+        },
+        {"location": "methods/head_entropy.html", "title": "Entropy of heads", "path": ["Methods", "Entropy of heads"]},
+        {"location": "guides/heads.html", "title": "What?", "path": ["Guides", "What?"]},
+    ]
+    words = search.keywords({"guides/heads.md": "---\nkeywords: Heads, roles\norder: 2\n---\n# What?\n", "a.md": "# A"})
+    assert [(item["title"], item["path"]) for item in search.ranked(items, words)] == [
+        ("Heads, roles: What?", ["Guides", "Heads, roles: What?"]),
+        ("Entropy of heads (head_entropy)", ["Methods", "Entropy of heads"]),
+        ("API", ["API", "heads", "Entropy"]),
+    ]
+
+
+def test_every_guide_has_keywords_for_the_search():
+    texts = {staging.MOVED.get(name, name): path.read_text(encoding="utf-8")
+             for path in WRITTEN for name in [path.relative_to(ROOT / "docs").as_posix()]}  # fmt: skip
+    guides = {path.replace(".md", ".html") for path in texts if path.startswith("guides/")}
+    assert guides <= set(search.keywords(texts))
 
 
 def test_tests_are_told_by_their_names():

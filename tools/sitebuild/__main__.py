@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import staging
+from . import search, staging
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +19,10 @@ def build(root: Path) -> int:
     config = staging.stage(root, root / "build", found)
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean", "--config-file", str(config)]
     paths = os.pathsep.join([str(root / "tools"), str(root / "src"), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": paths}, check=False).returncode
+    done = subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": paths}, check=False)
+    if done.returncode == 0:
+        search.rank(root / "site", found)
+    return done.returncode
 
 
 def main() -> None:

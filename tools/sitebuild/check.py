@@ -38,6 +38,11 @@ _LOOK = """() => {
 }"""
 _FOUND = """() => [...document.querySelectorAll("*")]
     .some((e) => /[1-9]\\d* results?/.test(e.shadowRoot?.textContent ?? ""))"""
+_LINKS = """() => [...document.querySelectorAll("*")]
+    .flatMap((e) => [...(e.shadowRoot?.querySelectorAll("ol a[href]") ?? [])].slice(0, 1)).map((a) => a.href)"""
+SEARCHES = {"entropy": "methods/head_entropy", "heads": "guides/heads", "prune": "guides/pruning",
+            "probe": "guides/probing", "layers": "guides/layers"}  # fmt: skip
+"""What somebody types, and the page that comes first."""
 _WIDTH = "() => document.documentElement.scrollWidth"
 _CONTRAST = """() => {
     const luminance = (rgb) => rgb.map((c) => (c /= 255) <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
@@ -170,15 +175,19 @@ def _unresolved(site: Site, folder: Path) -> Iterator[str]:
 
 
 def _search(page: Page, site: Site) -> None:
-    """On loopback the search finds something."""
+    """On loopback the search finds guides and methods first."""
     page.set_viewport_size({"width": WIDE, "height": 844})
-    page.goto(site.origin + "index.html", wait_until="load")
-    page.keyboard.press("/")
-    page.keyboard.type("entropy", delay=40)
-    try:
-        page.wait_for_function(_FOUND, timeout=20_000)
-    except Exception as error:
-        site.say("search", f"finds nothing ({type(error).__name__})")
+    for query, first in SEARCHES.items():
+        page.goto(site.origin + "index.html", wait_until="load")
+        page.keyboard.press("/")
+        page.locator("input[role=combobox]").first.fill(query)
+        try:
+            page.wait_for_function(_FOUND, timeout=20_000)
+        except Exception as error:
+            site.say("search", f"finds nothing for {query} ({type(error).__name__})")
+            continue
+        if found := [link for link in page.evaluate(_LINKS) if not link.startswith(site.origin + first)][:1]:
+            site.say("search", f"finds {found[0]} first for {query}, not {first}")
 
 
 def _from_disk(browser: Browser, site: Site, folder: Path) -> None:

@@ -10,10 +10,13 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pandas as pd
+
 from infoflow import Run, plot
 
 from . import methods
 from .__main__ import ROOT
+from .shown_rows import GRIDS, ROWS
 
 PICTURES = ROOT / "docs" / "methods" / "pictures"
 WIDTH = 6.8  # inches
@@ -30,15 +33,38 @@ def main(folder: Path, *only: str) -> None:
             run, *choice = about["figure"]
             _make(folder, run)
             if not only or path.stem in only:
-                drawn(folder / run, path.stem, *choice)
+                drawn(ROOT / methods.FIGURES[run][0] if _is_kept(run) else folder / run, path.stem, *choice)
 
 
-def drawn(run: Path, table: str, choice: str = "") -> Path:
-    """The figure of one of the run's tables, as a small file; `choice`: the shown statistic among several."""
-    shown = plot(Run.open(run).tables[table])
-    path = (shown.choose(choice) if choice else shown).save(PICTURES / f"{table}.svg", WIDTH)
+def drawn(run: Path, table: str, *choices: str) -> Path:
+    """The figure of one of the run's tables, as a small file.
+
+    Args:
+        run: A run, or a folder with tables as `.csv`.
+        table: The table.
+        choices: The name of a figure of the report (with a slash), and the shown statistic among several.
+    """
+    path = PICTURES / f"{table}.svg"
+    if table in GRIDS:
+        path.write_text(GRIDS[table](_table(run, table)), encoding="utf-8")
+        return path
+    if figures := [name for name in choices if "/" in name]:
+        shown = Run.open(run).figures[figures[0]]
+    else:
+        frame = _table(run, table)
+        shown = plot(ROWS[table](frame) if table in ROWS else frame, table_name=table)
+    for choice in choices:
+        shown = shown if "/" in choice else shown.choose(choice)
+    shown.save(path, WIDTH)
     path.write_text(smaller(path.read_text(encoding="utf-8")), encoding="utf-8")
     return path
+
+
+def _table(run: Path, table: str) -> pd.DataFrame:
+    if (stored := run / f"{table}.csv").exists():
+        return pd.read_csv(stored)
+    tables = Run.open(run).tables
+    return tables[table if table in tables else f"{table}_over_training"]
 
 
 def smaller(svg: str) -> str:
@@ -58,10 +84,15 @@ def _rounded(found: re.Match[str]) -> str:
     return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
 
 
+def _is_kept(run: str) -> bool:
+    """Whether the repository holds the tables."""
+    return methods.FIGURES[run][0].startswith("experiments/")
+
+
 def _make(folder: Path, run: str) -> None:
-    if (folder / run / "report.html").exists():
+    if _is_kept(run) or (folder / run / "report.html").exists():
         return
-    command, _ = methods.FIGURES[run]
+    command = methods.FIGURES[run][0].replace("docs/", f"{ROOT}/docs/")
     if (model := shlex.split(command)[1]) in ("causal-lm", "masked-lm"):
         _make(folder, "study")
         _link(folder / model, folder / "study" / "models" / model / "seed-0")

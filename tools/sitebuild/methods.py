@@ -46,8 +46,21 @@ FIGURES = {
         "analyze masked-lm --only usable_information --sentences 1500",
         f"the masked LM {_QUICK} on 1,500 {_TATOEBA}",
     ),
+    "quick": ("study quick", f"models of the preset quick (6 layers of width 64, 2,400 updates) on {_TATOEBA}"),
+    "course": (
+        "study docs/methods/course.toml",
+        f"two causal LMs (3 layers of width 64, 1,200 updates) on {_TATOEBA} and 2 seeds",
+    ),
+    "pretrained": (
+        "experiments/studies/probing/pretrained",
+        f"{MINILM} on 400 sentences of GUM or 500 pairs of SICK, {_TWIN}",
+    ),
+    "grammar": (
+        "experiments/studies/grammar",
+        "encoders of three objectives on generated sentences; bands: 95% intervals over 3 seeds",
+    ),
 }
-"""The runs behind the figures at the top of the pages: command, and what the figure's caption says of them."""
+"""The runs behind the figures at the top of the pages: command (or folder with tables), and words of the caption."""
 _NUMBERS = ("value", "low", "high", "baseline", "count")
 
 
@@ -155,9 +168,10 @@ def _captioned(intro: str, about: dict[str, list[str]]) -> str:
     if not (figure := about.get("figure")):
         return intro
     command, words = FIGURES[figure[0]]
+    made = command if command.startswith("experiments/") else f"infoflow {command}"
     return re.sub(
         r"^!\[.*$",
-        lambda line: f"{line[0]}\n\n*{words[:1].upper()}{words[1:]}*: `infoflow {command}`",
+        lambda line: f"{line[0]}\n\n*{words[:1].upper()}{words[1:]}*: `{made}`",
         intro,
         flags=re.M,
     )
