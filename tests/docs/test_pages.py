@@ -21,6 +21,7 @@ from sitebuild import (  # noqa: E402
     escaping,
     findings,
     gallery,
+    grids,
     links,
     method_pictures,
     methods,
@@ -120,10 +121,9 @@ def test_a_method_page_has_all_its_parts(path):
     assert re.search(r"^\*\*.+\?\*\*$", page, flags=re.MULTILINE)
 
 
-# This list may only get shorter.
+# This list may only get shorter. They need coreference brackets, facts, minimal pairs, or translations at checkpoints.
 WITHOUT_A_PICTURE = """
-    fill_in head_coreference head_examples head_probe minimal_pairs probe_examples source_contribution
-    translation_stages
+    fill_in head_coreference head_probe minimal_pairs probe_examples source_contribution
 """
 
 
@@ -165,6 +165,12 @@ def test_a_smaller_picture_keeps_its_texts():
         '<svg viewBox="-24 0 148 50"><svg class="marks" overflow="visible"><path d="M1.23,2"/>'
         "<text>0.12345</text></svg></svg>"
     )
+
+
+def test_a_grid_has_its_names_and_the_darker_cells_for_larger_numbers():
+    svg = grids.grid(["<a>", "b"], ["c"], [[0.0], [1.0]], [["no"], ["yes"]], across="what")
+    assert re.findall(r">([^<]+)</text>", svg) == ["what", "c", "&lt;a&gt;", "no", "b", "yes"]
+    assert re.findall(r'fill-opacity="([\d.]+)"', svg) == ["0.05", "0.80"]
 
 
 def test_the_search_puts_guides_first_and_names_of_the_api_last():

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from html import escape
 
-_ROW, _LETTER = 22, 7.2  # pixels
-_STYLE = 'font-family="Arial, sans-serif" font-size="12" fill="#1b1f24"'
+_ROW, _LETTER = 22, 7.9  # pixels
+_STYLE = 'font-family="Liberation Sans, Arial, Helvetica, sans-serif" font-size="12" fill="#1b1f24"'
 
 
 def grid(
@@ -20,7 +20,7 @@ def grid(
     left = _LETTER * max(len(name) for name in rows) + 10
     words = [*columns, *(text for row in texts for text in row)]
     width = max(least, _LETTER * max(len(word) for word in words) + 8)
-    parts = [_text(left, 12, across, "start", bold=True)]
+    parts = [_text(0, 12, across, "start", bold=True)]
     parts += [_text(left + (at + 0.5) * width, 32, name, "middle") for at, name in enumerate(columns)]
     for down, (name, row) in enumerate(zip(rows, strengths, strict=True)):
         top = 40 + down * _ROW
@@ -31,7 +31,7 @@ def grid(
             if texts:
                 look = ' fill="#fff"' if strength > 0.5 else ""
                 parts.append(_text(left + (at + 0.5) * width, top + 15, texts[down][at], "middle", look))
-    size = f"{left + len(columns) * width + 8:.0f} {48 + len(rows) * _ROW}"
+    size = f"{max(left + len(columns) * width, _LETTER * len(across)) + 8:.0f} {48 + len(rows) * _ROW}"
     return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" {_STYLE}>{"".join(parts)}</svg>\n'
 
 

@@ -16,7 +16,7 @@ from infoflow import Run, plot
 
 from . import methods
 from .__main__ import ROOT
-from .shown_rows import GRIDS, ROWS
+from .shown_rows import FILES, GRIDS, ROWS
 
 PICTURES = ROOT / "docs" / "methods" / "pictures"
 WIDTH = 6.8  # inches
@@ -61,7 +61,7 @@ def drawn(run: Path, table: str, *choices: str) -> Path:
 
 
 def _table(run: Path, table: str) -> pd.DataFrame:
-    if (stored := run / f"{table}.csv").exists():
+    if (stored := run / f"{FILES.get(table, table)}.csv").exists():
         return pd.read_csv(stored)
     tables = Run.open(run).tables
     return tables[table if table in tables else f"{table}_over_training"]

@@ -55,6 +55,14 @@ FIGURES = {
         "experiments/studies/probing/pretrained",
         f"{MINILM} on 400 sentences of GUM or 500 pairs of SICK, {_TWIN}",
     ),
+    "examples": (
+        f"analyze {MINILM} --only head_examples --sentences 100 --no-control",
+        f"{MINILM}; the sentence of Tatoeba that shows this head most clearly",
+    ),
+    "stages": (
+        "experiments/studies/over-training",
+        "translation models of width 64 with four layers, 2,000 updates; medians over 3 seeds",
+    ),
     "grammar": (
         "experiments/studies/grammar",
         "encoders of three objectives on generated sentences; bands: 95% intervals over 3 seeds",

@@ -110,5 +110,23 @@ def _answers(frame: pd.DataFrame) -> str:
     return grid(names, layers, right, texts, across="Word (its part of speech), and what each layer's probe says")
 
 
-GRIDS: dict[str, Callable[[pd.DataFrame], str]] = {"head_examples": _previous_token, "probe_examples": _answers}
-"""By table: an SVG of a table of single examples."""
+def _stages(phases: pd.DataFrame) -> str:
+    """When each score of a translation model has made a tenth, half and nine tenths of its way: medians over seeds."""
+    names = {"score under 2-grams": "fluent (score under 2-grams)", "word_by_word": "right words (word by word)",
+             "chrf": "chrF", "bleu": "BLEU"}  # fmt: skip
+    own = phases[(phases["table"] == "translation_stages") & phases["curve"].isin(list(names))]
+    times = own.groupby("curve")[["t10", "t50", "t90"]].median().loc[list(names)].to_numpy()
+    texts = [[f"{time:,.0f}" for time in row] for row in times.tolist()]
+    shares = ["a tenth", "half", "nine tenths"]
+    across = "Update at which this share of the rise is done"
+    return grid(list(names.values()), shares, (np.log(times) / np.log(2000)).tolist(), texts, across=across, least=90)
+
+
+GRIDS: dict[str, Callable[[pd.DataFrame], str]] = {
+    "head_examples": _previous_token,
+    "probe_examples": _answers,
+    "translation_stages": _stages,
+}
+"""By table: an SVG of single examples or times."""
+FILES = {"translation_stages": "phases"}
+"""The stored table that holds the rows, if it has another name."""
