@@ -48,7 +48,8 @@ def test_a_sample_holds_only_tokens_with_the_tag(model):
         }
 
     every, nouns = chosen(None), chosen(("upos", "NOUN"))
-    assert nouns == {place: word for place, word in every.items() if CORPUS[place[0]].upos[word] == "NOUN"}
+    tags = list(CORPUS.column("upos"))
+    assert nouns == {place: word for place, word in every.items() if tags[place[0]][word] == "NOUN"}
     assert 0 < len(nouns) < len(every)
 
 

@@ -127,3 +127,22 @@ def test_a_data_set_has_the_licence_of_the_sentences_that_it_quotes(run, monkeyp
         upload_run(run, "hf:somebody/tiny")
     card = hub.repositories["datasets/somebody/tiny"].card
     assert (card["license"], card["language"]) == ("cc-by-2.0", ["en", "fr"])
+
+
+def test_the_command_shows_both_addresses_and_refuses_what_does_not_fit(run, monkeypatch, capsys, tmp_path):
+    from infoflow.cli import run as infoflow
+
+    path = str(run.path)
+    with writable_hub(monkeypatch) as hub:
+        assert infoflow(["report", path, "--to=hf:somebody/tiny", "--public", "--log=plain"]) == 0
+    said = capsys.readouterr()
+    assert said.out.split() == [f"{hub.address}/spaces/somebody/tiny", f"{hub.address}/datasets/somebody/tiny"]
+    assert "as the public Space somebody/tiny" in said.err
+    for options, message in (
+        (["--public"], "--public applies to what is uploaded: add --to hf:USER/NAME"),
+        (["--to=hf:a/b", f"--figures={tmp_path / 'f'}"], "--to uploads the report, and --figures exports its figures"),
+        (["--to=a/b"], "--to must be hf:USER/NAME"),
+    ):
+        assert infoflow(["report", path, *options]) == 2
+        assert message in capsys.readouterr().err
+    assert infoflow(["report", str(tmp_path / "none"), "--to=hf:a/b"]) == 2

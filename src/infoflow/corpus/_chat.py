@@ -83,20 +83,19 @@ def _conversations(source: str) -> Iterator[tuple[str, list[_Message]]]:
         yield where, _messages(value, where)
 
 
+def _is_message(value: Any) -> bool:
+    return isinstance(value, Mapping) and ("role" in value or {"from", "value"} <= set(value))
+
+
 def _is_messages(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(one, Mapping) and ({"role"} <= set(one) or {"from", "value"} <= set(one)) for one in value)
-    )
+    return isinstance(value, list) and bool(value) and all(map(_is_message, value))
 
 
 def _messages(value: Any, where: str) -> list[_Message]:
-    held = (
-        next((value[key] for key in ("messages", "conversations", "conversation") if key in value), None)
-        if (isinstance(value, Mapping))
-        else value
-    )
+    names = [
+        name for name in ("messages", "conversations", "conversation") if isinstance(value, dict) and name in value
+    ]
+    held: Any = value[names[0]] if names else value
     if not _is_messages(held):
         raise UserError(f"{where}: expected a list of messages. Got {as_written(value)[:200]}.\n{_FORMS}")
     return [_message(one, where) for one in held]
