@@ -7,7 +7,9 @@ import pytest
 import torch
 import transformers
 from adaptation.small_task import small_data, small_model, small_tokenizer
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
+from support.writable_hub import card_errors
 
 from infoflow.adaptation import TASK_ANSWERS, TASK_SCORES, TuneConfig, load_tuned, tune
 from infoflow.foundation import UserError
@@ -58,6 +60,14 @@ def test_the_folder_is_the_tuned_model(method, data, model, tmp_path):
     assert np.allclose(probabilities.max(-1).values, answers["probability"], atol=1e-5)
     assert [module.config.id2label[int(best)] for best in probabilities.argmax(-1)] == list(answers["said"])
     assert not [name for name in load_file(one.folder / "model.safetensors") if "lora" in name or "base_layer" in name]
+    assert card_errors((one.folder / "README.md").read_text(), "model") == []
+    card = ModelCard.load(one.folder / "README.md").data
+    scores = tuned.scores.set_index(["part", "metric"])
+    for result in card.eval_results:
+        row = scores.loc[result.dataset_name.removeprefix("first-half "), result.metric_type]
+        assert result.metric_value == row["value"]
+        assert result.metric_name.endswith(f"95% interval [{row['low']:.4f}, {row['high']:.4f}]")
+    assert len(card.eval_results) == len(scores)
 
 
 def test_what_each_method_changes(data, model, tmp_path):
