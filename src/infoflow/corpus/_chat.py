@@ -1,7 +1,7 @@
 """Conversations as running text: rendered by a tokenizer's chat template, with the role of each word."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise, product
 from pathlib import Path
 from typing import Any
@@ -126,7 +126,10 @@ def _row(where: str, messages: list[_Message], tokenizer: PreTrainedTokenizerBas
     for start, end, role in [*_contents(text, messages, tokenizer, where), *generated]:
         roles[start:end] = [role] * (end - start)
     words, starts, tags = [], [], []
-    for start, end, role in _pieces(text, roles, tokenizer):
+    control = set(control_tokens(tokenizer).values())
+    for start, end, role in _pieces(text, roles, control):
+        if text[start:end] in control:  # no word
+            continue
         found = running_word_spans(text[start:end]) or [(0, end - start)]
         words += [text[start + first : start + last] for first, last in found]
         starts += [start, *(start + first for first, _ in found[1:])]  # white space before the first belongs to it
@@ -215,12 +218,12 @@ def _marks(text: str) -> tuple[str, str]:
     return first, last
 
 
-def _pieces(text: str, roles: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Iterator[_Span]:
+def _pieces(text: str, roles: Sequence[str], control: Collection[str]) -> Iterator[_Span]:
     """Stretches of one role, cut at control tokens."""
-    control = sorted(control_tokens(tokenizer).values(), key=len, reverse=True)
     cuts = {0, len(text)}
     if control:
-        cuts |= {place for found in re.finditer("|".join(map(re.escape, control)), text) for place in found.span()}
+        longest_first = "|".join(map(re.escape, sorted(control, key=len, reverse=True)))
+        cuts |= {place for found in re.finditer(longest_first, text) for place in found.span()}
     start = 0
     for role, group in groupby(roles):
         end = start + len(list(group))
