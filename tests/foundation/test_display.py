@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 import warnings
 
 import pytest
@@ -169,13 +170,132 @@ def test_rich_shows_text_as_it_is(capsys):
         display = make_display("rich")
         display.note("a [bold] word")
         display.warn("[/x] odd")
-        with display.progress("Training", total=2, unit="tokens") as progress:
-            progress.advance(2, loss=1)
     out, err = capsys.readouterr()
     assert out == ""  # standard output belongs to results
     assert "a [bold] word" in err
     assert "warning: [/x] odd" in err
-    assert "Training" in err
+
+
+def test_a_bar_shows_the_job_and_its_part_and_disappears(monkeypatch, capsys):
+    from infoflow.foundation import make_display
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    display = make_display("rich")
+    display.seconds_between = 0.0
+    with display.progress("Pruning [x]", total=2) as whole:
+        for _ in range(2):
+            with display.progress("Scoring", total=10) as part:
+                part.advance(5)
+                time.sleep(0.3)  # a bar is drawn ten times a second
+            whole.advance(1)
+    shown = capsys.readouterr().err
+    assert "Pruning [x]" in shown
+    assert "Scoring 50 %" in shown
+    assert shown.endswith("\x1b[1A\x1b[2K")  # the line of the bar is erased
+
+
+def test_a_job_inside_a_job_is_a_part_of_its_next_unit(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    file = io.StringIO()
+    display = PlainDisplay(file)
+    with display.progress("Pruning", total=4) as whole:
+        for _ in range(4):
+            with display.progress("Ranking", total=2) as outer, display.progress("Reading", total=10):
+                now[0] += 10
+                outer.advance(1)
+            whole.advance(1)
+    assert file.getvalue().splitlines() == [
+        "Pruning: 12 %, 1:10 left, Reading 0 %, 0:10",
+        "Pruning: 38 %, 0:33 left, Reading 0 %, 0:20",
+        "Pruning: 62 %, 0:18 left, Reading 0 %, 0:30",
+        "Pruning: 88 %, 0:06 left, Reading 0 %, 0:40",
+        "Pruning: 100 %, 0:40",
+    ]
+
+
+def test_several_parts_of_one_unit_do_not_exceed_it(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    file = io.StringIO()
+    display = JsonDisplay(file)
+    with display.progress("Pruning", total=2) as whole:
+        for _ in range(3):
+            with display.progress("Ranking", total=1) as part:
+                now[0] += 10
+                part.advance(1)
+        whole.advance(1)
+        now[0] += 10
+        whole.advance(1)
+    assert [json.loads(line)["done"] for line in file.getvalue().splitlines()] == [1, 1, 1, 2, 2]
+
+
+def test_a_part_that_breaks_leaves_the_job_running():
+    file = io.StringIO()
+    display = PlainDisplay(file)
+    with display.progress("Measuring", total=2) as whole:
+        with pytest.raises(ValueError, match="x"), display.progress("Reading", total=10):
+            raise ValueError("x")
+        whole.advance(2)
+    assert file.getvalue().startswith("Measuring: 100 %")
+
+
+def _course(monkeypatch, total, steps):
+    """Seconds left after each step (seconds, units), as JSON reports them."""
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    file = io.StringIO()
+    display = JsonDisplay(file)
+    display.seconds_between = 0.0
+    with display.progress("Work", total=total) as progress:
+        for seconds, units in steps:
+            now[0] += seconds
+            progress.advance(units)
+    return [json.loads(line)["seconds_left"] for line in file.getvalue().splitlines()]
+
+
+def test_time_left_follows_the_pace_of_the_last_minutes(monkeypatch):
+    slow, fast = [(1.0, 0.1)] * 600, [(1.0, 1.0)] * 400
+    left = _course(monkeypatch, 1000, slow + fast)
+    assert left[599] == pytest.approx(9400, rel=0.01)
+    true = 1000 - 60 - 240  # seconds, four minutes later, at one unit per second
+    assert left[839] == pytest.approx(true, rel=0.05)
+
+
+def test_a_job_with_few_long_steps_has_a_pace(monkeypatch):
+    left = _course(monkeypatch, 10, [(600.0, 1)] * 9)
+    assert left[:9] == pytest.approx([600.0 * (9 - step) for step in range(9)])
+
+
+def test_the_caller_may_know_how_long_the_rest_takes(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    file = io.StringIO()
+    with PlainDisplay(file).progress("Study", total=10) as progress:
+        for left in (90.0, 240.0, 30.0):  # the second is longer than was thought
+            now[0] += 10
+            progress.advance(1, left=left)
+    assert file.getvalue().splitlines() == [
+        "Study: 10 %, 1:30 left, 0:10",
+        "Study: 10 %, 4:00 left, 0:20",  # never falls
+        "Study: 50 %, 0:30 left, 0:30",
+        "Study: 100 %, 0:30",
+    ]
+
+
+@pytest.mark.parametrize("form", [PlainDisplay, JsonDisplay])
+def test_a_warning_is_shown_once_whatever_the_seed(form):
+    file = io.StringIO()
+    display = form(file)
+    display.remembers = True  # as those of commands do
+    for seed in range(3):
+        display.warn(f"masked-lm/seed-{seed} has too few tokens.")
+        display.warn(f"masked-lm, seed {seed}, has too few words.")
+        display.warn(f"checkpoint-{seed} is damaged.")
+    assert file.getvalue().count("too few tokens") == 1
+    assert file.getvalue().count("too few words") == 1
+    assert file.getvalue().count("is damaged") == 3
 
 
 def test_pipes_get_plain_lines(monkeypatch):

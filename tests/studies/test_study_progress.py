@@ -1,4 +1,4 @@
-"""The bar of a study: stages that tell no share of the whole count by the clock."""
+"""The bar of a study: stages that have ended, the time left, and each warning once."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -7,31 +7,41 @@ from types import SimpleNamespace
 import pytest
 
 from infoflow.engine import Ending, Event
-from infoflow.foundation import SilentDisplay, UserError, use_display
+from infoflow.foundation import UserError, use_display
 from infoflow.results import RunFolder
 from infoflow.studies import StudyPlan, graph, run_stages
 
 PLAN = {"objectives": ["masked-lm"], "corpus": {"name": "grammar:60"}, "model": {"width": 16, "layers": 1, "heads": 2}}
+PLAN |= {"seeds": [0, 1, 2]}
 
 
-class Bar(SilentDisplay):
+class Bar:
     def __init__(self) -> None:
-        self.done = 0.0
+        self.total, self.ended = 0.0, list[float]()
+        self.left, self.now, self.said = list[float | None](), list[object](), list[str]()
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+    def warn(self, text: str) -> None:
+        self.said.append(f"warning: {text}")
 
     @contextmanager
-    def progress(self, *_: object) -> Iterator["Bar"]:
+    def progress(self, label: str, total: float, unit: str = "") -> Iterator["Bar"]:
+        self.total = total
         yield self
 
-    def advance(self, amount: float = 1, **_: float | str) -> None:
-        self.done += amount
+    def advance(self, amount: float = 1, *, left: float | None = None, **fields: float | str) -> None:
+        self.ended.append(amount)
+        self.left.append(left)
+        self.now.append(fields["now"])
 
 
 class Told:
-    """An engine that does nothing but tell of one stage: seconds that pass, then an event."""
+    """An engine that does nothing but tell of stages: seconds that pass, then the event of a stage by its label."""
 
-    def __init__(self, kind: str, clock: list[float], bar: Bar, *events: tuple[float, Event]) -> None:
-        self.kind, self.clock, self.bar, self.events = kind, clock, bar, events
-        self.shares: list[float] = []
+    def __init__(self, clock: list[float], *events: tuple[float, str, Event]) -> None:
+        self.clock, self.events = clock, events
 
     def __enter__(self) -> "Told":
         return self
@@ -40,45 +50,71 @@ class Told:
         pass
 
     def run(self, stages, on_event) -> dict[str, Ending]:
-        stage = next(one for one in stages if one.kind == self.kind)
-        for seconds, event in self.events:
-            self.clock[0] += seconds * stage.cost
-            on_event(Event(kind=event.kind, stage=stage.key, fields=event.fields, ending=event.ending))
-            self.shares.append(self.bar.done / stage.cost)
+        keys = {stage.label: stage.key for stage in stages}
+        for seconds, label, event in self.events:
+            self.clock[0] += seconds
+            on_event(
+                Event(kind=event.kind, stage=keys[label], text=event.text, fields=event.fields, ending=event.ending)
+            )
         return {}
 
 
-START = Event(kind="start", stage="")
+START = Event(kind="start")
+END = Event(kind="end", ending=Ending(state="done"))
+TRAIN = "train masked-lm/seed-{}".format
 
 
 def progress(label: str, done: float) -> Event:
-    return Event(kind="progress", stage="", fields={"label": label, "done": done, "total": 10.0})
+    return Event(kind="progress", fields={"label": label, "done": done, "total": 10.0})
+
+
+def warning(text: str) -> Event:
+    return Event(kind="warning", text=text)
 
 
 @pytest.fixture
-def shares(tmp_path, monkeypatch):
-    """Which share of a stage's cost the bar shows after each event; times are in shares of the cost too."""
+def shown(tmp_path, monkeypatch):
+    """The bar after these events."""
 
-    def told(kind: str, *events: tuple[float, Event]) -> list[float]:
+    def told(*events: tuple[float, str, Event]) -> Bar:
         clock, bar = [100.0], Bar()
-        monkeypatch.setattr("infoflow.studies._graph.time", SimpleNamespace(monotonic=lambda: clock[0]))
-        engine = Told(kind, clock, bar, *events)
+        moment = SimpleNamespace(monotonic=lambda: clock[0])
+        monkeypatch.setattr("infoflow.studies._graph.time", moment)
+        monkeypatch.setattr("infoflow.studies._forecast.time", moment)
         with use_display(bar), suppress(UserError):
-            run_stages(graph(StudyPlan.from_json(PLAN), tmp_path), RunFolder(tmp_path), engine)
-        return engine.shares
+            run_stages(graph(StudyPlan.from_json(PLAN), tmp_path), RunFolder(tmp_path), Told(clock, *events))
+        return bar
 
     return told
 
 
-def test_a_long_measurement_moves_the_bar_while_it_runs(shares) -> None:
-    found = shares("measure", (0, START), (0.25, progress("Measuring", 1.0)), (0.25, progress("Ablating", 9.0)))
-    assert found == pytest.approx([0, 0.25, 0.5])  # another part of the same stage, of another size
+def test_the_bar_counts_stages_that_have_ended(shown) -> None:
+    bar = shown((0, TRAIN(0), START), (10, TRAIN(0), progress("train masked-lm", 5.0)), (10, TRAIN(0), END))
+    assert bar.ended == [0, 0, 1]
+    assert bar.total > 6, "all stages of the study"
+    assert bar.now == ["train masked-lm/seed-0", "train masked-lm/seed-0 50 %", "next stage"]
 
 
-def test_a_stage_that_takes_longer_than_its_cost_is_not_counted_twice(shares) -> None:
-    end = Event(kind="end", stage="", ending=Ending(state="done"))
-    assert shares("measure", (0, START), (12, progress("Measuring", 1.0)), (0, end)) == pytest.approx([0, 0.95, 1])
+def test_the_time_left_is_that_of_all_stages_at_the_pace_of_the_first(shown) -> None:
+    half = progress("train masked-lm", 5.0)
+    bar = shown((0, TRAIN(0), START), (0, TRAIN(1), START), (100, TRAIN(0), half), (2, TRAIN(1), half))
+    assert bar.left[0] is None, "nothing is known yet"
+    one, two = bar.left[-2:]
+    assert one is not None
+    assert two is not None
+    assert one > 1.5 * 100, "a training takes 200 seconds, and two run at a time"
+    assert two == pytest.approx(one, rel=0.1)
 
 
-def test_training_counts_by_its_own_share(shares) -> None:
-    assert shares("train", (0, START), (0.75, progress("train masked-lm", 2.5))) == pytest.approx([0, 0.25])
+def test_a_warning_of_several_seeds_is_shown_once(shown) -> None:
+    text = "mutual_information of masked-lm/seed-{} failed and is left out: too few tokens".format
+    bar = shown(
+        *((0, TRAIN(seed), START) for seed in range(3)),
+        *((1, TRAIN(seed), warning(text(seed))) for seed in range(3)),
+        (1, TRAIN(0), warning("another one")),
+    )
+    assert bar.said[-3:] == [
+        f"warning: train masked-lm/seed-0: {text(0)}",
+        "warning: train masked-lm/seed-0: another one",
+        "The same warnings hold for 2 more stages.",
+    ]

@@ -1,14 +1,13 @@
 """The stages that an engine runs: their messages, their display, their ends and their faults."""
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from infoflow.foundation import Progress, UserError, plain_fault
+from infoflow.foundation import AbstractDisplay, Job, UserError, plain_fault
 
 # The stages that an engine runs, their messages, and how each one ended.
 
@@ -110,7 +109,7 @@ class Event:
     text: str = ""
     """note, warning: the text."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """start: the `host`; progress: `label`, `done`, `total`, `unit`, `rate`, `seconds_left`, losses."""
+    """start: the `host`; progress: `label`, `done`, `total`, `unit`, `rate`, `seconds_left`, `at`, losses."""
     ending: Ending | None = None
     """end: how the stage ended."""
 
@@ -220,57 +219,29 @@ Message = dict[str, Any]
 """One event as JSON: `{"event": "progress", ...}`."""
 
 
-class Relay:
-    """A display that passes each event to `tell`, at most one per `seconds_between` for a running job."""
+class Relay(AbstractDisplay):
+    """A display that passes each event to `tell`, at most one per second for a running job."""
 
-    def __init__(self, tell: Callable[[Message], None], seconds_between: float = 1.0) -> None:
-        self._tell, self._between = tell, seconds_between
+    seconds_between = 1.0
 
-    def note(self, text: str) -> None:
+    def __init__(self, tell: Callable[[Message], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def _say(self, text: str) -> None:
         self._tell({"event": "note", "text": text})
 
-    def warn(self, text: str) -> None:
+    def _alert(self, text: str) -> None:
         self._tell({"event": "warning", "text": text})
 
     @contextmanager
-    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
-        job = _Job({"event": "progress", "label": label, "unit": unit}, total, self._tell, self._between)
-        yield job
-        job.finish()
+    def _shown(self, job: Job) -> Iterator[Callable[[Job], None]]:
+        yield lambda job: self._tell(
+            {"event": "progress", **{name: _finite(value) for name, value in job.numbers().items()}}
+        )
 
 
-class _Job:
-    """Counts the progress of one `progress` block."""
-
-    def __init__(self, head: Message, total: float, tell: Callable[[Message], None], seconds_between: float) -> None:
-        self._head, self._total, self._done = head, total, 0.0
-        self._tell, self._between = tell, seconds_between
-        self._fields: Message = {}
-        self._start = time.monotonic()
-        self._last_shown = self._start - seconds_between
-
-    def advance(self, amount: float = 1, **fields: float | str) -> None:
-        self._done += amount
-        self._fields.update(fields)
-        if time.monotonic() - self._last_shown >= self._between:
-            self._say()
-
-    def finish(self) -> None:
-        """Report the final count as the total, which was often an estimate."""
-        if self._total:
-            self._total = self._done
-        self._say()
-
-    def _say(self) -> None:
-        self._last_shown = time.monotonic()
-        seconds = max(self._last_shown - self._start, 1e-9)
-        rate = self._done / seconds
-        left = max(self._total - self._done, 0) / rate if rate else 0.0
-        numbers = {"done": self._done, "total": self._total, "rate": rate, "seconds": seconds, "seconds_left": left}
-        self._tell({**self._head, **{name: _finite(value) for name, value in {**numbers, **self._fields}.items()}})
-
-
-def _finite(value: float | str) -> float | str | None:
+def _finite(value: float | str | None) -> float | str | None:
     """Replace NaN and infinity, which JSON lacks and a diverged loss may be."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 

@@ -169,7 +169,7 @@ class Pass:
         with ExitStack() as stack, torch.inference_mode():
             display = current_display()
             total = int(sum(self.reader.num_tokens(rows) for _, _, rows in jobs))
-            progress = stack.enter_context(display.progress(f"Measuring {self.model.name}", total, "tokens"))
+            progress = stack.enter_context(display.progress(f"Reading with {self.model.name}", total, "tokens"))
             for regime in ("clean", "training"):
                 chosen = [job for job in jobs if job[0] == regime]
                 needs = self._needs(regime)

@@ -165,11 +165,13 @@ def collect(
     # Each process fills its own sample file, even on a shared disk.
     own = folder if world == 1 else folder / f"process-{rank}"
     run = Pass(model, corpus, chosen, options or PassOptions(), own, ranks_from, failures)
-    run.run(rank, world)
-    if world > 1:
-        failures.add(exchange(failures))
-        run.load(exchange(run.state_dict()))
-    return finish(run, chosen, failures, (rank, world))
+    with current_display().progress(f"Measuring {model.name}", 2) as progress:
+        run.run(rank, world)
+        if world > 1:
+            failures.add(exchange(failures))
+            run.load(exchange(run.state_dict()))
+        progress.advance(1)
+        return finish(run, chosen, failures, (rank, world))
 
 
 def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Failures) -> list[AbstractMeasure]:
@@ -225,7 +227,7 @@ def finish(
 
     rank, world = share
     computed: dict[int, list[pd.DataFrame]] = {}
-    with current_display().progress(f"Computing {run.model.name}", len(measures), "measures") as progress:
+    with current_display().progress("measures", len(measures)) as progress:
         for index, each in enumerate(measures):
             if index % world == rank and each not in failures:
                 with failures.of(each):
@@ -288,10 +290,11 @@ def compare(
     options = options or PassOptions()
     if len({tokenizer_digest(model.require_tokenizer()) for model in models}) > 1:
         options = replace(options, white_space_words=True)
-    with scratch_folder() as folder:
-        measured = [
-            collect(model, corpus, measures, folder / str(index), options) for index, model in enumerate(models)
-        ]
+    with scratch_folder() as folder, current_display().progress("Comparing models", len(models) + 1) as progress:
+        measured = []
+        for index, model in enumerate(models):
+            measured.append(collect(model, corpus, measures, folder / str(index), options))
+            progress.advance(1)
         tables = _stack_tables(models, measured)
         for (i, a), (j, b) in combinations(enumerate(models), 2):
             named = {"model_a": a.name, "model_b": b.name}

@@ -23,11 +23,11 @@ from ._bootstrap import block_of as block_of
 from ._bootstrap import interval as interval
 from ._bootstrap import replicate_weights as replicate_weights
 from ._bootstrap import stream as stream
-from ._display import Display as Display
 from ._display import (
+    AbstractDisplay,
+    FirstTime,
     JsonDisplay,
     PlainDisplay,
-    Progress,
     SilentDisplay,
     clock,
     current_display,
@@ -35,6 +35,7 @@ from ._display import (
     set_display,
     shown_by,
 )
+from ._display import Display as Display
 from ._display import make_display as make_display
 from ._display import use_display as use_display
 from ._errors import UserError as UserError
@@ -126,6 +127,7 @@ from ._machine import (
 )
 from ._machine import set_threads as set_threads
 from ._machine import stop_request as stop_request
+from ._progress import Job, Progress
 from ._provenance import (
     LATER,
     OWN_CODE,

@@ -7,31 +7,22 @@ elsewhere.
 
 import json
 import math
+import re
 import sys
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from functools import cache
 from importlib import import_module
 from io import TextIOBase
 from typing import IO, Any, Literal, Protocol, runtime_checkable
 
 from ._errors import UserError, visible
+from ._progress import Job, Progress
 
 DisplayKind = Literal["rich", "plain", "json", "silent"]
 """How progress is shown: bars, lines, one JSON object per line, or not at all."""
-
-_SECONDS_BETWEEN_LINES = 10.0  # keeps the log of a long job readable
-_KNOWN = 0.002  # share of a job after which its pace predicts the remaining time
-
-
-@runtime_checkable  # the tests check argument types at run time
-class Progress(Protocol):
-    """A running job."""
-
-    def advance(self, amount: float = 1, **fields: float | str) -> None:
-        """Report `amount` more as done, with `fields` (loss, tokens_per_second, ...) for display."""
-        ...
 
 
 @runtime_checkable
@@ -63,72 +54,119 @@ class SilentDisplay:
 
     @contextmanager
     def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
-        yield _Counter(total, lambda *_: None)
+        yield Job(label, total, unit)
 
 
-class PlainDisplay:
+class FirstTime:
+    """Whether a text has not been seen yet; texts that differ only in a seed are the same."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def __call__(self, text: str) -> bool:
+        key = re.sub(r"(?<=seed)([-_ =]?)[0-9]+", "", text)
+        new = key not in self._seen
+        self._seen.add(key)
+        return new
+
+
+class AbstractDisplay(ABC):
+    """Shows one job at a time, jobs inside it as its parts, and each note and warning once within it."""
+
+    seconds_between = 10.0  # keeps the log of a long job readable
+    remembers = False  # what it showed before the job that runs: a cell that runs again shows its notes again
+
+    def __init__(self) -> None:
+        self._job: Job | None = None
+        self._is_new = FirstTime()
+
+    def note(self, text: str) -> None:
+        if self._is_first(text):
+            self._say(text)
+
+    def warn(self, text: str) -> None:
+        if self._is_first(f"warning: {text}"):
+            self._alert(text)
+
+    def _is_first(self, text: str) -> bool:
+        return (self._job is None and not self.remembers) or self._is_new(text)
+
+    @abstractmethod
+    def _say(self, text: str) -> None:
+        """Show a note."""
+
+    @abstractmethod
+    def _alert(self, text: str) -> None:
+        """Show a warning."""
+
+    @abstractmethod
+    def _shown(self, job: Job) -> AbstractContextManager[Callable[[Job], None]]:
+        """A function that shows how far `job` is, inside the block."""
+
+    @contextmanager
+    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
+        if self._job is not None:
+            with self._job.part(label, total, unit) as part:
+                yield part
+            return
+        job = Job(label, total, unit, seconds_between=self.seconds_between)
+        with self._shown(job) as show:
+            self._job = job
+            job.show = show
+            try:
+                yield job
+            finally:
+                self._job = None
+                if not self.remembers:
+                    self._is_new = FirstTime()
+            job.finish()
+
+
+class PlainDisplay(AbstractDisplay):
     """Lines for logs and pipes: at most one progress line every ten seconds, and one when the job ends."""
 
     def __init__(self, file: IO[str] | TextIOBase | None = None) -> None:
+        super().__init__()
         self._file = file or sys.stderr
 
-    def note(self, text: str) -> None:
+    def _say(self, text: str) -> None:
         _tell(visible(text), self._file)
 
-    def warn(self, text: str) -> None:
+    def _alert(self, text: str) -> None:
         _tell(visible(f"warning: {text}"), self._file)
 
     @contextmanager
-    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
-        def show(counter: "_Counter") -> None:
-            share = f"{counter.percent:.0f} %" if total else f"{counter.done:g}"
-            parts = [share, *_pace(counter, unit), clock(counter.elapsed)]
-            parts[-1:-1] = [f"{name} {value}" for name, value in counter.fields.items()]
-            self.note(f"{label}: {', '.join(parts)}")
-
-        with _counted(total, show) as counter:
-            yield counter
+    def _shown(self, job: Job) -> Iterator[Callable[[Job], None]]:
+        yield lambda job: _tell(visible(f"{job.label}: {', '.join([*_parts(job), clock(job.elapsed)])}"), self._file)
 
 
-def _pace(counter: "_Counter", unit: str) -> list[str]:
-    """The rate if there is a unit, and the remaining time if there is any."""
-    rate = [f"{counter.rate:,.4g} {unit}/s"] if unit else []
-    if counter.finished:
-        return rate
-    if counter.remaining is None:
-        return ["estimating"]
-    return [*rate, f"{clock(counter.remaining)} left"]
+def _parts(job: Job) -> list[str]:
+    """How far a job is: share, pace, time left, fields, and what runs now."""
+    share = f"{job.percent:.0f} %" if job.total else f"{job.done:g}"
+    rate = [f"{job.rate:,.4g} {job.unit}/s"] if job.unit else []
+    fields = [f"{name} {value}" for name, value in job.fields.items()]
+    if job.finished or not job.total:
+        return [share, *rate, *fields]
+    left = ["estimating"] if job.remaining is None else [*rate, f"{clock(job.remaining)} left"]
+    return [share, *left, *fields, *([job.at] if job.at else [])]
 
 
-class JsonDisplay:
+class JsonDisplay(AbstractDisplay):
     """One JSON event per line, for programs."""
 
     def __init__(self, file: IO[str] | TextIOBase | None = None) -> None:
+        super().__init__()
         self._file = file or sys.stderr
 
-    def note(self, text: str) -> None:
+    def _say(self, text: str) -> None:
         self._event(event="note", text=text)
 
-    def warn(self, text: str) -> None:
+    def _alert(self, text: str) -> None:
         self._event(event="warning", text=text)
 
     @contextmanager
-    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
-        def show(counter: "_Counter") -> None:
-            self._event(
-                event="progress",
-                label=label,
-                done=counter.done,
-                total=counter.total,
-                unit=unit,
-                rate=round(counter.rate, 3),
-                seconds=round(counter.elapsed, 3),
-                seconds_left=None if counter.remaining is None else round(counter.remaining, 3),
-                **counter.fields,
-            )
-
-        with _counted(total, show) as counter:
-            yield counter
+    def _shown(self, job: Job) -> Iterator[Callable[[Job], None]]:
+        yield lambda job: self._event(event="progress", **job.numbers())
 
     def _event(self, **fields: float | str | None) -> None:
         # JSON has no NaN or infinity, which a diverged loss may be
@@ -146,123 +184,69 @@ def _tell(text: str, file: IO[str] | TextIOBase) -> None:
         return
 
 
-class RichDisplay:
-    """Bars on a terminal."""
+class RichDisplay(AbstractDisplay):
+    """A bar on a terminal, which disappears when the job ends."""
+
+    seconds_between = 0.2
 
     def __init__(self) -> None:
         from rich.console import Console
 
+        super().__init__()
         self._console = Console(stderr=True, highlight=False)
 
-    def note(self, text: str) -> None:
+    def _say(self, text: str) -> None:
         self._console.print(visible(text), markup=False)
 
-    def warn(self, text: str) -> None:
+    def _alert(self, text: str) -> None:
         self._console.print(visible(f"warning: {text}"), style="yellow", markup=False)
 
     @contextmanager
-    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    def _shown(self, job: Job) -> Iterator[Callable[[Job], None]]:
+        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.table import Column
 
         columns = (
             TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[details]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
         )
-        with Progress(*columns, TextColumn("{task.fields[details]}", markup=False), console=self._console) as bars:
-            task = bars.add_task(visible(label), total=total or None, details="")
+        with Progress(*columns, console=self._console, transient=True) as bars:
+            task = bars.add_task(visible(job.label), total=100 if job.total else None, details="")
 
-            def show(counter: "_Counter") -> None:
-                rate = [f"{counter.rate:,.4g} {unit}/s"] if unit and counter.remaining is not None else []
-                details = [*rate, *(f"{k} {v}" for k, v in counter.fields.items())]
-                bars.update(
-                    task, completed=counter.done, total=counter.total or None, details=visible(", ".join(details))
-                )
+            def show(job: Job) -> None:
+                bars.update(task, completed=job.percent, details=visible(", ".join(_parts(job))))
 
-            with _counted(total, show, seconds_between=0.2) as counter:
-                yield counter
+            yield show
 
 
 class LibraryDisplay(RichDisplay):
     """Bars on the terminal of a program that uses the library; warnings are Python's, so that it can catch them."""
 
-    def warn(self, text: str) -> None:
+    def _alert(self, text: str) -> None:
         _SILENT.warn(text)
 
 
-class NotebookDisplay:
+class NotebookDisplay(AbstractDisplay):
     """A changing line below the cell, without widgets, so that every viewer shows it."""
 
-    def note(self, text: str) -> None:
+    seconds_between = 0.5
+
+    def _say(self, text: str) -> None:
         _tell(visible(text), sys.stdout)
 
-    def warn(self, text: str) -> None:
+    def _alert(self, text: str) -> None:
         _SILENT.warn(text)
 
     @contextmanager
-    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
+    def _shown(self, job: Job) -> Iterator[Callable[[Job], None]]:
         from IPython.display import display
 
-        def bundle(counter: "_Counter") -> dict[str, str]:
-            share = f"{counter.percent:.0f} %" if total else f"{counter.done:g}"
-            pace = [clock(counter.elapsed)] if counter.finished else [*_pace(counter, unit), clock(counter.elapsed)]
-            return {"text/plain": f"{visible(label)}: {', '.join([share, *pace])}"}
+        def bundle(job: Job) -> dict[str, str]:
+            return {"text/plain": visible(f"{job.label}: {', '.join([*_parts(job), clock(job.elapsed)])}")}
 
-        handle = display({"text/plain": f"{visible(label)}: …"}, raw=True, display_id=True)
-        with _counted(total, lambda counter: handle.update(bundle(counter), raw=True), seconds_between=0.5) as counter:
-            yield counter
-
-
-class _Counter:
-    """Counts progress and calls `show` at intervals."""
-
-    def __init__(self, total: float, show, seconds_between: float = _SECONDS_BETWEEN_LINES) -> None:
-        self.total, self.done, self.finished = total, 0.0, False
-        self.fields: dict[str, float | str] = {}
-        self._show, self._between = show, seconds_between
-        self._start = self._shown = time.monotonic()
-
-    def advance(self, amount: float = 1, **fields: float | str) -> None:
-        self.done += amount
-        self.fields.update(fields)
-        now = time.monotonic()
-        if now - self._shown >= self._between:
-            self._shown = now
-            self._show(self)
-
-    def finish(self) -> None:
-        """Report completion; the total becomes the final count, since it was often an estimate."""
-        self.finished = True
-        if self.total:
-            self.total = self.done
-        self._show(self)
-
-    @property
-    def percent(self) -> float:
-        return 100.0 if self.finished else min(100 * self.done / self.total, 100)
-
-    @property
-    def elapsed(self) -> float:
-        return time.monotonic() - self._start
-
-    @property
-    def rate(self) -> float:
-        return self.done / max(self.elapsed, 1e-9)
-
-    @property
-    def remaining(self) -> float | None:
-        """Remaining seconds; None while almost nothing is known to be done."""
-        if self.finished:
-            return 0.0
-        return max(self.total - self.done, 0) / self.rate if self.done > _KNOWN * self.total else None
-
-
-@contextmanager
-def _counted(total: float, show, seconds_between: float = _SECONDS_BETWEEN_LINES) -> Iterator[_Counter]:
-    counter = _Counter(total, show, seconds_between)
-    yield counter
-    counter.finish()
+        handle = display({"text/plain": f"{visible(job.label)}: …"}, raw=True, display_id=True)
+        yield lambda job: handle.update(bundle(job), raw=True)
 
 
 def clock(seconds: float) -> str:
@@ -294,16 +278,18 @@ def set_display(kind: str) -> None:
     """
     if kind not in ("silent", "plain", "rich"):
         raise UserError(f'The display must be "silent", "plain" or "rich". Got {str(kind)[:40]!r}.')
-    rich = kind == "rich"
-    library = NotebookDisplay() if in_notebook() else LibraryDisplay()
-    _chosen[:] = [library if rich else PlainDisplay() if kind == "plain" else SilentDisplay()]
+    _chosen[:] = [_library() if kind == "rich" else PlainDisplay() if kind == "plain" else _SILENT]
 
 
 def _fitting() -> Display:
     """Bars if a person is watching: in a notebook or on a terminal."""
-    if in_notebook():
-        return NotebookDisplay()
-    return LibraryDisplay() if sys.stderr is not None and sys.stderr.isatty() else _SILENT
+    watched = in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+    return _library() if watched else _SILENT
+
+
+@cache  # jobs that begin inside one another belong to one display
+def _library() -> Display:
+    return NotebookDisplay() if in_notebook() else LibraryDisplay()
 
 
 def in_notebook() -> bool:
@@ -324,10 +310,14 @@ def use_display(display: Display) -> Iterator[Display]:
 
 
 def make_display(kind: DisplayKind | None = None) -> Display:
-    """The display of that kind; default: `rich` on a terminal and `plain` elsewhere."""
+    """The display of a command, of that kind; default: `rich` on a terminal and `plain` elsewhere."""
     if kind is None:
         kind = "rich" if sys.stderr.isatty() else "plain"
-    return {"rich": RichDisplay, "plain": PlainDisplay, "json": JsonDisplay, "silent": SilentDisplay}[kind]()
+    if kind == "silent":
+        return SilentDisplay()
+    display = {"rich": RichDisplay, "plain": PlainDisplay, "json": JsonDisplay}[kind]()
+    display.remembers = True
+    return display
 
 
 def shown_by(room: str, function: str) -> Callable[[Any], str]:

@@ -84,10 +84,12 @@ def bert_score(
     num_states = len(model.anatomy.reads.layers) + 1
     layers = tuple(range(num_states)) if layer is None else (layer,)
     found = {name: np.zeros((len(layers), len(candidates))) for name in SCORES}
-    for index in rows.batches(tokens_per_batch):
-        for place, match in enumerate(rows.matches(index, layers)):
-            for name in SCORES:
-                found[name][place, index] = getattr(match, name).double().cpu().numpy()
+    with current_display().progress(f"Scoring pairs with {model.name}", len(candidates)) as progress:
+        for index in rows.batches(tokens_per_batch):
+            for place, match in enumerate(rows.matches(index, layers)):
+                for name in SCORES:
+                    found[name][place, index] = getattr(match, name).double().cpu().numpy()
+            progress.advance(len(index))
     if not all(np.isfinite(values).all() for values in found.values()):
         raise UserError(f"{model.name} computes NaN or infinite states. Check its weights and precision.")
     if rescale is not None:

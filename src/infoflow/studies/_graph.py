@@ -11,9 +11,10 @@ from typing import Any
 
 from infoflow.engine import Engine, Event, InTurn, check_endings
 from infoflow.flow import is_first
-from infoflow.foundation import Progress, atomic_write, current_display, read_object
+from infoflow.foundation import FirstTime, Progress, atomic_write, current_display, read_object
 from infoflow.results import RunFolder
 
+from ._forecast import Forecast
 from ._plan import StudyPlan
 from ._study_models import StudyModels
 from .stages import AbstractStage, Check, MeasureModel, ProbeModel
@@ -167,14 +168,8 @@ def _share(stages: int) -> float:
 
 
 _SHOWN = 4  # running stages shown with the bar
-_TRAINING = (
-    "train",
-    "read",
-    "warm-reader",
-    "settle",
-    "record-arm",
-)  # kinds of stages that are a single training: its progress is that of the stage
-_BY_CLOCK = 0.95  # maximum share of a running stage's cost that counts before it ends
+_BETWEEN = 1.0  # seconds between two forecasts
+_TRAINING = ("train", "read", "warm-reader", "settle", "record-arm")  # kinds of stages that are a single training
 
 
 def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "Study", hint: str = "") -> None:
@@ -191,11 +186,12 @@ def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "S
         stage.check()
     if missing:
         folder.tables.check_replaceable({name for stage in stages for name in stage.schemas()})
-    cost = sum(stage.cost for stage in missing)
     # a finished study needs no processes to judge its claims again
     chosen = InTurn() if all(isinstance(stage, Check) for stage in missing) else engine
-    with current_display().progress(title, cost) as progress, chosen as opened:
-        endings = opened.run(_controls_last(missing), _Told(missing, folder, progress))
+    with current_display().progress(title, len(missing)) as progress, chosen as opened:
+        told = _Told(missing, folder, progress)
+        endings = opened.run(_controls_last(missing), told)
+        told.close()
     left = {stage.key for stage in missing if stage.key not in endings or endings[stage.key].state != "done"}
     measured = any(isinstance(stage, MeasureModel) and stage.key not in left for stage in stages)
     check_endings(missing, endings, hint if measured else "")
@@ -207,35 +203,51 @@ def _controls_last(stages: Iterable[AbstractStage]) -> list[AbstractStage]:
 
 
 class _Told:
-    """Displays the progress that stages report: one bar for all, and the stages that run now."""
+    """Displays what stages report: one bar for all with the stages that run now, and each warning once."""
 
-    def __init__(self, stages: Iterable[AbstractStage], folder: RunFolder, progress: Progress) -> None:
+    def __init__(self, stages: Sequence[AbstractStage], folder: RunFolder, progress: Progress) -> None:
         self._stages = {stage.key: stage for stage in stages}
         self._folder, self._progress = folder, progress
         self._display = current_display()  # while a stage runs in this process, another one is current
         self._running: dict[str, str] = {}
-        self._shares: dict[str, float] = {}
-        self._started: dict[str, float] = {}
+        self._forecast, self._asked = Forecast(stages), -math.inf
+        self._is_new, self._repeated = FirstTime(), set[str]()
 
     def __call__(self, event: Event) -> None:
-        if event.kind in ("note", "warning"):
-            prefix = f"{self._stages[event.stage].label}: " if event.stage else ""
-            {"note": self._display.note, "warning": self._display.warn}[event.kind](prefix + event.text)
-            return
-        {"start": self._start, "progress": self._advance, "end": self._end}[event.kind](event)
+        tell = {"note": self._note, "warning": self._warn, "start": self._start, "progress": self._advance}
+        (tell | {"end": self._end})[event.kind](event)
+
+    def close(self) -> None:
+        """Say how many stages gave a warning that was shown for another one."""
+        if num := len(self._repeated):
+            self._display.note(f"The same warnings hold for {num:,} more {'stages' if num > 1 else 'stage'}.")
+
+    def _note(self, event: Event) -> None:
+        self._display.note(self._prefixed(event))
+
+    def _warn(self, event: Event) -> None:
+        if self._is_new(event.text):
+            self._display.warn(self._prefixed(event))
+        else:
+            self._repeated.add(event.stage)
+
+    def _prefixed(self, event: Event) -> str:
+        return (f"{self._stages[event.stage].label}: " if event.stage else "") + event.text
 
     def _start(self, event: Event) -> None:
         self._running[event.stage] = ""
-        self._started[event.stage] = time.monotonic()
-        self._show(event.stage, 0.0)
+        self._forecast.start(event.stage)
+        self._show()
 
     def _advance(self, event: Event) -> None:
         stage, fields = self._stages[event.stage], event.fields
         share = float(fields.get("done") or 0.0) / float(fields.get("total") or 1.0)
         loss = f", loss {fields['loss']}" if fields.get("loss") is not None else ""
         self._running[event.stage] = f" {100 * share:.0f} %{loss}"
-        whole = stage.kind in _TRAINING and str(fields.get("label", "")).startswith("train")
-        self._show(event.stage, share if whole else self._by_clock(event.stage))
+        label, measures = str(fields.get("label", "")), not self._forecast.has_seen(stage.kind)
+        if (stage.kind in _TRAINING and label.startswith("train")) or (measures and label.startswith("Measuring")):
+            self._forecast.advance(event.stage, share)  # other jobs are parts of unknown size
+        self._show()
 
     def _end(self, event: Event) -> None:
         self._running.pop(event.stage, None)
@@ -243,22 +255,14 @@ class _Told:
         done = event.ending.state == "done"
         if done and event.ending.usage is not None and is_first():
             keep_record(self._folder, self._stages[event.stage], event.ending.usage)
-        self._show(event.stage, 1.0 if done else 0.0)
+        self._forecast.end(event.stage, done)
+        self._show(int(done))
 
-    def _by_clock(self, key: str) -> float:
-        """The share of the stage's estimated seconds that has passed since its start.
-
-        Such a stage reports parts of unknown size. Without this, a long one would stall the bar, and the remaining
-        time, which follows from the rate, would grow without end.
-        """
-        seconds = time.monotonic() - self._started.get(key, time.monotonic())
-        return min(seconds / max(self._stages[key].cost, 1e-9), _BY_CLOCK)
-
-    def _show(self, key: str, share: float) -> None:
-        """Show that `share` (0..1) of the stage is done."""
-        gained = max(share - self._shares.get(key, 0.0), 0.0)
-        self._shares[key] = self._shares.get(key, 0.0) + gained
-        self._progress.advance(gained * self._stages[key].cost, now=_listed(self._names()))
+    def _show(self, ended: int = 0) -> None:
+        left = None
+        if ended or time.monotonic() - self._asked >= _BETWEEN:
+            self._asked, left = time.monotonic(), self._forecast.left()
+        self._progress.advance(ended, left=left, now=_listed(self._names()))
 
     def _names(self) -> list[str]:
         return [self._stages[key].label + details for key, details in self._running.items()]

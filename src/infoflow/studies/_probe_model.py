@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError, did_you_mean, provenance
+from infoflow.foundation import UserError, current_display, did_you_mean, provenance
 from infoflow.probing import (
     BERT_SCORE,
     BERT_SCORE_LAYERS,
@@ -177,14 +177,17 @@ def _scored(
     """The tables of each model and control by name, and the trained models for run.json."""
     frames: dict[str, list[pd.DataFrame]] = {}
     trained = []
-    for given in given_models(sources, options):
-        model = given.load(options)
-        tables = bert_score_tables(model, pairs, **how) | {GIVEN_SCORES.name: given_scores(model, corpus)}
-        keys = given.subject(model).keys()
-        for name, frame in tables.items():
-            if name != BERT_SCORE_PAIRS.name or given.trained:  # random weights: single pairs say nothing
-                frames.setdefault(name, []).append(frame.assign(**keys))
-        if given.trained:
-            named = {("name" if name == "model" else name): value for name, value in keys.items()}
-            trained.append({**named, "parameters": sum(one.numel() for one in model.module.parameters())})
+    every = given_models(sources, options)
+    with current_display().progress("Scoring pairs", len(every)) as progress:
+        for given in every:
+            model = given.load(options)
+            tables = bert_score_tables(model, pairs, **how) | {GIVEN_SCORES.name: given_scores(model, corpus)}
+            keys = given.subject(model).keys()
+            for name, frame in tables.items():
+                if name != BERT_SCORE_PAIRS.name or given.trained:  # random weights: single pairs say nothing
+                    frames.setdefault(name, []).append(frame.assign(**keys))
+            if given.trained:
+                named = {("name" if name == "model" else name): value for name, value in keys.items()}
+                trained.append({**named, "parameters": sum(one.numel() for one in model.module.parameters())})
+            progress.advance(1)
     return frames, trained

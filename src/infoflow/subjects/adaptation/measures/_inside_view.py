@@ -1,7 +1,6 @@
 """All measurements inside a model before and after tuning."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,16 +8,7 @@ import pandas as pd
 
 from infoflow.corpus import Corpus
 from infoflow.flow import Failures, PassOptions
-from infoflow.foundation import (
-    Count,
-    Display,
-    Progress,
-    UserError,
-    as_written,
-    check_settings,
-    current_display,
-    use_display,
-)
+from infoflow.foundation import Count, UserError, as_written, check_settings, current_display
 from infoflow.models import AbstractOwnModel, Model
 
 from ._body import began_as
@@ -58,46 +48,6 @@ class InsideSizes:
 
     def __post_init__(self) -> None:
         check_settings(self, "inside")
-
-
-# Shows a job of many steps as one progress; repeated notes appear once.
-
-
-class _OneProgress:
-    """The display for the steps of a job that is shown as `whole`."""
-
-    def __init__(self, display: Display, whole: Progress) -> None:
-        self._display, self._whole = display, whole
-        self._noted: set[str] = set()
-
-    def note(self, text: str) -> None:
-        if text not in self._noted:
-            self._noted.add(text)
-            self._display.note(text)
-
-    def warn(self, text: str) -> None:
-        self._display.warn(text)
-
-    @contextmanager
-    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
-        yield _Step(self._whole)
-
-
-class _Step:
-    """A job within the whole, updated as often as it would be alone."""
-
-    def __init__(self, whole: Progress) -> None:
-        self._whole = whole
-
-    def advance(self, amount: float = 1, **fields: float | str) -> None:
-        self._whole.advance(0)
-
-
-@contextmanager
-def one_progress(whole: Progress) -> Iterator[None]:
-    """Inside the block, jobs are steps of `whole`: none has its own lines or bar, and repeated notes appear once."""
-    with use_display(_OneProgress(current_display(), whole)):
-        yield
 
 
 # All measurements inside a model before and after tuning.
@@ -177,9 +127,9 @@ def inside_view(
     parts = [part for part in view.parts() if only is None or part.name in only]
     failures, tables = Failures(before.name, keep_going=len(parts) > 1), {}
     label = f"Comparing {before.name} before and after tuning"
-    with current_display().progress(label, len(parts), "measures") as progress, one_progress(progress):
+    with current_display().progress(label, len(parts)) as progress:
         for part in parts:
-            progress.advance(0, at=part.name)
+            progress.advance(0, now=part.name)
             if part.why_not:
                 current_display().note(f"{part.name} of {before.name} is skipped: {part.why_not}.")
             else:

@@ -13,6 +13,7 @@ import pandas as pd
 from transformers import PreTrainedModel
 
 from infoflow.foundation import (
+    Progress,
     UserError,
     as_written,
     atomic_folder,
@@ -160,10 +161,14 @@ class _Tuning:
         return self._tuned(strategy)
 
     def _each_seed(self) -> None:
-        for seed in self.config.seeds:
-            folder = self.home / f"seed-{seed}"
-            if not (folder / TASK_FILE).exists():
-                self._finish(seed, self._choose(self.config.seeds[0]), folder)
+        tried = len(self.config.rates) if len(self.config.rates) > 1 else 0
+        label = f"Tuning {self.model.name} for {self.task.task}"
+        with current_display().progress(label, tried + len(self.config.seeds)) as progress:
+            for seed in self.config.seeds:
+                folder = self.home / f"seed-{seed}"
+                if not (folder / TASK_FILE).exists():
+                    self._finish(seed, self._choose(self.config.seeds[0], progress), folder)
+                progress.advance(1)
 
     # -- folder -------------------------------------------------------------------------------------------------------
 
@@ -187,7 +192,7 @@ class _Tuning:
 
     # -- training -----------------------------------------------------------------------------------------------------
 
-    def _choose(self, seed: int) -> float:
+    def _choose(self, seed: int, progress: Progress) -> float:
         """The learning rate with the best main metric on dev; the first one wins ties."""
         rates = self.config.rates
         if len(rates) == 1:
@@ -196,6 +201,7 @@ class _Tuning:
         untried = [rate for rate in rates if str(rate) not in found]
         for rate in untried:
             found[str(rate)] = self._tried(seed, rate)
+            progress.advance(1)
             write_key(self.home, self.key, found)
             self._drop_all_but_best(seed, found)
         best = _best(found)

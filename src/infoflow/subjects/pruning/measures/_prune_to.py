@@ -163,10 +163,12 @@ def prune_to(
     check_free(out)
     if masked is not None:
         check_masked(Path(masked), Path(out))
-    start = Start.of(
-        model, corpus, [keep], by=by, kinds=kinds, sentences=sentences, seed=seed, options=options, recover=recover
-    )
-    return start.pruned(keep, Path(out), None if masked is None else Path(masked))
+    with current_display().progress(f"Pruning {model.name}", 2) as progress:
+        start = Start.of(
+            model, corpus, [keep], by=by, kinds=kinds, sentences=sentences, seed=seed, options=options, recover=recover
+        )
+        progress.advance(1)
+        return start.pruned(keep, Path(out), None if masked is None else Path(masked))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -90,16 +90,20 @@ def prune_to_each(
         check_free(_folder(out, number))
         if masked is not None:
             check_masked(_folder(masked, number), _folder(out, number))
-    start = Start.of(
-        model, corpus, numbers, by=by, kinds=kinds, sentences=sentences, seed=seed, options=options, recover=recover
-    )
-    points = []
-    with current_display().progress(f"Pruning {model.name} by {by}", len(numbers), "steps") as progress:
+    draws = [draw for draw in range(_RANDOM_ORDERS) if by != "random" or draw != seed]
+    with current_display().progress(f"Pruning {model.name}", 1 + len(numbers) + len(draws)) as progress:
+        start = Start.of(
+            model, corpus, numbers, by=by, kinds=kinds, sentences=sentences, seed=seed, options=options, recover=recover
+        )
+        progress.advance(1)
+        points = []
         for number in numbers:
             points.append(start.pruned(number, _folder(out, number), masked and _folder(masked, number)))
             progress.advance(1)
-    draws = [draw for draw in range(_RANDOM_ORDERS) if by != "random" or draw != seed]
-    tables = [_rows(start, points, numbers, seed), *(_random(start, numbers, draw) for draw in draws)]
+        tables = [_rows(start, points, numbers, seed)]
+        for draw in draws:
+            tables.append(_random(start, numbers, draw))
+            progress.advance(1)
     joined = {name: pd.concat([each[name] for each in tables], ignore_index=True) for name in tables[0]}
     return PrunedToEach(
         points=tuple(points), folder=out, pruning=joined[PRUNING.name], pruned_heads=joined[PRUNED_HEADS.name]
