@@ -3,6 +3,7 @@
 Imports of infoflow stay inside fixtures: the hook that checks it comes first.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -53,6 +54,9 @@ _SMALL = {
 }
 
 
+_MAY_BE_LONG = re.compile(r"(^|: |infoflow findings )\S+$| -m pip install ")  # a path, or a command to be pasted
+
+
 class Answer(NamedTuple):
     code: int
     out: str
@@ -68,7 +72,10 @@ def infoflow(capsys, monkeypatch, tmp_path) -> Callable[..., Answer]:
 
     def call(*arguments: str | Path) -> Answer:
         code = run([str(argument) for argument in arguments])
-        return Answer(code, *capsys.readouterr())
+        answer = Answer(code, *capsys.readouterr())
+        wide = [line for line in answer.out.splitlines() if len(line) > 100 and not _MAY_BE_LONG.search(line)]
+        assert not wide, f"output is at most 100 columns wide: {wide[0]}"
+        return answer
 
     return call
 

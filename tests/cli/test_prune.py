@@ -35,9 +35,13 @@ def test_several_numbers_are_a_row_and_a_folder_each(infoflow, masked_lm, tmp_pa
     command = ["prune", masked_lm, "--corpus=grammar:60", "--sentences=40", "--out=small"]
     answer = infoflow(*command, "--keep=3,25%")
     assert answer.code == 0, answer.err
-    rows = [line.split() for line in answer.out.splitlines() if "small/keep-" in line]
-    assert [(row[0], row[-1]) for row in rows] == [("3", "small/keep-3"), ("1", "small/keep-1")]
-    assert answer.out.splitlines()[-1] == "Report: small/report.html"
+    head, *rows, folders, report = answer.out.splitlines()[-5:]
+    assert head.split()[:4] == ["heads", "loss", "(change)", "loss,"]
+    assert [row.split()[0] for row in rows] == ["3", "1"]
+    assert [folders, report] == ["Pruned models: small/keep-HEADS", "Report: small/report.html"]
+    assert answer.err.splitlines()[0] == f"Loading {masked_lm}"
+    ended = [line for line in answer.err.splitlines() if ": 100 %" in line]
+    assert [line.partition(":")[0] for line in ended] == ["Pruning masked-lm/seed-0"], "one job, which ends once"
     for number in (3, 1):
         pruned = load_model(tmp_path / "small" / f"keep-{number}")
         assert sum(one.num_heads for one in pruned.anatomy.attentions()) == number

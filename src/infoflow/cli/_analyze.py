@@ -135,7 +135,7 @@ def analyze(
         only: Tables to compute, separated by commas. Default: all.
         shard: i/n: read only part i (0 to n-1) of the corpus and save its sums for `infoflow merge`.
     """
-    with working(session):
+    with working(session, model):
         from infoflow.studies import analyze as run_analysis
 
         part = parse_shard(shard) if shard else None
@@ -154,7 +154,7 @@ def compare(
     Args:
         models: Two models or more: folders, .gguf files, or names on the model hub.
     """
-    with working(session):
+    with working(session, *models):
         from infoflow.foundation import UserError
 
         if len(models) < 2:
@@ -227,7 +227,7 @@ def heads(
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         top: Heads to list for each role and statistic; the tables hold all of them.
     """
-    with working(session):
+    with working(session, model):
         from infoflow.heads import HEAD_ROLES, head_roles
         from infoflow.studies import analyze
 
@@ -268,12 +268,12 @@ def _show_roles(roles: "pd.DataFrame", untrained: "pd.DataFrame", top: int) -> N
     """Print what each head does, then the best heads of each role."""
     control = untrained.set_index([*_KEYS, "role"])["value"]
     held = roles[roles["holds"]].sort_values([*_KEYS[:2], "layer", "head"], kind="stable")
-    columns = [*_KEYS, "role", "other half [95% interval]", "baseline", "needed", "untrained"]
+    columns = [*_KEYS, "role", "other half [95%]", "baseline", "needed", "untrained"]
     show_table(columns, _role_rows(held, control), _held_title(roles, held))
     show()
     best = roles.groupby("role", sort=False).head(min(top, 3))
     show_table(
-        ["role", "held by", *_KEYS, "other half [95% interval]", "baseline", "needed", "untrained"],
+        ["role", "held by", *_KEYS, "other half [95%]", "baseline", "needed", "untrained"],
         [
             [row[4], str(int(roles.loc[roles["role"] == row[4], "holds"].sum())), *row[:4], *row[5:]]
             for row in _role_rows(best, control)
@@ -311,7 +311,7 @@ def _show_top(title: str, frame: "pd.DataFrame", top: int) -> None:
         rows.append(
             [*map(str, key), estimate(row["value"], row["low"], row["high"]), f"{row['baseline']:.3f}", control]
         )
-    show_table([*_KEYS, "value [95% interval]", "chance", "untrained"], rows, title)
+    show_table([*_KEYS, "value [95%]", "chance", "untrained"], rows, title)
     show()
 
 
@@ -351,7 +351,7 @@ def view(
         sentence: Text between quotes; for a model without tokenizer, token ids such as "5 6 7".
         translation: Input for the decoder of an encoder–decoder model. Default: the model's own translation.
     """
-    with working(session):
+    with working(session, model):
         from infoflow.foundation import UserError
         from infoflow.heads import sentence_attention
         from infoflow.report import check_view_path, write_view

@@ -95,7 +95,9 @@ for _subject in parts(""):
 # Standard output and error of the program: what cannot be shown is lost, and never ends the work.
 
 
-_PLAIN = str.maketrans({"–": "-", "−": "-", "—": "-", "×": "x", "…": "...", "→": "->", "“": '"', "”": '"', "’": "'"})
+_PLAIN = str.maketrans(
+    {"–": "-", "−": "-", "—": "-", "×": "x", "±": "+/-", "…": "...", "→": "->", "“": '"', "”": '"', "’": "'"}
+)
 _GONE = [errno.EPIPE, errno.EBADF, errno.ECONNRESET, errno.EIO]  # the reader went away: nobody misses the rest
 if os.name == "nt":
     _GONE.append(errno.EINVAL)  # what Windows says of a closed pipe

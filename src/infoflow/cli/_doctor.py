@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from ._session import show, show_table
+from ._session import show, show_table, show_text
 
 _MODELS = 6  # of the hub's cache that are named
 _PATIENCE = 5  # seconds
@@ -23,10 +23,14 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 def doctor() -> int:
     """Check this machine: what works, what does not, and what to do about it."""
     checks = examine()
-    show_table(["", "part", "found"], [[check.state, check.part, check.found] for check in checks])
+    show_table(["state", "part", "found"], [[check.state, check.part, check.found] for check in checks])
     for check in checks:
         if check.advice:
-            show(f"\n{check.part}: {check.advice}")
+            advice, *command = check.advice.split("\n")
+            show()
+            show_text(f"{check.part}: {advice}")
+            for line in command:
+                show(line)
     if any(check.state == "broken" for check in checks):
         return 1
     return 0

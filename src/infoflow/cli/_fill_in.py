@@ -92,7 +92,7 @@ def fill_in(
     Args:
         models: Folders that save_pretrained wrote, .gguf files, or names on the model hub.
     """
-    with working(session):
+    with working(session, *models):
         from infoflow.probing import FillInOptions, read_facts
         from infoflow.report import anonymize, check_output, write_report
         from infoflow.results import RunFolder
@@ -137,16 +137,19 @@ def _user_error(text: str) -> "UserError":
 def _asked(models: "dict[str, Model]", facts: "Facts", options: "FillInOptions", lens: Path | None) -> "pd.DataFrame":
     import pandas as pd
 
+    from infoflow.foundation import current_display
     from infoflow.probing import common_objects, fill_in
     from infoflow.representations import TunedLens
     from infoflow.training import trained_objective
 
     common = common_objects(list(models.values()), facts.objects)
     frames = []
-    for name, model in models.items():
-        tuned = TunedLens.load(lens, model) if lens is not None else None
-        found = fill_in(model, facts, options, vocabulary=common, lens=tuned, trained=trained_objective(name))
-        frames.append(found.assign(model=name))
+    with current_display().progress("Filling in", len(models)) as progress:
+        for name, model in models.items():
+            tuned = TunedLens.load(lens, model) if lens is not None else None
+            found = fill_in(model, facts, options, vocabulary=common, lens=tuned, trained=trained_objective(name))
+            frames.append(found.assign(model=name))
+            progress.advance(1)
     return pd.concat(frames, ignore_index=True)
 
 
@@ -191,7 +194,7 @@ def _show(frame: "pd.DataFrame", name: str) -> None:
         [str(layer), *(_cell(macro[(macro["layer"] == layer) & _is(macro, way)]) for way in ways)]
         for layer in range(top + 1)
     ]
-    show_table(["layer", *columns], rows, "P@1 by layer, mean over relations [95% interval]")
+    show_table(["layer", *columns], rows, "P@1 by layer, mean over relations [95%]")
     rows = []
     for way, column in zip(ways, columns, strict=True):
         last = frame[_is(frame, way) & (frame["layer"] == top)]

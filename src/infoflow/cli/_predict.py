@@ -44,7 +44,7 @@ def predict(
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         text: For a masked LM with ___ for each blank: "Paris is the capital of ___ ."
     """
-    with working(session):
+    with working(session, model):
         from infoflow.foundation import UserError, current_display
         from infoflow.studies import generate, predict_words
 

@@ -65,7 +65,7 @@ def probe(
         bad_column: Column of unacceptable sentences in a table, for minimal-pairs.
         only: Tables to compute, separated by commas. Default: all of these probes.
     """
-    with working(session):
+    with working(session, model):
         from infoflow.studies import probe as probe_model
 
         options = replace(
@@ -135,7 +135,7 @@ def _show_scores(frame: "pd.DataFrame") -> None:
         ]
         first = next(iter(own.values()), None)
         facts = "" if first is None else f", {first['training']:,} to train, {first['count']:,} to test"
-        columns = ["layer", "accuracy [95% interval]", "majority", "untrained", "control", "selectivity [95% interval]"]
+        columns = ["layer", "accuracy [95%]", "majority", "untrained", "control", "selectivity [95%]"]
         show_table(columns, rows, f"{task}: {probe} probe of the {stack}{facts}")
         show()
 
@@ -158,7 +158,7 @@ def _show_bits(frame: "pd.DataFrame") -> None:
             ]
             for layer, row in own.items()
         ]
-        columns = ["layer", "bits", "uniform code", "compression [95% interval]", "untrained", "control"]
+        columns = ["layer", "bits", "uniform code", "compression [95%]", "untrained", "control"]
         show_table(columns, rows, f"{task}: {code} code of the {stack}")
         show()
 
@@ -179,7 +179,7 @@ def _show_mixing(frame: "pd.DataFrame") -> None:
             ]
             for layer, row in found["score"].items()
         ]
-        columns = ["layers up to", "micro-F1 [95% interval]", "majority", "untrained", "gain", "weight"]
+        columns = ["layers up to", "micro-F1 [95%]", "majority", "untrained", "gain", "weight"]
         show_table(columns, rows, f"{task}: edge probe of the {stack}")
         show()
 
@@ -188,7 +188,7 @@ def _show_depth(frame: "pd.DataFrame") -> None:
     """At which depth each task is solved, with the warning where that is unstable."""
     own = frame.loc[frame["trained"]].to_dict("records")
     rows = [[row["task"], row["statistic"], _interval(row), f"{row['baseline']:.3f}"] for row in own]
-    show_table(["task", "statistic", "value [95% interval]", "baseline"], rows, "Depth of edge probes")
+    show_table(["task", "statistic", "value [95%]", "baseline"], rows, "Depth of edge probes")
     for task, warning in dict.fromkeys((row["task"], row["warning"]) for row in own if row["warning"]):
         show(f"The expected layer of {task} is unstable: {warning}.")
     show()
@@ -205,7 +205,7 @@ def _show_trees(frame: "pd.DataFrame") -> None:
             [str(layer), _interval(row), _value(untrained.get(layer)), _value(random.get(layer)), chain]
             for layer, row in own.items()
         ]
-        columns = ["layer", f"{metric} [95% interval]", "untrained", "random map", "chain of words"]
+        columns = ["layer", f"{metric} [95%]", "untrained", "random map", "chain of words"]
         show_table(columns, rows, f"Structural probe of {structure} in the {stack}: {metric}")
         show()
 
@@ -220,7 +220,7 @@ def _show_attention(frame: "pd.DataFrame") -> None:
         rows = [
             [name, _interval(row), _value(untrained.get(name)), f"{row['baseline']:.3f}"] for name, row in own.items()
         ]
-        columns = ["probe", "words on their head [95% interval]", "untrained", "neighbour"]
+        columns = ["probe", "words on their head [95%]", "untrained", "neighbour"]
         show_table(columns, rows, f"Trees in the attention of the {stack}")
         show()
 
@@ -232,7 +232,7 @@ def _show_pairs(frame: "pd.DataFrame") -> None:
     frame = frame.loc[frame["metric"] == "preferred"]
     own = _by_layer(frame, trained=True, phenomenon=ALL_PAIRS)
     untrained = _by_layer(frame, trained=False, phenomenon=ALL_PAIRS)
-    columns = ["acceptable preferred [95% interval]", "chance", "untrained"]
+    columns = ["acceptable preferred [95%]", "chance", "untrained"]
     rows = [[str(layer), _interval(row), "0.500", _value(untrained.get(layer))] for layer, row in own.items()]
     pairs = next(iter(own.values()))["count"] if own else 0
     show_table(["layer", *columns], rows, f"Minimal pairs: {pairs:,}, each layer through the logit lens")
@@ -301,7 +301,7 @@ def bert_score(
     Args:
         models: Folders that save_pretrained wrote, .gguf files, or names on the model hub.
     """
-    with working(session):
+    with working(session, *models):
         from infoflow.studies import score_pairs
 
         run = score_pairs(
@@ -333,10 +333,10 @@ def _show(means: "pd.DataFrame", agreement: "pd.DataFrame | None") -> None:
     """A line for each layer: mean scores, random pairs, and agreement with people beside permuted scores."""
     own, twin = means[means["trained"]], means[~means["trained"]]
     rescaled = " rescaled" * bool(own["rescaled"].any())
-    columns = ["layer", f"precision{rescaled}", f"recall{rescaled}", f"F{rescaled} [95% interval]", "random pairs"]
+    columns = ["layer", f"precision{rescaled}", f"recall{rescaled}", f"F{rescaled} [95%]", "random pairs"]
     columns += ["untrained F"] * (len(twin) > 0)
     known = agreement is not None
-    columns += ["correlation with human scores [95% interval]", "permuted"] * known
+    columns += ["correlation with human scores [95%]", "permuted"] * known
     rows = []
     for layer in sorted(set(own["layer"])):
         at = {name: _one(own, layer, name) for name in ("precision", "recall", "f")}

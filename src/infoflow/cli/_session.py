@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Group, Parameter
 
 from ._options import limited
+from ._tables import estimate as estimate
+from ._tables import is_first_process, show, show_path, show_table
+from ._tables import show_text as show_text
 
 if TYPE_CHECKING:
     from infoflow.studies import Run
@@ -139,11 +141,13 @@ class Session:
 
 
 @contextmanager
-def working(session: Session) -> Iterator[None]:
-    """Set the number of threads and the display."""
-    from infoflow.foundation import set_threads
+def working(session: Session, *models: str) -> Iterator[None]:
+    """Set the number of threads and the display, and say which models are loaded: importing torch takes seconds."""
+    from infoflow.foundation import current_display, set_threads
 
     with reporting(session.log):
+        if models:
+            current_display().note(f"Loading {', '.join(models)}")
         set_threads(session.threads)
         yield
 
@@ -159,15 +163,6 @@ def reporting(log: Log) -> Iterator[None]:
         yield
 
 
-def is_first_process() -> bool:
-    """Whether this process shows results: under `torchrun` one of them does."""
-    if not os.environ.get("RANK"):
-        return True  # without the import, where no launcher is
-    from infoflow.foundation import launched
-
-    return launched()[0] == 0
-
-
 def run_folder(out: Path | None, name: str) -> Path:
     """`--out`, or `name` under runs/; its parent folder is checked before hours of work.
 
@@ -179,63 +174,6 @@ def run_folder(out: Path | None, name: str) -> Path:
     folder = out or Path("runs") / name
     check_writable(folder)
     return folder
-
-
-# Results on standard output: rich tables on a terminal, aligned text in a pipe.
-
-
-def show(text: str = "") -> None:
-    """Print one line or more of a result."""
-    from infoflow.foundation import visible
-
-    if is_first_process():
-        print(visible(text))
-
-
-def show_path(label: str, path: Path) -> None:
-    """Print the path of a result."""
-    show(f"{label}: {path}")
-
-
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """Print a table; long cells wrap on a terminal and stay whole in a pipe."""
-    from infoflow.foundation import visible
-
-    if not is_first_process():
-        return
-    rows = [[visible(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        _show_rich(columns, rows, title)
-    else:
-        print("\n".join([*([title] if title else []), *_aligned([columns, *rows])]))
-
-
-def _show_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(title) if title else None, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for column in columns:
-        table.add_column(Text(column))
-    for row in rows:
-        table.add_row(*map(Text, row))
-    Console(highlight=False).print(table)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def estimate(value: float, low: float, high: float, digits: int = 3) -> str:
-    """A number with its 95% interval."""
-    if value != value:
-        return "–"
-    if low != low or high != high:
-        return f"{value:.{digits}f}"
-    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 # Runs: their names, their shards, and what they hold.

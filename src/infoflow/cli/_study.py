@@ -33,6 +33,7 @@ from ._session import (
     show,
     show_path,
     show_table,
+    show_text,
     working,
 )
 
@@ -44,40 +45,25 @@ _VERDICTS = ("holds", "fails", "undetermined", _UNTESTABLE)
 
 
 def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
-    """Print one line per claim and the number of each verdict; untested claims are printed only on request.
+    """Print one line per claim and the number of each verdict; why claims could not be tested only on request.
 
     Verdicts on further architectures and checkpoints are only counted here; the table and the report list them.
     """
     findings, elsewhere = _first_models(findings)
     trend = ["trend"] if "trend" in findings else []
-    read = ["source_read"] if "source_read" in findings else []  # not in tables of earlier versions
     rows = [
         [
             row["id"],
             row["verdict"],
-            estimate(row["effect"], row["low"], row["high"]),
-            row["unit"] or "",
+            f"{estimate(row['effect'], row['low'], row['high'])} {row['unit'] or ''}".rstrip(),
             row["covers"] or "",
-            *(row[name] or "" for name in (*trend, *read)),
+            *(row[name] or "" for name in trend),
             row["claim"],
         ]
-        for row in findings.to_dict("records")
-        if untestable or row["verdict"] != _UNTESTABLE
+        for row in findings[findings["verdict"] != _UNTESTABLE].to_dict("records")
     ]
     if rows:
-        show_table(
-            [
-                "finding",
-                "verdict",
-                "effect [95% interval]",
-                "unit",
-                "interval covers",
-                *trend,
-                *(["source read"] * len(read)),
-                "claim",
-            ],
-            rows,
-        )
+        show_table(["finding", "verdict", "effect [95%]", "intervals cover", *trend, "claim"], rows)
     if untestable:
         _show_reasons(findings[findings["verdict"] == _UNTESTABLE])
     counts = findings["verdict"].value_counts()
@@ -102,9 +88,10 @@ def _show_reasons(findings: "pd.DataFrame") -> None:
     if findings.empty:
         return
     reasons = findings["reason"].str.partition(". ")[0].str.removesuffix(".")
-    show("\nNot testable here:")
+    show("\nNot testable here (their sentences: infoflow list claims):")
     for reason, rows in findings.groupby(reasons, sort=False):
-        show(f"  {reason}.\n    {', '.join(rows['id'])}")
+        show_text(f"{reason}.", indent="  ")
+        show_text(", ".join(rows["id"]), indent="    ")
     show()
 
 
@@ -236,7 +223,7 @@ def study(
             [row["model"], row["metric"], estimate(row["value"], row["low"], row["high"]), f"{row['baseline']:.3f}"]
             for row in scores[scores["trained"] & (scores["split"] == "test")].to_dict("records")
         ]
-        show_table(["model", "test score", "value [95% interval]", "without context"], rows)
+        show_table(["model", "test score", "value [95%]", "without context"], rows)
         show()
         for told in _not_learned(scores):
             show(told)
@@ -303,7 +290,7 @@ def train(
             several of these joined by +. Default: log:16+linear:8. The first and the last are always kept.
         seed: Seed of initialisation, data order and noise.
     """
-    with working(session):
+    with working(session, *([start] if start else [])):
         from infoflow.studies import StudyPlan, train_model
 
         changes = [f"training.device={device}"] if device else []

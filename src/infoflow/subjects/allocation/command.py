@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from infoflow.cli._options import limited
-from infoflow.cli._session import Log, Out, reporting, run_folder, show, show_path, show_table
+from infoflow.cli._session import Log, Out, reporting, run_folder, show, show_path, show_table, show_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +74,7 @@ def _compare(runs: tuple[Path, ...], out: Path) -> None:
     _show_similarity(shown[across], "Same objective, two corpora: similarity of shares over layers and components")
     _show_similarity(shown[~across], "Two training runs on the same corpus")
     finding = compared.findings.iloc[0]
-    show(f"{finding['id']}: {finding['verdict']}. {finding['reason']}")
+    show_text(f"{finding['id']}: {finding['verdict']}. {finding['reason']}")
     show_path("All pairs", compared.path / "tables")
     show_path("Report", compared.folder.report)
 

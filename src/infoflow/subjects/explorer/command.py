@@ -47,7 +47,7 @@ def explore(
     Args:
         models: One or two: folders that save_pretrained wrote, .gguf files, or names on the model hub.
     """
-    with working(session):
+    with working(session, *models):
         from infoflow.foundation import UserError, current_display
 
         from .server import Explorer

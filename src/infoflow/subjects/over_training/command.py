@@ -75,7 +75,7 @@ def over_training(
         shard: i/n: measure only every n-th checkpoint, starting at i (0 to n-1), for `infoflow merge`.
         seed: Seed of the token sample and the clusterings.
     """
-    with working(session):
+    with working(session, *source):
         from infoflow.studies import AnalyzeOptions
 
         from .stages._over_training import over_training as follow

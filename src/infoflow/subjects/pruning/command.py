@@ -14,12 +14,14 @@ from infoflow.cli._session import (
     Session,
     TextColumn,
     TranslationColumn,
+    estimate,
     names_of,
     run_folder,
     run_name,
     show,
     show_path,
     show_table,
+    show_text,
     working,
 )
 
@@ -66,7 +68,7 @@ def prune(
             load.
         out: Folder for the smaller model, new or written by this command. Default: a folder under runs/.
     """
-    with working(session):
+    with working(session, model):
         from infoflow.corpus import load_corpus
 
         from .measures import PrunedToEach
@@ -99,9 +101,10 @@ def _show_each(found: "PrunedToEach") -> None:
         cells = [f"{scores.loc[one, 'after']:.4f} ({scores.loc[one, 'change']:+.4f})" for one in metrics]
         last = point.speed.iloc[-1]
         size = [f"{int(last['parameters']):,}", f"{last['megabytes']:.1f}", f"{last['speed-up']:.2f}"]
-        rows.append([str(number), *cells, f"{random:.4f}", *size, str(point.folder)])
+        rows.append([str(number), *cells, f"{random:.4f}", *size])
     heads = [f"{one} (change)" for one in metrics]
-    show_table(["heads", *heads, f"{metrics[0]}, random heads", "parameters", "MB", "speed-up", "folder"], rows)
+    show_table(["heads", *heads, f"{metrics[0]}, random heads", "parameters", "MB", "speed-up"], rows)
+    show_path("Pruned models", found.folder / "keep-HEADS")
     if found.report is not None:
         show_path("Report", found.report)
 
@@ -111,9 +114,9 @@ def _show(pruned: "Pruned") -> None:
 
     rows = []
     for row in pruned.quality.to_dict("records"):
-        change = f"{row['change']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]"
+        change = estimate(row["change"], row["low"], row["high"], digits=4, sign="+")
         rows.append([row["metric"], f"{row['before']:.4f}", f"{row['after']:.4f}", change, f"{row['sentences']:,}"])
-    show_table(["metric", "before", "after", "change [95% interval]", "sentences"], rows)
+    show_table(["metric", "before", "after", "change [95%]", "sentences"], rows)
     for row in pruned.samples.to_dict("records"):
         show(
             "\n".join(f"{name:9} {printable(row[name])}" for name in ("source", "reference", "before", "after")) + "\n"
@@ -124,7 +127,7 @@ def _show(pruned: "Pruned") -> None:
         rows.append([r["model"], *sizes, str(r["batch"]), f"{r['milliseconds']:.1f}", f"{r['speed-up']:.2f}"])
     show_table(["model", "heads", "parameters", "MB", "batch", "ms", "speed-up"], rows)
     left = pruned.model.anatomy.attentions()
-    show("Heads left: " + ", ".join(f"{a.stack} {a.kind} {a.layer}: {a.num_heads}" for a in left))
+    show_text("Heads left: " + ", ".join(f"{a.stack} {a.kind} {a.layer}: {a.num_heads}" for a in left))
     show_path("Pruned model", pruned.folder)
     if pruned.masked is not None:
         show_path("Masked model", pruned.masked)

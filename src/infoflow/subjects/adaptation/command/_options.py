@@ -256,7 +256,7 @@ def show_tuned(tuned: "Mapping[Arm, Tuned]") -> None:
     arm, first = next(iter(tuned.items()))
     data = arm.data
     sizes = f"{len(first.train):,} to train, {len(data.dev):,} to choose, {len(data.test):,} to test"
-    columns = ["metric", *(["tuned"] if len(tuned) > 1 else []), "test [95% interval]", "baseline", "dev", "rate"]
+    columns = ["metric", *(["tuned"] if len(tuned) > 1 else []), "test [95%]", "baseline", "dev", "rate"]
     metrics = list(dict.fromkeys(first.scores["metric"]))
     rows = [
         [metric, *([arm.label or "model"] if len(tuned) > 1 else []), *_cells(one.scores, metric)]
@@ -272,7 +272,7 @@ def show_tuned(tuned: "Mapping[Arm, Tuned]") -> None:
         [str(row["tuning_seed"]), row["part"], row["metric"], estimate(row["value"], row["low"], row["high"])]
         for row in chosen.to_dict("records")
     ]
-    show_table(["seed", "part", "metric", "value [95% interval]"], listed, "Each seed")
+    show_table(["seed", "part", "metric", "value [95%]"], listed, "Each seed")
     show()
     _tell_of_guesses(first.scores, arm.config.method)
 

@@ -74,7 +74,8 @@ def tune(
         corpus: With --inside: corpus for the pretraining loss, which measures forgetting; a name or a file.
             Default: the task's test texts; for generation tasks none.
     """
-    with working(session):
+    with working(session, model):
+        from infoflow.foundation import current_display
         from infoflow.report import check_output
         from infoflow.results import RunFolder
         from infoflow.studies import removed_if_refused
@@ -97,7 +98,11 @@ def tune(
             for arm in every:
                 arm.check()
             looks = _looks(every, corpus) if inside else {}
-            tuned = {arm: arm.tuned(looks[arm].hooks if inside else None) for arm in every}
+            tuned = {}
+            with current_display().progress(f"Tuning {asked.model.name}", len(every)) as progress:
+                for arm in every:
+                    tuned[arm] = arm.tuned(looks[arm].hooks if inside else None)
+                    progress.advance(1)
         shutil.rmtree(every[0].features, ignore_errors=True)
         leaks = _leaks(data, tuned[every[0]])
         run.update(**facts)
@@ -249,12 +254,21 @@ def _written(
 ) -> Path:
     """Scores and answers, what of test stands in training, then what was looked at of all, in place of the tables of an
     earlier call; returns their folder."""
+    from infoflow.foundation import current_display
+
     from ..measures import INSIDE, TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES, TUNING_ALLOCATION
 
     run.tables.remove([*INSIDE, TUNING_ALLOCATION.name])
     _write(run, {arm: [(TASK_SCORES, one.scores), (TASK_ANSWERS, one.answers)] for arm, one in tuned.items()})
     folder = run.tables.write(leaks, TASK_LEAKAGE).parent
-    _write(run, {arm: list(look.tables(tuned[arm])) for arm, look in looks.items()})
+    found: dict[Arm, list[tuple[TableSchema, pd.DataFrame]]] = {}
+    if not looks:
+        return folder
+    with current_display().progress("Comparing models before and after tuning", len(looks)) as progress:
+        for arm, look in looks.items():
+            found[arm] = list(look.tables(tuned[arm]))
+            progress.advance(1)
+    _write(run, found)
     return folder
 
 
