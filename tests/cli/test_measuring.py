@@ -103,17 +103,17 @@ def test_compare_measures_the_distance_of_models(infoflow, masked_lm, causal_lm,
     assert "model_distance" in answer.out
 
 
-def blocks_of(answer, column):
-    """The printed tables by title: the lines from the head on, which names `column`."""
+def blocks_of(answer):
+    """The printed tables by title: the lines from the head on, below what is the same in all rows."""
     blocks = [block.splitlines() for block in answer.out.split("\n\n")]
-    heads = [next((n for n, line in enumerate(block) if column in line.split()), len(block)) for block in blocks]
+    heads = [next((n for n, line in enumerate(block, 1) if "95% intervals" in line), 1) for block in blocks]
     return {block[0].split(" (")[0]: block[head:] for block, head in zip(blocks, heads, strict=True)}
 
 
 def test_heads_lists_roles_and_the_strongest_heads(infoflow, masked_lm, small, tmp_path):
     answer = infoflow("heads", masked_lm, *small, "--top=2", "--out=run")
     assert answer.code == 0, answer.err
-    blocks = blocks_of(answer, "untrained")
+    blocks = blocks_of(answer)
     assert list(blocks)[:5] == ["Roles held", "Best heads of each role", "Previous token", "Next token", "Confidence"]
     for title in ("Previous token", "Next token", "Confidence"):
         place = blocks[title][0].split().index("value")
@@ -144,4 +144,4 @@ def test_parsing_names_the_extra(infoflow, masked_lm, small, monkeypatch):
 
 def test_heads_that_see_no_later_token_have_no_next_token_score(infoflow, causal_lm, small):
     answer = infoflow("heads", causal_lm, *small)
-    assert len(blocks_of(answer, "value")["Next token"]) == 1
+    assert len(blocks_of(answer)["Next token"]) == 1

@@ -12,7 +12,7 @@ OPTIONS = ("--corpus=grammar:150", "--log=plain", "--set=probing.sentences=100")
 def test_probe_prints_each_task_beside_its_controls(infoflow, masked_lm, no_drawing, tmp_path):
     answer = infoflow("probe", masked_lm, "--task=upos,length", *OPTIONS, "--out=run")
     assert answer.code == 0, answer.err
-    blocks = blocks_of(answer, "layer")
+    blocks = blocks_of(answer)
     (upos,) = [lines for title, lines in blocks.items() if title.startswith("upos: linear probe of the encoder")]
     assert upos[0].split()[:2] == ["layer", "accuracy"]
     assert [line.split()[0] for line in upos[1:]] == ["0", "1", "2"]
@@ -34,7 +34,7 @@ def test_every_probe_of_one_command(infoflow, masked_lm, no_drawing, tmp_path):
     edges = {"probe_mixing", "probe_depth"}
     names = {"probe_scores", "probe_examples", *edges, "probe_codelength", "probe_trees", "head_probe"}
     assert set(tables(tmp_path / "run")) == {*names, "given_scores"}
-    titles = "\n".join(blocks_of(answer, "layer"))
+    titles = "\n".join(blocks_of(answer))
     for title in ("chunks: linear", "chunks: mlp", "chunks: edge", "chunks: online", "chunks: variational"):
         assert title in titles
     assert "Structural probe of distance in the encoder: uuas" in titles

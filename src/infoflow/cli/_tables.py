@@ -69,7 +69,8 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
     if not is_first_process():
         return
     cells = [[visible(cell) for cell in row] for row in rows]
-    same = [place for place in range(len(columns)) if len(cells) > 1 and len({row[place] for row in cells}) == 1]
+    fixed = [place for place, column in enumerate(columns) if not column.endswith(_INTERVAL)]
+    same = [place for place in fixed if len(cells) > 1 and len({row[place] for row in cells}) == 1]
     kept = [place for place in range(len(columns)) if place not in same] or [len(columns) - 1]
     said = [_plain(f"{columns[place]} {cells[0][place]}") for place in same if place not in kept and cells[0][place]]
     if any(column.endswith(_INTERVAL) for column in columns):

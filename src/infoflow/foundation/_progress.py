@@ -106,7 +106,7 @@ class Job:
             left = self.remaining or 0.0
             share = self.elapsed / max(self.elapsed + left, 1e-9)
         self._percent = max(self._percent, 100 * share)
-        return self._percent
+        return self._percent if self.finished else min(self._percent, 99.0)
 
     @property
     def at(self) -> str:
