@@ -8,7 +8,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-OPTIONAL = {"bm25s", "cryptography", "gguf", "h11", "faiss", "openTSNE", "spacy", "starlette", "uvicorn"}
+OPTIONAL = {"bm25s", "cryptography", "gguf", "h11", "faiss", "openTSNE", "spacy", "starlette", "torchao", "uvicorn"}
 NOTEBOOK = {"IPython"}  # imported in notebooks alone, where it is
 
 

@@ -194,19 +194,19 @@ def test_several_numbers_are_refused_before_anything_is_written(folders: list[st
 def test_bf16_changes_numbers_little(folders: list[str], tmp_path) -> None:
     only = ("head_confidence", "layer_distance", "geometry", "lens", "head_importance")
     runs = {
-        precision: analyze(
+        dtype: analyze(
             folders[:1],
-            AnalyzeOptions(corpus="grammar:200", only=only, measures=SETTINGS, control=False, precision=precision),
-            tmp_path / precision,
+            AnalyzeOptions(corpus="grammar:200", only=only, measures=SETTINGS, control=False, dtype=dtype),
+            tmp_path / dtype,
         )
-        for precision in ("fp32", "bf16")
+        for dtype in ("float32", "bfloat16")
     }
-    assert dict(runs["bf16"].folder.read()["plan"]["options"])["precision"] == "bf16"
-    exact, rough = (runs[name].tables["head_confidence"]["value"] for name in ("fp32", "bf16"))
+    assert dict(runs["bfloat16"].folder.read()["plan"]["options"])["dtype"] == "bfloat16"
+    exact, rough = (runs[name].tables["head_confidence"]["value"] for name in ("float32", "bfloat16"))
     assert (exact != rough).any(), "the states were not in bfloat16"
     assert (exact - rough).abs().max() < 0.004
     # Measures of every kind run on such states, and find about the same.
-    exact, rough = (runs[name].tables["layer_distance"]["value"] for name in ("fp32", "bf16"))
+    exact, rough = (runs[name].tables["layer_distance"]["value"] for name in ("float32", "bfloat16"))
     assert (exact - rough).abs().max() < 0.02
 
 
@@ -215,7 +215,10 @@ def test_bf16_changes_numbers_little(folders: list[str], tmp_path) -> None:
     [
         ({"models": [3], "options": {}}, "It names no models"),
         ({"models": ["m"]}, "A plan must be a table of settings. Got nothing"),
-        ({"models": ["m"], "options": {"precision": "fp8"}}, 'precision must be one of "fp32", "bf16". Got "fp8"'),
+        (
+            {"models": ["m"], "options": {"dtype": "fp8"}},
+            'dtype must be one of "float32", "bfloat16", "float16". Got "fp8"',
+        ),
         ({"models": ["m"], "options": {"sentences": -1}}, "sentences must be a whole number"),
         ({"models": ["m"], "options": {"measures": {"types": []}}}, "measures.types must be a whole number"),
         ({"models": ["m"], "options": {"typo": 1}}, "no setting typo"),

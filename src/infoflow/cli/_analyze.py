@@ -80,10 +80,14 @@ class Measuring:
     reading: Reading = Reading()  # noqa: RUF009 (frozen)
     name: Names = ()
     max_length: MaxLength = 512
-    precision: Annotated[
-        Literal["fp32", "bf16"],
-        Parameter(help="Numeric precision; bf16 is faster on processors with bfloat16 instructions."),
-    ] = "fp32"
+    dtype: Annotated[
+        Literal["float32", "bfloat16", "float16"],
+        Parameter(help="Precision of weights and states; bfloat16 is faster on processors with such instructions."),
+    ] = "float32"
+    quantize: Annotated[
+        Literal["int8", "8bit", "4bit"] | None,
+        Parameter(help="Quantise linear layers while loading: int8 (torchao), 8bit or 4bit (bitsandbytes; 4bit: GPU)."),
+    ] = None
     settings: Settings = ()
     measures: OwnMeasures = None
     seed: Annotated[Seed, Parameter(help="Seed of the token sample, the clusterings and the control.")] = 0
@@ -110,7 +114,8 @@ class Measuring:
             tokenizer=self.reading.tokenizer,
             **self.reading.marks,
             max_length=self.max_length,
-            precision=self.precision,
+            dtype=self.dtype,
+            quantize=self.quantize or "",
             measures=plan.analysis,
             probing=plan.probing,
             anonymous=self.anonymous,

@@ -261,6 +261,7 @@ def _say(event: str, message: str, arguments: Sequence[str]) -> None:
 
 _NEW_OPTIONS = {("study", "--seed"): "--seeds", ("over-training", "--jobs"): "--processes"}
 _NEW_OPTIONS |= {("worker", "--jobs"): "--processes"}
+_NEW_OPTIONS |= {(command, "--precision"): "--dtype" for command in ("analyze", "compare", "heads", "probe")}
 
 
 def _with_new_names(arguments: Sequence[str]) -> list[str]:

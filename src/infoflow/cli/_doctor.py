@@ -249,6 +249,12 @@ EXTRAS = (
         otherwise="torch searches exactly",
     ),
     Extra(name="gguf", packages={"gguf": "gguf"}, gives=".gguf models"),
+    Extra(name="torchao", packages={"torchao": "torchao"}, gives="models in 8 bits, --quantize int8"),
+    Extra(
+        name="bitsandbytes",
+        packages={"bitsandbytes": "bitsandbytes"},
+        gives="models in 8 or 4 bits, --quantize 8bit or 4bit",
+    ),
     Extra(name="parse", packages={"spacy": "spacy"}, gives="syntax trees for your own sentences, --parse"),
     Extra(
         name="maps",

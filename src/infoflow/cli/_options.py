@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin
 
@@ -125,8 +126,11 @@ _EXTRAS = {
     "explore": ("The live explorer", "starlette and uvicorn", ("starlette", "uvicorn"), "explore"),
     "--parse": ("Parsing a corpus", "spaCy", ("spacy",), "parse"),
     ".gguf": ("Reading a .gguf file", "gguf", ("gguf",), "gguf"),
+    "--quantize int8": ("--quantize int8", "torchao", ("torchao",), "torchao"),
+    "--quantize 8bit": ("--quantize 8bit", "bitsandbytes", ("bitsandbytes",), "bitsandbytes"),
+    "--quantize 4bit": ("--quantize 4bit", "bitsandbytes", ("bitsandbytes",), "bitsandbytes"),
 }
-"""By command, option or suffix of a file: feature, packages, modules and extra."""
+"""By command, option (with its value) or suffix of a file: feature, packages, modules and extra."""
 
 
 def check_extras(arguments: Sequence[str]) -> None:
@@ -135,7 +139,9 @@ def check_extras(arguments: Sequence[str]) -> None:
     Raises:
         UserError: An extra is not installed.
     """
-    asked = {arguments[0], *arguments[1:], *(Path(one).suffix for one in arguments[1:])}
+    single = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--") else [one])]
+    asked = {arguments[0], *single[1:], *(Path(one).suffix for one in single[1:])}
+    asked |= {f"{option} {value}" for option, value in pairwise(single)}
     for name, (feature, packages, modules, extra) in _EXTRAS.items():
         if name in asked and not asked & {"--help", "-h"} and not all(map(find_spec, modules)):
             from infoflow.foundation import missing_extra

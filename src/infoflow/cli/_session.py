@@ -75,7 +75,11 @@ COMMON = Group("Common options", sort_key=100)
 Out = Annotated[Path | None, Parameter(group=COMMON, help="Run folder. Default: a folder under runs/.")]
 Device = Annotated[
     str | None,
-    Parameter(group=COMMON, converter=limited("Device"), help="cpu, cuda, cuda:1, mps. Default: a GPU if available."),
+    Parameter(
+        group=COMMON,
+        converter=limited("Device"),
+        help="cpu, cuda, cuda:1, mps. Default: auto, a GPU if available.",
+    ),
 ]
 Seed = Annotated[int, Parameter(group=COMMON, converter=limited("Seed"))]
 Log = Annotated[

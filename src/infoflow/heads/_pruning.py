@@ -14,7 +14,7 @@ import torch
 
 from infoflow.flow import Intervention, NothingToRead, PassOptions, Reader
 from infoflow.foundation import UserError, as_written, stream
-from infoflow.models import Model, is_pruned_folder, load_model, remove_heads, tiny_inputs
+from infoflow.models import Model, is_pruned_folder, load_model, remove_heads, require_whole, tiny_inputs
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 from ._ablate import ablate
@@ -54,6 +54,7 @@ def prune(model: Model, heads: Iterable[Sequence[str | int]], *, incomplete: str
     if incomplete not in ("refuse", "zero"):
         raise UserError(f'incomplete must be "refuse" or "zero". Got {incomplete}.')
     chosen = head_set(model, heads)
+    require_whole(model.module, model.name, "Removing heads")
     module = copy.deepcopy(model.module)
     whole = chosen if incomplete == "refuse" else _complete_groups(model, chosen)
     removed: dict[tuple[str, str, int], set[int]] = {}

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from infoflow.corpus import printable
 from infoflow.foundation import UserError, shown_by
-from infoflow.models import Attention, AttentionCall, Model, Readout, keys_stack, model_inputs, readout, tap
+from infoflow.models import Attention, AttentionCall, Model, Readout, keys_stack, model_inputs, readout, tap, weight_of
 
 from ._relevance import Place, alti_contributions
 from ._sentence_tokens import ReadSentence, Text, read_tokens
@@ -27,7 +27,7 @@ _ROWS = 256  # states per readout: bounds rows times vocabulary
 
 def output_weight(model: Model, attention: Attention) -> Float[Tensor, "head width model_width"]:
     """Each head's part of the output projection, W_O^h, such that the head's output is `context @ W_O^h`."""
-    weight = model.module.get_submodule(attention.output_projection).weight.detach()
+    weight = weight_of(model.module.get_submodule(attention.output_projection))
     rows = weight if attention.transposed else weight.T
     return rows.unflatten(0, (attention.num_heads, attention.head_dim))
 
@@ -104,8 +104,8 @@ def copying_scores(
 
     Source: [@olsson2022], who use the sign and size of this effect as the copying score.
     """
-    readers = torch.einsum("bpD,hdD->bhpd", directions, output.to(directions.dtype))
-    return (values.to(directions.dtype) * readers).sum(3)
+    readers = torch.einsum("bpD,hdD->bhpd", directions, output.to(directions))
+    return (values.to(directions) * readers).sum(3)
 
 
 # Data of the attention views for one sentence: each head's weights, values, queries and keys; each layer's guess.

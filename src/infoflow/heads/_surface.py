@@ -307,7 +307,8 @@ class SpecialGradient(Intervention):
             parts = []
             for chosen in (special, self._frequent(scorer.reader, activations, stack)):
                 counted = (pairs & chosen.unsqueeze(1)).unsqueeze(1)
-                parts += [(gradient.abs() * counted).sum((2, 3)), counted.sum((2, 3)).expand(gradient.shape[:2])]
+                sums = (gradient.to(counted.device).abs() * counted).sum((2, 3))
+                parts += [sums, counted.sum((2, 3)).expand(gradient.shape[:2])]
             table = np.zeros((NUM_BLOCKS, gradient.shape[1], len(parts)))
             np.add.at(table, blocks, torch.stack(parts, dim=2).double().cpu().numpy())
             yield key, layer, table

@@ -218,8 +218,8 @@ def _confidences(model: Model, batch: PaddedBatch) -> Float[Tensor, "sentence he
 
 
 def _confidence(call: AttentionCall, batch: PaddedBatch) -> Float[Tensor, "sentence head"]:
-    queries_BQ = batch.streams[call.stack].valid
-    keys_BK = batch.streams[keys_stack(call.stack, call.kind)].valid
+    queries_BQ = batch.streams[call.stack].valid.to(call.weights.device)
+    keys_BK = batch.streams[keys_stack(call.stack, call.kind)].valid.to(call.weights.device)
     largest_BHQ = call.weights.masked_fill(~keys_BK[:, None, None], 0).amax(3)
     sums_BH = largest_BHQ.masked_fill(~queries_BQ[:, None], 0).sum(2)
     return (sums_BH / queries_BQ.sum(1, keepdim=True).clamp(min=1)).float().cpu()

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 
 from infoflow.foundation import UserError, stream
-from infoflow.models import Attention, Model, ParameterSlice
+from infoflow.models import Attention, Model, ParameterSlice, require_whole
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._head_measure import HEAD_KEYS
@@ -40,6 +40,8 @@ def transplant(donor: Model, fresh: Model, places: Mapping[Head, Head]) -> Model
     head_set(fresh, places)
     head_set(donor, places.values())
     _require_possible(donor, fresh, places)
+    for one in (fresh, donor):
+        require_whole(one.module, one.name, "Transplanting heads")
     module = copy.deepcopy(fresh.module)
     with torch.no_grad():
         for target, source in places.items():
@@ -73,6 +75,7 @@ def shuffled_heads(model: Model, heads: Iterable[Head], seed: int = 0) -> Model:
         UserError: A head does not exist, or the layout of its weights is unknown.
     """
     chosen = sorted(head_set(model, heads))
+    require_whole(model.module, model.name, "Shuffling heads")
     module = copy.deepcopy(model.module)
     with torch.no_grad():
         for head in chosen:

@@ -10,7 +10,7 @@ from ._card import model_card
 from ._discovery import discover
 from ._first_pass import tiny_inputs
 from ._hub import at_revision, unreadable
-from ._load import check_loading, load_tokenizer_of
+from ._load import check_loading, empty_model, existing, load_tokenizer_of
 from ._load import load_model as load_model
 from ._losses import (
     IGNORED,
@@ -41,6 +41,7 @@ from ._own_models import (
     StaticConfig,
     StaticVectors,
 )
+from ._placed import is_placed, on_several_devices, place_like, quantisation, require_whole, unusual_weights, weight_of
 from ._pruned import check_free, is_pruned_folder, kept_heads, remove_heads
 from ._pruned import save_pruned as save_pruned
 from ._rerun import (
@@ -71,6 +72,6 @@ from ._text_scores import (
     stored_bits,
     token_f1,
 )
-from ._tokenizers import TARGET_FOLDER
+from ._tokenizers import TARGET_FOLDER, find_tokenizers
 from ._translate import Readout, as_model_writes, end_token, readout, translate, without_remarks, write_texts
 from ._weights import quiet_loading

@@ -19,6 +19,7 @@ from ._attention_call import AttentionCall
 from ._hub import machine_lacks
 from ._modules import evaluating
 from ._own_attention import OwnCall, watching_own_attention
+from ._placed import input_device
 
 _SOURCE_LENGTH, _TARGET_LENGTH = 5, 4  # unequal, so that cross-attention shows
 
@@ -74,7 +75,7 @@ def tiny_inputs(module: PreTrainedModel) -> dict[str, Tensor]:
     ids = [token for token in range(min(size, 2 * _SOURCE_LENGTH)) if token not in (pad, end)][-_SOURCE_LENGTH:]
     if isinstance(end, int) and 0 <= end < size and end != pad:
         ids[-1] = end  # a classifier may predict at this token, or require it
-    input_ids = torch.tensor([ids], device=module.device)
+    input_ids = torch.tensor([ids], device=input_device(module))
     inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
     if is_sequence_to_sequence(module):
         inputs["decoder_input_ids"] = input_ids[:, :_TARGET_LENGTH]

@@ -25,7 +25,9 @@ from ._hub import at_revision, hub_arguments, hub_is_reachable, named_at, unread
 from ._model import Model, Task
 from ._own_models import AbstractOwnModel, PlainBertForMaskedLM, PlainBertLMHeadModel
 from ._parameters import parameter_groups
+from ._placed import empty_module, is_placed, keep_folder, placement
 from ._pruned import as_pruned, is_pruned_folder, pruned_family
+from ._quantised import check_quantize, quantised_loading
 from ._saved import without_unused
 from ._tokenizers import Reading, find_tokenizers, has_tokenizer, reading_tokenizers
 from ._trials import tried
@@ -74,24 +76,33 @@ def short_name(home: Path | str) -> str:
     return home if isinstance(home, str) else model_name_of(home)
 
 
-def read_module(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
-    """The module saved there.
+def read_module(
+    home: Path | str, dtype: torch.dtype, device: str | torch.device = "cpu", quantize: str | None = None
+) -> PreTrainedModel:
+    """The module saved there, on the CPU, unless it is quantised, or too large for the device that "auto" means.
 
     Raises:
         UserError: It cannot be read, or transformers' result would differ from what was saved.
     """
     try:
+        if quantize is not None:
+            check_quantize(quantize, home)
         if isinstance(home, Path) and home.suffix == ".gguf":
             return read_gguf(home, dtype)
         if isinstance(home, Path) and is_pruned_folder(home):
             return _read_pruned(home, dtype)
         if isinstance(home, Path) and is_adapter_folder(home):
             return _read_adapted(home, dtype)
-        model, report = _read_weights(home, _configuration(home), dtype)
+        config = _configuration(home)
+        arguments = quantised_loading(config, home, dtype, quantize, _device(device))
+        if device == "auto" and not arguments:
+            arguments = placement(home, config, _model_class(config, home), dtype.itemsize, _device(device))
+        model, report = _read_weights(home, config, dtype, **arguments)
     except UserError:
         raise
     except Exception as error:
         raise unreadable(home, error) from error
+    keep_folder(model, arguments)
     check_loaded(model, report, home)
     return model
 
@@ -108,8 +119,24 @@ def _configuration(home: Path | str) -> PreTrainedConfig:
     return config
 
 
+def empty_model(home: Path | str) -> PreTrainedModel:
+    """The model of a checkpoint without its weights, which are neither read nor fetched.
+
+    Raises:
+        UserError: Its configuration cannot be read, or is of a family that is refused.
+    """
+    try:
+        with patient_hub():
+            config = _configuration(home)
+            return empty_module(config, _model_class(config, home))
+    except UserError:
+        raise
+    except Exception as error:
+        raise unreadable(home, error) from error
+
+
 def _read_weights(
-    home: Path | str, config: PreTrainedConfig, dtype: torch.dtype, family: type | None = None
+    home: Path | str, config: PreTrainedConfig, dtype: torch.dtype, family: type | None = None, **arguments: Any
 ) -> tuple[PreTrainedModel, dict[str, Any]]:
     """The module, and transformers' loading report."""
     where, revision = hub_arguments(home)
@@ -123,6 +150,7 @@ def _read_weights(
         ignore_mismatched_sizes=True,  # refused by `check_loaded`, which names them
         local_files_only=isinstance(home, Path) or not hub_is_reachable(),
         use_kernels=False,
+        **arguments,
     )
 
 
@@ -220,6 +248,7 @@ def load_model(
     device: str | torch.device = "auto",
     *,
     dtype: torch.dtype = torch.float32,
+    quantize: str | None = None,
     revision: str | None = None,
     source_language: str = "",
     target_language: str = "",
@@ -234,8 +263,11 @@ def load_model(
             device and in its precision unless `device` is set, and is put in evaluation mode).
         tokenizer: A tokenizer, or its name or folder; default: the one saved with the weights. Without any, the model
             takes token ids but no text.
-        device: "auto" (a GPU if there is one), "cpu", "cuda", ...
+        device: "auto": a GPU if there is one; if the model is larger than its free memory, accelerate spreads it over
+            all GPUs, memory and disk. An instance that accelerate placed stays where it is. Or "cpu", "cuda", ...
         dtype: Precision of weights that are read from disk.
+        quantize: "int8" (torchao), "8bit" or "4bit" (bitsandbytes): quantises the linear layers while loading. A
+            checkpoint that is saved quantised (GPTQ, AWQ, ...) is read as it is.
         revision: Branch, tag or commit of a name on the hub, for `NAME@REVISION`.
         source_language: Code of the language of input texts, for tokenizers that mark it (NLLB, mBART, M2M100,
             SeamlessM4T).
@@ -250,19 +282,26 @@ def load_model(
     Raises:
         UserError: Nothing is found there, weights are missing or unused, the configuration needs something that this
             version of transformers does not compute, the tokenizer does not fit or does not support the language, the
-            weights are spread over devices, or the family cannot be tapped (with the reason).
+            weights are on no device, a package for quantised weights is missing, or the family cannot be tapped (with
+            the reason).
     """
     if revision is not None:
         source = named_at(source, revision)
     _check_instance(source)
     advice = "Use the tokenizer that the model was trained with."
-    module, name, home = _module(source, dtype)
+    module, name, home = _module(source, dtype, device, quantize)
     check_finite(module, name if home is None else home)
     if isinstance(home, Path) and is_adapter_folder(home):
         advice = _UNSAVED if tokenizer is None else advice
         home = home if has_tokenizer(home) else adapted_base(home)
     wanted = module.device if home is None and device == "auto" else _device(device)
-    if module.device != wanted:  # accelerate does not let a model that it placed move
+    if is_placed(module):
+        if home is None and device != "auto":
+            raise UserError(
+                f"accelerate placed the weights of the {type(module).__name__}, so it cannot move. Got device "
+                f"{device}. Use auto, or pass its folder or name instead."
+            )
+    elif module.device != wanted:
         module = module.to(wanted)
     module = module.eval()
     found = find_tokenizers(tokenizer, home)
@@ -311,13 +350,17 @@ def _read(model: Model) -> Model:
             raise error from None
 
 
-def _module(source: Any, dtype: torch.dtype) -> tuple[PreTrainedModel, str, Path | str | None]:
+def _module(
+    source: Any, dtype: torch.dtype, device: str | torch.device, quantize: str | None
+) -> tuple[PreTrainedModel, str, Path | str | None]:
     """The module, its name, and where it was read; None for an instance."""
     if isinstance(source, PreTrainedModel):
+        if quantize is not None:
+            raise UserError("quantize applies to weights that are read from disk. Got a model instance. Leave it out.")
         return source, source.name_or_path or source.config.model_type, None
     home = existing(source)
     with quiet_loading(), patient_hub():
-        return read_module(home, dtype), short_name(home), home
+        return read_module(home, dtype, device, quantize), short_name(home), home
 
 
 def _note_peculiarities(model: Model) -> None:
@@ -351,11 +394,11 @@ def _check_instance(source: object) -> None:
     if not isinstance(source, PreTrainedModel):
         return
     devices = {str(one.device) for one in (*source.parameters(), *source.buffers())}
-    if len(devices) > 1 or "meta" in devices:
+    if (len(devices) > 1 or "meta" in devices) and not is_placed(source):
         raise UserError(
             f"The weights of the {type(source).__name__} must be on one device. They are on "
-            f"{', '.join(sorted(devices)).replace('meta', 'none (offloaded, or never loaded)')}, as device_map and "
-            "accelerate do. Load it without device_map, or pass its name or folder and a device."
+            f"{', '.join(sorted(devices)).replace('meta', 'none (never loaded)')}, and accelerate has not placed them. "
+            "Load it with device_map, or pass its name or folder and a device."
         )
 
 

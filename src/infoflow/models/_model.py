@@ -16,6 +16,7 @@ from infoflow.foundation import UserError, digest, shown_by
 
 from ._anatomy import Anatomy
 from ._first_pass import output_embeddings
+from ._placed import input_device, loaded
 from ._tokenizers import reading_of
 
 # The maximum sequence length of a model.
@@ -101,7 +102,8 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        return self.module.device
+        """Where its inputs go; a model that accelerate placed has layers elsewhere too."""
+        return input_device(self.module)
 
     @cached_property
     def num_outputs(self) -> float:
@@ -125,9 +127,9 @@ class Model:
         These are the weights, the configuration, and the languages and the prefix chosen by the caller.
         """
         hashed = hashlib.sha256()
-        for name, tensor in sorted(self.module.state_dict().items()):
+        for name, tensor in loaded(self.module, sorted(self.module.state_dict().items())):
             hashed.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            hashed.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+            hashed.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         reading = reading_of(self.tokenizer)
         how = {"reading": reading} if reading.chosen else {}
         return digest({"weights": hashed.hexdigest(), "config": _plain(self.module.config.to_dict())} | how)

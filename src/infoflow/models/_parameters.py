@@ -91,7 +91,7 @@ def _fused_ranges(fused: str, size: int, heads: dict[str, int]) -> dict[str, Ran
 
 
 def _out_features(linear: nn.Module) -> int:
-    return linear.nf if isinstance(linear, Conv1D) else linear.weight.shape[0]
+    return linear.nf if isinstance(linear, Conv1D) else linear.out_features
 
 
 # Every parameter of a model in exactly one group, by its full path.

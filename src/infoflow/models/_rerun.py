@@ -336,6 +336,7 @@ def without_edges(call: AttentionCall, forbidden: Bool[Tensor, "#sentence #token
     """
     mask = call.value.new_zeros(1, 1, 1, 1) if call.mask is None else call.mask
     # The lowest finite number, not -inf and not a sum of two: a fully masked row must not become NaN.
+    forbidden = forbidden.to(mask.device)  # that of the layer, where accelerate spreads a model over several
     return call.edited(mask=torch.where(forbidden[:, None], torch.finfo(mask.dtype).min, mask))
 
 

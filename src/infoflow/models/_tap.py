@@ -16,6 +16,7 @@ from ._anatomy import OwnCode
 from ._attention import Listener, listening
 from ._attention_call import AttentionCall, Site
 from ._model import Model
+from ._placed import is_placed
 
 StackKind = tuple[str, str]
 Gates = Mapping[StackKind, Tensor | Sequence[Tensor]]
@@ -46,8 +47,9 @@ class HeadCall:
 class Tap:
     """Records of the latest forward pass. Tensors are in the autograd graph if gradients are enabled.
 
-    Attention weights are float32 or wider, even in a half-precision model. A layer without attention (hybrid models)
-    has tensors of no heads. In training, a layer skipped by LayerDrop has an empty tensor.
+    They are on `model.device`, to which those of layers elsewhere are moved. Attention weights are float32 or wider,
+    even in a half-precision model. A layer without attention (hybrid models) has tensors of no heads. In training, a
+    layer skipped by LayerDrop has an empty tensor.
 
     | field | key | value |
     |---|---|---|
@@ -158,6 +160,7 @@ class _Rounds:
         self.attentions: dict[nn.Module, list[Site]] = {}
         self.projections: dict[nn.Module, list[Site]] = {}
         self._calls: dict[tuple[str, nn.Module], int] = {}
+        self._home = model.device if is_placed(model.module) else None
         self.rows: dict[StackKind, _Rows] = {}
         for stack in model.anatomy.stacks:
             for kind in stack.kinds:
@@ -174,6 +177,10 @@ class _Rounds:
     def restart(self) -> None:
         """Reset for a new forward pass: the previous one may have failed halfway."""
         self._calls.clear()
+
+    def kept(self, tensor: Tensor) -> Tensor:
+        """The tensor on the device of the model's inputs."""
+        return tensor if self._home is None else tensor.to(self._home)
 
     def site(self, channel: str, module: nn.Module, advance: bool = True) -> Site:
         sites: list[Site] = getattr(self, channel)[module]
@@ -209,12 +216,12 @@ def _tap_blocks(model: Model, stack: ExitStack, result: Tap, rounds: _Rounds) ->
         site = rounds.site("blocks", block, advance=False)
         if site.layer == 0:
             states = args[0] if args else kwargs["hidden_states"]
-            _store(result.hidden, site.stack, 0, states_of[site.stack], states)
+            _store(result.hidden, site.stack, 0, states_of[site.stack], rounds.kept(states))
 
     def after(block: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         site = rounds.site("blocks", block)
         states = output if isinstance(output, Tensor) else output[0]
-        _store(result.hidden, site.stack, site.layer + 1, states_of[site.stack], states)
+        _store(result.hidden, site.stack, site.layer + 1, states_of[site.stack], rounds.kept(states))
 
     for block in rounds.blocks:
         stack.enter_context(_hook(block.register_forward_pre_hook(before, with_kwargs=True)))
@@ -239,7 +246,8 @@ class _ProjectionTap:
             if self.keep:
                 key = site.stack, site.kind
                 rows = self.rounds.rows[key]
-                _store(self.result.heads, key, site.layer, rows, changed_BTHd, gap=changed_BTHd[:, :, :0])
+                kept_BTHd = self.rounds.kept(changed_BTHd)
+                _store(self.result.heads, key, site.layer, rows, kept_BTHd, gap=kept_BTHd[:, :, :0])
             # Untouched input is passed on as the same tensor, so that a reading tap changes nothing.
             return args if changed_BTHd is heads_BTHd else (changed_BTHd.flatten(-2), *args[1:])
 
@@ -290,7 +298,7 @@ def _attention_listener(
         for mask, bias, found in latest:
             if mask is call.mask and bias is call.position_bias and found.shape == shape:
                 return found
-        latest[:] = [(call.mask, call.position_bias, call.visible())]
+        latest[:] = [(call.mask, call.position_bias, rounds.kept(call.visible()))]
         return latest[0][2]
 
     def listen(call: AttentionCall) -> AttentionCall:
@@ -302,7 +310,8 @@ def _attention_listener(
         if keep:
             assert call.num_queries in (0, call.weights.shape[2]), "an inner tap with query_block leaves only blocks"
             key, mask = (call.stack, call.kind), visible(call)
-            _store(result.attention, key, call.layer, rounds.rows[key], call.weights, gap=call.weights[:, :0])
+            weights = rounds.kept(call.weights)
+            _store(result.attention, key, call.layer, rounds.rows[key], weights, gap=weights[:, :0])
             _store(result.visible, key, call.layer, rounds.rows[key], mask, gap=mask)
         return call
 

@@ -24,6 +24,7 @@ from transformers.utils import logging
 from infoflow.foundation import UserError, current_display, missing_extra
 
 from ._first_pass import output_embeddings
+from ._placed import loaded
 
 # Checks that the weights of a checkpoint are complete, fit the model, and are all used.
 
@@ -178,8 +179,8 @@ def check_finite(model: PreTrainedModel, home: Path | str) -> None:
     Raises:
         UserError: NaN or infinity is among them.
     """
-    for name, parameter in model.named_parameters():
-        if not parameter.is_floating_point() or parameter.is_meta:
+    for name, parameter in loaded(model, model.named_parameters()):
+        if not parameter.is_floating_point():
             continue
         finite = int(parameter.isfinite().sum())
         if finite < parameter.numel():

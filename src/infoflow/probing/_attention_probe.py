@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from infoflow.flow import Intervention, PassOptions, Reader, Stream, forward
 from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display, dealt, hash64, hash64_array, stream
 from infoflow.heads import Annotation, membership, word_attention
-from infoflow.models import Model, tap
+from infoflow.models import Model, tap, weight_of
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._probe_scores import first_choice
@@ -248,7 +248,7 @@ def _padded(merged: Tensor, size: int) -> Tensor:
 def _embeddings(model: Model, stack: str) -> Tensor:
     """The stack's input embeddings (vocabulary, width)."""
     module = model.module.get_encoder() if stack == "encoder" and len(model.anatomy.stacks) > 1 else model.module
-    return module.get_input_embeddings().weight.detach().float()
+    return weight_of(module.get_input_embeddings()).float()
 
 
 class AttentionTree(TreeProbe):

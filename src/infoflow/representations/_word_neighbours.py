@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from infoflow.corpus import length_batches
 from infoflow.flow import Intervention, NothingToRead, PassOptions, Reader, check_finite, forward
 from infoflow.foundation import UserError, hash64_array
-from infoflow.models import Model, tap
+from infoflow.models import Model, tap, weight_of
 from infoflow.results import Column, TableSchema
 
 from ._token_map import MapPoints, choose_points, count_words, frequent_words, token_ids, whole_words
@@ -211,8 +211,7 @@ class WordNeighbours(Intervention):
 def static_vectors(model: Model) -> Float[np.ndarray, "token width"]:
     """The model's input matrix; for an encoder–decoder, the encoder's."""
     module = model.module.get_encoder() if len(model.anatomy.stacks) > 1 else model.module
-    weight: Any = module.get_input_embeddings().weight
-    return weight.detach().float().cpu().numpy()
+    return weight_of(module.get_input_embeddings()).float().cpu().numpy()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -35,9 +35,19 @@ from infoflow.foundation import (
     hash64,
     hash64_array,
     model_name_of,
+    require_memory,
 )
 from infoflow.heads import prune
-from infoflow.models import Model, kept_heads, load_model, model_inputs, pad_rows
+from infoflow.models import (
+    Model,
+    is_placed,
+    kept_heads,
+    load_model,
+    model_inputs,
+    pad_rows,
+    place_like,
+    unusual_weights,
+)
 from infoflow.objectives import AbstractObjective, MaskedLM
 from infoflow.results import GIVEN_SCORES, UNTRAINED, Recipe, Spec, Subject, ratio_estimate
 from infoflow.training import trained_objective
@@ -49,7 +59,6 @@ from ._plan_sections import AnalysisPlan, ProbingPlan
 
 _LONGEST_NAME = 80  # characters
 _TEXTS, _LISTS = ("corpus", "test", "labels", "own"), ("only", "tags", "names")  # fields of `AnalyzeOptions`
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +87,8 @@ class AnalyzeOptions:
     target_language: str = dataclasses.field(default="", metadata=LATER)
     prefix: OwnWord = dataclasses.field(default="", metadata=LATER)  # prepended to each text
     max_length: MaxLength = 512
-    precision: Literal["fp32", "bf16"] = "fp32"  # of weights and states; "bf16" is faster on processors that support it
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"  # of weights and states
+    quantize: Literal["", "int8", "8bit", "4bit"] = dataclasses.field(default="", metadata=LATER)
     names: tuple[str, ...] = dataclasses.field(default=(), metadata=LATER)  # of the models, instead of their paths
     anonymous: bool = False  # omit all paths and names of local files from the output
     measures: AnalysisPlan = dataclasses.field(default_factory=AnalysisPlan)
@@ -135,7 +145,8 @@ class GivenModel:
             self.source,
             tokenizer=options.tokenizer,
             device=options.device,
-            dtype=_DTYPES[options.precision],
+            dtype=getattr(torch, options.dtype),
+            quantize=options.quantize or None,
             source_language=options.source_language,
             target_language=options.target_language,
             prefix=options.prefix,
@@ -221,11 +232,17 @@ def exists(path: str | Path) -> bool:
 
 
 def untrained(model: Model, seed: int) -> Model:
-    """The same architecture with random weights, as a control without any learning."""
+    """The same architecture with random weights, not quantised, as a control without any learning."""
+    if unusual_weights(model.module):
+        size = sum(one.numel() for one in model.module.parameters()) * model.module.dtype.itemsize
+        require_memory(size, f"The untrained control of {model.name} is made in memory", "Use --no-control.")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(hash64("untrained", seed))
-        module = type(model.module)(copy.deepcopy(model.module.config)).to(model.module.dtype)
-    fresh = load_model(module, tokenizer=model.tokenizer, device=model.device)
+        config = copy.deepcopy(model.module.config)
+        vars(config).pop("quantization_config", None)
+        module = place_like(type(model.module)(config).to(model.module.dtype), model.module)
+    device = "auto" if is_placed(module) else model.device
+    fresh = load_model(module, tokenizer=model.tokenizer, device=device)
     if (kept := kept_heads(model.module)) is not None:
         gone = [
             (a.stack, a.kind, a.layer, head)

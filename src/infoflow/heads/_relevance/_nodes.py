@@ -15,7 +15,7 @@ from transformers.activations import ACT2CLS
 from transformers.pytorch_utils import Conv1D
 
 from infoflow.foundation import UserError
-from infoflow.models import Attention
+from infoflow.models import Attention, weight_of
 
 from ._rule import (
     EPSILON,
@@ -290,13 +290,14 @@ def is_norm(module: nn.Module) -> bool:
 
 
 def _record_linear(tape: Tape, module: nn.Module, states: Tensor, output: Tensor, value: Value) -> None:
-    weight, bias = module.get_parameter("weight").detach(), getattr(module, "bias", None)
+    weight, bias = _of(module, "weight"), _of(module, "bias")
+    assert weight is not None, "linear modules have weights"
     node = LinearNode(
         inputs=(value,),
         output=tape.new(output),
         states=rows(states),
         weight=weight.T if isinstance(module, Conv1D) else weight,
-        bias=None if bias is None else bias.detach(),
+        bias=bias,
     )
     tape.nodes.append(node)
 
@@ -315,7 +316,7 @@ class Norm:
         """The norm applied to `states`; None if its output differs."""
         centred = isinstance(module, nn.LayerNorm)
         names = [name for name in ("eps", "variance_epsilon") if hasattr(module, name)]
-        weight, bias = (_detached(getattr(module, name, None)) for name in ("weight", "bias"))
+        weight, bias = (_of(module, name) for name in ("weight", "bias"))
         gains = [states.new_ones(states.shape[-1])] if weight is None else [weight, 1 + weight]  # Gemma: 1 + weight
         for gain in gains:
             norm = cls(
@@ -357,5 +358,6 @@ def _record_pass(tape: Tape, module: nn.Module, states: Tensor, output: Tensor, 
         tape.nodes.append(PassNode(inputs=(value,), output=tape.new(output)))
 
 
-def _detached(parameter: Tensor | None) -> Tensor | None:
-    return None if parameter is None else parameter.detach()
+def _of(module: nn.Module, name: str) -> Tensor | None:
+    """A module's own weight or bias, if it has one."""
+    return weight_of(module, name) if isinstance(getattr(module, name, None), Tensor) else None

@@ -10,7 +10,16 @@ from torch.overrides import TorchFunctionMode
 from transformers.pytorch_utils import Conv1D
 
 from infoflow.foundation import UserError
-from infoflow.models import Attention, AttentionCall, Model, Projection, tap
+from infoflow.models import (
+    Attention,
+    AttentionCall,
+    Model,
+    Projection,
+    on_several_devices,
+    quantisation,
+    tap,
+    weight_of,
+)
 
 from ._nodes import (
     CURVES,
@@ -44,10 +53,16 @@ def recording(model: Model) -> Iterator[Tape]:
     """Record the forward pass that runs inside the block: one pass, of one sentence.
 
     Raises:
-        UserError: The model is in half precision, in which shares of sums near zero are only noise.
+        UserError: The model is in half precision or quantised, where shares of sums near zero are only noise, or its
+            layers run on several devices.
     """
     if (dtype := next(model.module.parameters()).dtype) not in (torch.float32, torch.float64):
         raise UserError(f"This method needs a model in float32. {model.name} is in {dtype}: load it with float32.")
+    if quantisation(model.module) or on_several_devices(model.module):
+        raise UserError(
+            "This method needs unquantised weights and all layers on one device. "
+            f"{model.name} has quantised weights, or layers on several devices."
+        )
     tape = Tape()
     with ExitStack() as stack:
         recorder = _Recorder(model, tape)
@@ -222,8 +237,8 @@ class _Recorder(TorchFunctionMode):
 
     def _projection(self, projection: Projection) -> tuple[Tensor, Tensor | None]:
         module = self._module(projection)
-        weight = projection.weight.take(module.get_parameter("weight").detach())
-        bias = None if projection.bias is None else projection.bias.take(module.get_parameter("bias").detach())
+        weight = projection.weight.take(weight_of(module))
+        bias = None if projection.bias is None else projection.bias.take(weight_of(module, "bias"))
         return (weight.T if isinstance(module, Conv1D) else weight), bias
 
     # -- functions between modules

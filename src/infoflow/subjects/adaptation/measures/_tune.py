@@ -24,7 +24,7 @@ from infoflow.foundation import (
     name_of,
     sweep_partial,
 )
-from infoflow.models import Model, discover, load_model, save_model
+from infoflow.models import Model, discover, load_model, require_whole, save_model
 from infoflow.training import (
     LengthBucketSampler,
     TrainConfig,
@@ -106,6 +106,7 @@ def tune(
             tuning with other settings.
     """
     loaded = model if isinstance(model, Model) else load_model(model)
+    require_whole(loaded.module, loaded.name, "Tuning")
     config = config or TuneConfig()
     trained = None if isinstance(model, Model) else trained_objective(model)
     work = _Tuning(loaded, data, config, Path(out), task or make_task(data, trained=trained), hooks, features)

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from infoflow.flow import Reader
 from infoflow.foundation import NUM_BLOCKS, UserError
-from infoflow.models import Model
+from infoflow.models import Model, weight_of
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._token_losses import AbstractLossMeasure, TokenLosses, counted_ngrams
@@ -226,5 +226,4 @@ def embedding_change(model: Model, final: Model, counts: Int[np.ndarray, " V"]) 
 
 def _embeddings(model: Model) -> np.ndarray:
     """(V, D), float64."""
-    weight = model.module.get_input_embeddings().weight  # type: ignore[union-attr]
-    return weight.detach().cpu().double().numpy()
+    return weight_of(model.module.get_input_embeddings()).cpu().double().numpy()

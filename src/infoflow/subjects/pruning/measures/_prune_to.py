@@ -24,7 +24,7 @@ from infoflow.foundation import (
     in_markdown,
 )
 from infoflow.heads import Head, SentenceFunction, all_heads, head_set, prune, silence
-from infoflow.models import Model, check_free, save_model, save_pruned, translate
+from infoflow.models import Model, check_free, require_whole, save_model, save_pruned, translate
 from infoflow.objectives import AbstractObjective
 
 from ._curve import compare_speed, quality
@@ -64,6 +64,7 @@ def save_masked(
     path = Path(folder)
     check_own_folder(path, MASKED, "A masked model")
     chosen = sorted(head_set(model, heads))
+    require_whole(model.module, model.name, "Silencing heads")
     module = copy.deepcopy(model.module)
     silence(model, module, chosen)
     with atomic_folder(path) as temporary:

@@ -1,0 +1,96 @@
+"""Quantised weights: made while loading, or saved like that."""
+
+import logging
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import BitsAndBytesConfig, PreTrainedConfig, TorchAoConfig
+from transformers.quantizers import AutoHfQuantizer
+
+from infoflow.foundation import UserError, missing_extra
+
+from ._pruned import is_pruned_folder
+
+QUANTISED = {"int8": "torchao", "8bit": "bitsandbytes", "4bit": "bitsandbytes"}
+"""What `quantize` may be, and the package (also the extra) that does it."""
+_PLAIN = "Quantise a checkpoint that save_pretrained wrote with unquantised weights, or leave quantize out."
+
+
+def check_quantize(quantize: str, home: Path | str) -> None:
+    """Refuse what cannot be quantised while it is loaded, before anything is read or fetched.
+
+    Raises:
+        UserError: The method is unknown, its package is missing, or the checkpoint is of another kind.
+    """
+    if quantize not in QUANTISED:
+        raise UserError(f"quantize must be one of {', '.join(QUANTISED)}. Got {quantize[:40]}.")
+    package = QUANTISED[quantize]
+    if find_spec(package) is None:
+        raise missing_extra(f"--quantize {quantize}", package, package)
+    if isinstance(home, Path) and not (home / "config.json").is_file():
+        what = "a .gguf file, whose weights are expanded" if home.suffix == ".gguf" else "an adapter, which is merged"
+        raise UserError(f"quantize cannot be used here: {home.name} is {what}. {_PLAIN}")
+    if isinstance(home, Path) and is_pruned_folder(home):
+        raise UserError(f"quantize cannot be used here: {home.name} is a pruned model. {_PLAIN}")
+
+
+def quantised_loading(
+    config: PreTrainedConfig, home: Path | str, dtype: torch.dtype, quantize: str | None, device: torch.device
+) -> dict[str, Any]:
+    """Arguments of `from_pretrained` for quantised weights; none for others.
+
+    Args:
+        config: The checkpoint's configuration, which says whether its weights are saved quantised.
+        home: Folder or name, for messages.
+        dtype: Precision of the other weights and of the states.
+        quantize: One of `QUANTISED`, or None.
+        device: Where the model will be.
+
+    Raises:
+        UserError: A package or a GPU is missing, or the weights are quantised already.
+    """
+    saved = getattr(config, "quantization_config", None)
+    if saved is None and quantize is None:
+        return {}
+    if saved is None:
+        settings = _settings(str(quantize), dtype)
+        _require_gpu_for_4bit(bool(getattr(settings, "load_in_4bit", False)), device)
+        return {"quantization_config": settings, "device_map": {"": str(device)}}
+    saved = saved if isinstance(saved, dict) else saved.to_dict()
+    method = str(getattr(saved.get("quant_method"), "value", saved.get("quant_method")))
+    if quantize is not None:
+        raise UserError(f"The weights of {home} are saved quantised ({method}). Got quantize {quantize}: leave it out.")
+    _require_gpu_for_4bit(bool(saved.get("load_in_4bit")), device)
+    try:
+        quantizer = AutoHfQuantizer.from_config(saved, pre_quantized=True)
+        quantizer.validate_environment(device_map={"": str(device)}, weights_only=True)
+    except (ImportError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300].rstrip(".")
+        raise UserError(
+            f"The weights of {home} are saved quantised ({method}), and cannot be read here: {reason}. Install what is "
+            "missing, or use the checkpoint from which they were made."
+        ) from error
+    return {"device_map": {"": str(device)}}
+
+
+def _settings(quantize: str, dtype: torch.dtype) -> Any:
+    if quantize == "int8":
+        for name in ("torchao", "torch.utils._pytree"):  # which warn about their own parts at import
+            logging.getLogger(name).setLevel(logging.ERROR)
+        from torchao.quantization import Int8WeightOnlyConfig
+
+        return TorchAoConfig(Int8WeightOnlyConfig())
+    if quantize == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
+
+
+def _require_gpu_for_4bit(four_bits: bool, device: torch.device) -> None:
+    """On a CPU, bitsandbytes 0.50 repacks 4-bit weights, and then expands them, and takes gradients, wrongly."""
+    if four_bits and device.type == "cpu":
+        raise UserError(
+            "4-bit weights of bitsandbytes need a GPU: on a CPU its gradients are wrong. Got the device cpu. Use "
+            "--quantize int8 or 8bit, or a GPU."
+        )
