@@ -9,9 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from ._session import show, show_table, show_text
+from cyclopts import Parameter
+
+from ._analyze import Measuring
+from ._session import Session, show, show_table, show_text, working
+
+if TYPE_CHECKING:
+    from infoflow.studies import AnalyzeOptions
 
 _MODELS = 6  # of the hub's cache that are named
 _PATIENCE = 5  # seconds
@@ -20,8 +26,28 @@ _DISK_OF_A_STUDY = 2 * _GIGABYTE
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-def doctor() -> int:
-    """Check this machine: what works, what does not, and what to do about it."""
+def doctor(
+    model: str | None = None,
+    /,
+    *,
+    only: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    measuring: Measuring = Measuring(),  # noqa: B008 (frozen)
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> int:
+    """Check this machine, or say what analyzing a model will take: bytes, passes and seconds of each measure.
+
+    Args:
+        model: A folder that save_pretrained wrote, or a name on the model hub. Its weights are not read or fetched.
+        only: Tables to estimate, separated by commas. Default: all.
+    """
+    if model is not None:
+        with working(session):
+            _show_estimates(model, measuring.options(only))
+        return 0
+    if only or measuring != Measuring():
+        from infoflow.foundation import UserError
+
+        raise UserError("Options of doctor are for an estimate, which needs a model: infoflow doctor MODEL --corpus C.")
     checks = examine()
     show_table(["state", "part", "found"], [[check.state, check.part, check.found] for check in checks])
     for check in checks:
@@ -34,6 +60,35 @@ def doctor() -> int:
     if any(check.state == "broken" for check in checks):
         return 1
     return 0
+
+
+def _show_estimates(model: str, options: "AnalyzeOptions") -> None:
+    from infoflow.foundation import available_memory
+    from infoflow.studies._estimate import estimated
+
+    counts, weights, found = estimated(model, options)
+    rows = [[one.table, f"{one.passes:.3g}", _size(one.bytes), _duration(one.seconds)] for one in found]
+    title = f"{model}: {counts.tokens:,} tokens of {counts.sentences:,} sentences"
+    show_table(["table", "passes", "memory", "time"], rows, title)
+    total = sum(one.seconds for one in found)
+    free = available_memory()
+    show(
+        f"\nWeights: {_size(weights)} in memory{'' if free is None else f', of {_size(free)} free'}.\n"
+        f"This machine multiplies at {counts.rate / 1e9:,.0f} GFLOP/s in layers of width {counts.width}.\n"
+        f"Together: about {_duration(total)}, if nothing else runs; expect half to twice that."
+        + (" The untrained control takes as long again (--no-control leaves it out)." if options.control else "")
+    )
+
+
+def _size(number: float) -> str:
+    return f"{number / _GIGABYTE:,.1f} GB" if number > _GIGABYTE / 10 else f"{number / 1e6:,.1f} MB"
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -199,7 +254,7 @@ def _hub_cache(part: str) -> Examined:
 def _gigabytes(folder: Path) -> str:
     """What the files of a folder take, links not counted."""
     size = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return f"{size / _GIGABYTE:.1f} GB" if size > _GIGABYTE / 10 else f"{size / 1e6:.1f} MB"
+    return _size(size)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

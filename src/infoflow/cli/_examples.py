@@ -27,7 +27,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "data describe": ("tatoeba-en-fr", "wiki.txt --documents"),
     "data show": ('"the old cat sleeps"', '"the old cat sleeps" --objective masked-lm,bart'),
     "data index": ("wiki.txt --out wiki-index", 'wiki-index --ask "where is Paris"'),
-    "doctor": ("", "> machine.txt"),
+    "doctor": ("", f"{_MASKED} --corpus wiki.txt"),
     "worker": ("runs/mine", "runs/mine --processes 2 --patience 2h"),
 }
 """What follows the command's name."""

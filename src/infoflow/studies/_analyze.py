@@ -118,7 +118,7 @@ def _analyze(
     merging: bool = False,
 ) -> None:
     corpus, bench = corpus_of(options, sources), ResultCache(run.path / "work")
-    measuring = _measuring(sources, options, _asked_measures(options, own), corpus, bench, merging)
+    measuring = _measuring(sources, options, asked_measures(options, own), corpus, bench, merging)
     if shard is not None:
         for stage in measuring:
             stage.run_shard(*shard)
@@ -161,7 +161,7 @@ def _measuring(
     return stages
 
 
-def _asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
+def asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
     """The standard measures and probes, or those that write the tables of `only`; always the user's own."""
     if options.where:
         return _by_token(_asked_measures(dataclasses.replace(options, where=""), own))

@@ -1,0 +1,259 @@
+"""What an analysis will take: bytes, passes and seconds of each measure, from counts and a product rate."""
+
+# Seconds are those of `docs/methods/costs.json`, minus one pass, scaled by what each measure's work grows with.
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from infoflow.corpus import Corpus
+from infoflow.flow import AbstractMeasure, Measure, PassOptions, SampleMeasure
+from infoflow.foundation import UserError
+from infoflow.models import empty_model, existing, find_tokenizers
+
+from ._analyze import asked_measures, corpus_of
+from ._given import AnalyzeOptions
+
+_QUANTISED_BYTES = {"int8": 1.0, "8bit": 1.0, "4bit": 0.5}
+_ROWS, _REPEATS = 512, 8  # of the benchmark
+_SLOWER = 1.4  # than the benchmark, whose matrices stay in the cache
+_FIXED = 0.08  # seconds of any measure: encoding and sorting the sentences
+_OVERHEAD = 200  # products in whose time one number of a state passes norms, softmax, activations and copies
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """What work grows with."""
+
+    sentences: int
+    tokens: int
+    squares: int  # sum over sentences of the squared number of tokens
+    longest: int
+    layers: int
+    heads: int  # of a layer
+    width: int
+    vocabulary: int
+    linear: int  # weights of linear layers: each multiplies every token
+    head: int  # of these, those of the output matrix, which is not quantised
+    predicts: str  # "masked-lm", "other" or "nothing"
+    rate: float  # products and sums per second in layers of this width
+
+    @property
+    def pass_seconds(self) -> float:
+        """One forward pass over all sentences."""
+        attention = 4 * self.layers * self.width * self.squares
+        others = _OVERHEAD * self.layers * 16 * self.width * self.tokens
+        return _SLOWER * (2 * self.linear * self.tokens + attention + others) / self.rate
+
+
+_REFERENCE = Counts(
+    sentences=200, tokens=5_617, squares=194_401, longest=86, layers=4, heads=4, width=128, vocabulary=200,
+    linear=4 * 12 * 128**2 + 128 * (128 + 200), head=128 * 200, predicts="masked-lm", rate=93e9,
+)  # fmt: skip
+"""The model, corpus and machine of costs.json."""
+
+
+def _share(measure: Any, counts: Counts) -> float:
+    """Of the sentences, those that a measure reads again."""
+    sentences = getattr(measure, "sentences", None) or counts.sentences
+    return min(sentences, counts.sentences) / counts.sentences
+
+
+def _read(measure: Any, counts: Counts) -> int:
+    """Tokens of a measure's sample."""
+    occurrences = getattr(measure, "occurrences", None) or getattr(measure, "per_bin", None) or counts.tokens
+    return min(int(occurrences), counts.tokens)
+
+
+_PASSES: dict[str, Callable[[Any, Counts], float]] = {
+    "Importance": lambda m, c: 3 * _share(m, c),
+    "SpecialGradient": lambda m, c: 3 * _share(m, c),
+    "Ablation": lambda m, c: _share(m, c) * (1 + c.heads * (c.layers + 1)),  # without a head, and without all others
+    "PruningCurve": lambda m, c: _share(m, c) * (5 * len(m.shares) + c.heads * (c.layers + 1) / 2),
+    "EncoderContext": lambda m, c: _share(m, c) * (1 + c.layers),
+    "InfluenceByFrequency": lambda m, c: 1.5 * c.tokens / c.sentences,
+    "Relevance": lambda m, c: _share(m, c) * 2 * c.tokens / c.sentences,
+    "AttentionProbe": lambda m, c: _share(m, c),
+    "TellingSentences": lambda m, c: min(1.0, 100 / c.sentences),
+    "PatternScores": lambda m, c: m.sequences * m.length * m.repeats / c.tokens,
+    "Lens": lambda m, c: 1.0,
+}
+"""Passes over the sentences that a measure runs itself, by its class; others share one pass."""
+_OF_PREDICTIONS = {
+    *("Lens", "SpecialGradient", "Relevance", "Importance", "Ablation", "PruningCurve", "EncoderContext"),
+}
+
+
+def _of_states(m: Any, c: Counts) -> float:
+    return _read(m, c) * (c.layers + 1) * c.width
+
+
+_LAWS: dict[str, Callable[[Any, Counts], float]] = {
+    "states": _of_states,
+    "covariances": lambda m, c: (_read(m, c) + c.width) * (c.layers + 1) * c.width**2,
+    "pairs of states": lambda m, c: _of_states(m, c) * min(_read(m, c), 4000),
+    "clusters": lambda m, c: _of_states(m, c) * min(500, max(10, c.tokens // 30)),
+    "attention": lambda m, c: c.layers * c.heads * c.squares,
+    "pairs of heads": lambda m, c: _share(m, c) * (c.layers * c.heads) ** 2 * c.squares,
+    "sentences and layers": lambda m, c: _share(m, c) * c.sentences * c.layers,
+    "updates": lambda m, c: m.steps * c.layers * (1 + m.tokens * c.width * (c.width + c.vocabulary) / 4e6),
+    "layers": lambda m, c: c.layers + 1,
+}
+_OWN: dict[str, tuple[str, float]] = {
+    "MutualInformation": ("clusters", 1.5),
+    "MutualInformationWithoutPosition": ("clusters", 0.8),
+    "UsableInformation": ("covariances", 1.1),
+    "UsableInformationMLP": ("covariances", 9.5),
+    "LayerDistance": ("covariances", 1.2),
+    "ChangeByFrequency": ("states", 1.4),
+    "IdentityNeighbours": ("pairs of states", 0.7),
+    "PositionNeighbours": ("pairs of states", 0.1),
+    "ContextNeighbours": ("pairs of states", 0.1),
+    "TagNeighbours": ("pairs of states", 0.1),
+    "TokenMap": ("layers", 2.2),
+    "WordGeometry": ("states", 1.0),
+    "WordNeighbours": ("pairs of states", 0.9),
+    "IntrinsicDimension": ("pairs of states", 0.45),
+    "DistanceDistribution": ("states", 1.2),
+    "Lens": ("updates", 2.6),
+    "Confidence": ("attention", 0.02),
+    "Entropy": ("attention", 0.25),
+    "PositionalScores": ("attention", 0.05),
+    "SurfaceStatistics": ("attention", 0.1),
+    "RelationScores": ("attention", 0.1),
+    "RareTokenScores": ("attention", 0.05),
+    "PatternScores": ("layers", 0.6),
+    "HeadDistance": ("pairs of heads", 0.25),
+    "HeadLayerDistance": ("pairs of heads", 0.1),
+    "AttentionProbe": ("attention", 2.4),
+    "Relevance": ("sentences and layers", 14.0),
+    "InfluenceByFrequency": ("states", 0.3),
+}
+"""What a measure's own work grows with, and its seconds in costs.json beyond the passes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """One measure; `passes` is 0 if it uses only the pass that all share."""
+
+    table: str
+    passes: float
+    bytes: int
+    seconds: float
+
+
+def _as_in_costs(measure: AbstractMeasure) -> AbstractMeasure:
+    """A measure of this class with its default settings, which costs.json has."""
+    kind: Any = type(measure)
+    return kind() if kind.__name__ in _OWN else measure
+
+
+def estimates(measures: Sequence[AbstractMeasure], counts: Counts, options: PassOptions) -> list[Estimate]:
+    """The shared pass first, then each measure."""
+    batch = min(options.tokens_per_batch, counts.tokens)
+    states = 4 * batch * counts.width * (counts.layers + 1)
+    weights = min(options.attention_bytes, 4 * counts.layers * counts.heads * batch * counts.longest)
+    found = [Estimate(table="(one pass, shared)", passes=1, bytes=states, seconds=counts.pass_seconds)]
+    for measure in measures:
+        name = type(measure).__name__
+        if (name in _OF_PREDICTIONS and counts.predicts == "nothing") or (
+            measure.regime == "training" and counts.predicts != "masked-lm"
+        ):
+            continue  # it does not apply
+        passes = _PASSES[name](measure, counts) if name in _PASSES else 0.0
+        law, seconds = _OWN.get(name, ("states", 0.1))
+        scale = _LAWS[law](measure, counts) / _LAWS[law](_as_in_costs(measure), _REFERENCE)
+        own = _FIXED + _SLOWER * seconds * scale * (_REFERENCE.rate / counts.rate if law != "layers" else 1)
+        size = weights if isinstance(measure, Measure) and "attention" in measure.needs else states
+        if isinstance(measure, SampleMeasure):
+            size = min(options.sample_bytes, 4 * int(_of_states(measure, counts)))
+        elif name in ("SpecialGradient", "Importance"):  # what a backward pass keeps
+            size = 16 * states
+        found.append(
+            Estimate(table=measure.name, passes=passes, bytes=size, seconds=passes * counts.pass_seconds + own)
+        )
+    return found
+
+
+def estimated(source: str, options: AnalyzeOptions) -> tuple[Counts, int, list[Estimate]]:
+    """Counts, bytes of the weights, and the measures of an analysis that has not begun.
+
+    Raises:
+        UserError: The model's configuration, its tokenizer or the corpus cannot be read.
+    """
+    measures = asked_measures(options, [])
+    counts, weights = _counted(
+        source, corpus_of(options, [source]), options.tokenizer, options.max_length, options.device
+    )
+    passes = options.measures.passes(seed=options.seed, max_length=options.max_length)
+    return counts, _weight_bytes(counts, weights, options.dtype, options.quantize), estimates(measures, counts, passes)
+
+
+def _counted(source: str, corpus: Corpus, tokenizer: str | None, max_length: int, device: str) -> tuple[Counts, int]:
+    """Counts of a checkpoint's configuration and a corpus, and the number of weights; no weights are read.
+
+    Raises:
+        UserError: There is no configuration or no tokenizer, or the model is no text model.
+    """
+    home = existing(source)
+    if isinstance(home, Path) and not (home / "config.json").is_file():
+        raise UserError(f"An estimate needs a folder with config.json, or a name on the model hub. Got {home}.")
+    module = empty_model(home)
+    linear = [child.weight for child in module.modules() if isinstance(child, nn.Linear | Conv1D)]
+    config, text = module.config, module.config.get_text_config()
+    layers = sum(
+        number
+        for name in ("num_hidden_layers", "encoder_layers" if config.is_encoder_decoder else "")
+        if isinstance(number := getattr(text, name, None), int)
+    )
+    output = module.get_output_embeddings()
+    head = output.weight.numel() if isinstance(output, nn.Linear) else 0
+    masked = "MaskedLM" in type(module).__name__ or "PreTraining" in type(module).__name__
+    heads, width = getattr(text, "num_attention_heads", 1), getattr(text, "hidden_size", None)
+    if not layers or not isinstance(width, int):
+        raise UserError(f"The configuration of {source} names no layers or no width, so nothing can be estimated.")
+    reader = find_tokenizers(tokenizer, home)[0]
+    if reader is None:
+        raise UserError(f"{source} has no tokenizer, so its tokens cannot be counted. Name one with --tokenizer.")
+    longest = min(max_length, getattr(text, "max_position_embeddings", None) or max_length)
+    lengths = corpus.encode(reader, side="text", max_length=longest).lengths.astype(np.int64)
+    counts = Counts(
+        sentences=len(corpus), tokens=int(lengths.sum()), squares=int((lengths**2).sum()), longest=int(lengths.max()),
+        layers=layers, heads=int(heads), width=width, vocabulary=int(getattr(text, "vocab_size", 1)),
+        linear=sum(one.numel() for one in linear), head=head,
+        predicts="nothing" if output is None else "masked-lm" if masked else "other",
+        rate=_product_rate(width, device),
+    )  # fmt: skip
+    return counts, sum(one.numel() for one in module.parameters())
+
+
+def _weight_bytes(counts: Counts, weights: int, dtype: str, quantize: str) -> int:
+    """Bytes of the weights in memory."""
+    wide = torch.empty(0, dtype=getattr(torch, dtype)).element_size()
+    small = counts.linear - counts.head
+    return int(wide * (weights - small) + small * _QUANTISED_BYTES.get(quantize, wide))
+
+
+def _product_rate(width: int, device: str) -> float:
+    """Products and sums per second of a feed-forward layer of this width, the best of several runs.
+
+    On a CPU the time of this process counts, so that other programs do not matter.
+    """
+    where = torch.device("cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu"))
+    like: dict[str, Any] = {"device": where}
+    first, second = nn.Linear(width, 4 * width, **like), nn.Linear(4 * width, width, **like)
+    rows, best = torch.randn(_ROWS, width, **like), float("inf")
+    clock = time.perf_counter if where.type != "cpu" else lambda: time.process_time() / torch.get_num_threads()
+    with torch.inference_mode():
+        for _ in range(_REPEATS):
+            before = clock()
+            second(nn.functional.gelu(first(rows)))[0, 0].item()  # which waits for a GPU
+            best = min(best, clock() - before)
+    return 16 * _ROWS * width**2 / max(best, 1e-9)
