@@ -43,17 +43,18 @@ def test_packages_are_missed_before_anything_is_read(monkeypatch, capsys) -> Non
     for arguments in (["--quantize", "int8"], ["--quantize=int8"]):
         assert run(["analyze", "no-such-model", *arguments]) == 2
         assert "--quantize int8 needs torchao. Install it" in capsys.readouterr().err
-    with pytest.raises(UserError, match="--quantize 8bit needs bitsandbytes"):
-        load_model("owner/model", quantize="8bit")
+    with pytest.raises(UserError, match="--quantize int8 needs torchao"):
+        load_model("owner/model", quantize="int8")
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_what_cannot_be_quantised_or_read_is_refused(monkeypatch, folder: Path, tmp_path) -> None:
     monkeypatch.setattr("infoflow.models._quantised.find_spec", lambda name: True)
-    with pytest.raises(UserError, match=r"quantize must be one of int8, 8bit, 4bit\. Got int3"):
-        load_model(folder, quantize="int3")
+    with pytest.raises(UserError, match=r"quantize must be one of int8\. Got 8bit"):
+        load_model(folder, quantize="8bit")
+    four = _configured(folder, tmp_path / "four", {"quant_method": "bitsandbytes", "load_in_4bit": True})
     with pytest.raises(UserError, match="4-bit weights of bitsandbytes need a GPU"):
-        load_model(folder, quantize="4bit", device="cpu")
+        load_model(four, device="cpu")
     with pytest.raises(UserError, match=r"Got a model instance\. Leave it out"):
         load_model(llama(CORPUS).module, quantize="int8")
     (tmp_path / "x.gguf").write_bytes(b"")

@@ -85,8 +85,8 @@ class Measuring:
         Parameter(help="Precision of weights and states; bfloat16 is faster on processors with such instructions."),
     ] = "float32"
     quantize: Annotated[
-        Literal["int8", "8bit", "4bit"] | None,
-        Parameter(help="Quantise linear layers while loading: int8 (torchao), 8bit or 4bit (bitsandbytes; 4bit: GPU)."),
+        Literal["int8"] | None,
+        Parameter(help="Quantise the weights of linear layers while loading: int8, 8 bits (extra torchao)."),
     ] = None
     settings: Settings = ()
     measures: OwnMeasures = None

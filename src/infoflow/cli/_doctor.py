@@ -75,7 +75,7 @@ def _show_estimates(model: str, options: "AnalyzeOptions") -> None:
     show(
         f"\nWeights: {_size(weights)} in memory{'' if free is None else f', of {_size(free)} free'}.\n"
         f"This machine multiplies at {counts.rate / 1e9:,.0f} GFLOP/s in layers of width {counts.width}.\n"
-        f"Together: about {_duration(total)}, if nothing else runs; expect half to twice that."
+        f"Together: about {_duration(total)}, if nothing else runs; expect half to two and a half times that."
         + (" The untrained control takes as long again (--no-control leaves it out)." if options.control else "")
     )
 
@@ -305,11 +305,6 @@ EXTRAS = (
     ),
     Extra(name="gguf", packages={"gguf": "gguf"}, gives=".gguf models"),
     Extra(name="torchao", packages={"torchao": "torchao"}, gives="models in 8 bits, --quantize int8"),
-    Extra(
-        name="bitsandbytes",
-        packages={"bitsandbytes": "bitsandbytes"},
-        gives="models in 8 or 4 bits, --quantize 8bit or 4bit",
-    ),
     Extra(name="parse", packages={"spacy": "spacy"}, gives="syntax trees for your own sentences, --parse"),
     Extra(
         name="maps",

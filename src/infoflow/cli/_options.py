@@ -127,8 +127,6 @@ _EXTRAS = {
     "--parse": ("Parsing a corpus", "spaCy", ("spacy",), "parse"),
     ".gguf": ("Reading a .gguf file", "gguf", ("gguf",), "gguf"),
     "--quantize int8": ("--quantize int8", "torchao", ("torchao",), "torchao"),
-    "--quantize 8bit": ("--quantize 8bit", "bitsandbytes", ("bitsandbytes",), "bitsandbytes"),
-    "--quantize 4bit": ("--quantize 4bit", "bitsandbytes", ("bitsandbytes",), "bitsandbytes"),
 }
 """By command, option (with its value) or suffix of a file: feature, packages, modules and extra."""
 

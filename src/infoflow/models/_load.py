@@ -94,7 +94,7 @@ def read_module(
         if isinstance(home, Path) and is_adapter_folder(home):
             return _read_adapted(home, dtype)
         config = _configuration(home)
-        arguments = quantised_loading(config, home, dtype, quantize, _device(device))
+        arguments = quantised_loading(config, home, quantize, _device(device))
         if device == "auto" and not arguments:
             arguments = placement(home, config, _model_class(config, home), dtype.itemsize, _device(device))
         model, report = _read_weights(home, config, dtype, **arguments)
@@ -266,8 +266,8 @@ def load_model(
         device: "auto": a GPU if there is one; if the model is larger than its free memory, accelerate spreads it over
             all GPUs, memory and disk. An instance that accelerate placed stays where it is. Or "cpu", "cuda", ...
         dtype: Precision of weights that are read from disk.
-        quantize: "int8" (torchao), "8bit" or "4bit" (bitsandbytes): quantises the linear layers while loading. A
-            checkpoint that is saved quantised (GPTQ, AWQ, ...) is read as it is.
+        quantize: "int8": 8-bit weights of linear layers (torchao), made while loading. A checkpoint that is saved
+            quantised (GPTQ, AWQ, ...) is read as it is.
         revision: Branch, tag or commit of a name on the hub, for `NAME@REVISION`.
         source_language: Code of the language of input texts, for tokenizers that mark it (NLLB, mBART, M2M100,
             SeamlessM4T).

@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import BitsAndBytesConfig, PreTrainedConfig, TorchAoConfig
+from transformers import PreTrainedConfig, TorchAoConfig
 from transformers.quantizers import AutoHfQuantizer
 
 from infoflow.foundation import UserError, missing_extra
 
 from ._pruned import is_pruned_folder
 
-QUANTISED = {"int8": "torchao", "8bit": "bitsandbytes", "4bit": "bitsandbytes"}
-"""What `quantize` may be, and the package (also the extra) that does it."""
+QUANTISED = {"int8": "torchao"}
+"""What `quantize` may be, and the package (also the extra) that does it.
+
+Not LLM.int8 of bitsandbytes: it rounds states by columns of the whole batch, so sentences would change each other.
+"""
 _PLAIN = "Quantise a checkpoint that save_pretrained wrote with unquantised weights, or leave quantize out."
 
 
@@ -37,14 +40,13 @@ def check_quantize(quantize: str, home: Path | str) -> None:
 
 
 def quantised_loading(
-    config: PreTrainedConfig, home: Path | str, dtype: torch.dtype, quantize: str | None, device: torch.device
+    config: PreTrainedConfig, home: Path | str, quantize: str | None, device: torch.device
 ) -> dict[str, Any]:
     """Arguments of `from_pretrained` for quantised weights; none for others.
 
     Args:
         config: The checkpoint's configuration, which says whether its weights are saved quantised.
         home: Folder or name, for messages.
-        dtype: Precision of the other weights and of the states.
         quantize: One of `QUANTISED`, or None.
         device: Where the model will be.
 
@@ -55,9 +57,7 @@ def quantised_loading(
     if saved is None and quantize is None:
         return {}
     if saved is None:
-        settings = _settings(str(quantize), dtype)
-        _require_gpu_for_4bit(bool(getattr(settings, "load_in_4bit", False)), device)
-        return {"quantization_config": settings, "device_map": {"": str(device)}}
+        return {"quantization_config": _settings(), "device_map": {"": str(device)}}
     saved = saved if isinstance(saved, dict) else saved.to_dict()
     method = str(getattr(saved.get("quant_method"), "value", saved.get("quant_method")))
     if quantize is not None:
@@ -75,22 +75,18 @@ def quantised_loading(
     return {"device_map": {"": str(device)}}
 
 
-def _settings(quantize: str, dtype: torch.dtype) -> Any:
-    if quantize == "int8":
-        for name in ("torchao", "torch.utils._pytree"):  # which warn about their own parts at import
-            logging.getLogger(name).setLevel(logging.ERROR)
-        from torchao.quantization import Int8WeightOnlyConfig
+def _settings() -> Any:
+    for name in ("torchao", "torch.utils._pytree"):  # which warn about their own parts at import
+        logging.getLogger(name).setLevel(logging.ERROR)
+    from torchao.quantization import Int8WeightOnlyConfig
 
-        return TorchAoConfig(Int8WeightOnlyConfig())
-    if quantize == "8bit":
-        return BitsAndBytesConfig(load_in_8bit=True)
-    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
+    return TorchAoConfig(Int8WeightOnlyConfig())
 
 
 def _require_gpu_for_4bit(four_bits: bool, device: torch.device) -> None:
     """On a CPU, bitsandbytes 0.50 repacks 4-bit weights, and then expands them, and takes gradients, wrongly."""
     if four_bits and device.type == "cpu":
         raise UserError(
-            "4-bit weights of bitsandbytes need a GPU: on a CPU its gradients are wrong. Got the device cpu. Use "
-            "--quantize int8 or 8bit, or a GPU."
+            "4-bit weights of bitsandbytes need a GPU: on a CPU its gradients are wrong. Got the device cpu. Use a "
+            "GPU, or the checkpoint from which they were made."
         )

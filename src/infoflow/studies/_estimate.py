@@ -21,7 +21,7 @@ from infoflow.models import empty_model, existing, find_tokenizers
 from ._analyze import asked_measures, corpus_of
 from ._given import AnalyzeOptions
 
-_QUANTISED_BYTES = {"int8": 1.0, "8bit": 1.0, "4bit": 0.5}
+_QUANTISED_BYTES = {"int8": 1}
 _ROWS, _REPEATS = 512, 8  # of the benchmark
 _SLOWER = 1.4  # than the benchmark, whose matrices stay in the cache
 _FIXED = 0.08  # seconds of any measure: encoding and sorting the sentences

@@ -88,7 +88,7 @@ class AnalyzeOptions:
     prefix: OwnWord = dataclasses.field(default="", metadata=LATER)  # prepended to each text
     max_length: MaxLength = 512
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"  # of weights and states
-    quantize: Literal["", "int8", "8bit", "4bit"] = dataclasses.field(default="", metadata=LATER)
+    quantize: Literal["", "int8"] = dataclasses.field(default="", metadata=LATER)
     names: tuple[str, ...] = dataclasses.field(default=(), metadata=LATER)  # of the models, instead of their paths
     anonymous: bool = False  # omit all paths and names of local files from the output
     measures: AnalysisPlan = dataclasses.field(default_factory=AnalysisPlan)
