@@ -164,7 +164,7 @@ def _measuring(
 def asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
     """The standard measures and probes, or those that write the tables of `only`; always the user's own."""
     if options.where:
-        return _by_token(_asked_measures(dataclasses.replace(options, where=""), own))
+        return _by_token(asked_measures(dataclasses.replace(options, where=""), own))
     probes = probing_measures(options.probing)
     if not options.only:
         taken = {measure.name for measure in probes}  # a table that the probing plan requests is written once
