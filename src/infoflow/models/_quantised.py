@@ -78,7 +78,9 @@ def quantised_loading(
 def _settings() -> Any:
     for name in ("torchao", "torch.utils._pytree"):  # which warn about their own parts at import
         logging.getLogger(name).setLevel(logging.ERROR)
-    from torchao.quantization import Int8WeightOnlyConfig
+    from torchao.quantization import (  # pyright: ignore[reportMissingImports]  # the extra `torchao`
+        Int8WeightOnlyConfig,
+    )
 
     return TorchAoConfig(Int8WeightOnlyConfig())
 

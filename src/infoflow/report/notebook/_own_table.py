@@ -111,7 +111,7 @@ def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> Re
         panels, answer, form = _head_maps(rows, models, what, unit)
     elif "layer" in rows:
         panels, answer, form = _by_layer(rows, models, what, unit)
-    elif rows["update"].nunique() > 1:
+    elif len(set(rows["update"])) > 1:
         panels, answer, form = _over_updates(rows, models, what, unit)
     else:
         panels, answer, form = _dots(rows, models, what, unit)
@@ -143,7 +143,7 @@ def _rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, ModelSelection]:
         frame = frame.drop(columns=["model_a", "model_b"]).assign(model=pairs)
     frame = frame.assign(**{column: fill for column, fill in missing.items() if column not in frame})
     tables = ModelTables.of(GivenRun("own", frame))
-    rows = tables.over_training("own") if "update" in frame and frame["update"].nunique() > 2 else tables["own"]
+    rows = tables.over_training("own") if "update" in frame and len(set(frame["update"])) > 2 else tables["own"]
     return _grouped(pd.DataFrame(rows)), tables.models
 
 
