@@ -118,12 +118,12 @@ def page(text: str, root: Path) -> str:
 
 
 def _object(path: str) -> Any:
-    room, name = path.split(".")
+    room, _, name = path.rpartition(".")
     return getattr(importlib.import_module(f"infoflow.{room}"), name)
 
 
 def _name(path: str) -> str:
-    return path.split(".")[1]
+    return path.rpartition(".")[2]
 
 
 def _docstring(item: Any, path: str) -> str:

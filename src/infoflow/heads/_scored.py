@@ -4,7 +4,7 @@
 # V variant, B sentence
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -154,8 +154,7 @@ def no_loss(model: Model) -> str | None:
 
 
 def _repeated(tokens: Stream, variants: int) -> Stream:
-    names = ("input_ids", "real", "valid", "labels", "position", "words")
-    return replace(tokens, **{name: getattr(tokens, name).repeat(variants, 1) for name in names})
+    return Stream(**{one.name: getattr(tokens, one.name).repeat(variants, 1) for one in fields(tokens)})
 
 
 # Losses of many ablated variants of a model: the layers below an ablation run once, and variants run together.

@@ -2,7 +2,8 @@
 
 from infoflow.flow import AbstractMeasure
 
-from ._routing import EXPERT_ROUTING, ExpertRouting
+from ._routing import EXPERT_ROUTING
+from ._routing import ExpertRouting as ExpertRouting
 
 
 def course_measures(occurrences: int) -> list[AbstractMeasure]:
