@@ -63,7 +63,7 @@ FIGURES = {
         "experiments/studies/over-training",
         "translation models of width 64 with four layers, 2,000 updates; medians over 3 seeds",
     ),
-    "long": ("experiments/studies/long-texts", "SmolLM2 (135M) on chapters of a book, read by blocks of queries"),
+    "long": ("experiments/studies/long-texts", "SmolLM2 (135M) on long texts"),
     "grammar": (
         "experiments/studies/grammar",
         "encoders of three objectives on generated sentences; bands: 95% intervals over 3 seeds",
