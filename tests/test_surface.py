@@ -16,6 +16,7 @@ SHORT = {
     "adaptation": "subjects.adaptation.measures",
     "alignment": "subjects.alignment.measures",
     "dynamics": "subjects.allocation.measures",
+    "experts": "subjects.experts.measures",
     "evidence": "subjects.retrieval.measures",
     "explorer": "subjects.explorer.server",
     "over_training": "subjects.over_training.measures",

@@ -75,7 +75,7 @@ def test_no_setting_is_left(listed, tmp_path):
     warnings = [f"{value} has long lines.", f"'{MARKER}.tsv': cut"]
     plan = _plan_with(value)
     if not listed:
-        del plan["plugins"]  # earlier versions had none
+        del plan["plugins"], plan["options"]["where"]  # earlier versions had none
     run.update(kind="study", title=f"On {value}", plan=plan, warnings=warnings, **listed)
     anonymize(run)
     assert _holding(run.path) == []

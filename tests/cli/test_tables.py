@@ -6,7 +6,7 @@ import pytest
 @pytest.fixture
 def printed(capsys, monkeypatch):
     """The lines that `show_table` prints into a pipe."""
-    from infoflow.cli._tables import show_table
+    from infoflow.cli import show_table
 
     def call(*arguments):
         show_table(*arguments)
@@ -31,13 +31,13 @@ def printed(capsys, monkeypatch):
     ],
 )
 def test_a_symmetric_interval_is_its_half_width(value, low, high, text):
-    from infoflow.cli._tables import estimate
+    from infoflow.cli import estimate
 
     assert estimate(value, low, high) == text
 
 
 def test_a_change_has_a_sign():
-    from infoflow.cli._tables import estimate
+    from infoflow.cli import estimate
 
     assert estimate(0.25, 0.2, 0.3, digits=2, sign="+") == "+0.25 ± 0.05"
 

@@ -30,10 +30,9 @@ def test_stages_run_in_order_and_tell_what_they_did(folder):
     assert (usage.threads, usage.device) == (1, "cpu")
     told = [(event.kind, event.stage) for event in events]
     assert told == [
-        ("start", "a"), ("progress", "a"), ("progress", "a"), ("end", "a"), ("start", "b"), ("end", "b")
+        ("start", "a"), ("progress", "a"), ("end", "a"), ("start", "b"), ("end", "b")
     ]  # fmt: skip
     assert events[1].fields["label"] == "count"
-    assert events[2].fields["done"] == events[2].fields["total"] == 3
 
 
 def test_a_failure_keeps_what_needs_it_from_running_and_nothing_else(folder):

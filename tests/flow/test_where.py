@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from support.tiny_heads import llama, trees
 
-from infoflow.flow import PassOptions, Reader, measure
-from infoflow.flow._selection import select_occurrences
+from infoflow.flow import PassOptions, Reader, measure, select_occurrences
 from infoflow.foundation import UserError
 from infoflow.heads import AttentionByDistance, Confidence, Entropy, PositionalScores
 

@@ -220,6 +220,6 @@ def test_quantised_weights_are_told_as_such(checkpoint: Path, method: str) -> No
         quantization_config={"quant_method": method, "load_in_8bit": True, "bits": 4, "group_size": 32},
     )
     with pytest.raises(
-        UserError, match=rf"are quantised \({method}\), and cannot be read here: .+\nUse the original model"
+        UserError, match=rf"are saved quantised \({method}\), and cannot be read here: .+ Install what is missing,"
     ):
         load_model(str(checkpoint))

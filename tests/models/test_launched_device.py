@@ -15,6 +15,7 @@ def device_of(device, folder, monkeypatch):
     # There is no such device here.
     monkeypatch.setattr(torch, "empty", lambda *size, device=None, **named: empty(*size, **named))
     monkeypatch.setattr(BertForMaskedLM, "to", lambda self, device: moved.append(str(device)) or self)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1 << 40, 1 << 40))
     load_model(folder, device=device)
     return moved[-1]
 

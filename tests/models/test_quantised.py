@@ -7,12 +7,12 @@ import pytest
 import torch
 from support.tiny_heads import llama, tokenizer_of, trees
 
-from infoflow.cli._app import run
+from infoflow.cli import run
 from infoflow.flow import measure
 from infoflow.foundation import UserError, make_display, use_display
 from infoflow.heads import Importance, prune, relevance
 from infoflow.models import load_model, weight_of
-from infoflow.studies._given import untrained
+from infoflow.studies import untrained
 
 CORPUS = trees(20)
 

@@ -3,10 +3,9 @@
 import torch
 from support.tiny_heads import bert, trees
 
-from infoflow.cli._app import run
+from infoflow.cli import run
 from infoflow.foundation import make_display, use_display
-from infoflow.studies import AnalyzeOptions
-from infoflow.studies._estimate import estimated
+from infoflow.studies import AnalyzeOptions, estimated
 
 CORPUS = trees(40)
 

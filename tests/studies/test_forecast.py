@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from infoflow.studies._forecast import Forecast
+from infoflow.studies import Forecast
 
 
 @dataclass(frozen=True)

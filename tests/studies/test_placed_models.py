@@ -27,9 +27,7 @@ from infoflow.heads import (
 )
 from infoflow.models import Model, load_model
 from infoflow.representations import IntraSentence, Lens
-from infoflow.studies._given import untrained
-from infoflow.studies._measures import standard_measures
-from infoflow.studies._plan_sections import AnalysisPlan
+from infoflow.studies import AnalysisPlan, standard_measures, untrained
 
 CORPUS = trees(30)
 SMALL = AnalysisPlan(

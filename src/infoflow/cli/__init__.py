@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ._options import with_settings as with_settings
+from ._tables import estimate, show_table
 
 if TYPE_CHECKING:
     from ._app import app as app

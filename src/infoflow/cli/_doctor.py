@@ -64,7 +64,7 @@ def doctor(
 
 def _show_estimates(model: str, options: "AnalyzeOptions") -> None:
     from infoflow.foundation import available_memory
-    from infoflow.studies._estimate import estimated
+    from infoflow.studies import estimated
 
     counts, weights, found = estimated(model, options)
     rows = [[one.table, f"{one.passes:.3g}", _size(one.bytes), _duration(one.seconds)] for one in found]

@@ -24,4 +24,5 @@ from ._sample import Activations as Activations
 from ._sample import SampleRequest as SampleRequest
 from ._sample import Stream as Stream
 from ._sample import TokenSample as TokenSample
+from ._selection import select_occurrences
 from ._shards import job_key, measure_shard, merge_shards

@@ -3,6 +3,8 @@
 from ._analyze import analyze, merge
 from ._data import StudyData as StudyData
 from ._data import prepare
+from ._estimate import estimated
+from ._forecast import Forecast
 from ._given import AnalyzeOptions as AnalyzeOptions
 from ._given import distinct_names, given_scores, given_subject, untrained
 from ._graph import Graph as Graph
