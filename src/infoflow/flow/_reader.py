@@ -251,6 +251,10 @@ class Reader:
         lengths = self._source.lengths
         return lengths if self._target is None else np.minimum(lengths, self._target.lengths)
 
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        """Tokens of each of these rows, on its longer side."""
+        return self._lengths[rows]
+
     def longest(self, rows: np.ndarray) -> int:
         """Padded length of a batch of these rows."""
         return int(self._lengths[rows].max())

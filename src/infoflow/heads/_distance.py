@@ -93,12 +93,12 @@ class _HeadPairs(SummedMeasure):
         pairs = sum(len(heads) ** 2 / 2 for heads in self._heads.values())
         hashes = self._hashes(reader.corpus.content_ids[reader.rows])
         first = np.argsort(hashes, kind="stable")[: self.sentences]
-        lengths = np.array([reader.longest(reader.rows[[row]]) for row in first], dtype=float)
+        lengths = reader.lengths(reader.rows[first]).astype(float)
         number = max(1, int((pairs * (lengths**2).cumsum() <= _COMPARISONS).sum()))
         if number < len(first):
             current_display().note(
-                f"{self.name} of {reader.model.name} reads {number} of {len(first)} texts: so many heads and such long "
-                "texts would take hours."
+                f"{self.name} of {reader.model.name} reads {number} of {len(first)} texts. Comparing all pairs "
+                "of heads on all of them would take hours."
             )
         self._limit = hashes[first[number - 1]]
 

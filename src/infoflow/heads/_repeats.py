@@ -34,17 +34,21 @@ class Repeats:
         return torch.nonzero(self.content).ravel()[: self.length]
 
     def stream(self) -> Stream:
-        shape = self.ids.shape
-        position = torch.arange(shape[1]).expand(shape)
-        return Stream(
-            input_ids=self.ids,
-            real=torch.ones(shape, dtype=torch.bool),
-            valid=self.content.expand(shape),
-            counted=torch.ones(shape, dtype=torch.bool),
-            labels=torch.full(shape, -100),
-            position=position,
-            words=torch.full(shape, -1),
-        )
+        return stream_of(self.ids, self.content)
+
+
+def stream_of(ids: Int[Tensor, "sequence token"], content: Bool[Tensor, " token"]) -> Stream:
+    """Sequences of one length without padding, of which only the `content` counts."""
+    shape = ids.shape
+    return Stream(
+        input_ids=ids,
+        real=torch.ones(shape, dtype=torch.bool),
+        valid=content.expand(shape),
+        counted=torch.ones(shape, dtype=torch.bool),
+        labels=torch.full(shape, -100),
+        position=torch.arange(shape[1]).expand(shape),
+        words=torch.full(shape, -1),
+    )
 
 
 def make_repeats(reader: Reader, stack: str, num: int, length: int, repeats: int, seed: int) -> Repeats | None:

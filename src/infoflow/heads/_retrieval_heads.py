@@ -13,13 +13,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from infoflow.flow import Intervention, NothingToRead, PassOptions, Reader, query_block
+from infoflow.flow import Intervention, NothingToRead, PaddedBatch, PassOptions, Reader, forward, query_block
 from infoflow.foundation import NUM_BLOCKS, UserError, stream
 from infoflow.models import AttentionCall, Model, Readout, module_outputs, readout, tap
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, compact
-from ._repeats import template
+from ._repeats import stream_of, template
 
 _LEAST = 4  # tokens that remind of the needle, and tokens to be recalled: at least this many
 _MOST = 32  # tokens of a needle
@@ -157,14 +157,16 @@ def _look(model: Model, text: _Text, read: Readout, options: PassOptions) -> _Se
     def keep_states(layer: int, output: Any) -> None:
         states.append((output if isinstance(output, Tensor) else output[0])[0, queries])
 
-    ids = torch.from_numpy(text.ids)[None].to(model.device)
+    ids, number = torch.from_numpy(text.ids)[None], np.zeros(1, np.int64)
+    streams = {read.stack.name: stream_of(ids, torch.ones(ids.shape[1], dtype=torch.bool))}
+    batch = PaddedBatch(rows=number, lines=number, sentence_ids=number, streams=streams).to(model.device)
     size = query_block(model, len(text.ids), options)
     with (
         torch.inference_mode(),
         tap(model, on_attention=keep, query_block=size),
         module_outputs(model, [read.stack.layers[-1].block], keep_states),
     ):
-        model.module.base_model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False)
+        forward(model, batch)
     with torch.inference_mode():
         predicted = read(states[0]).argmax(1).cpu()
     recalled = int((predicted == torch.from_numpy(text.ids[text.queries + 1])).sum())

@@ -87,14 +87,13 @@ class SentenceScorer:
         if sentences is None or len(rows) == 0:
             return rows
         order = np.argsort(hash64_array((purpose, self.reader.seed), ids[rows]), kind="stable")[:sentences]
-        tokens = np.cumsum([self.reader.longest(rows[[row]]) for row in order])
+        tokens = self.reader.lengths(rows[order]).cumsum()
         return rows[np.sort(order[: max(1, int((tokens <= 512 * sentences).sum()))])]
 
     def batches(self, rows: np.ndarray, token_budget: int) -> Iterator[ScoredBatch]:
         """The sentences in `rows` that have a token to predict, in padded batches by length."""
         rows = rows[[self._predicts(int(row)) for row in rows]]
-        lengths = np.array([self.reader.longest(rows[index : index + 1]) for index in range(len(rows))])
-        for batch in self.reader.even(rows, length_batches(lengths, token_budget)):
+        for batch in self.reader.even(rows, length_batches(self.reader.lengths(rows), token_budget)):
             yield self.batch(rows[batch])
 
     def _predicts(self, row: int) -> bool:

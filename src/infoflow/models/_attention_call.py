@@ -21,6 +21,25 @@ class Site:
     layer: int
 
 
+class AtSite:
+    """What happens at a `site` has the site's stack, kind and layer."""
+
+    __slots__ = ()
+    site: Site
+
+    @property
+    def stack(self) -> str:
+        return self.site.stack
+
+    @property
+    def kind(self) -> str:
+        return self.site.kind
+
+    @property
+    def layer(self) -> int:
+        return self.site.layer
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class OtherKeys:
     """Keys and values that only some queries use: Longformer's global tokens."""
@@ -35,7 +54,7 @@ class OtherKeys:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class AttentionCall:
+class AttentionCall(AtSite):
     r"""One call of an attention module, between its projections.
 
     $$ A = \mathrm{softmax}(\mathrm{cap}(s\, q k^\top) + p + m), \qquad \mathrm{ctx} = \mathrm{dropout}(A)\, v $$
@@ -84,18 +103,6 @@ class AttentionCall:
     def is_last(self) -> bool:
         """Whether it holds the attention's last query."""
         return self.start + self.weights.shape[2] >= self.num_queries
-
-    @property
-    def stack(self) -> str:
-        return self.site.stack
-
-    @property
-    def kind(self) -> str:
-        return self.site.kind
-
-    @property
-    def layer(self) -> int:
-        return self.site.layer
 
     def visible(self) -> Bool[Tensor, "batch query key"]:
         """Keys visible to some head, from the mask: padding, later tokens and those outside a sliding window are

@@ -102,7 +102,7 @@ def read_module(
         raise
     except Exception as error:
         raise unreadable(home, error) from error
-    keep_folder(model, arguments)
+    keep_folder(model, arguments.get("offload_folder"))
     check_loaded(model, report, home)
     return model
 

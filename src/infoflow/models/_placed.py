@@ -53,7 +53,7 @@ def place_like(module: PreTrainedModel, other: PreTrainedModel) -> PreTrainedMod
     if not is_placed(other) or not devices:
         return module
     folder = tempfile.mkdtemp(prefix="infoflow-offload-")
-    weakref.finalize(module, shutil.rmtree, folder, ignore_errors=True)
+    keep_folder(module, folder)
     return dispatch_model(module, devices, main_device=input_device(other), offload_dir=folder)
 
 
@@ -176,9 +176,9 @@ def placement(
     return {"device_map": "auto", "max_memory": limits, "offload_folder": folder}
 
 
-def keep_folder(module: nn.Module, arguments: dict[str, Any]) -> None:
-    """Delete the folder of offloaded weights with the module."""
-    if folder := arguments.get("offload_folder"):
+def keep_folder(module: nn.Module, folder: str | None) -> None:
+    """Keep the folder of offloaded weights, if there is one, as long as the module."""
+    if folder is not None:
         weakref.finalize(module, shutil.rmtree, folder, ignore_errors=True)
 
 

@@ -14,7 +14,7 @@ from infoflow.foundation import UserError
 
 from ._anatomy import OwnCode
 from ._attention import Listener, listening
-from ._attention_call import AttentionCall, Site
+from ._attention_call import AtSite, AttentionCall, Site
 from ._model import Model
 from ._placed import is_placed
 
@@ -23,24 +23,12 @@ Gates = Mapping[StackKind, Tensor | Sequence[Tensor]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class HeadCall:
+class HeadCall(AtSite):
     """The heads' outputs of one attention on their way into the output projection."""
 
     site: Site
     module: nn.Module  # the output projection
     heads: Tensor  # (B, T, H, d), gated already
-
-    @property
-    def stack(self) -> str:
-        return self.site.stack
-
-    @property
-    def kind(self) -> str:
-        return self.site.kind
-
-    @property
-    def layer(self) -> int:
-        return self.site.layer
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

@@ -122,7 +122,7 @@ class LensReader:
                 first, expected = index + 1, 0.0
 
     def _lengths(self, rows: np.ndarray) -> np.ndarray:
-        return np.array([self._reader.longest(rows[index : index + 1]) for index in range(len(rows))])
+        return self._reader.lengths(rows)
 
     def _run(self, rows: np.ndarray, draw: int) -> LensStates:
         model, name = self._reader.model, self._stack.name

@@ -131,7 +131,7 @@ class InContextLearning(Intervention):
     def _copy(self, reader: Reader) -> int:
         if self.length is not None:
             return self.length
-        lengths = [reader.longest(reader.rows[index : index + 1]) for index in range(len(reader.rows))]
+        lengths = reader.lengths(reader.rows)
         long = int(np.quantile(lengths, _LONG_TEXT, method="lower"))
         return min(max(long // 2, _SHORTEST_COPY), _LONGEST_COPY)
 
