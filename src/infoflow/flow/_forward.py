@@ -17,7 +17,7 @@ _COPIES = 4  # of a block of attention that measures make while they reduce it
 
 
 def query_block(model: Model, tokens: int, options: PassOptions) -> int | None:
-    """How many queries of a text of so many tokens are read at a time; None: all.
+    """Number of queries whose attention is read at a time in a text of `tokens` tokens; None: all.
 
     Raises:
         UserError: The text's attention is too large, and the model can only compute all of it at once.

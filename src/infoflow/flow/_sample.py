@@ -101,7 +101,7 @@ class Activations:
     heads: Mapping[AttentionKey, list[Tensor]] = field(default_factory=dict)
     """(stack, kind) → L tensors (B, T, H, d): the input of the output projection."""
     queries: slice = field(default_factory=lambda: slice(None))
-    """Of a long text, the queries in `attention` and `visible`: see `AttentionByBlocks`."""
+    """The queries that `attention` and `visible` hold: all, except in long texts (see `AttentionByBlocks`)."""
 
     def queries_stream(self, key: AttentionKey) -> Stream:
         """The attending tokens."""

@@ -92,7 +92,7 @@ def _blocks(whole: AttentionCall, mask: "Tensor | _MaskByRows | None") -> Iterat
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _MaskByRows:
-    """A mask (B, 1, T, S) of which only the rows in use are in memory; made by Transformers' own function."""
+    """A mask (B, 1, T, S) whose rows Transformers' own function makes when they are needed."""
 
     arguments: Mapping[str, Any]
 
@@ -189,9 +189,8 @@ def listening(
 ) -> Iterator[None]:
     """Run `module` through the tapped attention; each attention module's calls go to its listener.
 
-    `own` lists the attention modules with their own code. With `query_block` the others compute and show the attention
-    of so many queries at a time. On exit, even after an error, every configuration gets its attention implementation
-    back.
+    `own` lists the attention modules with their own code. With `query_block` the others compute and show at most that
+    many queries at a time. On exit, even after an error, every configuration gets its attention implementation back.
     """
     saved = _implementations(module)
     block = _QUERY_BLOCK.set(query_block)

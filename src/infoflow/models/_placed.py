@@ -18,7 +18,7 @@ from infoflow.foundation import UserError, available_memory, current_display, la
 
 _ROOM = 1.1  # states and logits beside the weights
 _SHARE = 0.9  # of free memory that accelerate may fill
-_WIDEST = 4  # a file's bytes become at most so many times as many in memory
+_WIDEST = 4  # in memory, weights take at most this many times the bytes of their file
 
 
 def is_placed(module: nn.Module) -> bool:
@@ -71,7 +71,12 @@ def quantisation(module: nn.Module) -> str | None:
     settings = getattr(getattr(module, "config", None), "quantization_config", None)
     if settings is None or not getattr(module, "is_quantized", False):
         return None
-    method = settings.get("quant_method") if isinstance(settings, dict) else settings.quant_method
+    return quantisation_method(settings if isinstance(settings, dict) else settings.to_dict())
+
+
+def quantisation_method(settings: dict[str, Any]) -> str:
+    """The method that a checkpoint's `quantization_config` names."""
+    method = settings.get("quant_method")
     return str(getattr(method, "value", method))
 
 

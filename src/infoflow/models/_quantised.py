@@ -11,6 +11,7 @@ from transformers.quantizers import AutoHfQuantizer
 
 from infoflow.foundation import UserError, missing_extra
 
+from ._placed import quantisation_method
 from ._pruned import is_pruned_folder
 
 QUANTISED = {"int8": "torchao"}
@@ -59,7 +60,7 @@ def quantised_loading(
     if saved is None:
         return {"quantization_config": _settings(), "device_map": {"": str(device)}}
     saved = saved if isinstance(saved, dict) else saved.to_dict()
-    method = str(getattr(saved.get("quant_method"), "value", saved.get("quant_method")))
+    method = quantisation_method(saved)
     if quantize is not None:
         raise UserError(f"The weights of {home} are saved quantised ({method}). Got quantize {quantize}: leave it out.")
     _require_gpu_for_4bit(bool(saved.get("load_in_4bit")), device)

@@ -114,9 +114,9 @@ class LensReader:
 
     def _groups(self, rows: np.ndarray, positions: int) -> Iterator[np.ndarray]:
         """Groups of consecutive rows, each with this expected number of positions."""
-        first, expected = 0, 0.0
+        first, expected, lengths = 0, 0.0, self._reader.lengths(rows)
         for index in range(len(rows)):
-            expected += self._share * self._reader.longest(rows[index : index + 1])
+            expected += self._share * lengths[index]
             if expected >= positions or index == len(rows) - 1:
                 yield rows[first : index + 1]
                 first, expected = index + 1, 0.0

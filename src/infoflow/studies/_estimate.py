@@ -61,7 +61,7 @@ _REFERENCE = Counts(
 
 
 def _share(measure: Any, counts: Counts) -> float:
-    """Of the sentences, those that a measure reads again."""
+    """Share of the sentences that a measure reads again."""
     sentences = getattr(measure, "sentences", None) or counts.sentences
     return min(sentences, counts.sentences) / counts.sentences
 
