@@ -14,6 +14,8 @@ pytest.importorskip("griffe", reason="the tools for the documentation are not in
 from sitebuild import api, schemas  # noqa: E402
 from test_surface import SHORT  # noqa: E402
 
+import infoflow  # noqa: E402
+
 SOURCE = ROOT / "src"
 SURFACE = (ROOT / "tests" / "surface.txt").read_text(encoding="utf-8")
 
@@ -31,6 +33,7 @@ def public() -> list[api.Name]:
 def test_the_names_are_those_of_the_frozen_surface():
     frozen = re.findall(r"^infoflow\.([\w.]+)\.(\w+)$", SURFACE, flags=re.MULTILINE)
     full = {f"infoflow.{SHORT.get(room, room)}.{name}" for room, name in frozen if room != "cli"}
+    full |= {f"infoflow.{room}.{infoflow._NAMES.get(name, name)}" for name, room in infoflow._HOMES.items()}
     assert full == {name.path for name in public()}
 
 

@@ -54,13 +54,16 @@ def _is_room(module: griffe.Module) -> bool:
 
 
 def public_names(source: Path, room: str) -> list[Name]:
-    """What the room's `__init__` exports as `from ._file import name as name`, in its order; the plans of settings.
+    """What the room's `__init__` exports as `from ._file import name as name`, in its order.
+
+    Then what the package's own `__init__` imports from this room, and the plans of settings.
 
     As for type checkers, `from ._file import name` exports nothing: other rooms import such a name, users do not.
     """
     module, path = package(source)[room], source / PACKAGE / room.replace(".", "/")
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     names = [*_exports(file)]
+    names += [one for home, one in _top_level(source).values() if home == room and one not in names]
     if not path.is_dir():  # the settings of a subject
         tree = ast.parse(file.read_text(encoding="utf-8"))
         names += [node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Plan")]
@@ -112,10 +115,10 @@ def _index(source: Path) -> str:
         first = _first_line(package(source)[room])
         lines.append(f"| [`infoflow.{room}`]({room}.md) | {first} |")
     lines += ["", "## At the top level", "", "`import infoflow` gives these names, each the same as in its room.", ""]
-    homes = {n.name: n for room in rooms(source) for n in public_names(source, room) if n.home == room}
-    for name in _top_level(source):
-        if name in homes:
-            lines.append(f"- [`infoflow.{name}`][{homes[name].path}]")
+    homes = {(room, one.name): one.home for room in rooms(source) for one in public_names(source, room)}
+    for name, (room, inner) in sorted(_top_level(source).items()):
+        if room:
+            lines.append(f"- [`infoflow.{name}`][{PACKAGE}.{homes[room, inner]}.{inner}]")
         else:
             lines.append(f"- [`infoflow.{name}`]({_short(source, name)}.md), a room")
     return "\n".join([*lines, ""])
@@ -132,11 +135,12 @@ def _targets(source: Path, name: str) -> list[str]:
             if line.startswith("from ")] if text.is_file() else []  # fmt: skip
 
 
-def _top_level(source: Path) -> list[str]:
-    """Names that the package's own `__init__` imports as themselves, for type checkers."""
+@cache
+def _top_level(source: Path) -> dict[str, tuple[str, str]]:
+    """Names that the package's own `__init__` imports for type checkers, with their room and name there ("" for rooms)."""
     tree = ast.parse((source / PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    imported = [alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
-    return sorted(alias.asname for alias in imported if alias.asname)
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {alias.asname: (node.module or "", alias.name) for node in imports for alias in node.names if alias.asname}
 
 
 def _first_line(module: griffe.Object | griffe.Alias) -> str:

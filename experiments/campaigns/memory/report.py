@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from infoflow.report import write_report
+from infoflow import write_report
 from infoflow.results import RunFolder
 
 FILE = Path(__file__).with_name("report.csv")

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from infoflow import over_scale
 from infoflow.cli import with_settings
 from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_OVER_SCALE
 from infoflow.foundation import UserError, atomic_write, make_display, set_threads, use_display
@@ -32,7 +33,6 @@ from infoflow.report import write_figures
 from infoflow.results import RunFolder
 from infoflow.studies import Run, StudyPlan, study
 from infoflow.subjects.over_scale.claims import TRENDS
-from infoflow.subjects.over_scale.stages import over_scale
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 

@@ -17,8 +17,7 @@ from ._conllu import CONLLU_COLUMNS, conllu_keys
 from ._corpus import Corpus as Corpus
 from ._documents import most_of_document, normalised, stretches
 from ._encoded import Encoded, length_batches, template_digest, token_frequencies, tokenizer_digest
-from ._fact_language import FACT_LANGUAGE, FACTS_VERSION, FactSettings, Question
-from ._fact_language import Fact as Fact
+from ._fact_language import FACT_LANGUAGE, FACTS_VERSION, Fact, FactSettings, Question
 from ._fact_language import FactConfig as FactConfig
 from ._fact_world import FactWorld as FactWorld
 from ._grammar import GrammarConfig as GrammarConfig

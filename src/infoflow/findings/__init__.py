@@ -36,9 +36,8 @@ from ._registry import FINDINGS as FINDINGS
 from ._registry import describe as describe
 from ._registry import load_claims as load_claims
 from ._schema import FINDINGS_AT_SCALE as FINDINGS_AT_SCALE
-from ._schema import FINDINGS_BY_RUN, FINDINGS_TABLE, OVER_SCALE
+from ._schema import FINDINGS_BY_RUN, FINDINGS_TABLE, OVER_SCALE, JudgedRun
 from ._schema import FINDINGS_OVER_SCALE as FINDINGS_OVER_SCALE
-from ._schema import JudgedRun as JudgedRun
 from ._table import Reading as Reading
 from ._table import SeedRows as SeedRows
 from ._table import Table as Table

@@ -15,10 +15,8 @@ from ._own_measures import given_measures, load_measures, measure_of
 from ._pass import SampleKey
 from ._reader import Reader as Reader
 from ._reader import Row
-from ._runner import MODEL, Measured, accepted_corpus, accepted_model, compare_samples, match_words
+from ._runner import MODEL, Measured, accepted_corpus, accepted_model, compare, compare_samples, match_words, measure
 from ._runner import collect as collect
-from ._runner import compare as compare
-from ._runner import measure as measure
 from ._sample import NO_LABEL, SAMPLE_COLUMNS, AttentionKey, Need, PaddedBatch, Regime, SampleFacts
 from ._sample import Activations as Activations
 from ._sample import SampleRequest as SampleRequest

@@ -25,6 +25,7 @@ from ._bootstrap import replicate_weights as replicate_weights
 from ._bootstrap import stream as stream
 from ._display import (
     AbstractDisplay,
+    Display,
     FirstTime,
     JsonDisplay,
     PlainDisplay,
@@ -35,7 +36,6 @@ from ._display import (
     set_display,
     shown_by,
 )
-from ._display import Display as Display
 from ._display import make_display as make_display
 from ._display import use_display as use_display
 from ._errors import UserError as UserError

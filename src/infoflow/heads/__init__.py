@@ -77,6 +77,7 @@ from ._sentence_attention import (
     AttentionWatch,
     LayerAttention,
     LayerGuesses,
+    SentenceAttention,
     best_guesses,
     lens_logits,
     logit_directions,
@@ -87,7 +88,6 @@ from ._sentence_attention import (
     token_name,
     value_weighted_norms,
 )
-from ._sentence_attention import SentenceAttention as SentenceAttention
 from ._sentence_attention import copying_scores as copying_scores
 from ._sentence_attention import sentence_attention as sentence_attention
 from ._sentence_tokens import ReadSentence, ReadToken, read_blanks, read_tokens, takes_pairs

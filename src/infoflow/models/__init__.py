@@ -1,9 +1,8 @@
 """Any Hugging Face model as stacks, layers and heads; the tap on its forward pass; decoding and task scores."""
 
 from ._adapter import is_adapter_folder
-from ._anatomy import COMPONENTS, Attention, ParameterGroup, Projection, Stack, keys_stack
+from ._anatomy import COMPONENTS, Attention, ParameterGroup, ParameterSlice, Projection, Stack, keys_stack
 from ._anatomy import Anatomy as Anatomy
-from ._anatomy import ParameterSlice as ParameterSlice
 from ._attention_call import AttentionCall, Site
 from ._bands import DILATION, FIRST_IS_GLOBAL, compute_densely
 from ._card import model_card
@@ -42,8 +41,7 @@ from ._own_models import (
     StaticVectors,
 )
 from ._placed import is_placed, on_several_devices, place_like, quantisation, require_whole, unusual_weights, weight_of
-from ._pruned import check_free, is_pruned_folder, kept_heads, remove_heads
-from ._pruned import save_pruned as save_pruned
+from ._pruned import check_free, is_pruned_folder, kept_heads, remove_heads, save_pruned
 from ._rerun import (
     BlockOutputs,
     BlockRerun,

@@ -25,7 +25,7 @@ from ._causal_lm import prefix_mask
 from ._encoder_decoder import Bart as Bart
 from ._encoder_decoder import Mass as Mass
 from ._encoder_decoder import Translation as Translation
-from ._masked_lm import AbstractPairObjective as AbstractPairObjective
+from ._masked_lm import AbstractPairObjective
 from ._masked_lm import MaskedLM as MaskedLM
 from ._masked_lm import NextSentence as NextSentence
 from ._masked_lm import SentenceOrder as SentenceOrder

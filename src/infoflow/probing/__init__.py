@@ -54,9 +54,16 @@ from ._relation_answers import best_prompt, optimised_weights
 from ._stacked import Schedule as Schedule
 from ._structural_measure import PROBE_TREES
 from ._structural_measure import StructuralProbe as StructuralProbe
-from ._structural_probe import StructuralMaps as StructuralMaps
-from ._structural_probe import TreeSentence as TreeSentence
-from ._structural_probe import depth_scores, distance_scores, random_maps, spearman_rows, tree_distances, tree_sentence
+from ._structural_probe import (
+    StructuralMaps,
+    TreeSentence,
+    depth_scores,
+    distance_scores,
+    random_maps,
+    spearman_rows,
+    tree_distances,
+    tree_sentence,
+)
 from ._structural_probe import structural_probe as structural_probe
 from ._tasks import MINIMAL_PAIRS_TASK, MOST_CLASSES, build_task, check_task, load_task_corpus, tasks
 from ._text_pairs import TextPairs as TextPairs

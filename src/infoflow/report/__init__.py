@@ -3,8 +3,7 @@
 from ._embedding import check_replaceable
 from ._files import write_figures as write_figures
 from ._in_words import chosen
-from ._page import anonymize, check_output
-from ._page import write_report as write_report
+from ._page import anonymize, check_output, write_report
 from ._shown_run import ShownRun
 from ._to_hub import upload_run
 from ._view import (
@@ -29,8 +28,5 @@ from .notebook._figures import (
     table_shown,
     tables_shown,
 )
-from .notebook._plot import known_tables
-from .notebook._plot import plot as plot
-from .notebook._view import View as View
-from .notebook._view import attention_shown
-from .notebook._view import view as view
+from .notebook._plot import known_tables, plot
+from .notebook._view import View, attention_shown, view

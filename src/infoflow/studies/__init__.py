@@ -23,10 +23,10 @@ from ._plan_sections import EnginePlan as EnginePlan
 from ._plan_sections import ProbingPlan as ProbingPlan
 from ._predict import generate as generate
 from ._predict import predict_words as predict_words
-from ._probe_model import probe as probe
+from ._probe_model import probe
 from ._probe_model import score_pairs as score_pairs
 from ._run import Run as Run
-from ._run import check_findings as check_findings
+from ._run import check_findings
 from ._scores import bleu_scores as bleu_scores
 from ._scores import rouge_scores
 from ._scores import task_scores as task_scores

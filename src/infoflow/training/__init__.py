@@ -1,7 +1,6 @@
 """Matched models for a study, and their training loop: exactly reproducible across kills and resumes."""
 
-from infoflow.architectures import Match
-from infoflow.architectures import ModelConfig as ModelConfig
+from infoflow.architectures import Match, ModelConfig
 
 from ._checkpoint import Checkpoints, load_weights
 from ._checkpoint_schedule import (
@@ -15,9 +14,9 @@ from ._checkpoint_schedule import (
     learning_rate_shares,
     measured_over_training,
     of_whole_course,
+    over_training,
     select_steps,
 )
-from ._checkpoint_schedule import over_training as over_training
 from ._config import TrainConfig as TrainConfig
 from ._config import build_models, learning_rate
 from ._config import count_training_flops as count_training_flops

@@ -37,7 +37,7 @@ from ._task import AbstractTask as AbstractTask
 from ._task import TaskData as TaskData
 from ._task_model import task_model
 from ._task_pruning import HEAD_OVERLAP, head_overlap, task_pruning
-from ._tune import tune as tune
+from ._tune import tune
 from ._tuned import Tuned as Tuned
 from ._tuned import TunedModel, load_tuned
 from ._tuning_heads import tuning_heads

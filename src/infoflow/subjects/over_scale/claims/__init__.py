@@ -1,8 +1,7 @@
 """Claims about over scale, and how their tables are read."""
 
-from ._over_scale import ScaleRun as ScaleRun
+from ._over_scale import ScaleRun, scale_runs
 from ._over_scale import findings_over_scale as findings_over_scale
-from ._over_scale import scale_runs
 from ._scale_slope import FLAT, ScaleSlope, course_slope, scale_groups
 from ._scale_slope import ScalePoint as ScalePoint
 from ._scale_slope import scale_slope as scale_slope

@@ -1,3 +1,3 @@
 """Stages of a study on over scale."""
 
-from ._over_scale import over_scale as over_scale
+from ._over_scale import over_scale

@@ -20,11 +20,9 @@ from ._greedy import GREEDY, greedy_pruning, greedy_removals, rank_heads
 from ._head_gates import HardConcrete as HardConcrete
 from ._head_gates import HardConcreteGates, attached, cooling, fold, straight_through_gates, subset_mask
 from ._head_gates import subset_gates as subset_gates
-from ._learn import GatedObjective, learn_subset
-from ._learn import GatedPoint as GatedPoint
+from ._learn import GatedObjective, GatedPoint, learn_subset
 from ._learn import learn_gates as learn_gates
 from ._learn import recover as recover
 from ._prune_to import Pruned as Pruned
 from ._prune_to import Recovery, prune_to
-from ._prune_to_each import PrunedToEach as PrunedToEach
-from ._prune_to_each import prune_to_each
+from ._prune_to_each import PrunedToEach, prune_to_each

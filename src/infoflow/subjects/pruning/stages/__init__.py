@@ -1,6 +1,5 @@
 """Stages of a study on pruning."""
 
-from ._prune import Prune
-from ._prune import prune as prune
+from ._prune import Prune, prune
 
 STAGES = ((20, Prune),)

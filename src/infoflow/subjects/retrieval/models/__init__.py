@@ -3,13 +3,11 @@
 from infoflow.models import contains_answer, exact_match, memorisation_ratio, normalise_answer, stored_bits, token_f1
 from infoflow.results import QUERY_LEAKAGE, RETRIEVAL_LEARNING, RETRIEVAL_SCORES
 
-from ._benchmarks import Benchmark as Benchmark
-from ._benchmarks import facts_benchmark, load_questions
+from ._benchmarks import Benchmark, facts_benchmark, load_questions
 from ._benchmarks import load_benchmark as load_benchmark
 from ._bm25 import LexicalIndex as LexicalIndex
-from ._bm25 import TermStatistics as TermStatistics
+from ._bm25 import TermStatistics, require_lexical, terms_name
 from ._bm25 import bm25_scores as bm25_scores
-from ._bm25 import require_lexical, terms_name
 from ._bm25 import terms_of as terms_of
 from ._decoding import (
     SearchLimits,
@@ -46,12 +44,10 @@ from ._reading import document_posterior, marginal_log_likelihood, num_positions
 from ._retrieval_anatomy import evidence_entry, fixed_choice, retrieval_anatomy
 from ._retriever import Retriever as Retriever
 from ._retriever import RetrieverConfig as RetrieverConfig
-from ._retriever import Tower as Tower
+from ._retriever import Tower, in_batch_loss, salient_spans, tower_copy
 from ._retriever import build_retriever as build_retriever
-from ._retriever import in_batch_loss, salient_spans, tower_copy
 from ._retriever import retriever_config as retriever_config
-from ._scores import QueryLeakage as QueryLeakage
-from ._scores import answer_scores, collapse, origins, question_blocks
+from ._scores import QueryLeakage, answer_scores, collapse, origins, question_blocks
 from ._scores import leakage_scores as leakage_scores
 from ._scores import query_leakage as query_leakage
 from ._scores import retrieval_scores as retrieval_scores
