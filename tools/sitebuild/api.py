@@ -137,7 +137,7 @@ def _targets(source: Path, name: str) -> list[str]:
 
 @cache
 def _top_level(source: Path) -> dict[str, tuple[str, str]]:
-    """Names that the package's own `__init__` imports for type checkers, with their room and name there ("" for rooms)."""
+    """Names that the package's own `__init__` imports for type checkers: room ("" for a room itself) and name there."""
     tree = ast.parse((source / PACKAGE / "__init__.py").read_text(encoding="utf-8"))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     return {alias.asname: (node.module or "", alias.name) for node in imports for alias in node.names if alias.asname}

@@ -20,13 +20,12 @@ from ._curves import total_fall as total_fall
 from ._evaluate import evaluate as evaluate
 from ._finding import CORRELATION as CORRELATION
 from ._finding import SHARE as SHARE
-from ._finding import Agreement as Agreement
+from ._finding import Agreement, judge_all
 from ._finding import Condition as Condition
 from ._finding import Control as Control
 from ._finding import Curves as Curves
 from ._finding import Finding as Finding
 from ._finding import exceeds as exceeds
-from ._finding import judge_all
 from ._head_numbers import dominant_heads, positional_heads
 from ._interval import largest_t, plan_rows, resampled_curves
 from ._model_group import MASKED as MASKED
@@ -41,6 +40,5 @@ from ._schema import FINDINGS_OVER_SCALE as FINDINGS_OVER_SCALE
 from ._table import Reading as Reading
 from ._table import SeedRows as SeedRows
 from ._table import Table as Table
-from ._table import baselines as baselines
-from ._table import gather
+from ._table import baselines, gather
 from ._table import untrained as untrained

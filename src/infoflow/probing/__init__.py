@@ -45,8 +45,7 @@ from ._minimal_pairs import MinimalPairs as MinimalPairs
 from ._probe_measure import PROBE_EXAMPLES, PROBE_SCORES
 from ._probe_measure import Probe as Probe
 from ._probe_measure import ProbeExamples as ProbeExamples
-from ._probe_scores import Selectivity as Selectivity
-from ._probe_scores import micro_f1
+from ._probe_scores import Selectivity, micro_f1
 from ._probe_scores import selectivity as selectivity
 from ._probed_task import ExampleTypes, control_arcs, control_heads, control_labels, example_types
 from ._questions import Examples, Part, ProbeTask

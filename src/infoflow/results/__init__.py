@@ -25,8 +25,7 @@ from ._select import (
     select,
     with_keys,
 )
-from ._subject import BERT, END, KEYS, PAIR_KEYS, UNTRAINED, pair_values
-from ._subject import Recipe as Recipe
+from ._subject import BERT, END, KEYS, PAIR_KEYS, UNTRAINED, Recipe, pair_values
 from ._subject import Spec as Spec
 from ._subject import Subject as Subject
 from ._tables import StoredTable, Table, read_table, write_table
