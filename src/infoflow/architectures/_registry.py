@@ -100,11 +100,7 @@ def _offset(vocabulary: Vocabulary) -> int:
 
 
 def window_of(config: ModelConfig) -> int:
-    """Tokens in the window, half of them on either side.
-
-    Raises:
-        UserError: It is larger than the positions, or odd.
-    """
+    """Tokens in the window, half of them on either side."""
     if config.attention == "full":
         return 2 * config.positions
     if config.attention_window % 2:

@@ -42,10 +42,6 @@ def load_chat(source: str, tokenizer: PreTrainedTokenizerBase, name: str = "the 
     Args:
         source: One of these.
         tokenizer: Has a chat template. `name` is that of its model, for messages.
-
-    Raises:
-        UserError: There is no template, it refuses a conversation or rewrites what a message says, or the source holds
-            something else.
     """
     if not tokenizer.chat_template or not tokenizer.is_fast:
         lacking = "has no chat template" if tokenizer.is_fast else "is not a fast one"

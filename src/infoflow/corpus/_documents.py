@@ -27,11 +27,7 @@ from ._columns import Row, is_missing
 
 
 def number_documents(rows: Iterable[Row | None], where: str) -> Iterator[Row | None]:
-    """The rows with a number, from 0, for each name in `document`.
-
-    Raises:
-        UserError: A row has no document, or one that ended before.
-    """
+    """The rows with a number, from 0, for each name in `document`."""
     seen: set[int] = set()  # hashes: names may be long
     current: Any = None
     for number, row in enumerate(rows, start=1):

@@ -22,9 +22,6 @@ def length_batches(lengths: np.ndarray, token_budget: int, max_sentences: int | 
 
     The padded size of a batch is its number of rows times its longest length. A row longer than the budget forms its
     own batch. Deterministic; every row is in exactly one batch.
-
-    Raises:
-        UserError: A budget below 1.
     """
     if token_budget < 1 or (max_sentences is not None and max_sentences < 1):
         raise UserError(f"token_budget and max_sentences must be at least 1. Got {token_budget} and {max_sentences}.")
@@ -122,9 +119,6 @@ def encode(
     `rendered` texts are those of a chat template, which has written their control tokens.
 
     A large corpus is written to the cache and memory-mapped; later calls find it there.
-
-    Raises:
-        UserError: The tokenizer gives no tokens, or the same one for all words.
     """
     limit = min(max_length, _longest(tokenizer))
     known = digest([_VERSION, key, tokenizer_digest(tokenizer), target, limit])
@@ -299,9 +293,6 @@ def check_known(
         words: The word of each token, counted from 0 in every sentence.
         spans: Start and end character of each token, which show whether words differ.
         key: Identifies corpus and tokenizer, so that a note is shown once.
-
-    Raises:
-        UserError: None of the text would reach a model.
     """
     part = slice(0, _LOOKED_AT)
     real = ~np.asarray(special[part])

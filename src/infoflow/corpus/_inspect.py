@@ -37,11 +37,7 @@ def as_it_is(source: str | Path) -> tuple[Path, bool]:
 
 
 def check_sentences(path: Path, name: str) -> None:
-    """Check that a text file could have one sentence per line.
-
-    Raises:
-        UserError: As in `read_lines`; or the lines are not sentences, with two rows of the file as examples.
-    """
+    """Check that a text file could have one sentence per line."""
     lines = _first_lines(path)
     by_name = kind_by_name(Path(path.name.removesuffix(".gz")).suffix[1:])
     found = _not_sentences(lines) or (by_name and (f"is {by_name}, by its name", TAKE_IT_OUT))
@@ -85,11 +81,7 @@ def check_columns(
 
 
 def plausible(rows: Iterator[Row | None], path: Path, columns: dict[str, str]) -> Iterator[Row | None]:
-    """The rows, after a check that the columns named `columns` in the file could hold sentences.
-
-    Raises:
-        UserError: The first rows of a column hold numbers or labels.
-    """
+    """The rows, after a check that the columns named `columns` in the file could hold sentences."""
     first = list(islice(rows, _ROWS))
     for column, name in columns.items():
         cells = [row[column] for row in first if row and isinstance(row.get(column), str)]

@@ -93,11 +93,7 @@ def _split(read: Callable[[int], bytes], rest: bytes, end: bytes) -> Iterator[by
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number from 1, JSON object of that line); empty lines are skipped.
-
-    Raises:
-        UserError: As in `read_lines`; a line is not JSON, or not an object.
-    """
+    """Yield (line number from 1, JSON object of that line); empty lines are skipped."""
     for number, line in read_lines(path):
         if not line.strip():
             continue
@@ -112,12 +108,7 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Open for reading bytes; gzip is recognised by content, whatever the extension.
-
-    Raises:
-        UserError: The file is missing, unreadable, another program's, or damaged (even if that appears later, inside
-            the block).
-    """
+    """Open for reading bytes; gzip is recognised by content, whatever the extension."""
     check_readable(path)
     with path.open("rb") as raw:
         try:

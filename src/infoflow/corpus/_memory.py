@@ -19,11 +19,7 @@ from ._tables import LISTED, beside_text, beside_value, check_columns, completed
 def read_sentences(
     sentences: Sequence[Any], parallel: bool, where: str, documents: Sequence[Any] | np.ndarray | None = None
 ) -> Iterator[Row | None]:
-    """Rows of a list of sentences, or of pairs if it is `parallel`; None for a blank or missing sentence.
-
-    Raises:
-        UserError: An entry differs in kind from the first, or the number of documents differs.
-    """
+    """Rows of a list of sentences, or of pairs if it is `parallel`; None for a blank or missing sentence."""
     rows = _read_list(sentences, parallel, where)
     if documents is None:
         yield from rows
@@ -65,11 +61,7 @@ def is_frame(value: Any) -> bool:
 def read_frame(
     frame: Any, text: str | None, translation: str | None, document: str | None = None, **beside: str
 ) -> Iterator[Row | None]:
-    """Rows of a frame's columns; None if a sentence is missing or blank.
-
-    Raises:
-        UserError: The columns are unnamed or missing, or hold something other than text.
-    """
+    """Rows of a frame's columns; None if a sentence is missing or blank."""
     where = f"the {type(frame).__module__.partition('.')[0]} frame"
     check_columns(where, list(frame.columns), text, translation, document, *beside.values())
     rows = _read_cells(frame, where, str(text), translation, readers(beside))
@@ -128,9 +120,6 @@ def read_dataset(dataset: Dataset | IterableDataset, columns: Mapping[str, str])
 
     Class labels become their names, "" for a word without one (-1). Without a text column the text is the words, joined
     by `running_text`.
-
-    Raises:
-        UserError: A column of words or tags holds one value per sentence.
     """
     labels = {name: _label_names(dataset, source) for name, source in columns.items()}
     paths = {name: tuple(source.split(".")) for name, source in columns.items()}

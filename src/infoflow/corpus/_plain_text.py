@@ -62,11 +62,7 @@ def cut_facts(lines: str) -> dict[str, Any]:
 
 
 def cut_lines(rows: Iterator[Row | None], lines: str) -> Iterator[Row | None]:
-    """The rows; paragraphs give a row for each sentence, with the row's other values.
-
-    Raises:
-        UserError: Paragraphs have translations or words, which belong to the unsplit text; or there is no such kind.
-    """
+    """The rows; paragraphs give a row for each sentence, with the row's other values."""
     if lines not in get_args(Lines):
         raise UserError(f"lines must be among {', '.join(get_args(Lines))}. Got {as_written(lines)}.")
     return _cut(rows) if lines == "paragraphs" else rows

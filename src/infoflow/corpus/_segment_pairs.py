@@ -28,9 +28,6 @@ def windows(lengths: np.ndarray, documents: np.ndarray, budget: int) -> np.ndarr
             (sentence,).
         budget: Maximum number of tokens of a window, without special ones.
 
-    Raises:
-        UserError: The budget is below 2: two sentences have at least one token each.
-
     >>> windows(np.array([3, 4, 2, 9, 1]), np.array([0, 0, 0, 0, 1]), budget=7).tolist()
     [[0, 2], [2, 3], [3, 4], [4, 5]]
     """
@@ -122,10 +119,6 @@ def segment_pairs(
         short_share: Share of documents with a shorter target (BERT's short_seq_prob).
         lone: How to treat one-sentence chunks in the order task.
         key: Identifies `lengths`, `documents` and `ids`; the pairs of a large corpus are then cached.
-
-    Raises:
-        UserError: There is only one document and B must come from another, `max_tokens` is too small for two sentences,
-            or there are no pairs.
     """
     _check(documents, max_tokens, kind, copies, short_share, lone)
     used = np.flatnonzero(lengths > 0)

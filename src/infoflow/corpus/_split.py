@@ -68,11 +68,7 @@ def split_rows(
     name: str,
     corpus: str,
 ) -> tuple[list[tuple[str, np.ndarray | None]], Assignment]:
-    """The rows of each part (None for a share of 0), and their assignment.
-
-    Raises:
-        UserError: A share is outside [0, 1), the rule is unknown, or there are too few sentences for a requested part.
-    """
+    """The rows of each part (None for a share of 0), and their assignment."""
     check_shares(shares["validation"], shares["test"])
     check_rule(rule)
     assigned = kept_assignment(columns, documents, seed, shares["validation"], shares["test"], rule, name, corpus)

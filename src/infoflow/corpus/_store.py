@@ -32,11 +32,7 @@ _FULL = {
 
 
 def cache_folder() -> Path:
-    """`$INFOFLOW_CACHE`, else `infoflow` under `$XDG_CACHE_HOME`, else `~/.cache/infoflow`; safe to delete.
-
-    Raises:
-        UserError: There is no home folder, and neither variable is set.
-    """
+    """`$INFOFLOW_CACHE`, else `infoflow` under `$XDG_CACHE_HOME`, else `~/.cache/infoflow`; safe to delete."""
     try:
         if own := os.environ.get("INFOFLOW_CACHE"):
             return Path(own).expanduser()
@@ -66,11 +62,7 @@ def cached(place: str, make: Callable[[Path], object], what: str) -> Path:
 
 @contextmanager
 def room_in_cache(folder: Path, what: str) -> Iterator[None]:
-    """Make `folder` of the cache; a full disk inside the block raises an error that names `what`.
-
-    Raises:
-        UserError: The folder cannot be written, or the disk is full.
-    """
+    """Make `folder` of the cache; a full disk inside the block raises an error that names `what`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):

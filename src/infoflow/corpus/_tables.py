@@ -46,11 +46,7 @@ def is_table(path: Path) -> bool:
 
 
 def table_columns(path: Path) -> list[str]:
-    """The names of a table's columns; empty for a file that is not a table.
-
-    Raises:
-        UserError: The file is damaged.
-    """
+    """The names of a table's columns; empty for a file that is not a table."""
     check_readable(path)
     return [str(column) for column in _READERS[_suffix(path)](path).columns] if is_table(path) else []
 
@@ -67,11 +63,7 @@ def starts_beside(answers: str | None, holds: Callable[[str], bool]) -> str | No
 
 
 def table_holds(path: Path, column: str) -> bool:
-    """Whether the first record of a table has a value in a column, or under a nested key.
-
-    Raises:
-        UserError: The file is damaged.
-    """
+    """Whether the first record of a table has a value in a column, or under a nested key."""
     check_readable(path)
     _, record = next(_READERS[_suffix(path)](path).records([column]), (0, {}))
     return look_up(record, column) is not None
@@ -85,9 +77,6 @@ def read_columns(
     A row is None if a sentence is missing or blank. A text with a question may be a list: the turns of a dialogue.
 
     A table may lack the column of `references`, as in a training part with a single reference per text.
-
-    Raises:
-        UserError: The columns are unnamed or missing, or the file is damaged.
     """
     check_readable(path)
     table = _opened(path, [text, translation, document, *beside.values()])
@@ -128,11 +117,7 @@ def beside_text(row: Row, values: Mapping[str, Any], where: str, number: int) ->
 
 
 def completed(row: Row, where: str, number: int) -> Row | None:
-    """The row, without the translation among its `references`; None if a required value is missing.
-
-    Raises:
-        UserError: The numbers of answers and of their positions differ.
-    """
+    """The row, without the translation among its `references`; None if a required value is missing."""
     if not all(row[name] for name in NEEDED & row.keys()):
         return None
     if {"answers", "answer_starts"} <= row.keys() and len(row["answers"]) != len(row["answer_starts"]):
@@ -267,11 +252,7 @@ def _json_lines(path: Path) -> RecordTable:
 
 
 def read_document(path: Path) -> str:
-    """The text of a JSON document, plain or .gz.
-
-    Raises:
-        UserError: The file cannot be read, is too large, or is not UTF-8.
-    """
+    """The text of a JSON document, plain or .gz."""
     with open_bytes(path) as file:
         content = file.read(LARGEST_JSON + 1)
     if len(content) > LARGEST_JSON:

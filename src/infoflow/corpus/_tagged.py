@@ -210,9 +210,6 @@ def read_tagged(path: Path, names: Sequence[str], blanks: bool = False, word: in
 
     With `blanks`, blanks may replace tabs, and lines with -DOCSTART- are skipped. Columns before the word column are
     dropped.
-
-    Raises:
-        UserError: A line does not have one word and one tag per name, or the words are implausible.
     """
     block: list[list[str]] = []
     _check_words(path, blanks, word)
@@ -303,11 +300,7 @@ def read_squad(path: Path) -> Iterator[Row | None]:
 
 
 def read_word_answers(sentences: Path, questions: Path) -> Iterator[Row | None]:
-    """One row per question about a sentence of another file, with answers as word ranges in that sentence.
-
-    Raises:
-        UserError: A line has too few fields, or refers to a missing sentence or word.
-    """
+    """One row per question about a sentence of another file, with answers as word ranges in that sentence."""
     texts = [_fields(sentences, number, line, 2)[1] for number, line in read_lines(sentences)]
     for number, line in read_lines(questions):
         which, question, ranges = _fields(questions, number, line, 3)

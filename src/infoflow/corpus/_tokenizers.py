@@ -382,11 +382,7 @@ def train_tokenizer(
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer in a folder, or of that name on the model hub.
-
-    Raises:
-        UserError: There is none.
-    """
+    """The tokenizer in a folder, or of that name on the model hub."""
     try:
         return read_tokenizer(source)
     except (OSError, ValueError, KeyError) as error:

@@ -233,11 +233,7 @@ def _store_result(order: StageMessage, result: Message) -> None:
 
 
 def _await_folder(order: StageMessage) -> None:
-    """Wait until the run folder is visible on this machine.
-
-    Raises:
-        UserError: The folder does not appear.
-    """
+    """Wait until the run folder is visible on this machine."""
     deadline = time.monotonic() + order.patience
     while not (engine_folder(order.folder) / order.notes).is_dir():
         if time.monotonic() > deadline:
@@ -250,11 +246,7 @@ def _await_folder(order: StageMessage) -> None:
 
 
 def _await_needs(stage: Stage, order: StageMessage) -> None:
-    """Wait until the results of finished needs are visible on this machine.
-
-    Raises:
-        UserError: A result does not appear.
-    """
+    """Wait until the results of finished needs are visible on this machine."""
     deadline = time.monotonic() + order.patience
     for key in stage.needs:
         need: Any = find_stage(order.entry, order.folder, key)

@@ -191,12 +191,7 @@ def _cluster(options: dict[str, Any], jobs: int, devices: Sequence[str], port: i
 
 
 def place(where: str, jobs: int, insecure: bool) -> TaskPlace:
-    """The place that `--cluster` names: `listen...`, an address, or a scheduler file.
-
-    Raises:
-        UserError: The name is none of these, or the address is not protected, so that anyone who reaches it could run
-            code as the user.
-    """
+    """The place that `--cluster` names: `listen...`, an address, or a scheduler file."""
     if where == "listen" or where.startswith("listen:"):
         host, port = parse_listen(where)
         return Listening(host=host, port=port, jobs=jobs, devices=visible_devices())
@@ -303,11 +298,7 @@ class DaskEngine:
                 run.hear(*self._heard.get_nowait())
 
     def _watch(self, run: Following) -> None:
-        """Report if stages wait and there is no worker.
-
-        Raises:
-            UserError: The scheduler does not answer.
-        """
+        """Report if stages wait and there is no worker."""
         if self._client.status != "running":  # it would reconnect as another client, without its futures
             raise UserError(GONE)
         now = time.monotonic()

@@ -211,11 +211,7 @@ class Invitation:
 
 
 def read_invitation(folder: Path | str) -> Invitation | None:
-    """The invitation in the run folder, or None.
-
-    Raises:
-        UserError: Others may read the file, it belongs to another user, or it is invalid.
-    """
+    """The invitation in the run folder, or None."""
     path = Path(folder) / FILE
     try:
         found = path.stat()
@@ -266,11 +262,7 @@ def _invitation(fields: dict[str, Any]) -> Invitation:
 
 
 def require_own(folder: Path) -> None:
-    """Refuse a run folder that others may change, since its plan can name Python files that a worker runs.
-
-    Raises:
-        UserError: The folder or its content belongs to another user or is writable by everybody.
-    """
+    """Refuse a run folder that others may change, since its plan can name Python files that a worker runs."""
     if not hasattr(os, "getuid"):  # Windows
         return
     for entry in [folder, *folder.glob("*"), *folder.glob("work/*"), *folder.glob("work/.engine/*")]:

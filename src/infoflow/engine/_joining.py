@@ -20,11 +20,7 @@ _LATE = 60.0
 
 
 def seconds_of(patience: str) -> float:
-    """Seconds in a duration such as `90s`, `10m` or `2h`.
-
-    Raises:
-        UserError: The text is not such a duration.
-    """
+    """Seconds in a duration such as `90s`, `10m` or `2h`."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?", patience.strip())
     if not found:
         raise UserError(f"--patience must be a time such as 90s, 10m or 2h. Got {patience}.")
@@ -91,11 +87,7 @@ class _Ending(NamedTuple):
 def _work_until_it_ends(
     invitation: Invitation, folder: Path, jobs: int, devices: Sequence[str], limit: float
 ) -> _Ending:
-    """Work for a study until it withdraws its invitation, joining it again whenever the connection is lost.
-
-    Raises:
-        UserError: The study could not be reached for `limit` seconds.
-    """
+    """Work for a study until it withdraws its invitation, joining it again whenever the connection is lost."""
     from ._invitation import Unreachable
     from ._worker import serve
 

@@ -21,11 +21,7 @@ from ._supervisor import StageFailed, Stopped
 
 
 def parse_listen(where: str) -> tuple[str, int]:
-    """Host and port of `listen[:HOST[:PORT]]`; defaults: the address of this machine's name, and any port.
-
-    Raises:
-        UserError: The value is malformed, or this machine's name has no address.
-    """
+    """Host and port of `listen[:HOST[:PORT]]`; defaults: the address of this machine's name, and any port."""
     parts = re.fullmatch(r"listen(?::(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?)?", where)
     if not parts or int(parts[2] or 0) > 65535:
         raise UserError(f"--cluster must be listen, listen:HOST or listen:HOST:PORT. Got {where}.")
@@ -49,10 +45,7 @@ def parse_listen(where: str) -> tuple[str, int]:
 
 
 def require_free(host: str, port: int) -> None:
-    """
-    Raises:
-        UserError: This machine has no such address, or another program listens there.
-    """
+    """"""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as probe:

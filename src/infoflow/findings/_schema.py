@@ -189,11 +189,7 @@ class JudgedRun:
 
 
 def judged_runs(folder: RunFolder) -> list[JudgedRun]:
-    """The runs of an earlier comparison.
-
-    Raises:
-        UserError: The comparison is damaged or of another version.
-    """
+    """The runs of an earlier comparison."""
     again = "Compare its studies again: infoflow over-scale."
     entries = folder.read().get("runs")
     if not isinstance(entries, list) or not all(isinstance(one, dict) and "run" in one for one in entries):

@@ -21,11 +21,7 @@ def corruption_of(objective: AbstractObjective | None) -> AbstractObjective:
 def corrupt_text(
     objective: AbstractObjective, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary
 ) -> Corrupted:
-    """Corrupt one text with an objective's noise, token by token.
-
-    Raises:
-        UserError: The noise adds or removes tokens, so that states cannot be matched to the tokens of the text.
-    """
+    """Corrupt one text with an objective's noise, token by token."""
     corrupted = objective.corrupt(Example(texts=(tokens.astype(np.int64),)), generator, vocabulary)
     if len(corrupted.input_ids) != len(tokens):
         raise UserError(

@@ -17,11 +17,7 @@ _COPIES = 4  # of a block of attention that measures make while they reduce it
 
 
 def query_block(model: Model, tokens: int, options: PassOptions) -> int | None:
-    """Number of queries whose attention is read at a time in a text of `tokens` tokens; None: all.
-
-    Raises:
-        UserError: The text's attention is too large, and the model can only compute all of it at once.
-    """
+    """Number of queries whose attention is read at a time in a text of `tokens` tokens; None: all."""
     heads = [attention.num_heads for attention in model.anatomy.attentions()]
     size = 4 * sum(heads) * tokens**2
     if tokens <= _NOT_LONG or size <= _WHOLE * options.attention_bytes:
@@ -60,9 +56,6 @@ def check_finite(model: Model, hidden: Mapping[str, Sequence[Tensor]], batch: Pa
         model: The model that ran.
         hidden: Its states by stack, from `tap`.
         batch: The batch that it read.
-
-    Raises:
-        UserError: A state of a real token is NaN or infinite.
     """
     for stack, states in hidden.items():
         if bool(torch.isfinite(states[-1].sum())):

@@ -212,11 +212,7 @@ class PairMeasure(AbstractMeasure):
 
 
 def check_measures(measures: Any) -> None:
-    """Refuse anything except measures.
-
-    Raises:
-        UserError: `measures` is not a sequence of measures but, for example, table names or a class.
-    """
+    """Refuse anything except measures."""
     if isinstance(measures, str) or not isinstance(measures, Sequence):
         strange = [measures]
     else:

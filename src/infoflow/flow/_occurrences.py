@@ -63,11 +63,7 @@ def tag_columns(corpus: Corpus) -> list[str]:
 
 
 def tagged_words(corpus: Corpus, tag: str, value: str, *, decoder: bool) -> list[np.ndarray]:
-    """For each sentence, which of its words have that tag.
-
-    Raises:
-        UserError: There is no such tag, no word has the value, or the model also reads a second text (`decoder`).
-    """
+    """For each sentence, which of its words have that tag."""
     if decoder:
         raise UserError("--where counts tokens of one text, and this model reads two. Leave out --where.")
     tags = tag_columns(corpus)

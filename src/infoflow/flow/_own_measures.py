@@ -173,9 +173,6 @@ def load_measures(path: Path | str, taken: Collection[str] = ()) -> list[Abstrac
     Args:
         path: The file.
         taken: Table names that its measures must not use.
-
-    Raises:
-        UserError: The file cannot be run, holds no measure or an unusable one, or two measures share a name.
     """
     module, path = own_module(path, "measures")
     found = list(_measures_in(vars(module).values()))
@@ -187,11 +184,7 @@ def load_measures(path: Path | str, taken: Collection[str] = ()) -> list[Abstrac
 
 
 def given_measures(measures: Any, taken: Collection[str] = ()) -> list[AbstractMeasure]:
-    """Measures passed as objects. Changes of their code cannot be detected, so every call measures them again.
-
-    Raises:
-        UserError: `measures` contains something else or an unusable measure, or two measures share a name.
-    """
+    """Measures passed as objects. Changes of their code cannot be detected, so every call measures them again."""
     measures = accepted_measures(measures)
     if not measures:
         raise UserError(f"measures must hold a measure. Got an empty list. {_EXAMPLE}")

@@ -40,11 +40,7 @@ Measures = Sequence[AbstractMeasure] | AbstractMeasure
 
 
 def accepted_model(model: Any) -> Model:
-    """A loaded model as it is; a name, a folder or an instance of transformers via `load_model`.
-
-    Raises:
-        UserError: The model is something else, or cannot be loaded.
-    """
+    """A loaded model as it is; a name, a folder or an instance of transformers via `load_model`."""
     if isinstance(model, Model):
         return model
     if isinstance(model, str | Path) or hasattr(model, "save_pretrained"):
@@ -55,11 +51,7 @@ def accepted_model(model: Any) -> Model:
 
 
 def accepted_models(models: Any) -> list[Model]:
-    """The same for several models.
-
-    Raises:
-        UserError: `models` is a single model, or one cannot be loaded.
-    """
+    """The same for several models."""
     if not isinstance(models, list | tuple):
         raise UserError(
             "compare takes a list of models first: compare([first, second], corpus, measures). "
@@ -69,22 +61,14 @@ def accepted_models(models: Any) -> list[Model]:
 
 
 def accepted_corpus(corpus: Any) -> Corpus:
-    """A corpus as it is; a name, a path, a list, a frame or a dataset via `load_corpus`.
-
-    Raises:
-        UserError: The corpus cannot be read.
-    """
+    """A corpus as it is; a name, a path, a list, a frame or a dataset via `load_corpus`."""
     if isinstance(corpus, Model):
         raise UserError("The corpus comes after the model, or the list of models. Got a second model in its place.")
     return corpus if isinstance(corpus, Corpus) else load_corpus(corpus)
 
 
 def accepted_measures(measures: Any) -> Sequence[AbstractMeasure]:
-    """A list of measures; a single one becomes such a list.
-
-    Raises:
-        UserError: The list contains something else.
-    """
+    """A list of measures; a single one becomes such a list."""
     measures = [measures] if isinstance(measures, AbstractMeasure) else measures
     check_measures(measures)
     return measures
@@ -175,11 +159,7 @@ def collect(
 
 
 def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Failures) -> list[AbstractMeasure]:
-    """Fresh copies of the measures that apply to `model`; the others are skipped with a note.
-
-    Raises:
-        UserError: No measure is left.
-    """
+    """Fresh copies of the measures that apply to `model`; the others are skipped with a note."""
     reasons: dict[AbstractMeasure, str | None] = {}
     for measure in measures:
         with failures.of(measure):
@@ -335,9 +315,6 @@ def match_words(first: TokenSample, second: TokenSample, words: str = "token") -
         first: The first model's sample.
         second: The second model's sample.
         words: Unit of matching, see `PairMeasure.words`.
-
-    Raises:
-        UserError: Word matching meets a slow tokenizer, or no sampled word is shared.
     """
     same_tokens = words == "token" and first.facts.tokenizer == second.facts.tokenizer
     if not same_tokens:

@@ -29,11 +29,7 @@ def measure_shard(
     out: Path,
     options: PassOptions | None = None,
 ) -> Path:
-    """Run the batches of shard `shard` of `num_shards` (from 0) and write their sums to the folder `out`.
-
-    Raises:
-        UserError: The shard does not exist, or `measures` contains something else.
-    """
+    """Run the batches of shard `shard` of `num_shards` (from 0) and write their sums to the folder `out`."""
     measures = accepted_measures(measures)
     if not 0 <= shard < num_shards:
         raise UserError(f"--shard must be i/n with 0 ≤ i < n. Got {shard}/{num_shards}. Shards count from 0.")
@@ -60,11 +56,7 @@ def merge_shards(
     folder: Path,
     options: PassOptions | None = None,
 ) -> Measured:
-    """The result of the whole pass from its shards' folders, equal to that of a single process.
-
-    Raises:
-        UserError: A shard is missing, duplicated, or belongs to another model, corpus or setting.
-    """
+    """The result of the whole pass from its shards' folders, equal to that of a single process."""
     measures, options = accepted_measures(measures), options or PassOptions()
     _check_complete([read_manifest(shard) for shard in shards], job_key(model, corpus, measures, options))
     failures = Failures(model.name, keep_going=len(measures) > 1)
@@ -80,11 +72,7 @@ def job_key(model: Model, corpus: Corpus, measures: Sequence[AbstractMeasure], o
 
 
 def read_manifest(shard: Path) -> dict[str, Any]:
-    """The manifest of a shard: the measures, their options, and checksums.
-
-    Raises:
-        UserError: The folder holds no shard, or its manifest is damaged.
-    """
+    """The manifest of a shard: the measures, their options, and checksums."""
     path = shard / _MANIFEST
     if not path.exists():
         raise UserError(f"{shard} holds no shard: it has no {_MANIFEST}. Give the folders written with --shard.")

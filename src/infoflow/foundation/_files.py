@@ -203,11 +203,7 @@ def _disk_of(path: Path) -> str:
 
 
 def check_writable(folder: Path, option: str = "--out") -> None:
-    """Check an output folder (of `option`), which need not exist, before work is done for it.
-
-    Raises:
-        UserError: The path is a file, or not writable.
-    """
+    """Check an output folder (of `option`), which need not exist, before work is done for it."""
     folder = folder.absolute()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     if not existing.is_dir():
@@ -223,11 +219,7 @@ def check_writable(folder: Path, option: str = "--out") -> None:
 
 
 def check_own_folder(folder: Path, mark: str, what: str) -> None:
-    """Allow `what` to replace only a new or empty folder, or one of infoflow's, which contains the file `mark`.
-
-    Raises:
-        UserError: The folder is foreign or not writable.
-    """
+    """Allow `what` to replace only a new or empty folder, or one of infoflow's, which contains the file `mark`."""
     check_writable(folder)
     if not folder.is_dir() or (folder / mark).is_file():
         return

@@ -133,9 +133,6 @@ def read_setting(hint: Any, value: Any, name: str, default: Any = None) -> Any:
         value: The value to convert.
         name: The user's name of the setting.
         default: Suggested in the message; None: no suggestion.
-
-    Raises:
-        UserError: The value has another type, or exceeds its limits.
     """
     kind, limits = _parts(hint)
     if get_origin(kind) is tuple:

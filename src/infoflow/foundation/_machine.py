@@ -29,11 +29,7 @@ _SYNCHRONIZE, _STILL_RUNS, _NO_SUCH_PROCESS = 0x0010_0000, 0x102, 87
 
 
 def replace(source: Path, target: Path, named: Path | None = None) -> None:
-    """Rename `source` to `target`, replacing it; waits a little for open files, which Windows cannot rename or replace.
-
-    Raises:
-        UserError: Another program keeps a file open there (on Windows); the message names `target`, or `named`.
-    """
+    """Rename `source` to `target`, replacing it; waits for open files, which Windows cannot rename or replace."""
     for pause in _PAUSES if WINDOWS else ():
         with suppress(PermissionError):
             source.replace(target)
@@ -144,9 +140,6 @@ def require_memory(size: float, what: str, advice: str) -> None:
         size: Minimum number of bytes.
         what: For the message: what needs them and how they add up.
         advice: Remedy for the message.
-
-    Raises:
-        UserError: Fewer bytes are available.
     """
     available = available_memory()
     if available is not None and size > available:
@@ -254,11 +247,7 @@ _MOST = 1_000_000
 
 
 def launched() -> tuple[int, int]:
-    """(rank, number of processes) of this process; (0, 1) without a launcher.
-
-    Raises:
-        UserError: The launcher's variables are incomplete or invalid.
-    """
+    """(rank, number of processes) of this process; (0, 1) without a launcher."""
     if not os.environ.get("RANK") and not os.environ.get("WORLD_SIZE"):
         return 0, 1
     rank, size = _number("RANK", 0, _MOST), _number("WORLD_SIZE", 1, _MOST)

@@ -269,9 +269,6 @@ def run_python_file(path: Path | str) -> ModuleType:
     """The module that a user's own Python file defines. **The file's code is executed**: name only files you trust.
 
     It can import modules in its folder. Every call runs it again.
-
-    Raises:
-        UserError: The file does not exist, is not a Python file, or raises an error.
     """
     path = Path(path)
     if path.suffix != ".py":
@@ -305,9 +302,6 @@ def own_module(source: Path | str, kind: str) -> tuple[ModuleType, Path]:
     """The user's own code, and its file: a Python file, or the entry point of an installed package in `infoflow.KIND`.
 
     **The code is executed**: name only what you trust.
-
-    Raises:
-        UserError: The file cannot be run, or no installed package has such an entry point.
     """
     name = str(source)
     if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name) or Path(name).exists():

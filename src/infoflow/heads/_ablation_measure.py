@@ -219,9 +219,6 @@ def ablation_transfer(
 
     Intervals resample the sentences of both corpora independently.
 
-    Raises:
-        UserError: The two corpora are the same.
-
     Source: [@michel2019].
     """
     if first.digest == second.digest:

@@ -54,9 +54,6 @@ def correct(p: Float[np.ndarray, " test"], method: str = "holm") -> Float[np.nda
     `"holm"` bounds the probability of any false discovery, `"bh"` (Benjamini–Hochberg) the expected share of false
     discoveries; `"none"` corrects nothing. NaN stays, and does not count as a test.
 
-    Raises:
-        UserError: The method is unknown.
-
     Source: [@holm1979], [@benjamini1995].
     """
     if method not in ("holm", "bh", "none"):

@@ -129,11 +129,7 @@ def sum_queries(scores: Float[Tensor, "sentence head query"], rows: AttentionRow
 def check_attention(
     attention: Attention, valid: Array | None
 ) -> tuple[Float[Tensor, "layer sentence head token token"], Bool[Tensor, "sentence token"]]:
-    """Attention and validity (None: all valid) as tensors of matching shape on the CPU.
-
-    Raises:
-        UserError: A shape is wrong.
-    """
+    """Attention and validity (None: all valid) as tensors of matching shape on the CPU."""
     weights = _stacked(attention) if isinstance(attention, Sequence) else as_tensor(attention)
     if weights.ndim != 5 or weights.shape[3] != weights.shape[4] or 0 in (weights.shape[0], *weights.shape[2:]):
         raise UserError(
@@ -216,9 +212,6 @@ def word_attention(
 
     Returns:
         (batch, head, word, word); 0 for words without tokens.
-
-    Raises:
-        UserError: The merge is unknown.
 
     Source: [@clark2019], the authors' code.
 
@@ -310,9 +303,6 @@ def token_edges(
         valid: Tokens that count.
         governors: (batch, token) index of each token's head; −1 for the root.
         relations: For each sentence the label of each token's edge; those of roots and padding may be missing.
-
-    Raises:
-        UserError: A shape is wrong, a governor lies outside the sentence, or an edge has no label.
     """
     if governors.shape != valid.shape or len(relations) != len(valid):
         raise UserError(

@@ -90,11 +90,7 @@ def self_attention_blocks(model: Model) -> dict[str, list[Block]]:
 
 
 def block_set(model: Model, blocks: Iterable[Sequence[Any]]) -> BlockSet:
-    """The blocks as a set, checked.
-
-    Raises:
-        UserError: The model has no such block, or no self-attention there.
-    """
+    """The blocks as a set, checked."""
     known = {block for own in self_attention_blocks(model).values() for block in own}
     chosen = [tuple(block) for block in blocks]
     if strange := [block for block in chosen if block not in known]:
@@ -252,11 +248,7 @@ def every_closing(model: Model) -> list[Closing]:
 
 
 def closings_of(model: Model, kind: str) -> list[Closing]:
-    """For one kind: all blocks, the upper k for each k, and each block alone.
-
-    Raises:
-        UserError: The model has no such kind of self-attention.
-    """
+    """For one kind: all blocks, the upper k for each k, and each block alone."""
     found = self_attention_blocks(model)
     if kind not in found:
         raise UserError(f"kind must be among {', '.join(found)} for {model.name}. Got {kind}.")

@@ -227,9 +227,6 @@ class AbstractHeadMeasure(SummedMeasure):
             valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
             annotation: Information about the tokens that the statistic needs, see `rows_of`.
             named: The same information, passed by keyword.
-
-        Raises:
-            UserError: A shape is wrong.
         """
         weights, mask = check_attention(attention, valid)
         rows = self.rows_of(mask, *annotation, **named)

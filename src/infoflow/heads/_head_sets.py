@@ -31,11 +31,7 @@ def all_heads(anatomy: Anatomy) -> list[Head]:
 
 
 def head_set(model: Model, heads: Iterable[Sequence[str | int]]) -> HeadSet:
-    """The heads as a set, checked.
-
-    Raises:
-        UserError: The model has no such head.
-    """
+    """The heads as a set, checked."""
     known = {(a.stack, a.kind, a.layer): a.num_heads for a in model.anatomy.attentions()}
     chosen = set()
     for given in heads:
@@ -176,11 +172,7 @@ def head_means(model: Model, batches: Iterable[Mapping[str, Any]]) -> HeadMeans:
 
 
 def real_tokens(model: Model, inputs: Mapping[str, Any], stack: str) -> Bool[Tensor, "sentence token"]:
-    """Which tokens in a forward pass's arguments are not padding, for the stack that reads them.
-
-    Raises:
-        UserError: The arguments hold no token ids for that stack.
-    """
+    """Which tokens in a forward pass's arguments are not padding, for the stack that reads them."""
     prefix = "decoder_" if stack == "decoder" and len(model.anatomy.stacks) > 1 else ""
     ids, mask = inputs.get(f"{prefix}input_ids"), inputs.get(f"{prefix}attention_mask")
     if mask is not None and mask.dim() == 2:
@@ -199,11 +191,7 @@ def real_tokens(model: Model, inputs: Mapping[str, Any], stack: str) -> Bool[Ten
 
 
 def rotated_rows(lengths: Int[Tensor, " sentence"]) -> Int[Tensor, " sentence"]:
-    """For each sentence of a batch another one, the next longer if there is one.
-
-    Raises:
-        UserError: The batch holds one sentence.
-    """
+    """For each sentence of a batch another one, the next longer if there is one."""
     if len(lengths) < 2:
         raise UserError(
             "Resampling takes a head's output from another sentence, and the batch has one sentence only. Give a "

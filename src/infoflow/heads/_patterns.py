@@ -289,9 +289,6 @@ def pattern_mask(tokens: Int[Tensor, "sequence token"], pattern: str) -> Bool[Te
         tokens: (batch, token) ids; −1 for tokens that do not take part (special tokens, padding).
         pattern: `"previous"`, `"duplicate"` or `"induction"`.
 
-    Raises:
-        UserError: The pattern is unknown.
-
     Source: the code of the head detector of [@nanda2022].
     """
     if pattern not in PATTERNS:

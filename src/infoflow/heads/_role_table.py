@@ -65,11 +65,7 @@ def last_crossing(steps: np.ndarray, values: np.ndarray, level: float) -> Crossi
 
 
 def checked_curve(steps: ArrayLike, values: ArrayLike) -> tuple[np.ndarray, ...]:
-    """Steps and values as float64 arrays.
-
-    Raises:
-        UserError: There are more steps than values or fewer, or the steps do not ascend from 0 or later.
-    """
+    """Steps and values as float64 arrays."""
     times, curve = np.asarray(steps, dtype=np.float64), np.asarray(values, dtype=np.float64)
     if times.ndim != 1 or times.shape != curve.shape or len(times) == 0:
         raise UserError(f"A curve needs one value for each step. Got shapes {times.shape} and {curve.shape}.")
@@ -155,9 +151,6 @@ def expected_jaccard(heads: int, a: int, b: int) -> float:
     r"""Expected \(|A \cap B| / |A \cup B|\) of random sets of `a` and `b` of `heads` heads; NaN of two empty ones.
 
     $$ \sum_k \frac{k}{a + b - k} \mathrm{hypergeom}(k; H, a, b) $$
-
-    Raises:
-        UserError: A set is larger than the number of heads.
 
     >>> round(expected_jaccard(48, 6, 6), 4)
     0.072

@@ -53,10 +53,6 @@ def read_tokens(
         translation: The same for the decoder, whose input is shifted right by one.
         longest: Refuse more tokens than this on either side.
         pair: A second sentence that an encoder reads after the first: [CLS] first [SEP] second [SEP].
-
-    Raises:
-        UserError: The sentence is empty or too long, there is no tokenizer for a text, a model without a decoder gets a
-            translation, or one that reads no pairs a pair.
     """
     source, *further = (stack.name for stack in model.anatomy.stacks)
     if pair is not None:
@@ -129,10 +125,6 @@ def read_blanks(
 
     Returns:
         What each stack reads, and positions in the stack that predicts: the masks, or the last token of the text.
-
-    Raises:
-        UserError: The model predicts no tokens, a masked LM gets no blank or has no mask, another model gets a blank,
-            or the text cannot be read (see `read_tokens`).
     """
     if model.task == "encoder":
         raise UserError(

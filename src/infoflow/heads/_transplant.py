@@ -70,9 +70,6 @@ def shuffled_heads(model: Model, heads: Iterable[Head], seed: int = 0) -> Model:
 
     This keeps the distribution of the weights but not their function: a control for `transplant`. The order depends
     only on (seed, head, matrix).
-
-    Raises:
-        UserError: A head does not exist, or the layout of its weights is unknown.
     """
     chosen = sorted(head_set(model, heads))
     require_whole(model.module, model.name, "Shuffling heads")
@@ -244,9 +241,6 @@ def log_mean(steps: Sequence[int], values_RP: Float[np.ndarray, "row point"]) ->
     Args:
         steps: Updates of the points, starting at 1 or later, ascending.
         values_RP: Curves, one per row.
-
-    Raises:
-        UserError: Steps are not ascending numbers from 1.
 
     >>> log_mean([1, 10, 100], np.array([[3.0, 2.0, 1.0]])).tolist()
     [2.0]

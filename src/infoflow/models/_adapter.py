@@ -48,9 +48,6 @@ def base_of(folder: Path) -> str:
     """The model that an adapter was trained on, from its configuration.
 
     A folder (relative to the working directory, the adapter, or its parent) or a name on the hub.
-
-    Raises:
-        UserError: It names none, the adapter cannot be merged, or its weights are not safetensors.
     """
     facts = read_object(folder / _CONFIG)
     kind, base = facts.get("peft_type"), facts.get("base_model_name_or_path")
@@ -235,11 +232,7 @@ def _difference(adapted: Any, held: set[str]) -> str:
 
 
 def _resize(base: PreTrainedModel, folder: Path, held: Mapping[str, tuple[int, ...]]) -> None:
-    """Resize the embeddings to the adapter's file: tokens were added before the adapter was trained.
-
-    Raises:
-        UserError: The file lacks embeddings that it has changes for.
-    """
+    """Resize the embeddings to the adapter's file: tokens were added before the adapter was trained."""
     embedding = base.get_input_embeddings()
     name = next((name for name, child in base.named_modules() if child is embedding), None)
     if name is None or not isinstance(getattr(embedding, "weight", None), Tensor):

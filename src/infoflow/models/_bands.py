@@ -118,9 +118,6 @@ def read_bands_densely(module: PreTrainedModel) -> None:
     Other models are unchanged.
 
     Memory is then layers x heads x T x T while attention is read, as in every other family.
-
-    Raises:
-        UserError: The model's output would change.
     """
     found = [child for child in module.modules() if type(child) in _DENSE]
     if not found:

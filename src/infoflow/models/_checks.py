@@ -39,11 +39,7 @@ _OWN_ATTENTION = ("eager", "sdpa", "flex_attention")  # implemented by transform
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a checkpoint whose configuration is invalid, or whose index points out of its folder.
-
-    Raises:
-        UserError: One of these holds.
-    """
+    """Refuse a checkpoint whose configuration is invalid, or whose index points out of its folder."""
     entries = read_object(folder / "config.json")
     check_sizes(entries, folder)
     for name in _INDEXES:
@@ -52,11 +48,7 @@ def check_folder(folder: Path) -> None:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
-
-    Raises:
-        UserError: It is not a JSON object.
-    """
+    """The JSON object in a file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_number)
     except (ValueError, RecursionError) as error:
@@ -75,11 +67,7 @@ def _number(text: str) -> float:
 
 
 def check_sizes(entries: Mapping[str, Any], home: Path | str) -> None:
-    """Refuse implausible counts of layers, heads, units and tokens, and invalid precisions; parts are checked too.
-
-    Raises:
-        UserError: A value is not a whole number of at least 1, exceeds its limit, or is not a floating-point type.
-    """
+    """Refuse implausible counts of layers, heads, units and tokens, and invalid precisions; parts are checked too."""
     for name, value in entries.items():
         if isinstance(value, dict) and name != "pruned":  # a pruned model's attention may have no head
             check_sizes(value, home)
@@ -96,11 +84,7 @@ def check_sizes(entries: Mapping[str, Any], home: Path | str) -> None:
 
 
 def check_index(index: Path) -> None:
-    """Check that the files of a sharded checkpoint are in the folder of its index.
-
-    Raises:
-        UserError: The index is damaged, or names a file elsewhere.
-    """
+    """Check that the files of a sharded checkpoint are in the folder of its index."""
     files = read_object(index).get("weight_map")
     if not isinstance(files, dict) or not files or not all(isinstance(file, str) for file in files.values()):
         raise UserError(f"{index} must list the file of each weight in weight_map. Save or download it again.")
@@ -113,11 +97,7 @@ def check_index(index: Path) -> None:
 
 
 def model_class(name: object, home: Path | str) -> type[PreTrainedModel]:
-    """The class of infoflow or transformers called `name`, which must be a model's.
-
-    Raises:
-        UserError: There is no such class.
-    """
+    """The class of infoflow or transformers called `name`, which must be a model's."""
     if isinstance(name, str) and name in OWN:
         return OWN[name]
     found = getattr(transformers, name, None) if isinstance(name, str) and name.isidentifier() else None
@@ -131,11 +111,7 @@ def model_class(name: object, home: Path | str) -> type[PreTrainedModel]:
 
 
 def check_family(family: type, config: PreTrainedConfig, home: Path | str) -> None:
-    """Check that the class belongs to the configuration's family.
-
-    Raises:
-        UserError: It belongs to another one.
-    """
+    """Check that the class belongs to the configuration's family."""
     wanted = getattr(family, "config_class", None)
     if isinstance(wanted, type) and not isinstance(config, wanted):
         raise UserError(
@@ -145,11 +121,7 @@ def check_family(family: type, config: PreTrainedConfig, home: Path | str) -> No
 
 
 def check_features(config: PreTrainedConfig, home: Path | str) -> None:
-    """Refuse a model that depends on settings that this version of transformers ignores, also in its parts.
-
-    Raises:
-        UserError: The model has such a setting.
-    """
+    """Refuse a model that depends on settings that this version of transformers ignores, also in its parts."""
     parts = [config, *(getattr(config, name, None) for name in config.sub_configs)]
     for part in (part for part in parts if isinstance(part, PreTrainedConfig)):
         found = [(name, why) for name, is_set, why in _IGNORED if is_set(getattr(part, name, None))]
@@ -164,11 +136,7 @@ def check_features(config: PreTrainedConfig, home: Path | str) -> None:
 
 
 def dtype_called(name: object, home: Path | str) -> torch.dtype:
-    """The precision of that name.
-
-    Raises:
-        UserError: There is none.
-    """
+    """The precision of that name."""
     found = getattr(torch, name, None) if isinstance(name, str) else None
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise UserError(

@@ -32,12 +32,7 @@ _SLACK = 1e-4
 
 
 def discover(module: PreTrainedModel) -> Anatomy:
-    """The anatomy of a model in evaluation mode; its weights and settings are unchanged.
-
-    Raises:
-        UserError: The model cannot run on token ids, never calls the attention function, or does something between its
-            heads and the output projection.
-    """
+    """The anatomy of a model in evaluation mode; its weights and settings are unchanged."""
     if isinstance(module, AbstractOwnModel):
         return Anatomy(stacks=module.stacks(), parameter_groups=parameter_groups(module, module.stacks()))
     calls = watch(module)

@@ -52,11 +52,7 @@ def at_revision(name: str) -> tuple[str, str | None]:
 
 
 def named_at(source: object, revision: str) -> str:
-    """The name on the hub with its revision.
-
-    Raises:
-        UserError: It is not a name on the hub, or has one already.
-    """
+    """The name on the hub with its revision."""
     if not isinstance(source, str) or Path(source).expanduser().exists() or at_revision(source)[1] is not None:
         raise UserError(
             "A revision needs a name on the model hub, and must be named once: NAME@REVISION, or revision=. "
@@ -66,11 +62,7 @@ def named_at(source: object, revision: str) -> str:
 
 
 def hub_arguments(name: Path | str) -> tuple[Path | str, dict[str, Any]]:
-    """The first argument of transformers' `from_pretrained`, and the argument for the revision if there is one.
-
-    Raises:
-        UserError: The text after the @ is not a revision.
-    """
+    """The first argument of transformers' `from_pretrained`, and the argument for the revision if there is one."""
     if isinstance(name, Path):
         return name, {}
     repository, revision = at_revision(name)

@@ -79,11 +79,7 @@ def short_name(home: Path | str) -> str:
 def read_module(
     home: Path | str, dtype: torch.dtype, device: str | torch.device = "cpu", quantize: str | None = None
 ) -> PreTrainedModel:
-    """The module saved there, on the CPU, unless it is quantised, or too large for the device that "auto" means.
-
-    Raises:
-        UserError: It cannot be read, or transformers' result would differ from what was saved.
-    """
+    """The module saved there, on the CPU, unless it is quantised, or too large for the device that "auto" means."""
     try:
         if quantize is not None:
             check_quantize(quantize, home)
@@ -403,11 +399,7 @@ def _check_instance(source: object) -> None:
 
 
 def load_tokenizer_of(source: str, tokenizer: str | Path | None = None) -> PreTrainedTokenizerBase:
-    """The tokenizer that `load_model` would give a model, without its weights.
-
-    Raises:
-        UserError: There is no such model, or it has no tokenizer.
-    """
+    """The tokenizer that `load_model` would give a model, without its weights."""
     home = existing(source)
     if isinstance(home, Path) and is_adapter_folder(home) and not has_tokenizer(home):
         home = adapted_base(home)

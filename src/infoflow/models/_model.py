@@ -162,9 +162,6 @@ def feed_forward_outputs(model: Model, stack: str) -> list[str]:
     """The module of each block that outputs its feed-forward part, before the residual connection.
 
     If layers share their modules (ALBERT), every block has the same one.
-
-    Raises:
-        UserError: A block has no such module, or several (a mixture of experts).
     """
     by_block: dict[str, set[str]] = {}
     layers = model.anatomy.stack(stack).layers

@@ -81,11 +81,7 @@ def quantisation_method(settings: dict[str, Any]) -> str:
 
 
 def require_whole(module: nn.Module, name: str, what: str) -> None:
-    """Refuse what copies or changes weights that do not lie whole on one device.
-
-    Raises:
-        UserError: They are spread, offloaded or quantised.
-    """
+    """Refuse what copies or changes weights that do not lie whole on one device."""
     if reason := unusual_weights(module):
         raise UserError(
             f"{what} needs a copy of the weights. Those of {name} cannot be copied: {reason}. Load it whole on one "
@@ -94,11 +90,7 @@ def require_whole(module: nn.Module, name: str, what: str) -> None:
 
 
 def weight_of(module: nn.Module, name: str = "weight") -> Tensor:
-    """The weight (or bias) of one linear or embedding module, read if it is offloaded and expanded if it is quantised.
-
-    Raises:
-        UserError: It cannot be read.
-    """
+    """Weight or bias of one linear or embedding module, read if it is offloaded and expanded if it is quantised."""
     with align_module_device(module):
         weight = getattr(module, name, None)
         if isinstance(weight, Tensor) and not weight.is_meta:

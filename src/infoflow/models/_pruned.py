@@ -50,10 +50,6 @@ def remove_heads(module: PreTrainedModel, anatomy: Anatomy, removed: Mapping[Sit
         module: The model.
         anatomy: Its anatomy.
         removed: Heads to remove, numbered as in `anatomy`.
-
-    Raises:
-        UserError: The layout of the projections is unknown, layers share their weights but not their removed heads, or
-            only some heads of a group with a shared key and value would be removed.
     """
     wanted = {site: frozenset(heads) for site, heads in removed.items() if heads}
     plans: dict[str, tuple[int, Tensor]] = {}  # parameter → dimension, indices to remove
@@ -236,11 +232,7 @@ def _sizes(module: PreTrainedModel, anatomy: Anatomy) -> dict[str, Any]:
 
 
 def check_free(folder: str | Path) -> None:
-    """Check that only an earlier pruned model would be replaced.
-
-    Raises:
-        UserError: The folder holds something else.
-    """
+    """Check that only an earlier pruned model would be replaced."""
     check_own_folder(Path(folder), MANIFEST, "A pruned model")
 
 
@@ -250,11 +242,7 @@ def is_pruned_folder(path: Path) -> bool:
 
 
 def pruned_family(path: Path, config: Any) -> tuple[type, Kept]:
-    """The class that reads a folder of `save_pruned` with transformers, and the remaining heads.
-
-    Raises:
-        UserError: The folder is damaged or of another format.
-    """
+    """The class that reads a folder of `save_pruned` with transformers, and the remaining heads."""
     manifest = read_object(path / MANIFEST)
     if manifest.get("format") != _FORMAT:
         raise UserError(

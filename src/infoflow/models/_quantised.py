@@ -23,11 +23,7 @@ _PLAIN = "Quantise a checkpoint that save_pretrained wrote with unquantised weig
 
 
 def check_quantize(quantize: str, home: Path | str) -> None:
-    """Refuse what cannot be quantised while it is loaded, before anything is read or fetched.
-
-    Raises:
-        UserError: The method is unknown, its package is missing, or the checkpoint is of another kind.
-    """
+    """Refuse what cannot be quantised while it is loaded, before anything is read or fetched."""
     if quantize not in QUANTISED:
         raise UserError(f"quantize must be one of {', '.join(QUANTISED)}. Got {quantize[:40]}.")
     package = QUANTISED[quantize]
@@ -50,9 +46,6 @@ def quantised_loading(
         home: Folder or name, for messages.
         quantize: One of `QUANTISED`, or None.
         device: Where the model will be.
-
-    Raises:
-        UserError: A package or a GPU is missing, or the weights are quantised already.
     """
     saved = getattr(config, "quantization_config", None)
     if saved is None and quantize is None:

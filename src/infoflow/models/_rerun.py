@@ -233,9 +233,6 @@ def rerun_blocks(
     Returns:
         One entry per block, from the lowest.
 
-    Raises:
-        UserError: `forward` fills a key-value cache, to which a second run would append.
-
     >>> ids = torch.tensor([[5, 6, 7, 8]])
     >>> first = torch.tensor([0])
     >>> with torch.no_grad():
@@ -281,9 +278,6 @@ def rerun_others(model: Model, others: Sequence[Model], stack: str, forward: Cal
 
     Returns:
         One entry per block, from the lowest.
-
-    Raises:
-        UserError: `forward` fills a key-value cache, or another model has a different number of blocks.
     """
     layers, found = model.anatomy.stack(stack).layers, list[BlockUpdates]()
     for other in others:

@@ -90,10 +90,6 @@ def tap(
     computes attention itself. On exit, also after an error, hooks are removed and every configuration gets its
     implementation back. Taps nest: an inner one sees the outer ones' changes, and leaving it does not affect them.
 
-    Raises:
-        UserError: A gate's stack, kind or shape does not fit the model, activation checkpointing is on, or a family
-            that computes attention in its own code is read by blocks.
-
     >>> gates = torch.ones(3, 4)  # three layers of four heads
     >>> gates[2, 1] = 0
     >>> with torch.no_grad(), tap(model, hidden=True, heads=True, gates={("encoder", "self"): gates}) as seen:

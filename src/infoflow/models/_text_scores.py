@@ -47,9 +47,6 @@ class Bleu:
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:
     """Corpus BLEU of detokenised text, one reference per hypothesis, as `bleu_statistics` counts.
 
-    Raises:
-        UserError: No sentence, or unequal numbers of hypotheses and references.
-
     Source: [@papineni2002], [@post2018].
     """
     if not hypotheses or len(hypotheses) != len(references):
@@ -345,9 +342,6 @@ def memorisation_ratio(answers: Sequence[str], old: Sequence[str], new: Sequence
         old: The answer in training.
         new: The answer in the passage.
 
-    Raises:
-        UserError: Their numbers differ.
-
     Source: [@longpre2021entity].
     """
     if not len(answers) == len(old) == len(new):
@@ -363,9 +357,6 @@ def stored_bits(log_probabilities: Numbers, choices: Numbers | int) -> Float[Ten
     Args:
         log_probabilities: (fact,), \(\log p(o)\) in nats, renormalised over the m objects of the relation.
         choices: m for each fact, or one for all.
-
-    Raises:
-        UserError: m is below 1, or its number differs from that of the facts.
     """
     logs = torch.as_tensor(log_probabilities)
     counts = torch.as_tensor(choices, dtype=logs.dtype, device=logs.device)

@@ -128,10 +128,6 @@ def reading_tokenizers(
         generation: Its configuration of generation, or None: it may name the token that starts each output, or those of
             the languages that the model writes.
         asked: The caller's choice.
-
-    Raises:
-        UserError: There is no tokenizer, it does not support languages or not this one, or the prefix cannot precede a
-            text.
     """
     own, target = tokenizers
     wanted = {"--source-language": asked.source_language, "--target-language": asked.target_language}

@@ -70,9 +70,6 @@ def readout(model: Model) -> Readout:
     It is the model's own code: a forward pass whose blocks are skipped and return the given states. So it works for
     every family, whatever its head has (BERT's transform, OPT's projection, T5's scaling, Gemma's soft cap, Marian's
     bias), applies the final norm exactly once, and costs no block. It is checked on a few tokens here.
-
-    Raises:
-        UserError: The model has no language-model head, or its logits depend on more than the last block's output.
     """
     if model.task == "encoder":
         raise UserError(
@@ -150,9 +147,6 @@ def translate(
         longest: Maximum number of output tokens instead, for texts such as summaries.
         token_budget: Source tokens per batch, padding included.
         options: Further arguments of `generate`, such as `forced_bos_token_id` of a multilingual model.
-
-    Raises:
-        UserError: The model has no decoder or no tokenizer.
     """
     if model.task != "seq2seq":
         raise UserError(f"Only a sequence-to-sequence model translates. {model.name} is a {model.task} model.")
@@ -178,9 +172,6 @@ def write_texts(
 
     Returns:
         Texts in the order of the rows, without special tokens.
-
-    Raises:
-        UserError: The model has no encoder-decoder, or no tokenizer.
     """
     if model.task != "seq2seq":
         raise UserError(

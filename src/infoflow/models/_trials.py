@@ -44,11 +44,7 @@ class _Seen:
 
 
 def tried(model: Model) -> Model:
-    """The model, with what a trial pass shows: whether rows may be padded, and where tokens interact outside attention.
-
-    Raises:
-        UserError: The blocks' outputs are not the states of the residual stream.
-    """
+    """The model, and what a trial shows: whether rows may be padded, and where tokens interact outside attention."""
     inputs = {name: ids.repeat(2, 1) for name, ids in tiny_inputs(model.module).items()}
     with torch.no_grad():
         seen = _look(model, inputs)
@@ -288,11 +284,7 @@ def _equal(found: Tensor, expected: Tensor) -> bool:
 
 
 def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor]) -> bool:
-    """Whether a sentence padded to a longer one has the same states as alone.
-
-    Raises:
-        UserError: They differ even in a batch without padding, or are not the model's own.
-    """
+    """Whether a sentence padded to a longer one has the same states as alone."""
     states, output = _states(model, _beside(model, inputs, longer=True))
     _require_own_states(model, states, output)
     padded = _farthest(alone, states)

@@ -43,10 +43,6 @@ def check_loaded(model: PreTrainedModel, report: Mapping[str, Any], home: Path |
         model: The module as it was loaded.
         report: The loading info of `from_pretrained(..., output_loading_info=True, ignore_mismatched_sizes=True)`.
         home: Where the checkpoint is.
-
-    Raises:
-        UserError: Weights are missing or have another shape, so that they would be random; or the model ignores weights
-            of its blocks in the checkpoint.
     """
     mismatched = {name: (tuple(found), tuple(wanted)) for name, found, wanted in report["mismatched_keys"]}
     missing = _without_unused_poolers(model, set(report["missing_keys"]) - mismatched.keys())
@@ -174,11 +170,7 @@ def whole_layers(names: Iterable[str], others: Iterable[str]) -> list[str]:
 
 
 def check_finite(model: PreTrainedModel, home: Path | str) -> None:
-    """Refuse weights that are not finite: they would make every result NaN.
-
-    Raises:
-        UserError: NaN or infinity is among them.
-    """
+    """Refuse weights that are not finite: they would make every result NaN."""
     for name, parameter in loaded(model, model.named_parameters()):
         if not parameter.is_floating_point():
             continue
@@ -222,11 +214,7 @@ _READ_ANEW = {"qwen35", "qwen35moe", "lfm2"}  # transformers reports what these 
 
 
 def read_gguf(path: Path, dtype: torch.dtype) -> PreTrainedModel:
-    """The model in a GGUF file, with its quantised weights expanded.
-
-    Raises:
-        UserError: The file lacks tensors of its model, or holds some that transformers ignores.
-    """
+    """The model in a GGUF file, with its quantised weights expanded."""
     if find_spec("gguf") is None:
         raise missing_extra("Reading a .gguf file", "gguf", "gguf")
     # transformers de-quantises weights one by one with a progress bar that cannot be disabled.

@@ -187,9 +187,6 @@ def collate(
         vocabulary: Vocabulary of the input.
         target: Vocabulary of the decoder's side, if it has its own.
         noise: Noise of the examples, in their order.
-
-    Raises:
-        UserError: An array has a name without a field.
     """
     names = list(examples[0].arrays)
     if unknown := [name for name in names if name not in fields]:

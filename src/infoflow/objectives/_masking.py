@@ -182,11 +182,7 @@ def _uncounted() -> UserError:
 
 
 def mask_id(vocabulary: Vocabulary, objective: str) -> int:
-    """The id of [MASK], for an objective of this name.
-
-    Raises:
-        UserError: The tokenizer has none.
-    """
+    """The id of [MASK], for an objective of this name."""
     if vocabulary.mask is None:
         raise UserError(f"{objective} needs a mask token. Got a tokenizer without one: set its mask_token.")
     return vocabulary.mask

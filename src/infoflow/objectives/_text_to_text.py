@@ -50,11 +50,7 @@ def span_mask(length: int, density: float, mean_length: float, generator: np.ran
 
 
 def span_numbers(length: int, density: float, mean_length: float) -> tuple[int, int]:
-    """Noise tokens and noise spans of `length` (at least 2) tokens.
-
-    Raises:
-        UserError: There would be more spans than tokens between them.
-    """
+    """Noise tokens and noise spans of `length` (at least 2) tokens."""
     num_noise = min(max(round(length * density), 1), length - 1)
     num_spans = max(round(num_noise / mean_length), 1)
     if num_spans > length - num_noise:
@@ -73,11 +69,7 @@ def run_starts(mask: np.ndarray) -> np.ndarray:
 
 
 def with_sentinels(tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """`tokens` with each run of `mask` replaced by its own sentinel, in order.
-
-    Raises:
-        UserError: The vocabulary has fewer sentinels than runs.
-    """
+    """`tokens` with each run of `mask` replaced by its own sentinel, in order."""
     firsts = run_starts(mask)
     num_runs = int(firsts.sum())
     if num_runs > len(vocabulary.sentinels):
@@ -315,11 +307,7 @@ def both_with_sentinels(
 
 
 def first_sentinel(vocabulary: Vocabulary) -> int:
-    """The id of <extra_id_0>.
-
-    Raises:
-        UserError: The tokenizer has no sentinels.
-    """
+    """The id of <extra_id_0>."""
     if not vocabulary.sentinels:
         raise UserError(
             "This objective writes a sentinel token (<extra_id_0>) for what it takes out. Got a tokenizer without one: "

@@ -117,9 +117,6 @@ def bert_baseline(
         idf: Weight tokens as in the scores to be rescaled.
         seed: Seeds the draw.
 
-    Raises:
-        UserError: There are fewer than two different sentences.
-
     Source: [@zhang2020bertscore], the authors' code.
     """
     distinct = list(dict.fromkeys(sentences))

@@ -69,11 +69,7 @@ def object_tokens(
 
 
 def common_objects(models: Sequence[Model], objects: Sequence[str]) -> tuple[str, ...]:
-    """The objects that are one token in every model: the candidates for compared models.
-
-    Raises:
-        UserError: A model has no tokenizer.
-    """
+    """The objects that are one token in every model: the candidates for compared models."""
     if not models:
         raise UserError("A common vocabulary needs at least one model. Got none.")
     common = set(objects)
@@ -131,9 +127,6 @@ def way_of(model: Model, trained: AbstractObjective | None = None) -> Way:
 
     Args:
         trained: Its training objective; if unknown, an encoder–decoder is classified by its family alone.
-
-    Raises:
-        UserError: The model was not trained to fill blanks, or its tokenizer has no symbol for one.
     """
     if model.task == "masked-lm":
         if model.require_tokenizer().mask_token_id is None:

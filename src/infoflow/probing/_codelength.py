@@ -39,11 +39,7 @@ class CodedTargets:
 
     @classmethod
     def of(cls, x: Tensor | np.ndarray, y: Tensor | np.ndarray, classes: int, groups: np.ndarray | None = None):
-        """The targets with a label.
-
-        Raises:
-            UserError: Lengths differ, a label is not in −1..classes − 1, no label counts, a feature is not finite.
-        """
+        """The targets with a label."""
         features = (x.detach() if isinstance(x, Tensor) else as_tensor(x)).float()
         labels = as_tensor(y).numpy()
         if features.dim() not in (2, 3) or labels.shape != features.shape[:1]:
@@ -125,9 +121,6 @@ def sent_blocks(
 
     Sentences are shuffled once, and targets stay with their sentence. Prefixes that are empty or add no target to the
     previous one are dropped.
-
-    Raises:
-        UserError: `fractions` do not start above 0 and rise to 1.
     """
     if (
         len(fractions) == 0
@@ -244,11 +237,7 @@ class Several:
 
 
 def beside(given: CodedTargets, other: Labelled | None, name: str) -> CodedTargets | None:
-    """Development or test data in the same form as the training data.
-
-    Raises:
-        UserError: Layers or widths differ; and as in `CodedTargets.of`.
-    """
+    """Development or test data in the same form as the training data."""
     if other is None:
         return None
     made = CodedTargets.of(*other, given.classes)

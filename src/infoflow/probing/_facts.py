@@ -117,11 +117,7 @@ class Facts:
         return chosen
 
     def with_objects(self, objects: Sequence[str]) -> "Facts":
-        """The facts whose object is in this list; the others are counted.
-
-        Raises:
-            UserError: No fact has such an object.
-        """
+        """The facts whose object is in this list; the others are counted."""
         known = set(objects)
         kept = tuple(fact for fact in self.facts if fact.object in known)
         if not kept:

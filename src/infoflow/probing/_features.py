@@ -61,11 +61,7 @@ class WordFeatures:
     def spans(
         self, sentence: Int[np.ndarray, " example"], span: Int[np.ndarray, "example 2"]
     ) -> tuple[Int[np.ndarray, " example"], Int[np.ndarray, " example"]]:
-        """First row, and row after the last, of the words [start, end) of stored sentences.
-
-        Raises:
-            UserError: A span is empty, or extends past its sentence.
-        """
+        """First row, and row after the last, of the words [start, end) of stored sentences."""
         at = np.searchsorted(self.sentences, sentence)
         assert self.holds(sentence).all(), "ask `holds` first"
         lengths = self.starts[at + 1] - self.starts[at]

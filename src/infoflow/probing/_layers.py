@@ -106,9 +106,6 @@ def probe_layers(
         Rows by `layer`, `labels` ("task", "control"), `words` ("all", "seen", "unseen" types), `metric` ("accuracy",
         "macro_f1", "selectivity") and `share`, with `training`, `capacity`, the columns of an estimate, `seed_sd` and
         `seeds`. The baseline is the majority class.
-
-    Raises:
-        UserError: Lengths differ, there is one class or more than 10,000, or a part would be empty.
     """
     _check(x, y, sentences, types, seeds)
     settings = settings or ProbeSettings()
@@ -135,11 +132,7 @@ def _check(x: InputRows, y: np.ndarray, sentences: np.ndarray, types: np.ndarray
 
 
 def check_classes(labels: Int[np.ndarray, " example"]) -> None:
-    """Check that a probe can learn the labels.
-
-    Raises:
-        UserError: A label is negative, or there is only one class or too many.
-    """
+    """Check that a probe can learn the labels."""
     classes = len(np.unique(labels))
     if len(labels) and labels.min() < 0:
         raise UserError(f"Labels must be numbers from 0. Got {labels.min()}.")

@@ -102,9 +102,6 @@ def control_labels(
         seed: Seeds the map from types to labels.
         corrupted: Share of the examples whose types get a random label; the others keep their own.
 
-    Raises:
-        UserError: `corrupted` lies outside [0, 1].
-
     Source: [@hewitt2019control].
     """
     if not 0 <= corrupted <= 1:

@@ -126,11 +126,7 @@ class AskedSentence:
         return Written(words=words, spaces=tuple(part[len(w) :] for part, w in zip(parts[:-1], words, strict=False)))
 
     def tags(self, column: str) -> list[Any]:
-        """A column with one entry for each word.
-
-        Raises:
-            UserError: The number of entries differs from the number of words.
-        """
+        """A column with one entry for each word."""
         found = getattr(self.sentence, column, None) if column not in self.sentence.tags else self.sentence.tags[column]
         if found is None or len(found) != len(self.words):
             raise UserError(

@@ -125,11 +125,7 @@ class BlankReader:
         return stands in self._candidates
 
     def log_shares(self, blanks: Sequence[Blank]) -> Float[Tensor, "view blank candidate"]:
-        """Log-probabilities, on the CPU.
-
-        Raises:
-            UserError: The model's output is not finite.
-        """
+        """Log-probabilities, on the CPU."""
         result = torch.empty(len(self.views), len(blanks), len(self._candidates["space"]))
         for index in self._batches(blanks):
             batch = [blanks[i] for i in index]

@@ -71,10 +71,6 @@ def build_task(
         rows: Sentences of the corpus to use; None: all.
         seed: Seeds the parts and the task's random choices: negative pairs, changed sentences.
         test: A separate corpus for the test part.
-
-    Raises:
-        UserError: There is no such task, the corpus lacks what it needs, a part would be empty, there is only one class
-            or more than `MOST_CLASSES`, tags do not align with words, or trees have cycles.
     """
     kind = _kind(name, corpus)
     chosen = np.arange(len(corpus)) if rows is None else np.unique(np.asarray(rows, dtype=np.int64))

@@ -169,9 +169,6 @@ def iob_spans(tags: Sequence[str]) -> list[tuple[Span, str]]:
 
     >>> iob_spans(["B-PER", "I-PER", "O", "B-LOC"])
     [((0, 2), 'PER'), ((3, 4), 'LOC')]
-
-    Raises:
-        UserError: A tag is neither `O` nor a label with `B-` or `I-`.
     """
     found: list[tuple[int, int, str]] = []
     for word, tag in enumerate(tags):

@@ -148,11 +148,7 @@ _HEAD = 4096  # bytes: the mark is among the first elements of every page
 
 
 def check_replaceable(path: Path) -> None:
-    """Check that an existing file is an earlier page of infoflow.
-
-    Raises:
-        UserError: There is a foreign file, or no file can be written there.
-    """
+    """Check that an existing file is an earlier page of infoflow."""
     if path.is_dir():
         raise UserError(f"{path} must be the HTML file to write. It is a folder.")
     if not path.exists():

@@ -55,21 +55,13 @@ def write_figures(
 
 
 def check_width(inches: float) -> None:
-    """Reject unreasonable widths.
-
-    Raises:
-        UserError: The width is outside 2 to 20 inches.
-    """
+    """Reject unreasonable widths."""
     if not 2 <= inches <= 20:
         raise UserError(f"The width must lie in 2..20 inches. Got {inches}. Papers use 3.3 (one column) or 6.8 (page).")
 
 
 def check_columns(columns: int | None, inches: float) -> None:
-    """Reject numbers of columns with unreadable panels.
-
-    Raises:
-        UserError: `columns` is less than one, or makes panels narrower than 1.5 inches.
-    """
+    """Reject numbers of columns with unreadable panels."""
     most = max(int(inches / _NARROWEST), 1)
     if columns is not None and not 1 <= columns <= most:
         raise UserError(

@@ -273,9 +273,6 @@ def check_output(run: RunFolder, kind: str, *, tables: Iterable[str] = ()) -> di
         run: The folder, which may not exist yet.
         kind: The command's name in run.json.
         tables: Names of tables written by the user's measures.
-
-    Raises:
-        UserError: The path is a file, is not writable, holds a run of another kind, or has a foreign file in the way.
     """
     check_writable(run.path)
     before = run.read()

@@ -168,11 +168,7 @@ class Sources:
 
     @classmethod
     def of(cls, run: RunFolder) -> "Sources":
-        """The sources of a run.
-
-        Raises:
-            UserError: A table is damaged, or none names its models.
-        """
+        """The sources of a run."""
         try:
             models = ModelSelection.of(run)
         except (KeyError, ValueError, TypeError) as error:

@@ -89,9 +89,6 @@ def write_view(seen: SentenceAttention, path: Path | str) -> Path:
     """Write the attention views of one sentence: all heads, the flow through the layers, one head, queries and keys.
 
     One HTML file, readable offline, complete or not written at all. Returns its path.
-
-    Raises:
-        UserError: `path` does not end in `.html`, or a file there is not infoflow's.
     """
     path = check_view_path(path)
     page = view_page(seen)
@@ -155,11 +152,7 @@ def environment() -> Environment:
 
 
 def check_view_path(path: Path | str) -> Path:
-    """Check that a view's path is a new HTML file, or one that infoflow wrote.
-
-    Raises:
-        UserError: The path is neither.
-    """
+    """Check that a view's path is a new HTML file, or one that infoflow wrote."""
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"--out must name an HTML file, such as view.html. Got {path}.")
@@ -254,9 +247,6 @@ def write_word_view(table: pd.DataFrame, model: str, path: Path | str) -> Path:
 
     Returns:
         The path.
-
-    Raises:
-        UserError: The table is empty, `path` does not end in `.html`, or a file there is not infoflow's.
     """
     path = check_view_path(path)
     if table.empty:

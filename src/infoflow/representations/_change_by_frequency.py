@@ -38,11 +38,7 @@ class EqualBins:
 
 
 def check_bins(per_bin: int, edges: Sequence[int]) -> None:
-    """Check the bins.
-
-    Raises:
-        UserError: `edges` do not rise from 1 or more, or `per_bin` is not positive.
-    """
+    """Check the bins."""
     if len(edges) < 2 or edges[0] < 1 or any(low >= high for low, high in pairwise(edges)):
         raise UserError(
             f"edges must be at least two rising frequency ranks, from 1 (the most frequent token). "

@@ -86,9 +86,6 @@ class LensReader:
         """About `total` random positions of these sentences, `size` at a time.
 
         After the last sentence the first ones are read again, with new noise.
-
-        Raises:
-            UserError: The sentences have no position.
         """
         state_bytes = 4 * self._stack.width * (len(self._stack.layers) + 1)
         most = min(math.ceil(1.05 * total), max(self._tokens_per_batch, _GROUP_BYTES // state_bytes))

@@ -152,9 +152,6 @@ def similarity_grid(
         metrics: Subset of `METRICS`; rows come in their order.
         items: RSA compares this many occurrences, the sample's first.
         dissimilarity: RSA's distance between two occurrences.
-
-    Raises:
-        UserError: Fewer than 4 occurrences.
     """
     if len(first) < LEAST_ROWS:
         raise UserError(

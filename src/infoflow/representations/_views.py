@@ -29,11 +29,7 @@ _CONSTANT = 1e-12
 def as_view(
     x: Matrix, name: str, dtype: torch.dtype | None = torch.float64, least_rows: int = 1
 ) -> Float[Tensor, "token width"]:
-    """`x` as a floating-point tensor on the CPU; `dtype=None` keeps float32 and float64.
-
-    Raises:
-        UserError: `x` is not a matrix, has no columns or fewer than `least_rows` rows, or holds NaN or infinity.
-    """
+    """`x` as a floating-point tensor on the CPU; `dtype=None` keeps float32 and float64."""
     view = as_tensor(x)
     if view.ndim != 2 or len(view) < least_rows or view.shape[1] == 0:
         raise UserError(
@@ -72,11 +68,7 @@ def centred(x: Float[Tensor, "token width"]) -> Float[Tensor, "token width"]:
 
 
 def as_labels(labels: Tensor | np.ndarray | list, name: str, length: int | None = None) -> np.ndarray:
-    """Labels of any kind, None included, as integers 0..m−1 in order of first appearance.
-
-    Raises:
-        UserError: `labels` is not a vector, is empty, or differs in length from `length`.
-    """
+    """Labels of any kind, None included, as integers 0..m−1 in order of first appearance."""
     vector = np.asarray(as_tensor(labels) if isinstance(labels, Tensor) else labels)
     if vector.ndim != 1 or len(vector) == 0:
         raise UserError(f"{name} must be a vector with at least one label. Got shape {vector.shape}.")

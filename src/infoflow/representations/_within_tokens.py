@@ -58,11 +58,7 @@ class PoolRules(NamedTuple):
 
     @classmethod
     def of(cls, k: int, few: str, metric: str, minimum: int | None) -> "PoolRules":
-        """Checked rules; by default "require" needs 2k + 1 occurrences.
-
-        Raises:
-            UserError: Impossible settings.
-        """
+        """Checked rules; by default "require" needs 2k + 1 occurrences."""
         check_neighbours(k, few, metric)
         if minimum is not None and minimum < (k + 1 if few == "require" else 2):
             raise UserError(

@@ -298,11 +298,7 @@ _KINDS: dict[str, tuple[_Check, str]] = {
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The entries of run.json.
-
-    Raises:
-        UserError: The file holds no JSON object, or an entry has another type.
-    """
+    """The entries of run.json."""
     try:
         manifest = read_object(path)
     except (ValueError, RecursionError) as error:

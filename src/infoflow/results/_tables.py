@@ -75,11 +75,7 @@ class StoredTable(NamedTuple):
 def write_table(
     path: Path | str, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None
 ) -> Path:
-    """Write a table atomically, with `origin` inside (default: this process's provenance, without folders).
-
-    Raises:
-        UserError: A foreign file has that name.
-    """
+    """Write a table atomically, with `origin` inside (default: this process's provenance, without folders)."""
     path = Path(path)
     check_replaceable(path)
     table = pa.Table.from_pandas(schema.conform(frame), preserve_index=False)
@@ -131,11 +127,7 @@ def _is_whole(notes: Mapping[bytes, bytes]) -> bool:
 
 
 def check_replaceable(path: Path) -> None:
-    """Check that the path is free, or holds a table of infoflow or a damaged one.
-
-    Raises:
-        UserError: A folder or a foreign file has that name.
-    """
+    """Check that the path is free, or holds a table of infoflow or a damaged one."""
     if path.is_dir():
         raise UserError(f"{path} is a folder, but a file must be written there. Move it, and run the command again.")
     if path.exists() and inside(path).name == "":
@@ -153,11 +145,7 @@ def _may_be_damaged(path: Path) -> bool:
 
 
 def read_table(path: Path | str) -> StoredTable:
-    """Read a table with its schema and provenance.
-
-    Raises:
-        UserError: The file is absent, damaged, not Parquet, not written by infoflow, or written by a newer version.
-    """
+    """Read a table with its schema and provenance."""
     path = Path(path)
     if not path.exists():
         raise UserError(f"There is no table {path}. Run the analysis first, or check the run folder's name.")

@@ -175,11 +175,7 @@ def asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> l
 
 
 def _by_token(measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
-    """Those that count tokens one by one.
-
-    Raises:
-        UserError: There are none.
-    """
+    """Those that count tokens one by one."""
     others = list(dict.fromkeys(measure.name for measure in measures if not measure.by_token))
     kept = [measure for measure in measures if measure.by_token]
     if not kept:

@@ -168,9 +168,6 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers]
 
     `given` maps the training part to existing tokenizers; then none are trained, and the target's is dropped if the
     corpus has no translations.
-
-    Raises:
-        UserError: The corpus is too small, or an objective needs translations and it has none.
     """
     corpus = read(plan.corpus.name, plan.corpus)
     parallel = "translation" in corpus.columns

@@ -197,11 +197,7 @@ def estimated(source: str, options: AnalyzeOptions) -> tuple[Counts, int, list[E
 
 
 def _counted(source: str, corpus: Corpus, tokenizer: str | None, max_length: int, device: str) -> tuple[Counts, int]:
-    """Counts of a checkpoint's configuration and a corpus, and the number of weights; no weights are read.
-
-    Raises:
-        UserError: There is no configuration or no tokenizer, or the model is no text model.
-    """
+    """Counts of a checkpoint's configuration and a corpus, and the number of weights; no weights are read."""
     home = existing(source)
     if isinstance(home, Path) and not (home / "config.json").is_file():
         raise UserError(f"An estimate needs a folder with config.json, or a name on the model hub. Got {home}.")

@@ -99,11 +99,7 @@ class AnalyzeOptions:
 
 
 def where_of(options: AnalyzeOptions) -> tuple[str, str] | None:
-    """The tag and its value that tokens must have to count.
-
-    Raises:
-        UserError: It is not written TAG=VALUE.
-    """
+    """The tag and its value that tokens must have to count."""
     if not options.where:
         return None
     tag, equals, value = options.where.partition("=")
@@ -113,11 +109,7 @@ def where_of(options: AnalyzeOptions) -> tuple[str, str] | None:
 
 
 def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptions:
-    """The options with changed fields; lists become tuples, and paths become names.
-
-    Raises:
-        UserError: A field does not exist or its value is not allowed.
-    """
+    """The options with changed fields; lists become tuples, and paths become names."""
     names = [field.name for field in dataclasses.fields(options)]
     for name, value in changes.items():
         if name not in names:

@@ -110,11 +110,7 @@ def _probe(plan: ProbingPlan, task: str, probe: str) -> list[AbstractMeasure]:
 
 
 def probed_corpus(options: "AnalyzeOptions", chat: Callable[[str], Corpus] | None = None) -> Corpus:
-    """The sentences for the tasks of an analysis, followed by those of its test corpus; `chat` reads conversations.
-
-    Raises:
-        UserError: A corpus cannot be read, or lacks what a task needs.
-    """
+    """The sentences for the tasks of an analysis, followed by those of its test corpus; `chat` reads conversations."""
     plan = options.probing
     columns = {name: getattr(options, name) for name in ("text_column", "translation_column", "label_column")}
     columns["bad_column"] = options.bad_column
@@ -131,11 +127,7 @@ def probed_corpus(options: "AnalyzeOptions", chat: Callable[[str], Corpus] | Non
 
 
 def task_corpus(plan: ProbingPlan, source: str, **how: Any) -> Corpus:
-    """The corpus called `source`, with the columns that the plan's tasks need; `how`: see `load_task_corpus`.
-
-    Raises:
-        UserError: It cannot be read, or lacks what a task needs.
-    """
+    """The corpus called `source`, with the columns that the plan's tasks need; `how`: see `load_task_corpus`."""
     corpus = load_task_corpus(source, _tasks(plan), **how)
     for task in _tasks(plan):
         check_task(task, corpus)
@@ -143,11 +135,7 @@ def task_corpus(plan: ProbingPlan, source: str, **how: Any) -> Corpus:
 
 
 def check_tasks(plan: ProbingPlan, corpus: Corpus) -> None:
-    """Build every task once, so that a faulty one is reported before any model is trained or read.
-
-    Raises:
-        UserError: The corpus does not suit a task.
-    """
+    """Build every task once, so that a faulty one is reported before any model is trained or read."""
     with use_display(SilentDisplay()):  # the probing itself reports what is left out
         for task in _tasks(plan):
             check_task(task, corpus)
@@ -200,21 +188,13 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
 
 
 def check_tables(plan: StudyPlan) -> None:
-    """Refuse names of tables that nothing writes, before any work starts.
-
-    Raises:
-        UserError: The plan names one.
-    """
+    """Refuse names of tables that nothing writes, before any work starts."""
     standard_measures(plan.analysis)
     checkpoint_tables(plan, heavy=True)
 
 
 def checkpoint_tables(plan: StudyPlan, heavy: bool) -> list[str]:
-    """Names of the tables that the plan requests at a checkpoint, at a heavy step or any other step.
-
-    Raises:
-        UserError: Nothing writes one of them.
-    """
+    """Names of the tables that the plan requests at a checkpoint, at a heavy step or any other step."""
     names = list(plan.checkpoints.light or light_tables()) + (list(plan.checkpoints.heavy) if heavy else [])
     wanted = list(dict.fromkeys(names))
     elsewhere = [*(name for own in provided("measures", "OF_CHECKPOINTS") for name in own), *OF_PROBES]
@@ -245,10 +225,6 @@ def named_measures(
     """The measures of one model that write these tables.
 
     Standard measures, and those of predictions and translations that are computed over training or by name.
-
-    Raises:
-        UserError: Nothing writes one of them; `setting` is where it was named, and `others` are further names valid
-            there.
     """
     every = [*_all_standard(plan), *_over_training(plan)]
     known = [*dict.fromkeys(measure.name for measure in every), *others]

@@ -35,9 +35,6 @@ def cut_up(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> Parts:
     Published parts stay unchanged; only source sentences that occur in them leave the training part (and those of the
     test part leave the validation part). Other overlap with training stays, as is usual when models are compared on
     published parts, and `Parts.facts` counts it.
-
-    Raises:
-        UserError: A part is missing, too small, or lacks translations.
     """
     kept = usable(corpus, plan)
     names = {"validation": plan.validation_name, "test": plan.test_name}

@@ -45,11 +45,7 @@ _MOST_TABLES = 1000  # tables with the same name
 
 
 def read_plan(path: Path) -> str:
-    """The text of a plan file.
-
-    Raises:
-        UserError: The file is too large for a plan, or not UTF-8.
-    """
+    """The text of a plan file."""
     if (size := path.stat().st_size) > _LARGEST_PLAN:
         raise UserError(f"A study plan has at most {_LARGEST_PLAN:,} bytes. {path} has {size:,}. Name a plan.")
     try:
@@ -59,11 +55,7 @@ def read_plan(path: Path) -> str:
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
-    """The tables of a TOML text.
-
-    Raises:
-        UserError: The text is not TOML, or its nesting or numbers exceed any plan; the message names `source`.
-    """
+    """The tables of a TOML text."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -75,11 +67,7 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
 
 
 def build_settings(cls: type, values: Any, path: str = "") -> Any:
-    """Build the dataclass from plain values; `path` precedes the names of its settings in messages.
-
-    Raises:
-        UserError: A setting is unknown, of the wrong type, or beyond its limits.
-    """
+    """Build the dataclass from plain values; `path` precedes the names of its settings in messages."""
     if not isinstance(values, dict):
         name = path.removesuffix(".")
         what = f"{name} must be a table of settings, written [{name}]" if name else "A plan must be a table of settings"
@@ -176,9 +164,6 @@ class CorePlan:
 
         It is `NAME`, `NAME+VARIANT` with the options of `[variants.VARIANT]`, or `NAME+token-dropout`, trained on
         partly replaced input.
-
-        Raises:
-            UserError: There is no such objective or variant, or the objective does not take its options.
         """
         base, plus, variant = name.partition("+")
         make_objective(base)
@@ -230,9 +215,6 @@ class CorePlan:
 
         Presets: quick, laptop, paper, replicate, zoo, architectures, adaptation, retrieval. `measures`, `objectives`
         and `claims` name your own code in place of that section.
-
-        Raises:
-            UserError: The file or preset does not exist or is not TOML, or a setting is unknown or of the wrong type.
         """
         if str(source) in PRESETS:
             text = (resources.files(__package__) / "presets" / f"{source}.toml").read_text(encoding="utf-8")
@@ -304,11 +286,7 @@ else:
 
 
 def stored_plan(run: RunFolder, run_code: bool = False) -> StudyPlan:
-    """The plan in a run's run.json; only `run_code` executes the user's own code that it names.
-
-    Raises:
-        UserError: run.json has no plan, or it cannot be read.
-    """
+    """The plan in a run's run.json; only `run_code` executes the user's own code that it names."""
     path = run.path / "run.json"
     if (plan := run.read().get("plan")) is None:
         raise UserError(f"{path} is damaged: it has no plan. Start again in a new folder.")

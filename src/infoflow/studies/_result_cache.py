@@ -220,11 +220,7 @@ def is_published(model: Path, target: Path) -> bool:
 
 
 def publish(model: Path, target: Path, name: str) -> None:
-    """Copy trained weights to `target`, unless a complete copy exists.
-
-    Raises:
-        UserError: `target` holds something that infoflow did not train.
-    """
+    """Copy trained weights to `target`, unless a complete copy exists."""
     if is_published(model, target):
         return
     if target.exists():
@@ -236,11 +232,7 @@ def publish(model: Path, target: Path, name: str) -> None:
 
 
 def check_target(model: Path, target: Path) -> None:
-    """Check that a published model replaces nothing but another one.
-
-    Raises:
-        UserError: `target` holds something that infoflow did not train.
-    """
+    """Check that a published model replaces nothing but another one."""
     if not target.exists() or (target / _WEIGHTS_FACTS).exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if any(_holds(target, {name: kept}) for name, kept in _of_model(_kept(model)).items()):

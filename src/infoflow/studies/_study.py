@@ -202,11 +202,7 @@ def _jobs(plan: StudyPlan, wanted: int | None) -> int:
 
 
 def stage_of(folder: str, key: str) -> AbstractStage:
-    """The stage with that key in the graph of the run folder's plan, for a process of an engine.
-
-    Raises:
-        UserError: The plan in the folder has no such stage.
-    """
+    """The stage with that key in the graph of the run folder's plan, for a process of an engine."""
     manifest = Path(folder) / "run.json"
     stages = _graph(os.fspath(folder), manifest.stat().st_mtime_ns)
     if key not in stages.by_key:

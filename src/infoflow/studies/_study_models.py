@@ -191,11 +191,7 @@ class StudyModels:
         return self.snapshots(recipe).kept()
 
     def snapshot(self, recipe: Recipe, update: int) -> Snapshot:
-        """Facts about a checkpoint: tokens, loss, learning rate, SHA-256.
-
-        Raises:
-            UserError: The checkpoint is missing or damaged.
-        """
+        """Facts about a checkpoint: tokens, loss, learning rate, SHA-256."""
         kept = self.snapshots(recipe)
         entry = kept.entries().get(update)
         if entry is None or not kept.is_intact(entry):

@@ -40,9 +40,6 @@ def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
         updates: N, of the whole training.
         warmup: Updates of the warm-up; 0: none.
 
-    Raises:
-        UserError: The schedule cannot be parsed, or has a step beyond the training.
-
     >>> checkpoint_steps("log:12", 5000)
     [0, 1, 2, 4, 9, 20, 44, 97, 213, 469, 1032, 2272, 5000]
     """
@@ -62,9 +59,6 @@ def select_steps(available: Sequence[int], k: int) -> list[int]:
 
     The i-th choice s is followed by the later step nearest in log2 to \(s (a_n / s)^{1/(k-i)}\) (the smaller one in a
     tie) that leaves enough steps for the rest. With at most `k` steps, all; with k = 1, the last.
-
-    Raises:
-        UserError: `k` is below 1, or the steps are not distinct nonnegative numbers.
 
     >>> select_steps([500, 1000, 1500, 2000, 2500, 3000], 4)
     [500, 1000, 1500, 3000]

@@ -290,9 +290,6 @@ def build_models(
     """One model per objective, with the same embeddings and blocks on the source side, bit for bit.
 
     Each has its objective's layout; see `infoflow.architectures.build`.
-
-    Raises:
-        UserError: Two objectives have the same name.
     """
     names = [objective.name for objective in objectives]
     if len(set(names)) < len(names):

@@ -227,9 +227,6 @@ class WindowRows:
             documents: The document of each, `Corpus.documents`.
             budget: Maximum number of tokens of a window, [CLS] and [SEP] included; a longer sentence is truncated.
             vocabulary: Vocabulary of the token ids.
-
-        Raises:
-            UserError: There are no documents, or no room for two sentences.
         """
         documents = _known(documents, "A window")
         if budget < 4:

@@ -104,11 +104,7 @@ class FrozenSlices(TrainingHook):
         return dict(self._kept)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Check that the run was started with the same frozen slices.
-
-        Raises:
-            UserError: It was started with others, or with none.
-        """
+        """Check that the run was started with the same frozen slices."""
         same = state.keys() == self._kept.keys()
         if not same or not all(torch.equal(state[name], kept) for name, kept in self._kept.items()):
             have = ", ".join(sorted(state)) or "none"
@@ -172,11 +168,7 @@ def make_accelerator(device: str = "auto") -> Accelerator:
 
 
 def usable_device(device: str) -> str:
-    """The device to train on, with "auto" resolved.
-
-    Raises:
-        UserError: This machine has no such device.
-    """
+    """The device to train on, with "auto" resolved."""
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if device == "auto":
         device = next(name for name in ("cuda", "mps", "cpu") if available[name])

@@ -180,9 +180,6 @@ def chefer_propagated(request: Request) -> SentenceRelevance:
     function does not.
 
     Source: [@chefer2021a], for single stacks.
-
-    Raises:
-        UserError: The model has an encoder and a decoder, or a function that propagation has no rule for.
     """
     model = request.model
     if len(model.anatomy.stacks) > 1:

@@ -90,9 +90,6 @@ def logit_attribution(request: Request) -> SentenceRelevance:
     c is the head's output at the prediction's token p, and the norm's deviation is that of its actual input. The parts
     of all heads, feed-forward layers, embeddings and biases add up to the logit. Heads write directly into the final
     norm's input only in pre-norm models, and only in the predicting stack.
-
-    Raises:
-        UserError: The model is not pre-norm, or its head is more than a norm and a linear map.
     """
     model, positions = request.model, request.predictions.positions
     with torch.no_grad(), recording(model) as tape:

@@ -183,11 +183,7 @@ def rollout_relevance(request: Request) -> SentenceRelevance:
 
 
 def flow_relevance(request: Request) -> SentenceRelevance:
-    """Relevance of tokens by `attention_flow`; there is none of heads.
-
-    Raises:
-        UserError: The model has an encoder and a decoder, between which the published graph has no edges.
-    """
+    """Relevance of tokens by `attention_flow`; there is none of heads."""
     if len(request.model.anatomy.stacks) > 1:
         raise UserError(f'method="flow" is for single stacks; {request.model.name} has two. Use method="rollout".')
     ((key, layers),) = _attention(request).items()
@@ -333,11 +329,7 @@ def alti_contributions(model: Model, batch: Mapping[str, Any] | str) -> list[dic
 
 
 def sublayers(model: Model, inputs: dict[str, Any]) -> list[Sublayer]:
-    """Every attention of one sentence, with the operations up to the next sublayer.
-
-    Raises:
-        UserError: The blocks are neither pre-norm nor post-norm, or tokens interact outside attention.
-    """
+    """Every attention of one sentence, with the operations up to the next sublayer."""
     if reason := model.anatomy.beside_attention():
         raise UserError(f"ALTI does not hold for {model.name}: {reason}. Use a gradient method instead.")
     with torch.no_grad(), recording(model) as tape:

@@ -50,12 +50,7 @@ _SAME = (*_VIEWS, Tensor.float, Tensor.type_as, nn.functional.dropout, torch.res
 
 @contextmanager
 def recording(model: Model) -> Iterator[Tape]:
-    """Record the forward pass that runs inside the block: one pass, of one sentence.
-
-    Raises:
-        UserError: The model is in half precision or quantised, where shares of sums near zero are only noise, or its
-            layers run on several devices.
-    """
+    """Record the forward pass that runs inside the block: one pass, of one sentence."""
     if (dtype := next(model.module.parameters()).dtype) not in (torch.float32, torch.float64):
         raise UserError(f"This method needs a model in float32. {model.name} is in {dtype}: load it with float32.")
     if quantisation(model.module) or on_several_devices(model.module):

@@ -30,11 +30,7 @@ class SentencePredictions:
 
 
 def sentences(model: Model, batch: Mapping[str, Any] | str, position: int | None) -> list[SentencePredictions]:
-    """The sentences of a batch one by one, with the positions of the predictions to explain.
-
-    Raises:
-        UserError: The model has no head, the batch lacks an input, or the position is out of range.
-    """
+    """The sentences of a batch one by one, with the positions of the predictions to explain."""
     if isinstance(batch, str):
         batch = model.require_tokenizer()(batch, return_tensors="pt")
     inputs = _keywords(model, batch)
@@ -131,11 +127,7 @@ class Request:
     target: int | None  # token id; None: the top one
 
     def logits(self, output: object) -> Tensor:
-        """Logits of the forward pass: (1 or more, token, vocabulary).
-
-        Raises:
-            UserError: The model has no language-model head.
-        """
+        """Logits of the forward pass: (1 or more, token, vocabulary)."""
         if self.model.task == "encoder":
             raise UserError(
                 f"{self.model.name} has no language-model head, so it predicts nothing that relevance could start "
@@ -146,11 +138,7 @@ class Request:
         return output.logits if getattr(output, "logits", None) is not None else output.prediction_logits  # type: ignore[attr-defined]
 
     def targets(self, logits: Float[Tensor, "seed vocabulary"]) -> Int[Tensor, " seed"]:
-        """The token whose logit is explained at each position: the target, or else the top one.
-
-        Raises:
-            UserError: The vocabulary has no such token.
-        """
+        """The token whose logit is explained at each position: the target, or else the top one."""
         if self.target is None:
             return logits.argmax(dim=1)
         if not 0 <= self.target < logits.shape[1]:

@@ -129,11 +129,7 @@ def _named(found: Mapping[str, Figure], wanted: str) -> Figure:
 
 
 def _name_by_columns(frame: pd.DataFrame) -> str:
-    """The library table with these columns; "" if there is none.
-
-    Raises:
-        UserError: Several tables match.
-    """
+    """The library table with these columns; "" if there is none."""
     columns = set(frame.columns)
     fits = {
         name for name, one in known_tables().items() if {column.name for column in one.columns} - _MODELS <= columns

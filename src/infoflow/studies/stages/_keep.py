@@ -49,11 +49,7 @@ class Keep(OfRecipe):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Keep]":
-        """One stage for each training.
-
-        Raises:
-            UserError: The checkpoints do not fit into the plan's budget.
-        """
+        """One stage for each training."""
         if not models.plan.checkpoints.on:
             return []
         if not models.prepared:
@@ -218,11 +214,7 @@ class _Kept:
 
 
 def check_budget(models: StudyModels) -> None:
-    """Check the size of all checkpoints of a study against the plan's budget.
-
-    Raises:
-        UserError: The checkpoints exceed it, or the schedule names an update beyond a training.
-    """
+    """Check the size of all checkpoints of a study against the plan's budget."""
     plan = models.plan.checkpoints
     sizes: dict[tuple[str, str], int] = {}  # the same for all seeds
     for recipe in models.plan.recipes():

@@ -346,11 +346,7 @@ class MeasureGiven(AbstractMeasureStage):
         self.release()
 
     def _merged(self, with_sample: bool) -> Computed:
-        """The model's tables from its shards.
-
-        Raises:
-            UserError: The shards for this model, corpus and settings are missing or incomplete.
-        """
+        """The model's tables from its shards."""
         shards = shards_in(self.bench.path(SHARDS, self.pass_key))
         if not shards:
             raise UserError(

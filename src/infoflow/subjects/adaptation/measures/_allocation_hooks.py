@@ -159,11 +159,7 @@ class TuningAllocation(TrainingHook):
         return self._recorder
 
     def table(self, tuning_seed: int = 0) -> pd.DataFrame:
-        """The allocation so far: `TUNING_ALLOCATION` without the columns of `TUNED`.
-
-        Raises:
-            UserError: There was no update: training was already complete. Read its recording (`Recording.read`).
-        """
+        """The allocation so far: `TUNING_ALLOCATION` without the columns of `TUNED`."""
         if self._recorder is None:
             raise UserError(
                 "Training was already complete, so nothing was recorded. Read the earlier recording: "

@@ -81,9 +81,6 @@ def began_as(before: Model, after: Sequence[Model]) -> Model:
     """The model that the tuning started from; it shares its weights with `before`.
 
     This is `before`, or the encoder of a two-model `EncoderDecoderModel` if only the encoder was tuned.
-
-    Raises:
-        UserError: A tuned model has another body.
     """
     start, module = before, before.module
     if isinstance(module, EncoderDecoderModel) and not any(
@@ -96,11 +93,7 @@ def began_as(before: Model, after: Sequence[Model]) -> Model:
 
 
 def check_bodies(before: Model, after: Model) -> None:
-    """Refuse models that were not tuned from `before`.
-
-    Raises:
-        UserError: Their bodies differ in their parameters, or in the shape of one.
-    """
+    """Refuse models that were not tuned from `before`."""
     ours, theirs = ({name: tuple(p.shape) for name, p in body_parameters(one).items()} for one in (before, after))
     if ours == theirs:
         return
@@ -342,11 +335,7 @@ def mixed_body(module: PreTrainedModel, shares: Sequence[float], scale: float) -
 
 @contextmanager
 def frozen_body(module: PreTrainedModel, store: FeatureStore, mix: LayerMix | None = None) -> Iterator[None]:
-    """Replace the module's body by a `FrozenBody`; afterwards the body is restored, with the trained pooler.
-
-    Raises:
-        UserError: The module keeps its stacks next to its head, not in one body.
-    """
+    """Replace the module's body by a `FrozenBody`; afterwards the body is restored, with the trained pooler."""
     name, body = module.base_model_prefix, module.base_model
     if body is module or not isinstance(body, PreTrainedModel):
         raise UserError(

@@ -166,11 +166,7 @@ class Choice(AbstractTask):
 
 
 def right_places(corpus: Corpus) -> Int[np.ndarray, " example"]:
-    """The index of the right choice of each example, from 0: labels are either all indices or all texts of choices.
-
-    Raises:
-        UserError: Labels are neither indices nor texts of choices, or an example has fewer than two choices.
-    """
+    """The index of the right choice of each example, from 0: labels are either all indices or all texts of choices."""
     corpus.require("question", "choices", "label")
     choices, labels = list(corpus.column("choices")), list(corpus.column("label"))
     short = next((row for row, each in enumerate(choices) if len(each) < 2), None)
@@ -243,12 +239,7 @@ class Tagging(AbstractTask):
     column: str = "tag"  # of the corpus
 
     def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ExampleRows:
-        """Sentences as token ids, with the number of the tag at each word's first token.
-
-        Raises:
-            UserError: There are no words or tags, a tag does not occur in training, or the tokenizer cannot align
-                words.
-        """
+        """Sentences as token ids, with the number of the tag at each word's first token."""
         corpus.require("words", self.column)
         places = {tag: place for place, tag in enumerate(self.labels)}
         encoded = corpus.encode(tokenizer, max_length=max_length)

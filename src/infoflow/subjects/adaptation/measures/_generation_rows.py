@@ -59,10 +59,7 @@ class GenerationRows:
         max_length: int,
         max_target: int,
     ) -> None:
-        """
-        Raises:
-            UserError: There are no targets, no room for one, or a tokenizer has no end of text.
-        """
+        """"""
         corpus.require("translation")
         source_side = text_format(tokenizer, target=False)
         self.side = text_format(target_tokenizer or tokenizer, target=target_tokenizer is None)
@@ -179,11 +176,7 @@ class GenerationSources:
 
 
 def has_encoder(module: PreTrainedModel) -> bool:
-    """Whether the model reads the source with a separate encoder.
-
-    Raises:
-        UserError: The model writes no text.
-    """
+    """Whether the model reads the source with a separate encoder."""
     if module.config.is_encoder_decoder and module.can_generate():
         return True
     kind = type(module).__name__

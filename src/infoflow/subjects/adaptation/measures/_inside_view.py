@@ -101,9 +101,6 @@ def inside_view(
         sizes: Amount of data for each measure.
         seeds: Tuning seeds, for the table with one row per seed; default: 0, 1, ...
         only: Names of the tables to make; default: all.
-
-    Raises:
-        UserError: There is no tuned model, one was not tuned from `before`, or `only` names an unknown table.
     """
     if unknown := [name for name in only or () if name not in INSIDE]:
         raise UserError(f"only must name tables of the inside view: {', '.join(INSIDE)}. Got {as_written(unknown[0])}.")

@@ -72,10 +72,6 @@ def label_by_layer(
         untrained: An untrained model with the same body.
         examples: At most this many texts of each part, chosen by hash.
         words: Maximum number of words for the information about them, and of labelled words in each part.
-
-    Raises:
-        UserError: The task has no labels that a probe can predict, training has only one class, or the models have
-            different bodies.
     """
     if reason := no_labels(task):
         raise UserError(f"Labels by layer: {reason}.")
@@ -308,9 +304,6 @@ WITHIN = 0.01
 
 def first_readable(values: Sequence[float] | np.ndarray, within: float = WITHIN) -> int:
     """The first layer whose value is at most `within` below the best; NaN layers are skipped.
-
-    Raises:
-        UserError: No layer has a value.
 
     >>> first_readable([0.5, 0.89, 0.9, 0.88])
     1

@@ -57,9 +57,6 @@ def built_in_task(name: str, size: int = 1000, seed: int = 0) -> TaskData:
 
     Sentences use their own seed, so they differ from the training data of a study of `grammar` but share its words; no
     two examples have the same text. The same arguments give the same task.
-
-    Raises:
-        UserError: There is no such task, or it has fewer than 20 examples.
     """
     if name not in BUILT_IN_TASKS:
         raise UserError(f"There is no task {as_written(name)}. Built in: {', '.join(BUILT_IN_TASKS)}.")
@@ -226,9 +223,6 @@ def training_part(data: TaskData, examples: int, control: str) -> Corpus:
             keeps its share, up to one example, so a rare class may have none. 0 takes all.
         control: "shuffled-labels" permutes the labels over the examples (tags over words; answer positions within
             passages).
-
-    Raises:
-        UserError: There are fewer examples than requested, or all examples of the subset have the same label.
     """
     corpus = data.train
     if examples > len(corpus):

@@ -96,10 +96,6 @@ def load_task(
         columns: Names of columns, or numbers from 1 in a file without names: `text`, `second`, `label`, `question`,
             `choices`, `answers`, `answer_starts`, `translation`, `references`, `words`. For generation `label` is
             another name for `translation`, the target.
-
-    Raises:
-        UserError: A part cannot be read, lacks a column, or has labels that training lacks; there are fewer than two
-            classes; a class has no examples; or a label is not a number where numbers are needed.
     """
     check_task_name(name)
     named = check_named(columns)

@@ -48,9 +48,6 @@ def make_task(data: TaskData, *, trained: AbstractObjective | None = None, **opt
         trained: The model's pretraining objective, if known (`training.trained_objective`): after prefix language
             modelling with one stack, targets are written after sources with bidirectional attention.
         options: Fields of the task's class; they override those of `data`.
-
-    Raises:
-        UserError: There is no class for the shape, or no such option.
     """
     if data.shape not in MAKERS:
         raise UserError(f"There is no task of the shape {data.shape}. Shapes: {', '.join(MAKERS)}.")
@@ -223,11 +220,7 @@ class Regression(AbstractTextTask):
 
     @classmethod
     def of(cls, task: str, train: Corpus) -> "Regression":
-        """The task with the unit of a training part.
-
-        Raises:
-            UserError: A label is not a number, or all are the same.
-        """
+        """The task with the unit of a training part."""
         values = label_numbers(train)
         if np.ptp(values) == 0:
             raise UserError(

@@ -140,9 +140,6 @@ def add_adapters(module: PreTrainedModel, head: frozenset[str], *, rank: int, al
     A (r, in) is initialised at random from `seed`, and B (out, r) at 0, so that the model starts as the pretrained one.
     If a family keeps queries, keys and values in one matrix (GPT-2), the adapter covers all of it.
 
-    Raises:
-        UserError: The model has no such projections.
-
     Source: [@hu2022lora].
     """
     from peft import LoraConfig, inject_adapter_in_model
@@ -206,9 +203,6 @@ def prepare(built: FreshModel, task: AbstractTask, config: TuneConfig, seed: int
     | lora   | the head, and adapters of low rank on queries and values, see `add_adapters`      |
 
     δ is `layer_decay` and D the depth of the head, see `parameter_depths`.
-
-    Raises:
-        UserError: The model has no such weights.
 
     Source: layer-wise decay [@clark2020electra], where the last block's factor is δ²; here it is δ.
     """

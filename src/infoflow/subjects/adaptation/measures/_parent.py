@@ -44,9 +44,6 @@ def extend_vocabulary(
     Byte-pair encoding continues where the old tokenizer stops: among the pieces of the words of `texts`, the most
     frequent adjacent pair becomes a token, `num` times. So a new token is a sequence of old ones, and text without new
     tokens is split as before. There are fewer new tokens if no pair occurs `min_frequency` times.
-
-    Raises:
-        UserError: The tokenizer uses neither byte-pair encoding nor WordPiece.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     state = json.loads(backend.to_str()) if backend is not None else {"model": {}}
@@ -230,9 +227,6 @@ def load_parent(source: str | Path, objective: AbstractObjective, positions: int
 
     A tokenizer without a padding token, as GPT-2's, pads with its last token: padding is on the right, where no causal
     position sees it and it has no loss.
-
-    Raises:
-        UserError: The model cannot be loaded, or the objective does not fit it.
     """
     model = load_model(source, device="cpu")
     own: Any = model.require_tokenizer()

@@ -67,9 +67,6 @@ def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: 
         shape: The task's shape, if known.
         named: The named columns, by the corpus's name for them: a name, or a number from 1.
         tags: The column of the tags, if named.
-
-    Raises:
-        UserError: There is no such file, or its layout is unknown.
     """
     if isinstance(source, Corpus):
         return source
@@ -304,11 +301,7 @@ def _is_name(digits: str, header: Sequence[str]) -> bool:
 
 
 def read_by_number(path: Path, named: Mapping[str, Any]) -> Corpus:
-    """The label and the text of each line, and the second text of a pair.
-
-    Raises:
-        UserError: Other columns are named, or not all are given by number.
-    """
+    """The label and the text of each line, and the second text of a pair."""
     places = [named.get(name) for name in ("label", "text", "second")]
     used = [place for place in places if place is not None]
     if None in places[:2] or len(used) != len(named) or not all(isinstance(place, int) for place in used):

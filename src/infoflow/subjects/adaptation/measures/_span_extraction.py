@@ -150,11 +150,7 @@ class SpanExtraction(AbstractTask):
     def _logits(
         self, module: PreTrainedModel, batch: Batch
     ) -> tuple[Float[Tensor, "window token"], Float[Tensor, "window token"]]:
-        """Scores of each token as start and as end, float32 also under autocast; the lowest float at padding.
-
-        Raises:
-            UserError: The model has no such head, or does not see later tokens.
-        """
+        """Scores of each token as start and as end, float32 also under autocast; the lowest float at padding."""
         self._check(module)
         output = module(**task_inputs(module, batch))
         lowest = torch.finfo(torch.float32).min

@@ -56,11 +56,7 @@ def first_place(sentence: Sentence) -> AnswerCharacters | None:
 
 
 def askable_spans(corpus: Corpus) -> tuple[Corpus, Mapping[str, int]]:
-    """The questions whose answer occurs in the passage or that have none, and the number of others, by reason.
-
-    Raises:
-        UserError: The corpus has no questions with answers, or no answer occurs in its passage.
-    """
+    """The questions whose answer occurs in the passage or that have none, and the number of others, by reason."""
     corpus.require("question", "answers")
     asked = [(one, first_place(one)) for one in corpus]
     kept = np.array([not one.answers or place is not None for one, place in asked])
@@ -140,11 +136,7 @@ class SpanRows:
     """
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, size: WindowSize) -> None:
-        """
-        Raises:
-            UserError: The corpus has no questions, a window has no room, the tokenizer does not give the characters of
-                its tokens, or no answer can be marked.
-        """
+        """"""
         corpus.require("question", "answers")
         if not tokenizer.is_fast:
             raise UserError(

@@ -49,11 +49,7 @@ class TaskData:
 
 
 def check_task_name(name: str) -> None:
-    """A task's name becomes a folder under the run's, such as `acl-arc` or `classify/acl-arc`.
-
-    Raises:
-        UserError: It is not a folder name, or leads elsewhere.
-    """
+    """A task's name becomes a folder under the run's, such as `acl-arc` or `classify/acl-arc`."""
     parts = name.split("/")
     if len(name) > _LONGEST_NAME or not {"", ".", ".."}.isdisjoint(parts) or any(s == "\\" or s < " " for s in name):
         raise UserError(
@@ -163,11 +159,7 @@ SEVERAL = "|"
 
 
 def label_indices(corpus: Corpus, labels: Sequence[str]) -> Int[np.ndarray, " example"]:
-    """The class index of each example.
-
-    Raises:
-        UserError: An example has no label, or one that is not in `labels`.
-    """
+    """The class index of each example."""
     places = {label: place for place, label in enumerate(labels)}
     found = list(corpus.column("label"))
     check_known(found, places, corpus)
@@ -175,11 +167,7 @@ def label_indices(corpus: Corpus, labels: Sequence[str]) -> Int[np.ndarray, " ex
 
 
 def label_sets(corpus: Corpus, labels: Sequence[str]) -> Float[np.ndarray, "example label"]:
-    """The labels of each example, 1 or 0; an example may have none.
-
-    Raises:
-        UserError: A label is not in `labels`.
-    """
+    """The labels of each example, 1 or 0; an example may have none."""
     places = {label: place for place, label in enumerate(labels)}
     found = [several(label) for label in corpus.column("label")]
     check_known([label for each in found for label in each], places, corpus)
@@ -190,11 +178,7 @@ def label_sets(corpus: Corpus, labels: Sequence[str]) -> Float[np.ndarray, "exam
 
 
 def label_numbers(corpus: Corpus) -> Float[np.ndarray, " example"]:
-    """The number that labels each example.
-
-    Raises:
-        UserError: A label is missing or no number.
-    """
+    """The number that labels each example."""
     check_numbers(corpus)
     found = list(corpus.column("label"))
     _check_labelled(found, corpus)
@@ -270,9 +254,6 @@ def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) ->
     """The tag column of a corpus: the named one, `tag`, `upos`, or the only one.
 
     If `labels` are known, the first column whose tags all occur in them.
-
-    Raises:
-        UserError: There is none, or the corpus has no words.
     """
     if "words" not in corpus.columns:
         raise UserError(
@@ -304,10 +285,6 @@ def are_entities(tags: Iterable[str]) -> bool:
 
 
 def tags_of(corpus: Corpus, column: str) -> Iterable[Sequence[str]]:
-    """The tags of each sentence.
-
-    Raises:
-        UserError: The corpus has no such column.
-    """
+    """The tags of each sentence."""
     corpus.require("words", column)
     return corpus.column(column)

@@ -40,9 +40,6 @@ def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask
 
     A single decoder reads source and target in one row: the target gets the positions left by `config.max_length`, or
     half of the positions if that is more.
-
-    Raises:
-        UserError: `config.max_target` is set for a task that writes nothing.
     """
     if not isinstance(task, Generation):
         if config.max_target:

@@ -215,9 +215,6 @@ def head_overlap(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
     Args:
         tables: `TUNING_HEADS` by task, for one model and method.
-
-    Raises:
-        UserError: The tables' models have different heads.
     """
     worth = {name: _values(table) for name, table in tables.items()}
     rows: list[dict[str, Any]] = []

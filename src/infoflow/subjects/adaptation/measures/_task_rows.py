@@ -86,9 +86,6 @@ def read_texts(
     The longer text of a pair is cut first, or, with `keep_second`, the first as far as possible.
 
     A tokenizer that joins a pair without a separator (GPT-2's) gets its separator token, else its end of text, there.
-
-    Raises:
-        UserError: There is no room for a text token.
     """
     limit = min(max_length, int(min(tokenizer.model_max_length, 10**9)))
     reader = _Reader(tokenizer, limit, pairs=second is not None, keep_second=keep_second)

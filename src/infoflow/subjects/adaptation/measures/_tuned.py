@@ -126,11 +126,7 @@ class Tuned:
 
 
 def load_tuned(folder: Path | str) -> TunedModel:
-    """A tuned model as saved by `tune`.
-
-    Raises:
-        UserError: The folder holds no tuned model.
-    """
+    """A tuned model as saved by `tune`."""
     folder = Path(folder)
     try:
         facts = read_object(folder / TASK_FILE)
@@ -200,11 +196,7 @@ def write_key(home: Path, key: dict[str, Any], rates: dict[str, float]) -> None:
 
 
 def read_key(home: Path) -> dict[str, Any] | None:
-    """The content written by `write_key`, `{"key": ..., "rates": ...}`; None if nothing exists yet.
-
-    Raises:
-        UserError: It is damaged.
-    """
+    """The content written by `write_key`, `{"key": ..., "rates": ...}`; None if nothing exists yet."""
     path = home / KEY_FILE
     if not path.exists():
         return None
@@ -228,11 +220,7 @@ def write_results(folder: Path, scores: Rows, answers: Rows) -> None:
 
 
 def read_results(folder: Path) -> dict[str, Rows]:
-    """Scores and answers, as written by `write_results`.
-
-    Raises:
-        UserError: They, or their task.json, are missing or changed.
-    """
+    """Scores and answers, as written by `write_results`."""
     path = folder / RESULTS_FILE
     try:
         found = read_object(path)

@@ -273,9 +273,6 @@ def train_further(
         out: Output folder, with the model in `out/model`. Default: `runs/further/` and the objective.
         new_tokens: Number of tokens that are learned on the corpus and added (`extend_vocabulary`). Each is initialised
             with the mean of its former pieces; existing tokens keep their ids.
-
-    Raises:
-        UserError: Objective and model do not fit, or the plan, the corpus or the folder is unsuitable.
     """
     plan = _alone(plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan), objective, seed)
     asked = plan.objective(objective)

@@ -132,9 +132,6 @@ class StudyTasks:
         """Tuning methods for the task.
 
         The pretrained head generates text, so frozen features have no head to train; this is reported.
-
-        Raises:
-            UserError: The plan requests only frozen features for a generation task.
         """
         if self.shape(asked) != "generation" or not {*FROZEN_METHODS} & {*asked.methods}:
             return list(asked.methods)

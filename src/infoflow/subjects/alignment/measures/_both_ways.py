@@ -307,11 +307,7 @@ def align_implicit(
 
 
 def transplanted(source: Model, target: Model) -> Model:
-    """The target with the source's encoder instead of its own, without training.
-
-    Raises:
-        UserError: The target is not an `EncoderDecoderModel`, or its encoder has another width.
-    """
+    """The target with the source's encoder instead of its own, without training."""
     if not isinstance(target.module, EncoderDecoderModel):
         raise UserError(
             f"The implicit alignment needs a translation model of the class EncoderDecoderModel. {target.name} is a "

@@ -20,11 +20,7 @@ _PROJECTION, _FACTS = "projection.safetensors", "alignment.json"
 
 
 def encoder_of(model: Model) -> PreTrainedModel:
-    """The part of a model that reads its text, without output head or decoder.
-
-    Raises:
-        UserError: It is causal, and so not an encoder.
-    """
+    """The part of a model that reads its text, without output head or decoder."""
     stack = model.anatomy.reads
     if stack.name != "encoder":
         raise UserError(
@@ -92,11 +88,7 @@ class AlignedEncoder(nn.Module):
 
 
 def read_facts(folder: Path | str) -> dict[str, Any]:
-    """The metadata saved with an aligned encoder.
-
-    Raises:
-        UserError: The folder has none.
-    """
+    """The metadata saved with an aligned encoder."""
     if not (Path(folder) / _FACTS).exists():
         raise UserError(f"{folder} holds no aligned encoder: it has no {_FACTS}. Give the folder of `align_explicit`.")
     path = Path(folder) / _FACTS

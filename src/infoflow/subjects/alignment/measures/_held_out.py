@@ -38,11 +38,7 @@ class HeldOutWords:
 
     @classmethod
     def read(cls, sentences: LinkedSentences, target: Model, words: int, merge: Merge) -> "HeldOutWords":
-        """At most `words` words with the target encoder's states; smaller samples are prefixes of larger ones.
-
-        Raises:
-            UserError: No word is linked.
-        """
+        """At most `words` words with the target encoder's states; smaller samples are prefixes of larger ones."""
         ids, places, target_places = _words_of(sentences)
         if len(ids) == 0:
             raise UserError(f"No word of the {len(sentences):,} held-out sentences is linked.")

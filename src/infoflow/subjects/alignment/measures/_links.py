@@ -88,11 +88,6 @@ class PharaohLinks(AbstractWordLinks):
         """Links from a file of `i-j` pairs (word i of the text, word j of the translation), a line per sentence.
 
         A word with several links is ambiguous: its links are left out and counted.
-
-        Raises:
-            UserError: The file is unreadable, its line count differs from the sentences of `corpus`, or a line is not a
-                list
-                or names a word that is not there.
         """
         corpus.require("translation")
         lines = _lines(Path(path))

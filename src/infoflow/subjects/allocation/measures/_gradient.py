@@ -52,9 +52,6 @@ def evaluation_set(
     The noise of a sentence is keyed by (seed, its id) with the epoch set to 0, so it never changes; it is that of
     `infoflow.training.evaluate`. Sentences are distributed to the parts in turn, with copies in the same part, so that
     parts have nearly equal size. Nothing is dropped, and batching affects only rounding.
-
-    Raises:
-        UserError: `tokens` or `parts` is below 1, or there are fewer sentences than parts.
     """
     if tokens < 1 or parts < 1:
         raise UserError(f"An evaluation set needs at least 1 token and 1 part. Got {tokens} tokens and {parts} parts.")

@@ -63,11 +63,7 @@ class Recording:
 
     @classmethod
     def read(cls, folder: Path) -> "Recording":
-        """The recording in a folder.
-
-        Raises:
-            UserError: There is none.
-        """
+        """The recording in a folder."""
         tables = {file.stem: read_table(file).frame for file in sorted(folder.glob("*.parquet"))}
         if not tables:
             raise UserError(f"{folder} holds no recording: it has no tables. Give the folder a recorder wrote (`out`).")

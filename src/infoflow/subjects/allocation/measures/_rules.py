@@ -66,9 +66,6 @@ def quadrature(rule: Rule | str, splits: int = 1) -> Quadrature:
     | `simpson`        | cubic                         | 2 |
     | `gauss-legendre` | cubic                         | 2 |
 
-    Raises:
-        UserError: There is no such rule, or `splits` is below 1.
-
     >>> quadrature("simpson", 2).nodes
     (0.0, 0.25, 0.5, 0.75, 1.0)
     """
@@ -186,9 +183,6 @@ def adaptive_allocation(
         tolerance: Largest residual, in the unit of the loss.
         splits: Initial panels.
         max_splits: Panels at which to stop; the residuals show whether that was enough.
-
-    Raises:
-        UserError: As in `loss_change_allocation`; or there is no loss, or panel numbers are invalid.
 
     Source: [@lan2019lca], the rule in their code (2 panels, up to 32, 0.001 on both sets).
     """

@@ -190,9 +190,6 @@ def compare_corpora(groups: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
     Args:
         groups: `allocation_groups` of each corpus's training runs, by the corpus's name.
-
-    Raises:
-        UserError: There are fewer than two corpora.
     """
     if len(groups) < 2:
         raise UserError(f"A comparison of corpora needs recordings on at least two. Got {len(groups)}.")

@@ -91,9 +91,6 @@ def normalised(table: pd.DataFrame, normalisation: str) -> pd.Series:
 
     Sums are over the rows of one model, set and term of the loss. Cells outside heads are left out of sums over heads
     (NaN there).
-
-    Raises:
-        UserError: The normalisation is unknown, or belongs to the other table.
     """
     known = HEAD_NORMALISATIONS if "head" in table else GROUP_NORMALISATIONS
     if normalisation not in known:

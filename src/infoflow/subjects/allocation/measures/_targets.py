@@ -143,11 +143,7 @@ def batch_set(objective: AbstractObjective) -> EvaluationSet:
 
 
 def of_step(one: EvaluationSet, step: Step) -> EvaluationSet:
-    """The batch set of an update.
-
-    Raises:
-        UserError: Several processes train: none of them has the whole batch.
-    """
+    """The batch set of an update."""
     if rank()[1] > 1:
         raise UserError(
             f"The set of each update's batch is for one process. Got {rank()[1]}: give the recorder a fixed set."

@@ -178,9 +178,6 @@ def prediction_relevance(
         position: Position in the predicting stack.
         target: The token whose logit is explained; None: the most likely one.
         against: A second token: then $z_\\text{target} - z_\\text{against}$ is explained.
-
-    Raises:
-        UserError: The method does not apply to the model, or there is no such token.
     """
     method = method or default_method(reading)
     if method not in METHODS:

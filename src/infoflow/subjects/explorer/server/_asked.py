@@ -34,11 +34,7 @@ class Change:
         return bool(self.hide or self.heads or self.layers)
 
     def check(self, model: Model, read: ReadSentence) -> None:
-        """Refuse a change that the model or the sentence does not support.
-
-        Raises:
-            UserError: No such token, head, layer or mode, or all tokens of a stack would be hidden.
-        """
+        """Refuse a change that the model or the sentence does not support."""
         if self.mode not in ("zero", "mean"):
             raise UserError('mode must be "zero" or "mean".')
         head_set(model, self.heads)

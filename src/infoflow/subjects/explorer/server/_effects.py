@@ -48,9 +48,6 @@ def lens_rows(
     Returns:
         Stack, positions, and for each position and layer a list of (token id, probability), most likely first; names of
         all these tokens by id.
-
-    Raises:
-        UserError: The model has no head, or there is no such position.
     """
     subject = reading.subject
     stack = subject.readout.stack.name

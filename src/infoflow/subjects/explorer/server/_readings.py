@@ -45,11 +45,7 @@ class ExploredModel:
 
     @property
     def readout(self) -> Readout:
-        """The head as a function of a state; computed once.
-
-        Raises:
-            UserError: There is none.
-        """
+        """The head as a function of a state; computed once."""
         if self._reason:
             raise UserError(self._reason)
         if self._read is None:
@@ -129,11 +125,7 @@ def reading_key(model: Model, sentence: ReadSentence, change: Change, number: in
 
 
 def read(subject: ExploredModel, sentence: ReadSentence, change: Change) -> SentenceReading:
-    """One pass: all heads, states and logits.
-
-    Raises:
-        UserError: The change does not fit the sentence or the model.
-    """
+    """One pass: all heads, states and logits."""
     model = subject.model
     change.check(model, sentence)
     watch = AttentionWatch(model, sentence)
@@ -239,11 +231,7 @@ class Readings:
         self.seconds = 0.0  # duration of the latest pass
 
     def subject(self, number: int) -> ExploredModel:
-        """A model by its number.
-
-        Raises:
-            UserError: There is none.
-        """
+        """A model by its number."""
         if number >= len(self.subjects):
             raise UserError(f"There are {len(self.subjects)} models, counted from 0.")
         return self.subjects[number]

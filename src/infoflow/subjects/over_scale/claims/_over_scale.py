@@ -132,10 +132,6 @@ def scale_runs(sources: Iterable[ScaleRun | JudgedRun | RunFolder | Path | str])
     """The distinct runs, with unique names; an earlier comparison contributes the runs that it compared.
 
     A study replaces an earlier comparison's data about its models.
-
-    Raises:
-        UserError: There are fewer than two, without checkpoints; one is neither study nor comparison, holds no tables,
-            or is listed twice; or two share a name, or the very same model, which would count twice.
     """
     runs: list[ScaleRun | JudgedRun] = []
     studies: list[RunFolder] = []

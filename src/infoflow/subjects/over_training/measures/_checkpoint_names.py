@@ -62,11 +62,7 @@ def checkpoint_name(text: str) -> CheckpointName | None:
 
 
 def checkpoint_names(names: Iterable[str], steps: Mapping[str, int], what: str) -> list[CheckpointName]:
-    """All names, parsed; `steps` gives the step of a name explicitly.
-
-    Raises:
-        UserError: A name has no step.
-    """
+    """All names, parsed; `steps` gives the step of a name explicitly."""
     read = {name: _by_hand(name, steps) or checkpoint_name(name) for name in names}
     if unread := [name for name, found in read.items() if found is None]:
         more = f" and {len(unread) - _LISTED} more" if len(unread) > _LISTED else ""
@@ -78,11 +74,7 @@ def checkpoint_names(names: Iterable[str], steps: Mapping[str, int], what: str) 
 
 
 def parse_steps(texts: Iterable[str]) -> dict[str, int]:
-    """`NAME=STEP`, as in `--steps`.
-
-    Raises:
-        UserError: An entry is malformed, or a name occurs twice.
-    """
+    """`NAME=STEP`, as in `--steps`."""
     steps: dict[str, int] = {}
     for text in texts:
         name, equals, number = text.rpartition("=")

@@ -177,9 +177,6 @@ def in_context_gain(loss_by_position: ArrayLike, i: int, j: int, window: int = 5
         i: The early token, counted from 1.
         j: The late token.
         window: L_p is the mean over existing tokens p − window .. p + window.
-
-    Raises:
-        UserError: The texts are too short.
     """
     losses = np.asarray(loss_by_position, dtype=np.float64)
     if not 1 <= i < j <= len(losses) or window < 0:

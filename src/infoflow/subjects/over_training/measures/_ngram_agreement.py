@@ -282,9 +282,6 @@ def stages_by_warmup(short: WarmedUp, long: WarmedUp) -> pd.DataFrame:
     with \(t^* = \arg\min_{t > 0} KL(Q_n \Vert P_t)\) over the checkpoints and \(S(t) = \sum_{s \le t} \eta_s\) of the
     learning rates. While the rate rises, \(S(t) = \eta_{max} t^2 / 2w\): four times the warm-up w and the same S mean
     twice as many updates.
-
-    Raises:
-        UserError: The second warm-up is not four times the first.
     """
     if not is_longer_warmup(short.warmup, long.warmup):
         raise UserError(

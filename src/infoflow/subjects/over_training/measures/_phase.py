@@ -71,9 +71,6 @@ def phase(
         values: At each step.
         sigma: Standard error of each value.
         minimum: Smallest change that counts.
-
-    Raises:
-        UserError: There are fewer than eight values after step 0, or an error is not positive.
     """
     times, curve, errors = checked_phase(steps, values, sigma)
     start, end = curve[:_ENDS].mean(), curve[-_ENDS:].mean()
@@ -106,11 +103,7 @@ def phase(
 
 
 def checked_phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps, values and errors as arrays.
-
-    Raises:
-        UserError: There are fewer than eight values after step 0, or an error is not positive.
-    """
+    """Steps, values and errors as arrays."""
     times, curve = checked_curve(steps, values)
     errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)
     if (times > 0).sum() < LEAST_POINTS or not (errors > 0).all() or not np.isfinite(curve).all():
@@ -252,9 +245,6 @@ def change_points(
         sigma: Standard error of each value.
         most: Maximum number of phases, 1 to 4.
         penalty: Instead of 3 ln N for each phase.
-
-    Raises:
-        UserError: There are fewer than eight steps after step 0, or errors are not positive.
     """
     times, curve = checked_curve(steps, values)
     errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)

@@ -167,9 +167,6 @@ def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: floa
         values: At each step.
         sigma: Standard error of each value.
         minimum: Smallest distance that counts.
-
-    Raises:
-        UserError: As in `phase`.
     """
     times, curve, errors = checked_phase(steps, values, sigma)
     later = times > 0

@@ -136,11 +136,7 @@ def _one_axis(found: Sequence[tuple[CheckpointName, SuiteCheckpoint]], stages: S
 
 
 def chosen(checkpoints: Iterable[SuiteCheckpoint], choice: str, source: str) -> list[SuiteCheckpoint]:
-    """The checkpoints selected by `all`, `log:K` or `A..B`, by update; two of one update stay together.
-
-    Raises:
-        UserError: The choice cannot be parsed, or is empty.
-    """
+    """The checkpoints selected by `all`, `log:K` or `A..B`, by update; two of one update stay together."""
     ordered = sorted(checkpoints, key=lambda one: (one.update, one.name))
     if choice in ("", "all"):
         return ordered
@@ -184,9 +180,6 @@ def folder_series(folder: Path, choice: str, steps: Mapping[str, int]) -> list[C
 
     A model in the folder itself is `main`: another name of a checkpoint with the same weights, or a checkpoint if its
     `trainer_state.json` or `steps` gives its step.
-
-    Raises:
-        UserError: There are none, or a name has no step.
     """
     if not folder.is_dir():
         raise UserError(f"A series of checkpoints is a folder that holds some, or a hub name. {folder} is a file.")

@@ -48,11 +48,7 @@ class _Revision:
 
 
 def hub_series(repository: str, choice: str, steps: Mapping[str, int]) -> list[CheckpointSeries]:
-    """The series of one repository; `choice` is the part after the @.
-
-    Raises:
-        UserError: There is no such repository or revision, a name has no step, or the choice is empty.
-    """
+    """The series of one repository; `choice` is the part after the @."""
     with patient_hub():
         listed = _listing(repository)
         wanted = choice.split(",") if not is_choice(choice) else [name for name in listed.commits if name != MAIN]
@@ -226,11 +222,7 @@ class _Listing:
 
 
 def _listing(repository: str, required: bool = True) -> _Listing:
-    """Branches and tags with their commits.
-
-    Raises:
-        UserError: There is no such repository, and it is `required`.
-    """
+    """Branches and tags with their commits."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
@@ -336,9 +328,6 @@ def read_series(sources: Sequence[str], steps: Mapping[str, int] | None = None) 
     Args:
         sources: One or several sources.
         steps: The update of each checkpoint whose name does not contain it.
-
-    Raises:
-        UserError: A source cannot be read, or has no checkpoints.
     """
     found = [series for source in sources for series in _read(source, steps or {})]
     names = [series.name for series in found]

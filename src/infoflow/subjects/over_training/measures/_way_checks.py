@@ -275,9 +275,6 @@ def triangle_ratios(points: ArrayLike) -> Float[np.ndarray, " inner"]:
     Args:
         points: (checkpoint, weight), at least three, in order.
 
-    Raises:
-        UserError: There are fewer than three.
-
     >>> triangle_ratios([(0, 0), (3, 4), (6, 0), (9, 4)]).round(3).tolist()
     [1.667, 1.667]
     """

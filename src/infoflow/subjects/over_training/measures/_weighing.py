@@ -105,11 +105,7 @@ def weigh(folder: Path) -> tuple[Weight, Float[np.ndarray, " drawn"]]:
 
 
 def read_tensors(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a folder's weights by name, one at a time from safetensors, a file at a time from `.bin`.
-
-    Raises:
-        UserError: A file cannot be read.
-    """
+    """The tensors of a folder's weights by name, one at a time from safetensors, a file at a time from `.bin`."""
     for path in weight_paths(folder):
         try:
             yield from _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)

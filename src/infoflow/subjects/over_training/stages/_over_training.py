@@ -109,9 +109,6 @@ def merge_over_training(folders: Sequence[Path | str], out: Path | str) -> Run:
     """Merge shards from `over_training(..., shard=(i, n))` into one run in `out`, equal to the run of one machine.
 
     The checkpoints must be where the shards found them; whatever the shards did not measure is measured here.
-
-    Raises:
-        UserError: A folder holds no shard, a shard is missing, or the shards do not match.
     """
     run = RunFolder(out)
     check_output(run, KIND)

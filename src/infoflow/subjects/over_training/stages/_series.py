@@ -336,11 +336,7 @@ SHARD_KIND = "over-training-shard"
 
 
 def of_shard(number: int, shard: tuple[int, int]) -> range:
-    """Indices of a shard's stages: every n-th, which spreads early and late checkpoints.
-
-    Raises:
-        UserError: There is no such shard.
-    """
+    """Indices of a shard's stages: every n-th, which spreads early and late checkpoints."""
     part, parts = shard
     if not 0 <= part < parts:
         raise UserError(f"--shard must be i/n with 0 ≤ i < n. Got {part}/{parts}. Shards count from 0.")
@@ -353,11 +349,7 @@ def is_shard(folder: Path | str) -> bool:
 
 
 def gather_shards(folders: Sequence[Path | str], out: Path) -> dict[str, Any]:
-    """Copy the results of each shard to `out/work`, named by what determines them; returns their common plan.
-
-    Raises:
-        UserError: A folder holds no shard, or shards are missing, duplicated, or from different commands or corpora.
-    """
+    """Copy the results of each shard to `out/work`, named by what determines them; returns their common plan."""
     runs = [RunFolder.existing(folder) for folder in folders]
     manifests = [run.read() for run in runs]
     for run, manifest in zip(runs, manifests, strict=True):

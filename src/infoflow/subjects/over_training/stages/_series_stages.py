@@ -113,11 +113,7 @@ class SeriesStages:
         return corpus_of(self.asked.options, ())
 
     def check(self, series: Sequence[CheckpointSeries]) -> None:
-        """Refuse settings that these checkpoints do not allow.
-
-        Raises:
-            UserError: A schedule of heavy steps exceeds them, or hub revisions would have to be held.
-        """
+        """Refuse settings that these checkpoints do not allow."""
         for one in series:
             checkpoint_steps(self.asked.heavy_steps, max(one.updates, 1))  # also if nothing is measured
             wanted = self.asked.references
@@ -186,11 +182,7 @@ class SeriesStages:
     # -- processes ----------------------------------------------------------------------------------------------------
 
     def engine(self, jobs: int | None, series: Sequence[CheckpointSeries]) -> Engine:
-        """An engine with one process, or with the requested number.
-
-        Raises:
-            UserError: Each process would fetch a revision.
-        """
+        """An engine with one process, or with the requested number."""
         number = read_setting(Processes, jobs, "--processes") if jobs is not None else 1
         if jobs is not None and number < 1:
             raise UserError(f"--processes must be at least 1. Got {jobs}.")
@@ -219,11 +211,7 @@ class SeriesStages:
 
 
 def series_stage_of(folder: str, key: str) -> AbstractStage:
-    """The stage with that key, for a process of an engine; reads only the files of its own checkpoints.
-
-    Raises:
-        UserError: The folder's notes have no such stage.
-    """
+    """The stage with that key, for a process of an engine; reads only the files of its own checkpoints."""
     run = RunFolder.existing(folder)
     try:
         noted = read_object(run.path / "work" / _INDEX)

@@ -311,9 +311,6 @@ def compare_speed(
     Returns:
         model, heads, parameters, megabytes (of the weights), batch, milliseconds (median of a forward pass), speed-up
         (the first model's median over this one's).
-
-    Raises:
-        UserError: There is no model, or the models support fewer tokens.
     """
     if not models or rounds < 1 or tokens < 1:
         raise UserError("compare_speed needs at least one model, one round and one token.")

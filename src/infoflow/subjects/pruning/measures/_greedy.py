@@ -39,9 +39,6 @@ def rank_heads(
             vectors move without the head), `"confidence"`, `"relevance"` or `"random"`.
         kinds: Kinds of attention whose heads may be removed ("encoder-self", ...); default: all.
         draw: Number of the random order.
-
-    Raises:
-        UserError: The order is unknown.
     """
     if by not in GREEDY or by == "iterative":
         raise UserError(f"by must be importance, confidence, relevance or random. Got {by}.")
@@ -110,11 +107,7 @@ def greedy_removals(
     draw: int = 0,
     options: PassOptions | None = None,
 ) -> Iterator[tuple[int, HeadSet]]:
-    """The selections for `greedy_pruning`: removed heads for each number to keep, the largest first.
-
-    Raises:
-        UserError: A number in `keep` is negative or larger than the number of heads.
-    """
+    """The selections for `greedy_pruning`: removed heads for each number to keep, the largest first."""
     pool = gated_heads(model, kinds)
     if wrong := [k for k in keep if not 0 <= k <= len(pool)]:
         raise UserError(f"keep must lie between 0 and the number of removable heads, {len(pool)}. Got {wrong[0]}.")

@@ -254,11 +254,7 @@ class SubsetHeadGates(AbstractHeadGates):
 
 
 def gated_heads(model: Model, kinds: Sequence[str] | None) -> list[Head]:
-    """Heads of some kinds of attention ("encoder-self", "decoder-self", "decoder-cross"); default: all.
-
-    Raises:
-        UserError: The model has no such attention.
-    """
+    """Heads of some kinds of attention ("encoder-self", "decoder-self", "decoder-cross"); default: all."""
     heads = all_heads(model.anatomy)
     there = list(dict.fromkeys(f"{head[0]}-{head[1]}" for head in heads))
     if unknown := [kind for kind in kinds or () if kind not in there]:
@@ -343,11 +339,7 @@ def subset_gates(
 
 
 def subset_mask(logits: Float[Tensor, " head"], k: int) -> Float[Tensor, " head"]:
-    """1 for the k largest logits, else 0; ties go by index, so that there are always k.
-
-    Raises:
-        UserError: k is negative or larger than the number of heads.
-    """
+    """1 for the k largest logits, else 0; ties go by index, so that there are always k."""
     _check(logits, k)
     mask = torch.zeros_like(logits)
     mask[torch.argsort(logits.detach(), descending=True, stable=True)[:k]] = 1

@@ -57,9 +57,6 @@ def save_masked(
         heads: (stack, kind, layer, head) of each head to silence.
         folder: A new folder, or one written by this function.
         card: Contents of its README.md: `title`, `text`, `scores`, `tags`, `results`, `known` and `own_weights`.
-
-    Raises:
-        UserError: A head does not exist, or the folder holds something else.
     """
     path = Path(folder)
     check_own_folder(path, MASKED, "A masked model")
@@ -75,11 +72,7 @@ def save_masked(
 
 
 def check_masked(masked: Path, out: Path) -> None:
-    """Check, before any work, that a masked model can be written to `masked` and a pruned one to `out`.
-
-    Raises:
-        UserError: The folder holds something else, or one is inside the other.
-    """
+    """Check, before any work, that a masked model can be written to `masked` and a pruned one to `out`."""
     check_own_folder(masked, MASKED, "A masked model")
     one, other = masked.resolve(), out.resolve()
     if one == other or one in other.parents or other in one.parents:
@@ -156,10 +149,6 @@ def prune_to(
     An encoder that predicts no tokens is scored by the cosine of its sentence vectors (the mean of the last states)
     with the whole model's. A translation model is also scored by BLEU, on the first 200 of the scoring sentences, and
     three of its translations before and after are saved.
-
-    Raises:
-        UserError: `keep` is not a possible number of heads, the family allows no removal, or the folder holds something
-            else.
     """
     check_free(out)
     if masked is not None:
@@ -206,11 +195,7 @@ class Start:
         options: PassOptions | None,
         recover: Recovery | None = None,
     ) -> "Start":
-        """The ranking and the scores.
-
-        Raises:
-            UserError: One of the numbers is impossible, or there are too few sentences.
-        """
+        """The ranking and the scores."""
         _check_numbers(model, keep, kinds)
         if min(len(corpus), len(corpus) if sentences is None else sentences) < 2:
             raise UserError(f"Ranking and scoring need at least two sentences. Read more of {corpus.name}.")

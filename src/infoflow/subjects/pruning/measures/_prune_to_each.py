@@ -81,9 +81,6 @@ def prune_to_each(
         options: How the corpus is run.
         masked: Folder for copies with zeros, `masked/keep-NUMBER`.
         recover: Train each smaller model on; the random control is not trained.
-
-    Raises:
-        UserError: See `prune_to`; nothing is written then.
     """
     numbers = sorted(set(keep), reverse=True)
     for number in numbers:

@@ -16,11 +16,7 @@ _POSITIONS = 512
 
 
 def training_objective(model: Model, corpus: Corpus, trained: AbstractObjective | None) -> AbstractObjective:
-    """The objective that a model is trained on with: that of its own training, or the plain one of its task.
-
-    Raises:
-        UserError: The model predicts no tokens, or the corpus lacks the translations that it learns from.
-    """
+    """The objective that a model is trained on with: that of its own training, or the plain one of its task."""
     if model.task not in _BY_TASK:
         raise UserError(f"--recover trains models that predict tokens. {model.name} is an encoder without such a head.")
     whole = trained is not None and not trained.exports_a_part and trained.reads == "sentence"

@@ -31,11 +31,7 @@ READ_KINDS = ("trained", "held out")
 
 
 def looked_at(reader: PreTrainedModel) -> Model:
-    """The reader with its anatomy, in evaluation mode.
-
-    Raises:
-        UserError: Its answers do not come from one stack of blocks with attention.
-    """
+    """The reader with its anatomy, in evaluation mode."""
     model = load_model(reader)
     reason = model.anatomy.lacks()
     if len(model.anatomy.stacks) > 1 or model.task == "encoder":
@@ -48,11 +44,7 @@ def looked_at(reader: PreTrainedModel) -> Model:
 
 
 def facts_of_kind(world: FactWorld, kind: Any, limit: int, seed: int = 0) -> list[Fact]:
-    """At most `limit` facts of a kind, drawn without replacement, in the world's order.
-
-    Raises:
-        UserError: The limit is below 1, or the world has none of the kind.
-    """
+    """At most `limit` facts of a kind, drawn without replacement, in the world's order."""
     if limit < 1:
         raise UserError(f"facts must be at least 1. Got {limit}.\nSet the number of facts to ask about.")
     facts = world.of_kind(kind)
@@ -72,11 +64,7 @@ def asked_by_kind(
     seed: int = 0,
     library: Library | None = None,
 ) -> list[FactReadings]:
-    """At most `facts` facts of each kind, as the model reads them, with the passages of `library` if it is given.
-
-    Raises:
-        UserError: `facts` is below 1, the world has no fact of a kind, or no fact has one of the documents.
-    """
+    """At most `facts` facts of each kind, as the model reads them, with the passages of `library` if it is given."""
     chosen = [facts_of_kind(world, kind, facts, seed) for kind in kinds]
     options: Any = {"model": model, "world": world, "tokenizer": tokenizer, "seed": seed, "passage_library": library}
     asked = [FactReadings(facts=one, **options) for one in chosen]
@@ -224,9 +212,6 @@ def attention_shares(
         weights: (..., token).
         chosen: Same shape, or broadcastable to it.
         real: Likewise; default: every token.
-
-    Raises:
-        UserError: Shapes do not match.
 
     >>> weights = np.array([[0.1, 0.2, 0.05, 0.4, 0.2, 0.05], [0.3, 0.1, 0.1, 0.1, 0.1, 0.3]])
     >>> shares = attention_shares(weights, np.array([[0, 0, 0, 1, 1, 0]], dtype=bool))

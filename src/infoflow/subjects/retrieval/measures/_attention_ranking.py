@@ -163,11 +163,7 @@ def _with_passage(reader: Model, inputs: FactInputs, heads: Sequence[frozenset[H
 
 
 def candidate_passages(world: FactWorld, facts: Sequence[Fact], num: int, seed: int) -> np.ndarray:
-    """Passages of each fact, int64 (fact, candidate): the one with the fact, others about the entity, then random ones.
-
-    Raises:
-        UserError: There are fewer than three candidates (a rank correlation needs three), or more than exist.
-    """
+    """Passages of each fact, int64 (fact, candidate): the one with the fact, others about its entity, random ones."""
     total = world.num_passages()
     if not 3 <= num <= total:
         raise UserError(f"candidates must lie between 3 and the number of passages, {total:,}. Got {num:,}.")

@@ -58,11 +58,7 @@ def last_of_subject(inputs: FactInputs) -> np.ndarray:
 
 
 def half_of_entities(world: FactWorld) -> frozenset[int]:
-    """Half of the entities, the same for every model: lenses and probes train on it, and are measured on the others.
-
-    Raises:
-        UserError: A kind has only one entity, so that there are no others.
-    """
+    """Half of the entities, the same for every model: lenses and probes train on it, and are measured on the others."""
     entities = sorted(range(world.config.entities), key=lambda one: hash64("half", one))
     chosen = frozenset(entities[: len(entities) // 2])
     trained = {fact.entity for fact in world.of_kind("trained")}

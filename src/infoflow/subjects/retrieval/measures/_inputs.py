@@ -120,9 +120,6 @@ def fact_inputs(
         edited: Whether passages, and the second answer, are those of the edited index.
         limit: Maximum number of tokens per row: longer passages are truncated.
         seed: Seeds the random documents.
-
-    Raises:
-        UserError: No fact is left, or `passages` do not match.
     """
     questions = world.questions(facts)
     if (document == "retrieved") != (passages is not None) or (

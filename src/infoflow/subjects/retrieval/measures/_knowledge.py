@@ -31,11 +31,7 @@ _TOKENS = 10**6  # per update, more than its questions have
 
 
 def elicitation_entities(world: FactWorld) -> frozenset[int]:
-    """The quarter of the entities with trained facts that `elicited` trains on, the same for every model.
-
-    Raises:
-        UserError: There are too few entities to split.
-    """
+    """The quarter of the entities with trained facts that `elicited` trains on, the same for every model."""
     entities = sorted({fact.entity for fact in world.of_kind("trained")}, key=lambda one: hash64("elicited", one))
     if len(entities) < _SHARE:
         raise UserError(

@@ -174,9 +174,6 @@ def information_rows(states: Tensor, inputs: FactInputs, seed: int = 0) -> Itera
         states: (state, row, target, width), at `inputs.masks`.
         inputs: What was read.
         seed: Seeds clusters and permutations.
-
-    Raises:
-        UserError: There are fewer than forty questions.
     """
     clusters = len(inputs) // _ROWS_PER_CLUSTER
     if clusters < 2:

@@ -65,9 +65,6 @@ def decoded_answers(
         level: Level of the marginalisation: `rag_sequence_answer` or `rag_token_answer`.
         decoding: For the former, as in `rescore_hypotheses`.
         beams: Number of beams.
-
-    Raises:
-        UserError: The reader does not generate.
     """
     reader: Any = model.reader
     if not model.writes:

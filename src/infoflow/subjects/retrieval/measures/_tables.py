@@ -248,9 +248,6 @@ def sampled_facts(world: FactWorld, most: int, among: Collection[Fact] | None = 
         world: World of the facts.
         most: Maximum number per kind and exposure.
         among: Facts to choose from; default: all.
-
-    Raises:
-        UserError: `most` is below 1, or there is no fact to choose from.
     """
     among = world.facts if among is None else among
     if most < 1 or not among:

@@ -214,9 +214,6 @@ def rescore_hypotheses(
         generated: Bool (passage, hypothesis), True if y was in the beam of z.
         decoding: "thorough" or "fast".
 
-    Raises:
-        UserError: Shapes disagree, the prior is not a distribution, or `decoding` is unknown.
-
     Source: [@lewis2020rag].
     """
     prior_P, likelihoods_PH = torch.as_tensor(prior), torch.as_tensor(log_likelihoods)

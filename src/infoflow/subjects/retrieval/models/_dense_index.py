@@ -119,11 +119,7 @@ def write_nearest(index: Any, path: Path) -> None:
 
 
 def read_nearest(path: Path, how: Approximate, shape: tuple[int, int]) -> Any:
-    """The index that `write_nearest` saved for vectors of this shape; the caller has checked the file's digest.
-
-    Raises:
-        UserError: faiss is not installed, or the file holds something else.
-    """
+    """The index that `write_nearest` saved for vectors of this shape; the caller has checked the file's digest."""
     faiss = faiss_library(f"kind {how.name}")
     try:
         index = faiss.read_index(str(path))

@@ -43,11 +43,7 @@ class Searches(Protocol):
 
 
 def check_search(k: int, num_queries: int, exclude: Excluded | None) -> list[set[int]]:
-    """The excluded ids of each query as sets.
-
-    Raises:
-        UserError: k is below 1, or the number of exclusions differs from the number of queries.
-    """
+    """The excluded ids of each query as sets."""
     if k < 1:
         raise UserError(f"k must be at least 1. Got {k}.")
     if exclude is None:
@@ -197,11 +193,7 @@ def write_qrels(path: Path | str, relevant: Relevant, query_names: Names = None,
 
 
 def check_run_file(path: Path | str, tag: str = "infoflow") -> None:
-    """Refuse to replace a file that is not a run with this tag, before the search starts.
-
-    Raises:
-        UserError: The file exists with another tag, or cannot be written.
-    """
+    """Refuse to replace a file that is not a run with this tag, before the search starts."""
     path = Path(path)
     if path.is_dir():
         raise UserError(f"{path} is a folder, but a file must be written there. Choose another name.")

@@ -45,9 +45,6 @@ def search_recall(index: DenseIndex, queries: Numbers, k: int = 10, what: str = 
         queries: (query, width).
         k: Cutoff.
         what: Kind of the queries, reported with the number.
-
-    Raises:
-        UserError: There is no query; or as in `DenseIndex.search`.
     """
     found = index.search(queries, k).ids
     if not len(found):
@@ -123,9 +120,6 @@ def save_index(
         encoder: Digest of the passage encoder, or the name of the terms.
         folder: An existing index there is replaced.
         recall: Recall of an approximate index; None: measured on 200 of its own vectors.
-
-    Raises:
-        UserError: The folder cannot be written, or the index has a different number of passages.
     """
     if len(index) != len(passages):
         raise UserError(f"The index must have as many passages as the store, {len(passages):,}. Got {len(index):,}.")
@@ -160,9 +154,6 @@ def load_index(
         passages: The store.
         encoder: Required digest; None: any.
         stale_ok: Accept an index of an older encoder (for studies of staleness).
-
-    Raises:
-        UserError: There is none, a file is missing or damaged, or it belongs to another store or encoder.
     """
     folder = Path(folder)
     about = _read(folder)
@@ -258,9 +249,6 @@ class ShardedIndex:
         """
         Args:
             shards: By number: shard i of n has the passages i, i + n, i + 2n, ...
-
-        Raises:
-            UserError: There is none.
         """
         if not shards:
             raise UserError("A sharded index needs at least one shard. Got none.")
@@ -276,9 +264,6 @@ class ShardedIndex:
             queries: Input of each shard: vectors, or terms.
             k: Number of results; missing ones have id −1 and score −inf.
             exclude: Ids to exclude for each query.
-
-        Raises:
-            UserError: As in the shards' own search.
         """
         excluded, of = check_search(k, len(queries), exclude), len(self.shards)
         return merged(

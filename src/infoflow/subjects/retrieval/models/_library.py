@@ -249,9 +249,6 @@ def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequ
     """The tokens from the first to the last answer of each passage; passages without their answers are left out.
 
     An answer's first occurrence as whole words counts, ignoring case.
-
-    Raises:
-        UserError: There are answers for an unknown passage, or the tokenizer gives no token offsets.
     """
     beyond = [id for id in answers if not 0 <= id < len(passages)]
     if beyond:

@@ -170,11 +170,7 @@ def terms_of_store(passages: Passages) -> str:
 
 
 def load_retriever(folder: Path) -> tuple[Retriever, Any]:
-    """A retriever and its tokenizer.
-
-    Raises:
-        UserError: The folder holds none, or one of the two is damaged.
-    """
+    """A retriever and its tokenizer."""
     if not (folder / "config.json").is_file():
         raise UserError(
             f"There is no retriever in {folder}: config.json is missing.\n"
@@ -220,10 +216,6 @@ def build_passage_index(
             questions of the source, or on passages if it has no questions.
         shard: (i, n): only passages i, i + n, i + 2n, .... All n shards together give the results of one index, exactly
             for BM25, and up to the encoder's rounding for a dense one, since batches differ.
-
-    Raises:
-        UserError: The source cannot be read or has no passage, the retriever cannot be loaded, the backend does not
-            fit, the shard does not exist, or `folder` cannot be written.
     """
     folder = Path(folder)
     if shard is not None and not 0 <= shard[0] < shard[1]:

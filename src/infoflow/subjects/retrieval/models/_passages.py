@@ -192,11 +192,7 @@ class Passages:
 
 
 def in_order(shards: Sequence[Passages]) -> list[Passages]:
-    """All shards of one store, by number.
-
-    Raises:
-        UserError: As in `Passages.join`.
-    """
+    """All shards of one store, by number."""
     given = [one.shard for one in shards]
     parts = [shard for shard in given if shard is not None]
     if len(parts) != len(given) or not parts:

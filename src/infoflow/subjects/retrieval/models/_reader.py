@@ -293,11 +293,7 @@ def _lengths(input_ids: Tensor, attention_mask: Tensor | None) -> list[int]:
 
 
 def needed_library(model: RetrievalModel) -> Library:
-    """The model's library, without which it finds no passages.
-
-    Raises:
-        UserError: It has none.
-    """
+    """The model's library, without which it finds no passages."""
     if model.passage_library is None:
         raise UserError(
             f"A model whose passages come from {model.source} needs a library. Got none.\n"

@@ -241,9 +241,6 @@ def retrieval_utility(
         per: Determines the result's shape: (query, candidate) or (query,).
         null: Index of the null passage.
         tokens: Bool (query, token), True where a token is a target.
-
-    Raises:
-        UserError: As in `marginal_log_likelihood`; `per` is unknown; there is no such candidate.
     """
     if per not in ("passage", "marginal"):
         raise UserError(f'per must be "passage" or "marginal". Got {per!r}.')

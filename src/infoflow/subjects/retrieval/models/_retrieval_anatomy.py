@@ -112,9 +112,6 @@ def fixed_choice(
         gold: int64 (query,), the passage with the answer; −1: none.
         exclude: Ids that each query must not read, even the answering passage.
         null_only: Bool (query,), whether the query reads only the null passage.
-
-    Raises:
-        UserError: `negatives` is below 1, or a model that reads passages has no library.
     """
     if negatives < 1:
         raise UserError(f"Fixed candidates need at least 1 passage in addition to the right one. Got {negatives}.")
@@ -182,9 +179,6 @@ def evidence_entry(gains: Numbers) -> EvidenceEntry:
 
     Args:
         gains: (state,): the answer's probability with the document minus that without, for states 0..L.
-
-    Raises:
-        UserError: There are fewer than two states, or a gain is not a number.
     """
     values = as_tensor(gains).double()
     if values.ndim != 1 or len(values) < 2 or not bool(torch.isfinite(values).all()):

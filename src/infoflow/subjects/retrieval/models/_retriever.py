@@ -142,9 +142,6 @@ def in_batch_loss(
         positives: int64 (query,), the passage of each; default: i for query i.
         ignore: Bool (query, passage): passages that answer a query but are not its own (duplicates, other passages with
             the answer). They are left out of its softmax.
-
-    Raises:
-        UserError: Shapes disagree, or a positive is out of range or ignored.
     """
     scores_QP = torch.as_tensor(scores)
     if scores_QP.ndim != 2 or 0 in scores_QP.shape:

@@ -95,11 +95,7 @@ def retrieval_scores(
 def answer_scores(
     said: Sequence[str], answers: Sequence[Sequence[str]], questions: Sequence[str], system: str, queries: str = "all"
 ) -> pd.DataFrame:
-    """Exact match and token F1 of answers; the baseline always gives the most frequent right answer.
-
-    Raises:
-        UserError: Their numbers differ.
-    """
+    """Exact match and token F1 of answers; the baseline always gives the most frequent right answer."""
     if not len(said) == len(answers) == len(questions):
         raise UserError(f"Each question needs an answer. Got {len(said)}, {len(answers)} and {len(questions)}.")
     blocks = question_blocks(questions)

@@ -47,11 +47,7 @@ class InverseCloze(AbstractObjective):
     mask_rate: Probability = 0.9  # probability that the sentence is removed from its passage
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Choose a sentence, and whether it stays in its passage.
-
-        Raises:
-            UserError: The example is not a passage.
-        """
+        """Choose a sentence, and whether it stays in its passage."""
         if "title" not in example.labels:
             raise UserError(
                 f"{self.name} reads passages. Got a plain sentence.\nMake rows with "
@@ -87,11 +83,7 @@ class InverseCloze(AbstractObjective):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """Sum of the in-batch losses of the queries that count.
-
-        Raises:
-            UserError: The module is not a `Retriever`, or label smoothing is set.
-        """
+        """Sum of the in-batch losses of the queries that count."""
         if not isinstance(module, Retriever):
             raise UserError(
                 f"{self.name} trains a Retriever. Got a {type(module).__name__}.\nMake one with build_retriever."

@@ -93,11 +93,7 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
             )
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Mask one span; every reader draws in the same order.
-
-        Raises:
-            UserError: The example does not mark its spans.
-        """
+        """Mask one span; every reader draws in the same order."""
         tokens = example.text
         if "spans" not in example.labels:
             raise UserError(
@@ -129,11 +125,7 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """−log p(y|x) of the queries, over the number of masked tokens.
-
-        Raises:
-            UserError: The module is not a `RetrievalModel`, or label smoothing is set.
-        """
+        """−log p(y|x) of the queries, over the number of masked tokens."""
         if not isinstance(module, RetrievalModel):
             raise UserError(
                 f"{self.name} trains a RetrievalModel. Got a {type(module).__name__}.\n"

@@ -111,9 +111,6 @@ def query_rows(
         max_length: Maximum number of tokens of a query; later spans are not masked.
         exclude_origin: Whether to exclude passages that contain the sentence word for word (`origins`).
         keep_spanless: Whether to keep sentences without a span, in which any token may be masked.
-
-    Raises:
-        UserError: No sentence has a span, one has no passage left, or `gold` or `excluded` do not match the corpus.
     """
     gold = np.full(len(corpus), NULL) if gold is None else np.asarray(gold)
     excluded = [()] * len(corpus) if excluded is None else excluded
@@ -249,9 +246,6 @@ def question_rows(
         gold: The passage that answers each, −1 if none.
         max_length: Maximum number of tokens of a query, special ones included.
         answer_tokens: Maximum number of tokens of an answer.
-
-    Raises:
-        UserError: No question is left.
     """
     options: Any = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
     asked, wanted = (tokenizer(list(texts), **options).input_ids for texts in (questions, answers))
