@@ -35,19 +35,10 @@ def anchor(identifier: str) -> str:
 
 
 def _section(finding) -> str:
-    source = f"{finding.source} (read: {finding.source_read})" if finding.source_read else finding.source
+    from infoflow.findings import facts_of
+
     lines = [f"### {escaped(finding.claim)} {{#{anchor(finding.id)}}}", "", f"`{finding.id}`", ""]
-    controls = "; ".join(c.name if c.decisive else f"{c.name} (for comparison only)" for c in finding.controls)
-    seeds = "1 seed" if finding.minimum_seeds == 1 else f"{finding.minimum_seeds} seeds"
-    learned = ", ".join(one.label for one in finding.learned)
-    facts = [
-        ("Test", finding.statistic),
-        ("Controls", controls or "none"),
-        ("Published", finding.published),
-        ("Needs", f"{seeds}; models that have learned their task: {learned or 'none'}"),
-        ("Source", source),
-    ]
-    lines += [f"- **{name}:** {escaped(text)}" for name, text in facts]
+    lines += [f"- **{name}:** {escaped(text)}" for name, text in facts_of(finding).items() if name != "Tables"]
     if finding.cause:
         study = f"[{finding.examined}](../experiments/studies/{finding.examined}/README.md)"
         lines.append(f"- **Why it failed in our experiments:** {escaped(finding.cause)} See {study}.")

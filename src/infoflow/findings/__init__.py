@@ -33,6 +33,7 @@ from ._model_group import Absent, model_groups
 from ._no_verdict import MOST_SEEDS, seeds_to_decide
 from ._registry import FINDINGS as FINDINGS
 from ._registry import describe as describe
+from ._registry import facts_of
 from ._registry import load_claims as load_claims
 from ._schema import FINDINGS_AT_SCALE as FINDINGS_AT_SCALE
 from ._schema import FINDINGS_BY_RUN, FINDINGS_TABLE, OVER_SCALE, JudgedRun

@@ -79,26 +79,25 @@ def describe() -> str:
     return "\n\n".join(_section(finding) for finding in FINDINGS.values()) + "\n"
 
 
-def _told_read(finding: Finding) -> str:
-    return f" (read: {finding.source_read})" if finding.source_read else ""
+def facts_of(finding: Finding) -> dict[str, str]:
+    """What to know about a claim: its test, controls, published numbers, needs, source and tables."""
+    controls = "; ".join(c.name if c.decisive else f"{c.name} (for comparison only)" for c in finding.controls)
+    learned = ", ".join(one.label for one in finding.learned)
+    models = f"models that have learned their task: {learned}" if learned else "models that learned or did not"
+    return {
+        "Test": finding.statistic,
+        "Controls": controls or "none",
+        "Published": finding.published,
+        "Needs": f"{several(finding.minimum_seeds)}; {models}",
+        "Source": finding.source + (f" (read: {finding.source_read})" if finding.source_read else ""),
+        "Tables": ", ".join(finding.all_tables),
+    }
 
 
 def _section(finding: Finding) -> str:
-    head, tail = [f"### {finding.id}", "", finding.claim, ""], f"- Source: {finding.source}{_told_read(finding)}"
-    controls = "; ".join(c.name if c.decisive else f"{c.name} (for comparison only)" for c in finding.controls)
-    learned = ", ".join(one.label for one in finding.learned)
-    models = f"models that have learned their task: {learned}" if learned else "of models that learned or did not"
+    facts = facts_of(finding) | ({"Why it failed in our experiments": finding.known_cause} if finding.cause else {})
     return "\n".join(
-        [
-            *head,
-            f"- Test: {finding.statistic}",
-            f"- Controls: {controls}",
-            f"- Published: {finding.published}",
-            f"- Needs: {several(finding.minimum_seeds)}; {models}",
-            f"- Tables: {', '.join(finding.all_tables)}",
-            tail,
-            *([f"- Why it failed in our experiments: {finding.known_cause}"] if finding.cause else []),
-        ]
+        [f"### {finding.id}", "", finding.claim, "", *(f"- {name}: {text}" for name, text in facts.items())]
     )
 
 

@@ -53,7 +53,7 @@ from ._rerun import (
     without_edges,
     without_token,
 )
-from ._saved import save_companions, save_model, save_tokenizers, save_weights
+from ._saved import save_model, save_tokenizers, save_weights
 from ._tap import HeadCall, Tap, open_gates, tap
 from ._text_scores import (
     BleuStatistics,

@@ -18,7 +18,7 @@ from ._card import auto_class
 from ._checks import model_class, read_object
 from ._discovery import discover
 from ._model import Model
-from ._saved import save_companions, save_weights
+from ._saved import save_model
 from .modeling_pruned import FullBias, keep_full_bias, pruned_class, resize
 
 # Remove heads from a model: smaller projections, the same function as with those heads ablated.
@@ -195,8 +195,8 @@ def save_pruned(
         "provenance": public_provenance(),
     }
     with atomic_folder(Path(folder)) as path:
-        save_weights(module, path, save_original_format=False)  # transformers renames no weights for custom code
-        save_companions(module, path, model.tokenizer, model.target_tokenizer, {"code": True, **(card or {})})
+        facts = {"code": True, **(card or {})}  # transformers renames no weights for custom code
+        save_model(module, path, model.tokenizer, model.target_tokenizer, facts, save_original_format=False)
         (path / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         own = f"{family} = pruned_class(transformers.{family})\n"
         (path / _CODE.name).write_text(f"{_CODE.read_text(encoding='utf-8')}\n\n{own}", encoding="utf-8")

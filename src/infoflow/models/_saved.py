@@ -29,6 +29,9 @@ def save_model(
     tokenizer: Any = None,
     target_tokenizer: Any = None,
     card: Mapping[str, Any] | None = None,
+    *,
+    weights: bool = True,
+    **options: Any,
 ) -> None:
     """Write a folder for `AutoModel...from_pretrained`; `module` is unchanged.
 
@@ -38,19 +41,11 @@ def save_model(
         tokenizer: Tokenizer of its input.
         target_tokenizer: Tokenizer of its output, if it has another one.
         card: Contents of its README.md: arguments of `model_card`.
+        weights: False if weights and configuration are there already.
+        options: For `save_pretrained` of the weights.
     """
-    save_weights(module, folder)
-    save_companions(module, folder, tokenizer, target_tokenizer, card)
-
-
-def save_companions(
-    module: PreTrainedModel,
-    folder: Path,
-    tokenizer: Any = None,
-    target_tokenizer: Any = None,
-    card: Mapping[str, Any] | None = None,
-) -> None:
-    """Write the tokenizers and the card of a model, see `save_model`."""
+    if weights:
+        save_weights(module, folder, **options)
     save_tokenizers(folder, module, tokenizer, target_tokenizer)
     (folder / "README.md").write_text(model_card(module, tokenizer, **(card or {})), encoding="utf-8")
 

@@ -23,7 +23,7 @@ from infoflow.foundation import (
     read_object,
     sweep_partial,
 )
-from infoflow.models import save_companions, save_weights
+from infoflow.models import save_model, save_weights
 
 from ._checkpoint import Exported, save_rest
 from ._config import TrainConfig
@@ -280,7 +280,7 @@ class SnapshotWriter:
         """Add tokenizers and card, linked to those of an earlier snapshot as all equal files; SHA-256 of others."""
         shared = self._shared(update)
         if not shared:
-            save_companions(self._exported(module), folder, *self._tokenizers, self._card)
+            save_model(self._exported(module), folder, *self._tokenizers, self._card, weights=False)
         for name, (source, value) in shared.items():
             target = folder / name
             known = weights.get(name) or (file_digest(target) if target.exists() else "")

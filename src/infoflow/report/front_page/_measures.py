@@ -1,7 +1,7 @@
 """Candidate quantities for the front page's cards: a quantity over layers and the number that summarises it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pandas as pd
@@ -132,48 +132,37 @@ def mean_over_heads(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True) if found else rows.head(0)
 
 
+_KEPT = CardMeasure(
+    figure="mi-input",
+    axis="nats",
+    noun="usable information lost about the input token",
+    section="knows",
+    question="How much of the input do layers keep?",
+    table=USABLE_INFORMATION.name,
+    rows=_input,
+    opening="From layer {first} to {last}, ",
+    rises="gains",
+    falls="loses",
+    unit="nats",
+    what="of usable information about its input token",
+)
+
 MEASURES: tuple[CardMeasure, ...] = (
-    CardMeasure(
-        figure="mi-input",
-        axis="nats",
-        noun="usable information lost about the input token",
-        section="knows",
-        question="How much of the input do layers keep?",
-        table=USABLE_INFORMATION.name,
-        rows=_input,
-        opening="From layer {first} to {last}, ",
-        rises="gains",
-        falls="loses",
-        unit="nats",
-        what="of usable information about its input token",
-    ),
-    CardMeasure(
-        figure="mi-input",
+    _KEPT,
+    replace(
+        _KEPT,
         unless=USABLE_INFORMATION.name,
-        axis="nats",
         noun=f"information lost about the input token, {LIMITED_BY},",
-        section="knows",
-        question="How much of the input do layers keep?",
         table=MUTUAL_INFORMATION.name,
-        rows=_input,
-        opening="From layer {first} to {last}, ",
-        rises="gains",
-        falls="loses",
-        unit="nats",
         what=f"of information about its input token, {LIMITED_BY}",
     ),
-    CardMeasure(
+    replace(
+        _KEPT,
         figure="mi-output",
-        axis="nats",
         noun="information gained about the token to predict",
-        section="knows",
         question="How much do layers know about the output?",
         table=MUTUAL_INFORMATION.name,
         rows=_output,
-        opening="From layer {first} to {last}, ",
-        rises="gains",
-        falls="loses",
-        unit="nats",
         what="of information about the token to predict",
     ),
     CardMeasure(
