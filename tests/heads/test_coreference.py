@@ -1,5 +1,6 @@
 """Mentions from brackets; coreference heads against loops over single mentions."""
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 from support import tiny_heads as tiny
 
-from infoflow.corpus import Corpus
+from infoflow.corpus import Corpus, load_corpus, tag_columns
 from infoflow.foundation import UserError
 from infoflow.heads import Coreference, read_mentions
 
@@ -145,3 +146,20 @@ def test_a_perfect_head(corpus):
 def test_wrong_settings_are_refused():
     with pytest.raises(UserError, match="candidates must be"):
         Coreference(candidates="all")
+
+
+def test_a_treebank_by_name_has_its_brackets(tmp_path, corpus):
+    (tmp_path / "two.conllu").write_text(CONLLU * 3)
+    (tmp_path / "none.conllu").write_text(re.sub(r"Entity=[^|\n]*", "_", CONLLU))
+    named = load_corpus(tmp_path / "two.conllu")
+    assert list(named.column("entity")) == list(corpus.column("entity"))
+    assert "entity" not in load_corpus(tmp_path / "none.conllu").columns
+    assert "entity" not in load_corpus(tmp_path / "two.conllu", misc=()).columns
+    found = tiny.run(Coreference(), tiny.reader_of(tiny.bert(named, size=50), named), [np.arange(len(named))])
+    assert set(found["mention"]) == {"all", "pronoun", "nominal"}
+
+
+def test_brackets_are_no_tags_but_entities_may_be(tmp_path, corpus):
+    assert tag_columns(corpus) == ["deprel", "upos", "xpos"]
+    (tmp_path / "a.tagged").write_text("Ada\tB-person\nsleeps\tO\n")
+    assert tag_columns(Corpus.from_tagged(tmp_path / "a.tagged", tags=("entity",))) == ["entity"]

@@ -1,6 +1,6 @@
 """Corpora of any size: readers, built-in corpora, tokenizers, word–subword alignment, batches by length."""
 
-from ._abstract_sentences import Side
+from ._abstract_sentences import Side, tag_columns
 from ._alignment import NOT_A_WORD, SubwordAligner, running_text
 from ._catalogue import (
     CorpusDescription,
@@ -12,7 +12,7 @@ from ._catalogue import (
     repeated,
 )
 from ._chat import load_chat
-from ._columns import RENDERED, WHOLE_COLUMNS, Sentence, TextColumns
+from ._columns import ENTITY, RENDERED, WHOLE_COLUMNS, Sentence, TextColumns
 from ._conllu import CONLLU_COLUMNS, conllu_keys
 from ._corpus import Corpus as Corpus
 from ._documents import most_of_document, normalised, stretches

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -12,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from infoflow.foundation import UserError, block_of, current_display, hash64_array, running_words, shown_by
 
-from ._columns import RENDERED, WORD_STARTS, Row, Sentence, sentences_in
+from ._columns import ENTITY, RENDERED, WHOLE_COLUMNS, WORD_STARTS, Row, Sentence, sentences_in
 from ._documents import document_hashes, normalised, stretches
 from ._encoded import Encoded, encode, template_digest
 from ._lines import read_lines
@@ -333,3 +334,23 @@ def _rows(corpus: AbstractSentences, columns: Sequence[str], size: int = 1024) -
         part = corpus.dataset.select_columns(list(columns))[np.arange(start, min(start + size, len(corpus)))]
         for values in zip(*(part[column] for column in columns), strict=True):
             yield dict(zip(columns, values, strict=True))
+
+
+# Which columns hold tags.
+
+
+_NOT_TAGS = WHOLE_COLUMNS | {"id", "words", "head", "lemma"}
+_FIRST = 1000  # sentences in which brackets are looked for
+
+
+def tag_columns(corpus: AbstractSentences) -> list[str]:
+    """The corpus's per-word columns that hold tags: not trees, lemmas or coreference brackets."""
+    if "words" not in corpus.columns:
+        return []
+    found = corpus.columns - _NOT_TAGS
+    return sorted(found - {ENTITY} if ENTITY in found and _has_brackets(corpus) else found)
+
+
+def _has_brackets(corpus: AbstractSentences) -> bool:
+    values = (value for words in islice(corpus.column(ENTITY), _FIRST) for value in words)
+    return any(value is not None and value.startswith("(") for value in values)

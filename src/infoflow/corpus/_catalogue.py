@@ -10,7 +10,7 @@ import numpy as np
 
 from infoflow.foundation import UserError, running_words
 
-from ._columns import WHOLE_COLUMNS
+from ._abstract_sentences import tag_columns
 from ._corpus import Corpus
 from ._documents import nearly_repeats, normalised, repeats
 from ._fact_language import FactConfig
@@ -182,7 +182,7 @@ def describe_corpus(corpus: Corpus, examples: int = 3) -> CorpusDescription:
         distinct_words=len(words),
         words_per_sentence={"mean": float(lengths.mean()), **percentiles},
         columns=tuple(sorted(corpus.columns)),
-        tag_counts={name: _tag_counts(corpus, name) for name in sorted(_tag_columns(corpus))},
+        tag_counts={name: _tag_counts(corpus, name) for name in tag_columns(corpus)},
         splits=_splits(corpus),
         examples=tuple(_example(corpus, index) for index in range(min(examples, len(corpus)))),
     )
@@ -214,10 +214,6 @@ def _word_types(corpus: Corpus) -> set[str]:
     if "words" in corpus.columns:
         return {word for words in corpus.column("words") for word in words}
     return {word for text in corpus.column("text") for word in running_words(text)}
-
-
-def _tag_columns(corpus: Corpus) -> set[str]:
-    return corpus.columns - WHOLE_COLUMNS - {"words", "head", "lemma"}
 
 
 def _tag_counts(corpus: Corpus, name: str) -> dict[str, int]:

@@ -48,6 +48,8 @@ NAMED_COLUMNS = frozenset(_TYPES)
 """Columns that are fields of `Sentence`; every other column is a per-word tag."""
 WHOLE_COLUMNS = NAMED_COLUMNS - {"words", WORD_STARTS, "upos", "head", "deprel"}
 """Columns with one value per row: texts, labels, questions."""
+ENTITY = "entity"
+"""The column of coreference brackets in a treebank that has `Entity=` in MISC; elsewhere it may hold tags."""
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:

@@ -1,6 +1,7 @@
 """Reads CoNLL-U: words, tags and dependency trees of Universal Dependencies treebanks."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from infoflow.foundation import UserError, as_written, current_display
@@ -15,6 +16,8 @@ CONLLU_COLUMNS = ("text", "words", "upos", "head", "deprel", "lemma", "xpos")
 _ID, _FORM, _LEMMA, _UPOS, _XPOS, _FEATS, _HEAD, _DEPREL, _MISC = 0, 1, 2, 3, 4, 5, 6, 7, 9
 NUM_FIELDS = 10
 """Tab-separated fields of a word."""
+
+_BEGINNING = 10_000  # lines
 
 NumberedLine = tuple[int, str]
 
@@ -61,6 +64,11 @@ def conllu_keys(path: Path) -> tuple[list[str], list[str]]:
             pairs = (pair.partition("=") for pair in field.split("|"))
             keys.update(dict.fromkeys(key for key, equals, _ in pairs if key and equals))
     return list(feats), list(misc)
+
+
+def has_brackets(path: Path) -> bool:
+    """Whether the beginning of a CoNLL-U file has coreference brackets."""
+    return any("Entity=" in line.rpartition("\t")[2] for _, line in islice(read_lines(path), _BEGINNING))
 
 
 def _blocks(path: Path) -> Iterator[list[NumberedLine]]:

@@ -12,6 +12,8 @@ from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
 from infoflow.foundation import UserError, as_written, current_display, digest, patient_hub
 
+from ._columns import ENTITY
+from ._conllu import has_brackets
 from ._corpus import Corpus
 from ._fact_language import FACTS_VERSION, FactConfig
 from ._fact_world import FACT_COLUMNS, FactWorld, fact_rows, num_queries
@@ -147,7 +149,7 @@ def load_corpus(
     | `grammar`, `grammar:5000`    | generated sentences (20,000, or as many as given)             |
     | `facts`, `facts:256`         | sentences of a generated world with this number of entities   |
     | `hf:name`, `hf:name:split`   | a dataset of the Hugging Face hub (`config=` names its config) |
-    | `treebank.conllu`            | `Corpus.from_conllu`                                          |
+    | `treebank.conllu`            | `Corpus.from_conllu`, with `entity` if MISC has `Entity=`     |
     | `words.conll`                | the same, or `Corpus.from_tagged`: words and tags, the last `tag` |
     | `pairs.tsv`                  | `Corpus.from_parallel`, two columns                           |
     | `train.en,train.de`          | `Corpus.from_parallel`, two files                             |
@@ -222,7 +224,7 @@ def _by_name(source: str | Path, columns: dict[str, str], options: dict[str, Any
     if built_in or there:
         _no_columns(name, columns)
     reader = _reader(path) if there else None
-    if reader not in (Corpus.from_text, Corpus.from_conllu):
+    if getattr(reader, "func", reader) not in (Corpus.from_text, Corpus.from_conllu):
         _check_documents(name, options, table=False)
     if reader != Corpus.from_text:
         _no_paragraphs(name, options)
@@ -308,6 +310,8 @@ def _reader(path: Path) -> Callable[..., Corpus]:
     if suffix == ".conll" and (found := conll_columns(path)):
         word, tags = found
         return partial(Corpus.from_tagged, tags=tags, blanks=True, word=word)
+    if readers.get(suffix) == Corpus.from_conllu and has_brackets(path):
+        return partial(Corpus.from_conllu, misc=(ENTITY.capitalize(),))
     return readers.get(suffix, Corpus.from_text)
 
 

@@ -10,7 +10,7 @@ from ._measure import Measure as Measure
 from ._measure import PairMeasure as PairMeasure
 from ._measure import PassOptions as PassOptions
 from ._measure import SampleMeasure as SampleMeasure
-from ._occurrences import Occurrences, RankStrata, Tag, TypeStrata, tag_columns
+from ._occurrences import Occurrences, RankStrata, Tag, TypeStrata
 from ._own_measures import given_measures, load_measures, measure_of
 from ._pass import SampleKey
 from ._reader import Reader as Reader

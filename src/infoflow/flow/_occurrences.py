@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from infoflow.corpus import NOT_A_WORD, WHOLE_COLUMNS, Corpus
+from infoflow.corpus import NOT_A_WORD, Corpus, tag_columns
 from infoflow.foundation import UserError, as_written
 
 
@@ -41,7 +41,6 @@ NO_TAG = -1
 _SHOWN = 20  # values of a tag in a message
 _HOLES = {"_", None}
 """What treebanks and taggers write for words without a tag."""
-_NOT_TAGS = WHOLE_COLUMNS | {"id", "words", "head", "lemma"}
 _PARTS = {"ccg_left": "ccg", "ccg_right": "ccg"}
 """A part of a category is a hole if the category is; an empty part is a separate value."""
 
@@ -55,11 +54,6 @@ class Tag:
 
     def take(self, index: np.ndarray) -> "Tag":
         return replace(self, codes=self.codes[index])
-
-
-def tag_columns(corpus: Corpus) -> list[str]:
-    """The corpus's per-word columns that hold tags."""
-    return sorted(corpus.columns - _NOT_TAGS) if "words" in corpus.columns else []
 
 
 def tagged_words(corpus: Corpus, tag: str, value: str, *, decoder: bool) -> list[np.ndarray]:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from infoflow.corpus import CONLLU_COLUMNS, WHOLE_COLUMNS, Corpus, conllu_keys, load_corpus, split_numbers
+from infoflow.corpus import CONLLU_COLUMNS, ENTITY, Corpus, conllu_keys, load_corpus, split_numbers, tag_columns
 from infoflow.foundation import UserError, as_written, current_display, did_you_mean, hash64, running_words
 
 from ._questions import AskedSentence, Examples, Kind, Part, ProbeQuestion, ProbeTask
 from ._sentence_tasks import CHANGED_TASKS, SENTENCE_TASKS
-from ._word_tasks import ENTITY, PAIR_TASKS, SPAN_TASKS, SPANS_SUFFIX, TOKEN_TASKS, iob_kind, tag_kind
+from ._word_tasks import PAIR_TASKS, SPAN_TASKS, SPANS_SUFFIX, TOKEN_TASKS, iob_kind, tag_kind
 
 # Tasks by name: the examples that each task extracts from a corpus, if it has the needed columns.
 
@@ -25,7 +25,6 @@ MOST_CLASSES = 10_000
 
 TEST_SHARE, DEV_SHARE = 0.2, 0.2
 _NAMED: dict[str, Kind] = TOKEN_TASKS | SPAN_TASKS | PAIR_TASKS | SENTENCE_TASKS | CHANGED_TASKS
-_NO_TAGS = WHOLE_COLUMNS | {"words", "head"}
 _PARTS = ("train", "dev", "test")
 
 
@@ -47,7 +46,7 @@ def tasks(corpus: Corpus | None = None) -> list[TaskDescription]:
     """
     named = dict(_NAMED)
     if corpus is not None:
-        own = sorted(corpus.columns - _NO_TAGS - set(named))
+        own = sorted(_tags(corpus) - set(named))
         named = {name: kind for name, kind in named.items() if kind.missing(corpus.columns) is None}
         named |= {column: tag_kind(column) for column in own}
     return [
@@ -114,12 +113,17 @@ def task_needs(name: str) -> tuple[str, ...]:
     return _NAMED[name].needs if name in _NAMED else ()
 
 
+def _tags(corpus: Corpus) -> set[str]:
+    """Columns that a probe can read: a lemma as well as tags."""
+    return {*tag_columns(corpus)} | (corpus.columns & {"lemma"})
+
+
 def _kind(name: str, corpus: Corpus) -> Kind:
     kind = _NAMED.get(name)
-    if kind is None and name.lower() in corpus.columns - _NO_TAGS:
+    if kind is None and name.lower() in _tags(corpus):
         kind = tag_kind(name.lower())
     tagged = name.removesuffix(SPANS_SUFFIX)
-    if kind is None and name.endswith(SPANS_SUFFIX) and tagged.lower() in corpus.columns - _NO_TAGS:
+    if kind is None and name.endswith(SPANS_SUFFIX) and tagged.lower() in _tags(corpus):
         kind = iob_kind(tagged.lower())
     if kind is None:
         listed = [each.name for each in tasks(corpus)]

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from infoflow.corpus import ENTITY
 from infoflow.foundation import UserError, as_written
 from infoflow.heads import read_mentions
 
@@ -196,10 +197,6 @@ def iob_kind(column: str) -> Kind:
 
     about = f"the label of each span of the IOB2 column `{column}`"
     return Kind(unit="span", about=about, needs=(column,), begin=always(ask))
-
-
-ENTITY = "entity"
-"""The column of coreference brackets, from `Corpus.from_conllu(path, misc=("Entity",))`."""
 
 
 def _entities(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:

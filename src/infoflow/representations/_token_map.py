@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool, Float
 from transformers import PreTrainedTokenizerBase
 
-from infoflow.corpus import NOT_A_WORD, length_batches
-from infoflow.flow import Intervention, PaddedBatch, PassOptions, Reader, Row, check_finite, forward, tag_columns
+from infoflow.corpus import NOT_A_WORD, length_batches, tag_columns
+from infoflow.flow import Intervention, PaddedBatch, PassOptions, Reader, Row, check_finite, forward
 from infoflow.foundation import UserError, current_display, hash64_array
 from infoflow.models import Model, tap
 from infoflow.results import Column, TableSchema

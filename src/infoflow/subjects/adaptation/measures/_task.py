@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.architectures import Layout
-from infoflow.corpus import WHOLE_COLUMNS, Corpus, Vocabulary
+from infoflow.corpus import Corpus, Vocabulary, tag_columns
 from infoflow.foundation import UserError, as_written, read_setting
 from infoflow.objectives import AbstractObjective, Batch, Corrupted, Example, Family
 from infoflow.training import ExampleRows
@@ -247,7 +247,6 @@ NOT_READ = "[not-read]"
 """Prediction for a word without tokens (truncated or empty). It is never right."""
 OUTSIDE = "O"
 _ENTITY = re.compile(r"[BIES]-.+")
-_NO_TAGS = WHOLE_COLUMNS | {"words", "head", "lemma"}
 
 
 def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) -> str:
@@ -260,7 +259,7 @@ def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) ->
             f"Tags need words. {corpus.name} has no words, but {', '.join(sorted(corpus.columns))}.\n"
             "Read word<TAB>tag lines (Corpus.from_tagged), CoNLL-U, or a data set (with the columns words= and tags=)."
         )
-    found = sorted(corpus.columns - _NO_TAGS, key=lambda column: (column != "tag", column != "upos", column))
+    found = sorted(tag_columns(corpus), key=lambda column: (column != "tag", column != "upos", column))
     if labels:
         known = set(labels)
         found = [name for name in found if all(known.issuperset(tags) for tags in corpus.column(name))] or found

@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from infoflow.flow import Intervention, NothingToRead, PaddedBatch, PassOptions, Reader, forward, tag_columns
+from infoflow.corpus import tag_columns
+from infoflow.flow import Intervention, NothingToRead, PaddedBatch, PassOptions, Reader, forward
 from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.heads import Annotation
 from infoflow.models import Model
