@@ -57,6 +57,10 @@ def test_old_names_work_with_a_warning(infoflow):
     answer = infoflow("study", "no-such-plan", "--seed=1")
     assert "--seed is now --seeds" in answer.err
     assert "No study plan no-such-plan" in answer.err
+    for written in (("--precision", "bf16"), ("--precision=bf16",)):
+        answer = infoflow("analyze", "no-such-model", *written)
+        assert "--precision is now --dtype" in answer.err
+        assert "There is no folder no-such-model" in answer.err
 
 
 @pytest.mark.parametrize(

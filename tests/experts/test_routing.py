@@ -39,7 +39,17 @@ def gpt_oss(vocab):
     return t.GptOssForCausalLM(t.GptOssConfig(vocab_size=vocab, num_local_experts=4, head_dim=8, **SIZE))
 
 
-@pytest.mark.parametrize("family", [mixtral, qwen, gpt_oss])
+def llama4(vocab):
+    size = {**SIZE, "intermediate_size_mlp": 16, "head_dim": 8, "num_local_experts": 5, "interleave_moe_layer_step": 1}
+    return t.Llama4ForCausalLM(t.Llama4TextConfig(vocab_size=vocab, **size))
+
+
+def jetmoe(vocab):
+    size = {**SIZE, "num_key_value_heads": 1, "kv_channels": 8, "num_local_experts": 4}
+    return t.JetMoeForCausalLM(t.JetMoeConfig(vocab_size=vocab, **size))
+
+
+@pytest.mark.parametrize("family", [mixtral, qwen, gpt_oss, llama4, jetmoe])
 def test_shares_are_those_of_the_router_logits(family, corpus, tokenizer):
     torch.manual_seed(0)
     model = load_model(family(len(tokenizer)), tokenizer=tokenizer)
@@ -57,7 +67,8 @@ def test_shares_are_those_of_the_router_logits(family, corpus, tokenizer):
         kept = stream.valid[0]
         noun = kept & torch.tensor([tag == "NOUN" for tag in tags])
         tokens, nouns = tokens + int(kept.sum()), nouns + int(noun.sum())
-        for layer, of_layer in enumerate(logits):
+        routers = len(logits) // 2  # of a layer: JetMoE also routes attention, first
+        for layer, of_layer in enumerate(logits[routers - 1 :: routers]):
             chosen = torch.zeros_like(of_layer).scatter(1, of_layer.topk(2).indices, 1)
             counts[layer, "all"] = counts.get((layer, "all"), 0) + chosen[kept].sum(0)
             counts[layer, "NOUN"] = counts.get((layer, "NOUN"), 0) + chosen[noun].sum(0)

@@ -118,3 +118,10 @@ def test_a_warning_of_several_seeds_is_shown_once(shown) -> None:
         "warning: train masked-lm/seed-0: another one",
         "The same warnings hold for 2 more stages.",
     ]
+
+
+def test_a_note_about_the_untrained_control_is_not_repeated(shown) -> None:
+    note = "lens of masked-lm/seed-0{} is skipped: it has no output head".format
+    first, second = (Event(kind="note", text=note(state)) for state in ("", " (untrained)"))
+    bar = shown((0, TRAIN(0), START), (0, TRAIN(1), START), (1, TRAIN(0), first), (1, TRAIN(1), second))
+    assert bar.said[-2:] == [f"train masked-lm/seed-0: {note('')}", "The same notes hold for 1 more stage."]

@@ -263,6 +263,8 @@ _NEW_OPTIONS = {("study", "--seed"): "--seeds", ("over-training", "--jobs"): "--
 _NEW_OPTIONS |= {("worker", "--jobs"): "--processes"}
 _NEW_OPTIONS |= {(command, "--precision"): "--dtype" for command in ("analyze", "compare", "heads", "probe")}
 
+_NEW_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+
 
 def _with_new_names(arguments: Sequence[str]) -> list[str]:
     """The arguments with names of an earlier version replaced, for one version, with a warning."""
@@ -274,7 +276,14 @@ def _with_new_names(arguments: Sequence[str]) -> list[str]:
         if number and (new := _NEW_OPTIONS.get((arguments[0], name))):
             _say("warning", f"{name} is now {new}; the old name will go.", arguments)
             found[number] = new, equals, value
-    return ["".join(parts) for parts in found]
+    written = ["".join(parts) for parts in found]
+    return [_new_value(option, value) for option, value in pairwise(["", *written])]
+
+
+def _new_value(before: str, argument: str) -> str:
+    """The argument, or the present name of the precision that it names."""
+    option, equals, value = argument.rpartition("=")
+    return option + equals + _NEW_DTYPES.get(value, value) if "--dtype" in (before, option) else argument
 
 
 def _where_to_begin() -> str:

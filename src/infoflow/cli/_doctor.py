@@ -36,6 +36,9 @@ def doctor(
 ) -> int:
     """Check this machine, or say what analyzing a model will take: bytes, passes and seconds of each measure.
 
+    The options are those of analyze, and need MODEL: to see what an analysis will take, write doctor in place of
+    analyze.
+
     Args:
         model: A folder that save_pretrained wrote, or a name on the model hub. Its weights are not read or fetched.
         only: Tables to estimate, separated by commas. Default: all.
@@ -47,7 +50,7 @@ def doctor(
     if only or measuring != Measuring():
         from infoflow.foundation import UserError
 
-        raise UserError("Options of doctor are for an estimate, which needs a model: infoflow doctor MODEL --corpus C.")
+        raise UserError("These options need a model to estimate: infoflow doctor MODEL --corpus CORPUS.")
     checks = examine()
     show_table(["state", "part", "found"], [[check.state, check.part, check.found] for check in checks])
     for check in checks:
@@ -63,25 +66,21 @@ def doctor(
 
 
 def _show_estimates(model: str, options: "AnalyzeOptions") -> None:
-    from infoflow.foundation import available_memory
+    from infoflow.foundation import available_memory, said_size
     from infoflow.studies import estimated
 
     counts, weights, found = estimated(model, options)
-    rows = [[one.table, f"{one.passes:.3g}", _size(one.bytes), _duration(one.seconds)] for one in found]
+    rows = [[one.table, f"{one.passes:.3g}", said_size(one.bytes), _duration(one.seconds)] for one in found]
     title = f"{model}: {counts.tokens:,} tokens of {counts.sentences:,} sentences"
     show_table(["table", "passes", "memory", "time"], rows, title)
     total = sum(one.seconds for one in found)
     free = available_memory()
     show(
-        f"\nWeights: {_size(weights)} in memory{'' if free is None else f', of {_size(free)} free'}.\n"
+        f"\nWeights: {said_size(weights)} in memory{'' if free is None else f', of {said_size(free)} free'}.\n"
         f"This machine multiplies at {counts.rate / 1e9:,.0f} GFLOP/s in layers of width {counts.width}.\n"
         f"Together: about {_duration(total)}, if nothing else runs; expect half to two and a half times that."
         + (" The untrained control takes as long again (--no-control leaves it out)." if options.control else "")
     )
-
-
-def _size(number: float) -> str:
-    return f"{number / _GIGABYTE:,.1f} GB" if number > _GIGABYTE / 10 else f"{number / 1e6:,.1f} MB"
 
 
 def _duration(seconds: float) -> str:
@@ -197,10 +196,11 @@ def _cache(part: str) -> Examined:
 
 def _disk(part: str) -> Examined:
     from infoflow.corpus import cache_folder
+    from infoflow.foundation import said_size
 
     here, cache = Path.cwd(), cache_folder()
     free = {path: shutil.disk_usage(_existing(path)).free for path in (here, cache)}
-    found = ", ".join(f"{size / _GIGABYTE:.1f} GB free at {path}" for path, size in free.items())
+    found = ", ".join(f"{said_size(size)} free at {path}" for path, size in free.items())
     advice = "" if min(free.values()) > _DISK_OF_A_STUDY else "A study of small models takes about 2 GB."
     return Examined(part=part, state="ok", found=found, advice=advice)
 
@@ -253,8 +253,11 @@ def _hub_cache(part: str) -> Examined:
 
 def _gigabytes(folder: Path) -> str:
     """What the files of a folder take, links not counted."""
-    size = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return _size(size)
+    from infoflow.foundation import said_size
+
+    return said_size(
+        sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

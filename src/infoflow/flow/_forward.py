@@ -1,7 +1,8 @@
 """Forward passes without the output head, checks of their states, and how much attention is in memory at a time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,10 +17,34 @@ _WHOLE = 4  # a text's attention may be this many times `attention_bytes`, so th
 _COPIES = 4  # of a block of attention that measures make while they reduce it
 
 
+def attention_size(heads: int, tokens: int) -> int:
+    """Bytes of a text's attention weights in float32, in this number of heads."""
+    return 4 * heads * tokens**2
+
+
+def cut_to_budget(
+    batches: Iterable[np.ndarray], longest: Callable[[np.ndarray], int], heads: int, budget: float
+) -> list[np.ndarray]:
+    """Cut batches so that the attention weights of each fit into `budget` bytes; a batch keeps at least one text.
+
+    Args:
+        batches: Rows of texts.
+        longest: The number of tokens of the longest of some rows.
+        heads: Heads whose weights are held at the same time.
+        budget: Bytes.
+    """
+    found = []
+    for rows in batches:
+        of_text = max(1, attention_size(heads, longest(rows)))  # a pruned model may have no heads
+        size = max(1, int(min(budget // of_text, len(rows))))
+        found += [rows[start : start + size] for start in range(0, len(rows), size)]
+    return found
+
+
 def query_block(model: Model, tokens: int, options: PassOptions) -> int | None:
     """Number of queries whose attention is read at a time in a text of `tokens` tokens; None: all."""
     heads = [attention.num_heads for attention in model.anatomy.attentions()]
-    size = 4 * sum(heads) * tokens**2
+    size = attention_size(sum(heads), tokens)
     if tokens <= _NOT_LONG or size <= _WHOLE * options.attention_bytes:
         return None
     if any(attention.own for attention in model.anatomy.attentions()):

@@ -17,7 +17,7 @@ from infoflow.foundation import current_display
 from infoflow.models import AttentionCall, Model, Tap, tap
 from infoflow.objectives import AbstractObjective
 
-from ._forward import check_finite, forward, query_block
+from ._forward import check_finite, cut_to_budget, forward, query_block
 from ._measure import (
     AbstractMeasure,
     AttentionByBlocks,
@@ -202,12 +202,7 @@ class Pass:
             return batches
         attention_bytes = min(self.options.attention_bytes, _CPU_ATTENTION_BYTES * _small_batches(self.model))
         num_heads = sum(attention.num_heads for attention in self.model.anatomy.attentions())
-        pieces = []
-        for rows in batches:
-            sentence_bytes = 4 * num_heads * self.reader.longest(rows) ** 2
-            size = max(1, int(attention_bytes // max(1, sentence_bytes)))  # a pruned model may have no heads
-            pieces += [rows[start : start + size] for start in range(0, len(rows), size)]
-        return pieces
+        return cut_to_budget(batches, self.reader.longest, num_heads, attention_bytes)
 
     def _query_block(self, needs: set[Need], rows: np.ndarray) -> int | None:
         return query_block(self.model, self.reader.longest(rows), self.options) if "attention" in needs else None

@@ -123,6 +123,7 @@ from ._machine import (
     local_rank,
     request_stop,
     require_memory,
+    said_size,
     thread_budget,
 )
 from ._machine import set_threads as set_threads

@@ -58,13 +58,13 @@ class SilentDisplay:
 
 
 class FirstTime:
-    """Whether a text has not been seen yet; texts that differ only in a seed are the same."""
+    """Whether a text has not been seen yet; texts that differ only in a seed, or in `(untrained)`, are the same."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def __call__(self, text: str) -> bool:
-        key = re.sub(r"(?<=seed)([-_ =]?)[0-9]+", "", text)
+        key = re.sub(r"(?<=seed)([-_ =]?)[0-9]+| \(untrained\)", "", text)
         new = key not in self._seen
         self._seen.add(key)
         return new
@@ -142,13 +142,17 @@ class PlainDisplay(AbstractDisplay):
 
 def _parts(job: Job) -> list[str]:
     """How far a job is: share, pace, time left, fields, and what runs now."""
-    share = f"{job.percent:.0f} %" if job.total else f"{job.done:g}"
-    rate = [f"{job.rate:,.4g} {job.unit}/s"] if job.unit else []
+    share = f"{job.percent:.0f} %" if job.total else _number(job.done)
+    rate = [f"{_number(job.rate)} {job.unit}/s"] if job.unit else []
     fields = [f"{name} {value}" for name, value in job.fields.items()]
     if job.finished or not job.total:
         return [share, *rate, *fields]
     left = ["estimating"] if job.remaining is None else [*rate, f"{clock(job.remaining)} left"]
     return [share, *left, *fields, *([job.at] if job.at else [])]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 class JsonDisplay(AbstractDisplay):

@@ -125,12 +125,19 @@ def lock_on_windows(descriptor: int, wait: bool) -> bool:
 
 
 _GIGABYTE = 1e9
+_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
 def available_memory() -> int | None:
     """Bytes left by the machine, a container and this shell's limits; None if unknown."""
     sizes = [_of_machine(), _of_container(), _of_limits(), memory_on_windows()]
     return min((size for size in sizes if size is not None), default=None)
+
+
+def said_size(number: float) -> str:
+    """A number of bytes as a person reads it: 1.2 GB, 35.0 MB, 3.4 kB."""
+    unit, least = next((one for one in _UNITS if number >= one[1] / 10), _UNITS[-1])
+    return f"{number / least:,.1f} {unit}"
 
 
 def require_memory(size: float, what: str, advice: str) -> None:

@@ -26,7 +26,7 @@ from huggingface_hub.utils import (
 )
 
 from infoflow.corpus import card_facts
-from infoflow.foundation import UserError, as_written, current_display, in_markdown, version
+from infoflow.foundation import UserError, as_written, current_display, in_markdown, said_size, version
 from infoflow.results import RunFolder, StoredTable, write_table
 
 from ._page import write_report
@@ -194,8 +194,7 @@ def _plain(name: str) -> str:
 
 
 def _size(files: dict[str, Path | bytes]) -> str:
-    size = sum(len(one) if isinstance(one, bytes) else one.stat().st_size for one in files.values())
-    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+    return said_size(sum(len(one) if isinstance(one, bytes) else one.stat().st_size for one in files.values()))
 
 
 def _title(shown: ShownRun) -> str:

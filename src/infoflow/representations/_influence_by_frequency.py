@@ -15,7 +15,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from infoflow.corpus import length_batches
-from infoflow.flow import Intervention, PassOptions, RankStrata, Reader, forward
+from infoflow.flow import Intervention, PassOptions, RankStrata, Reader, cut_to_budget, forward
 from infoflow.foundation import UserError, block_of, current_display, hash64_array
 from infoflow.models import BlockRerun, Model, rerun_blocks, without_token
 from infoflow.results import Column, TableSchema, estimate_columns
@@ -181,12 +181,10 @@ class InfluencedStates:
     def _batches(self, targets: InfluenceTargets) -> list[np.ndarray]:
         """Batches by length, within the token budget and the byte budget for one layer's attention weights."""
         heads = max(layer.attentions["self"].num_heads for layer in self._anatomy.layers)
-        batches = []
-        for index in self._reader.even(targets.row, length_batches(targets.length, self._options.tokens_per_batch)):
-            sentence_bytes = 4 * heads * int(targets.length[index].max()) ** 2
-            size = max(1, self._options.attention_bytes // max(1, sentence_bytes))  # a pruned model may have no heads
-            batches += [index[start : start + size] for start in range(0, len(index), size)]
-        return batches
+        batches = self._reader.even(targets.row, length_batches(targets.length, self._options.tokens_per_batch))
+        return cut_to_budget(
+            batches, lambda index: int(targets.length[index].max()), heads, self._options.attention_bytes
+        )
 
     def _fill(self, states: Influenced, targets: InfluenceTargets, index: np.ndarray) -> None:
         """Run one batch and store its states."""

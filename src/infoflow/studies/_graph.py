@@ -211,25 +211,25 @@ class _Told:
         self._display = current_display()  # while a stage runs in this process, another one is current
         self._running: dict[str, str] = {}
         self._forecast, self._asked = Forecast(stages), -math.inf
-        self._is_new, self._repeated = FirstTime(), set[str]()
+        self._is_new, self._repeated = FirstTime(), {"note": set[str](), "warning": set[str]()}
 
     def __call__(self, event: Event) -> None:
-        tell = {"note": self._note, "warning": self._warn, "start": self._start, "progress": self._advance}
+        tell = {"note": self._say, "warning": self._say, "start": self._start, "progress": self._advance}
         (tell | {"end": self._end})[event.kind](event)
 
     def close(self) -> None:
-        """Say how many stages gave a warning that was shown for another one."""
-        if num := len(self._repeated):
-            self._display.note(f"The same warnings hold for {num:,} more {'stages' if num > 1 else 'stage'}.")
+        """Say how many stages gave a note or warning that was shown for another one."""
+        for kind, repeated in self._repeated.items():
+            if num := len(repeated):
+                self._display.note(f"The same {kind}s hold for {num:,} more {'stages' if num > 1 else 'stage'}.")
 
-    def _note(self, event: Event) -> None:
-        self._display.note(self._prefixed(event))
-
-    def _warn(self, event: Event) -> None:
-        if self._is_new(event.text):
-            self._display.warn(self._prefixed(event))
+    def _say(self, event: Event) -> None:
+        if not self._is_new(f"{event.kind}: {event.text}"):
+            self._repeated[event.kind].add(event.stage)
+        elif event.kind == "note":
+            self._display.note(self._prefixed(event))
         else:
-            self._repeated.add(event.stage)
+            self._display.warn(self._prefixed(event))
 
     def _prefixed(self, event: Event) -> str:
         return (f"{self._stages[event.stage].label}: " if event.stage else "") + event.text

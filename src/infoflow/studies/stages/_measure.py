@@ -235,6 +235,7 @@ class MeasureGiven(AbstractMeasureStage):
     `merging`: its tables come from shards of other calls.
     """
 
+    guess = 1.0
     bench: ResultCache
     given: GivenModel
     options: AnalyzeOptions

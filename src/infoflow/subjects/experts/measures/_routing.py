@@ -44,7 +44,8 @@ class ExpertRouting(Intervention):
     $$ p_l(e \mid v) = \frac{1}{|T_v|} \sum_{t \in T_v} [e \in \mathrm{top}_k(r_l(h_t))] $$
 
     $T_v$ are the tokens with tag v (or all), $r_l$ is the router of layer l. A router is any module inside a block that
-    returns the chosen experts of each token as whole numbers, so no list of families is needed.
+    returns logits and the chosen experts of each token, so no list of families is needed. If several routers of a block
+    run, the last one counts: JetMoE also chooses attention heads.
 
     Args:
         sentences: Maximum number of sentences.
@@ -136,19 +137,57 @@ def _routed(model: Model, batch: PaddedBatch) -> Iterator[dict[tuple[str, int], 
 def _chosen(output: tuple[Any, ...], tokens: int) -> Bool[Tensor, "token expert"] | None:
     """The experts that a module has chosen for each token, or None if it is no router.
 
-    A router returns logits (N, E) and the chosen experts: their numbers (N, k), or ones and zeros (N, E).
+    A router returns logits (N, E), and what it has chosen in one of three forms: the experts' numbers (N, k), or ones
+    and zeros (N, E); scores (N, E) that are 0 for all other experts; or a list of how many tokens each expert gets,
+    with these tokens' numbers, expert by expert.
     """
-    tensors = [one.reshape(tokens, -1) for one in output if isinstance(one, Tensor) and one.numel() % tokens == 0]
-    whole = [one for one in tensors if not one.is_floating_point() and one.dtype != torch.bool]
-    if len(whole) != 1 or len(tensors) != len(output) or len(tensors) < 2:
+    tensors = [one for one in output if isinstance(one, Tensor)]
+    sizes = [one for one in output if isinstance(one, list)]
+    if len(sizes) == 1 and len(tensors) + 1 == len(output):
+        return _from_lists(tensors, sizes[0], tokens)
+    if len(tensors) != len(output) or len(tensors) < 2 or any(one.numel() % tokens for one in tensors):
         return None
-    experts = max(one.shape[1] for one in tensors)
-    (numbers,) = whole
+    rows = [one.reshape(tokens, -1) for one in tensors]
+    whole = [one for one in rows if _is_whole(one)]
+    if not whole and len(rows) == 2:
+        return _from_scores(*rows)
+    if len(whole) != 1:
+        return None
+    experts, (numbers,) = max(one.shape[1] for one in rows), whole
     if numbers.shape[1] == experts:
         return numbers > 0
     if experts < 2 or int(numbers.min()) < 0 or int(numbers.max()) >= experts:
         return None
     return torch.zeros(tokens, experts, dtype=torch.bool, device=numbers.device).scatter(1, numbers.long(), True)
+
+
+def _is_whole(values: Tensor) -> bool:
+    return not values.is_floating_point() and values.dtype != torch.bool
+
+
+def _from_scores(scores: Tensor, logits: Tensor) -> Bool[Tensor, "token expert"] | None:
+    """The experts whose score is not 0, if each token has equally many and some have none (Llama 4)."""
+    if scores.shape != logits.shape or not bool((logits != 0).all()):
+        return None
+    chosen = scores != 0
+    counts = chosen.sum(1)
+    alike = bool((counts == counts[0]).all())
+    return chosen if alike and 0 < int(counts[0]) < scores.shape[1] else None
+
+
+def _from_lists(tensors: list[Tensor], sizes: list[Any], tokens: int) -> Bool[Tensor, "token expert"] | None:
+    """The experts of each token from the numbers of the tokens that each expert gets (JetMoE)."""
+    if not all(isinstance(one, int) for one in sizes) or sum(sizes) % tokens or not sum(sizes):
+        return None
+    for numbers in tensors:
+        if not _is_whole(numbers) or numbers.numel() != sum(sizes) or int(numbers.max()) >= tokens:
+            continue
+        expert = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(numbers.device)
+        found = torch.zeros(tokens, len(sizes), dtype=torch.bool, device=numbers.device)
+        found[numbers.flatten(), expert] = True
+        if int(found.sum()) == sum(sizes):
+            return found
+    return None
 
 
 class _Counts:
