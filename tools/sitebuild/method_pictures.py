@@ -29,11 +29,10 @@ def main(folder: Path, *only: str) -> None:
     PICTURES.mkdir(exist_ok=True)
     for path in sorted((ROOT / "docs" / "methods").glob("*.md")):
         about = methods.front(path.read_text(encoding="utf-8"))
-        if "figure" in about:
+        if "figure" in about and (not only or path.stem in only):
             run, *choice = about["figure"]
             _make(folder, run)
-            if not only or path.stem in only:
-                drawn(ROOT / methods.FIGURES[run][0] if _is_kept(run) else folder / run, path.stem, *choice)
+            drawn(ROOT / methods.FIGURES[run][0] if _is_kept(run) else folder / run, path.stem, *choice)
 
 
 def drawn(run: Path, table: str, *choices: str) -> Path:

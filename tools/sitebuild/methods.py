@@ -55,6 +55,18 @@ FIGURES = {
         "experiments/studies/probing/pretrained",
         f"{MINILM} on 400 sentences of GUM or 500 pairs of SICK, {_TWIN}",
     ),
+    "annotated": (
+        "experiments/studies/annotated",
+        "pretrained models on annotated text (GUM, BLiMP, LAMA); whiskers and bands: 95% intervals over sentences",
+    ),
+    "words": (
+        f"probe {MINILM} --task upos --corpus grammar:2000 --sentences 300 --only probe_examples --no-control",
+        f"{MINILM} on six words of generated sentences",
+    ),
+    "translation": (
+        "study docs/methods/translation.toml",
+        f"a translation model (2 + 2 layers of width 64, 600 updates) on {_TATOEBA}",
+    ),
     "examples": (
         f"analyze {MINILM} --only head_examples --sentences 100 --no-control",
         f"{MINILM}; the sentence of Tatoeba that shows this head most clearly",

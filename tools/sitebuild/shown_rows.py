@@ -66,6 +66,27 @@ def _preferred(frame: pd.DataFrame) -> pd.DataFrame:
     return own.drop(columns=["ties"])
 
 
+def _coreference(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame["mention"] == "all"].drop(columns=["mention", "head_match", "uniform"])
+
+
+def _attachment(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[["model", "trained", "stack", "probe", *_numbers(frame)]]
+
+
+def _filled_in(frame: pd.DataFrame) -> pd.DataFrame:
+    """The mean over relations by layer, of single prompts read by the logit lens."""
+    own = frame[(frame["relation"] == "all") & (frame["average"] == "macro") & (frame["lens"] == "logit")]
+    own = own[own["ensemble"] == "uniform"]
+    return own[[*_MODEL, "stack", "layer", *_numbers(own)]]
+
+
+def _source_share(frame: pd.DataFrame) -> pd.DataFrame:
+    """The share of the source by update, by ALTI, mean over positions."""
+    own = frame[(frame["rule"] == "alti") & (frame["measure"] == "share") & (frame["position"] == -1)]
+    return own[[*_MODEL, *_CLOCKS, *_numbers(own)]]
+
+
 ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "head_distance": _mean_distance,
     "bert_score_layers": _bert_score,
@@ -77,6 +98,10 @@ ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "prediction_divergence": _divergence,
     "seed_divergence": _divergence,
     "minimal_pairs": _preferred,
+    "head_coreference": _coreference,
+    "head_probe": _attachment,
+    "fill_in": _filled_in,
+    "source_contribution": _source_share,
 }
 """By table: the rows that `infoflow.plot` draws, with the columns that distinguish them."""
 
