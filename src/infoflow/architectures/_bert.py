@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from typing import Any, ClassVar, final, get_args
 
-from transformers import (
+from infoflow._transformers import (
     AlbertConfig,
     AlbertForMaskedLM,
     AlbertForTokenClassification,
@@ -17,21 +17,14 @@ from transformers import (
     EncoderDecoderModel,
     PreTrainedModel,
 )
-
 from infoflow.corpus import Vocabulary
 from infoflow.models import PlainBertConfig, PlainBertForMaskedLM, PlainBertLMHeadModel, StaticConfig, StaticVectors
 
 from ._family import (
     AbstractFamily,
-    BidirectionalPair,
     EncoderLayout,
-    GeneratorDiscriminator,
     Layout,
     ModelConfig,
-    PairEncoder,
-    SpanEncoder,
-    StudentTeacher,
-    generator_for,
     shape_of,
 )
 
@@ -76,18 +69,23 @@ class AbstractEncoderFamily(AbstractFamily):
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> PreTrainedModel:
         """See `AbstractFamily.build`."""
+        from . import _compositions as compositions  # slow import
+
         if layout == "generator-discriminator":
             discriminator = self.detector(config, vocabulary, layers)
             words = discriminator.get_input_embeddings().embedding_dim
-            generator = generator_for(electra_config(config, vocabulary, layers, embedding_size=int(words)))
-            return GeneratorDiscriminator(discriminator, generator)
+            generator = compositions.generator_for(
+                electra_config(config, vocabulary, layers, embedding_size=int(words))
+            )
+            return compositions.GeneratorDiscriminator(discriminator, generator)
         if layout == "student-teacher":
             student = self.masked_lm(config, vocabulary, max(layers // 2, 1))
-            return StudentTeacher(student, self.masked_lm(config, vocabulary, layers))
+            return compositions.StudentTeacher(student, self.masked_lm(config, vocabulary, layers))
         encoder = self.masked_lm(config, vocabulary, layers)
         if layout == "encoder":
             return encoder
-        return PairEncoder(encoder) if layout == "encoder-pair" else SpanEncoder(encoder)
+        pairs = layout == "encoder-pair"
+        return compositions.PairEncoder(encoder) if pairs else compositions.SpanEncoder(encoder)
 
     def num_parameters(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
@@ -137,6 +135,8 @@ class Bert(AbstractEncoderFamily):
         if layout == "decoder":
             return _decoder(config, vocabulary, layers)
         if layout == "bidirectional-pair":
+            from ._compositions import BidirectionalPair  # slow import
+
             return BidirectionalPair(
                 _decoder(config, vocabulary, layers), _decoder(config, vocabulary, layers), head="cls"
             )

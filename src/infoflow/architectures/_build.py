@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError, as_written, did_you_mean, hash64, require_memory
 

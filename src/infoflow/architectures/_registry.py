@@ -3,7 +3,8 @@
 from typing import Any, ClassVar, final
 
 import torch
-from transformers import (
+
+from infoflow._transformers import (
     BertForMaskedLM,
     GPT2Config,
     GPT2LMHeadModel,
@@ -14,14 +15,13 @@ from transformers import (
     T5Config,
     T5ForConditionalGeneration,
 )
-
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError
 from infoflow.models import DILATION, FIRST_IS_GLOBAL, ElmoConfig, compute_densely
 from infoflow.models import Elmo as ElmoModel
 
 from ._bert import AbstractEncoderFamily, Albert, Bert, PlainBert
-from ._family import AbstractFamily, BidirectionalPair, Layout, ModelConfig, shape_of
+from ._family import AbstractFamily, Layout, ModelConfig, shape_of
 
 # Longformer: every token attends to some neighbours; by default the first token attends to all, and all to it.
 
@@ -163,6 +163,8 @@ class Gpt2(AbstractFamily):
     ) -> PreTrainedModel:
         """See `AbstractFamily.build`."""
         if layout == "bidirectional-pair":
+            from ._compositions import BidirectionalPair  # slow import
+
             stacks = (_decoder(config, vocabulary, layers), _decoder(config, vocabulary, layers))
             return BidirectionalPair(*stacks, head="lm_head")
         return _decoder(config, vocabulary, layers)

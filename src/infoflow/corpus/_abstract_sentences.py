@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 import numpy as np
-from datasets import Dataset
-from transformers import PreTrainedTokenizerBase
 
+from infoflow._transformers import Dataset, PreTrainedTokenizerBase
 from infoflow.foundation import UserError, block_of, current_display, hash64_array, running_words, shown_by
 
 from ._columns import ENTITY, RENDERED, WHOLE_COLUMNS, WORD_STARTS, Row, Sentence, sentences_in

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 from tokenizers import Encoding
-from transformers import PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.foundation import inside_word, is_inner, is_unspaced, running_word_spans, writes_no_spaces
 
 # The running text behind a list of words, and the character at which each word begins.

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
-from transformers import PreTrainedTokenizerBase
-from transformers.utils.chat_template_utils import render_jinja_template
 
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.foundation import UserError, as_written, running_word_spans
 
 from ._alignment import control_tokens
@@ -135,6 +134,8 @@ def _row(where: str, messages: list[_Message], tokenizer: PreTrainedTokenizerBas
 
 def _rendered(messages: Sequence[_Message], tokenizer: PreTrainedTokenizerBase, where: str) -> tuple[str, list[_Span]]:
     """The text, and what the template says that the assistant writes."""
+    from transformers.utils.chat_template_utils import render_jinja_template  # slow import
+
     try:
         template = tokenizer.get_chat_template()
         if not _GENERATION.search(template):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
+from infoflow._transformers import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from infoflow.foundation import UserError, digest, file_digest
 
 from ._abstract_sentences import AbstractSentences, joined_rows, labelled_rows, replaced_rows

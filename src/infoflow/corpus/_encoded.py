@@ -9,8 +9,8 @@ from numbers import Real
 from pathlib import Path
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.foundation import UserError, as_written, current_display, digest, read_object
 
 from ._alignment import NOT_A_WORD, Alignment, SubwordAligner

@@ -9,8 +9,8 @@ from typing import Any, Literal, final
 
 import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
 
+from infoflow._transformers import PreTrainedTokenizerFast
 from infoflow.foundation import hash64_array, stream
 
 from ._columns import Row

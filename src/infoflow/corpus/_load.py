@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
-
+from infoflow._transformers import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from infoflow.foundation import UserError, as_written, current_display, digest, patient_hub
 
 from ._columns import ENTITY

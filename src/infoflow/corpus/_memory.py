@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from datasets import ClassLabel, Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
+from infoflow._transformers import ClassLabel, Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from infoflow.foundation import UserError, as_written
 
 from ._alignment import running_text

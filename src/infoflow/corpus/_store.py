@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
-from datasets import Dataset
 
+from infoflow._transformers import Dataset
 from infoflow.foundation import UserError, current_display, disagreement, kept, read_object, sweep_stale
 
 from ._alignment import running_text, word_starts

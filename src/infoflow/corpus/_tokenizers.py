@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import transformers
 from sentencepiece import SentencePieceProcessor
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import (
+
+from infoflow._transformers import (
     AutoTokenizer,
     LlamaTokenizer,
     PreTrainedTokenizer,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
+    transformers,
 )
-from transformers.utils import cached_file
-
 from infoflow.foundation import UserError, is_unspaced, read_only, writes_no_spaces
 
 from ._plain_text import STOPS
@@ -56,16 +55,20 @@ def read_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
         source: A folder, or a name on the hub.
         options: For transformers' `from_pretrained`.
     """
-    if cached_file(source, _FILE, **options, **_NO_ERRORS) is None:
+    if transformers.utils.cached_file(source, _FILE, **options, **_NO_ERRORS) is None:
         chosen = (_named_class(source, options) or AutoTokenizer).from_pretrained(
             source, trust_remote_code=False, **options
         )
-        return _as_sentencepiece(chosen, source, options) if type(chosen) is PreTrainedTokenizerFast else chosen
+        return (
+            _as_sentencepiece(chosen, source, options)
+            if type(chosen) is transformers.PreTrainedTokenizerFast
+            else chosen
+        )
     try:
         chosen = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
     except Exception:  # a class that is unknown or cannot be built from these files
         return PreTrainedTokenizerFast.from_pretrained(source, **options)
-    if type(chosen) is PreTrainedTokenizerFast:
+    if type(chosen) is transformers.PreTrainedTokenizerFast:
         return chosen
     plain = PreTrainedTokenizerFast.from_pretrained(source, **options)
     if _alike(chosen, plain):
@@ -93,7 +96,7 @@ def _named_class(source: str | Path, options: dict[str, Any]) -> type[PreTrained
 
     AutoTokenizer may choose the class of the model's family, which finds no vocabulary in them.
     """
-    file = cached_file(source, "tokenizer_config.json", **options, **_NO_ERRORS)
+    file = transformers.utils.cached_file(source, "tokenizer_config.json", **options, **_NO_ERRORS)
     name = json.loads(Path(file).read_text(encoding="utf-8")).get("tokenizer_class") if file else None
     found = getattr(transformers, name, None) if isinstance(name, str) and name.isidentifier() else None
     return found if isinstance(found, type) and issubclass(found, PreTrainedTokenizer) else None

@@ -4,8 +4,8 @@ import unicodedata
 from typing import NamedTuple
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError, stream
 from infoflow.objectives import UNSUPERVISED, AbstractObjective, Corrupted, Example, MaskedLM

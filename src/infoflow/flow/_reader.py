@@ -9,8 +9,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.corpus import (
     NOT_A_WORD,
     Corpus,

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import NOT_A_WORD, Corpus, load_corpus, tokenizer_digest
 from infoflow.foundation import UserError, as_written, current_display, scratch_folder
 from infoflow.models import Model, load_model

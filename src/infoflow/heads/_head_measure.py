@@ -12,8 +12,8 @@ import pandas as pd
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.flow import Activations, AttentionKey, Measure, Need, Reader, Stream
 from infoflow.foundation import NUM_BLOCKS, Scale, UserError, is_punctuation
 from infoflow.models import keys_stack

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.flow import PaddedBatch, Reader, Stream
 from infoflow.foundation import stream
 from infoflow.models import start_token_id

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from safetensors import safe_open
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
 
+from infoflow._transformers import PreTrainedConfig, PreTrainedModel, transformers
 from infoflow.foundation import UserError
 
 from ._checks import model_class, read_object

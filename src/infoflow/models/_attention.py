@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedConfig
-from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
+
+from infoflow._transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 
 from ._anatomy import OwnCode
 from ._attention_call import UNKNOWN, AttentionCall, attention_weights
@@ -98,6 +99,8 @@ class _MaskByRows:
 
     def rows(self, rows: slice) -> Tensor:
         """The mask of these queries, true where they may attend."""
+        from transformers.masking_utils import sdpa_mask  # slow import
+
         part = {"q_offset": self.arguments["q_offset"] + rows.start, "q_length": rows.stop - rows.start}
         mask = sdpa_mask(**{**self.arguments, **part})
         assert mask is not None
@@ -174,10 +177,14 @@ def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
 
 
-AttentionInterface.register(IMPLEMENTATION, _tapped_attention)
-AttentionMaskInterface.register(IMPLEMENTATION, eager_mask)
-AttentionInterface.register(_BY_BLOCKS, _tapped_attention)
-AttentionMaskInterface.register(_BY_BLOCKS, _mask_by_rows)
+@cache
+def _register() -> None:
+    """Name the tapped attention to transformers."""
+    from transformers.masking_utils import eager_mask  # slow import
+
+    for name, mask in ((IMPLEMENTATION, eager_mask), (_BY_BLOCKS, _mask_by_rows)):
+        AttentionInterface.register(name, _tapped_attention)
+        AttentionMaskInterface.register(name, mask)
 
 
 @contextmanager
@@ -192,6 +199,7 @@ def listening(
     `own` lists the attention modules with their own code. With `query_block` the others compute and show at most that
     many queries at a time. On exit, even after an error, every configuration gets its attention implementation back.
     """
+    _register()
     saved = _implementations(module)
     block = _QUERY_BLOCK.set(query_block)
     try:

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+
+from infoflow._transformers import PreTrainedModel
 
 from ._anatomy import Layer, Stack
 from ._first_pass import is_sequence_to_sequence, run_tiny, tiny_inputs

@@ -9,29 +9,20 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData, metadata_load
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
-from transformers import PreTrainedModel
-from transformers.models.auto import modeling_auto as registry
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.foundation import in_markdown
 
-_AUTO = (  # class, task on the model hub, names of model classes by architecture
-    ("AutoModelForSeq2SeqLM", "text2text-generation", registry.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES),
-    ("AutoModelForCausalLM", "text-generation", registry.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES),
-    ("AutoModelForMaskedLM", "fill-mask", registry.MODEL_FOR_MASKED_LM_MAPPING_NAMES),
-    (
-        "AutoModelForSequenceClassification",
-        "text-classification",
-        registry.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
-    ),
-    (
-        "AutoModelForTokenClassification",
-        "token-classification",
-        registry.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES,
-    ),
-    ("AutoModelForQuestionAnswering", "question-answering", registry.MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES),
-    ("AutoModelForMultipleChoice", "multiple-choice", registry.MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES),
-    ("AutoModelForPreTraining", "feature-extraction", registry.MODEL_FOR_PRETRAINING_MAPPING_NAMES),
-    ("AutoModel", "feature-extraction", registry.MODEL_MAPPING_NAMES),
+_AUTO = (  # class, task on the model hub, and transformers' list of model classes by architecture
+    ("AutoModelForSeq2SeqLM", "text2text-generation", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM"),
+    ("AutoModelForCausalLM", "text-generation", "MODEL_FOR_CAUSAL_LM"),
+    ("AutoModelForMaskedLM", "fill-mask", "MODEL_FOR_MASKED_LM"),
+    ("AutoModelForSequenceClassification", "text-classification", "MODEL_FOR_SEQUENCE_CLASSIFICATION"),
+    ("AutoModelForTokenClassification", "token-classification", "MODEL_FOR_TOKEN_CLASSIFICATION"),
+    ("AutoModelForQuestionAnswering", "question-answering", "MODEL_FOR_QUESTION_ANSWERING"),
+    ("AutoModelForMultipleChoice", "multiple-choice", "MODEL_FOR_MULTIPLE_CHOICE"),
+    ("AutoModelForPreTraining", "feature-extraction", "MODEL_FOR_PRETRAINING"),
+    ("AutoModel", "feature-extraction", "MODEL"),
 )
 _OWN = "infoflow-"  # model types of `_own_models`
 _ADDRESS = "https://huggingface.co/docs/hub/model-cards"
@@ -161,7 +152,10 @@ def _is_hub_name(name: Any) -> bool:
 def auto_class(module: PreTrainedModel) -> tuple[str, str]:
     """The class of transformers that loads a model's folder, and its task on the model hub."""
     model_type, name = getattr(module.config, "model_type", ""), type(module).__name__
-    return next(((auto, task) for auto, task, names in _AUTO if names.get(model_type) == name), (name, "other"))
+    from transformers.models.auto import modeling_auto  # slow import
+
+    known = ((auto, task, getattr(modeling_auto, f"{names}_MAPPING_NAMES")) for auto, task, names in _AUTO)
+    return next(((auto, task) for auto, task, names in known if names.get(model_type) == name), (name, "other"))
 
 
 def _example(auto: str, task: str, module: PreTrainedModel, tokenizer: Any, code: bool) -> list[str]:

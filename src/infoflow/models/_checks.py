@@ -7,16 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
-from transformers import PreTrainedConfig, PreTrainedModel
-from transformers.integrations import hub_kernels
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
 
+from infoflow._transformers import PreTrainedConfig, PreTrainedModel, transformers
 from infoflow.foundation import UserError, as_written, current_display, json_fault
 
-from ._own_models import OWN
-
-_INDEXES = (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME)
+_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")  # as transformers names them
 # Limits on a configuration's sizes, by entry name: beyond them, building the model would take forever.
 _LIMITS = (
     (re.compile(r"(num_)?((hidden|encoder|decoder)_)?layers|n_layers?"), 1000),
@@ -98,6 +93,8 @@ def check_index(index: Path) -> None:
 
 def model_class(name: object, home: Path | str) -> type[PreTrainedModel]:
     """The class of infoflow or transformers called `name`, which must be a model's."""
+    from .modeling_own import OWN  # slow import
+
     if isinstance(name, str) and name in OWN:
         return OWN[name]
     found = getattr(transformers, name, None) if isinstance(name, str) and name.isidentifier() else None
@@ -148,6 +145,8 @@ def dtype_called(name: object, home: Path | str) -> torch.dtype:
 
 def without_kernels(config: PreTrainedConfig) -> None:
     """Use attention that transformers implements itself: others would be compiled code fetched from a hub."""
+    from transformers.integrations import hub_kernels  # slow import
+
     hub_kernels._kernels_enabled = False  # also if transformers was imported before infoflow
     parts = [config, *(getattr(config, name, None) for name in config.sub_configs)]
     for part in (part for part in parts if isinstance(part, PreTrainedConfig)):

@@ -13,9 +13,8 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
-from transformers.pytorch_utils import Conv1D
 
+from infoflow._transformers import Conv1D, PreTrainedModel
 from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy, Attention, Layer, OwnCode, Projection, Stack

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
-from transformers.pytorch_utils import Conv1D
 
+from infoflow._transformers import Conv1D, PreTrainedModel
 from infoflow.foundation import UserError
 
 from ._attention import listening

@@ -8,10 +8,15 @@ from typing import Any
 
 import torch
 from torch.nn import Module
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.models.auto import modeling_auto as registry
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, cached_file
 
+from infoflow._transformers import (
+    AutoConfig,
+    AutoModel,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    transformers,
+)
 from infoflow.foundation import UserError, as_written, current_display, launched, local_rank, model_name_of, patient_hub
 
 from ._adapter import adapted_classes, base_of, fits, held_shapes, is_adapter_folder, merged, set_labels, supplied
@@ -23,7 +28,7 @@ from ._discovery import discover
 from ._first_pass import output_embeddings, vocabulary_size
 from ._hub import at_revision, hub_arguments, hub_is_reachable, named_at, unreadable
 from ._model import Model, Task
-from ._own_models import AbstractOwnModel, PlainBertForMaskedLM, PlainBertLMHeadModel
+from ._own_models import AbstractOwnModel
 from ._parameters import parameter_groups
 from ._placed import empty_module, is_placed, keep_folder, placement
 from ._pruned import as_pruned, is_pruned_folder, pruned_family
@@ -200,9 +205,9 @@ def _check_files(home: Path | str, revision: Mapping[str, str], local: bool) -> 
     if isinstance(home, Path):
         check_folder(home)
         return
-    index = cached_file(
+    index = transformers.utils.cached_file(
         home,
-        SAFE_WEIGHTS_INDEX_NAME,
+        transformers.utils.SAFE_WEIGHTS_INDEX_NAME,
         **revision,
         local_files_only=local,
         _raise_exceptions_for_missing_entries=False,
@@ -230,12 +235,6 @@ _UNSAVED = (
     "Tokens were added before the adapter was trained, and their embeddings were not saved with it. Save it with "
     "save_embedding_layers=True."
 )
-_SEQ2SEQ = {*registry.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.values(), "EncoderDecoderModel"}
-_CAUSAL = {*registry.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values(), PlainBertLMHeadModel.__name__}
-_MASKED = {
-    *registry.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values(),
-    *("BertForPreTraining", "AlbertForPreTraining", PlainBertForMaskedLM.__name__),
-}
 
 
 def load_model(
@@ -454,18 +453,25 @@ def _check_vocabulary(
         )
 
 
+def _classes(task: str, *further: str) -> set[str]:
+    """Names of the classes of a task: transformers' and `further` ones."""
+    from transformers.models.auto import modeling_auto  # slow import
+
+    return {*getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES").values(), *further}
+
+
 def _task(module: PreTrainedModel, anatomy: Anatomy) -> Task:
     family = type(module).__name__
-    if family in _SEQ2SEQ:
+    if family in _classes("SEQ_TO_SEQ_CAUSAL_LM", "EncoderDecoderModel"):
         return "seq2seq"
-    if family in _CAUSAL:
+    if family in _classes("CAUSAL_LM", "PlainBertLMHeadModel"):
         if not all(stack.causal for stack in anatomy.stacks):
             raise UserError(
                 f"{family} predicts the next token but attends to later tokens: its configuration lacks "
                 "is_decoder=True. Set it, or load the checkpoint as a masked language model."
             )
         return "causal-lm"
-    if family in _MASKED:
+    if family in _classes("MASKED_LM", "BertForPreTraining", "AlbertForPreTraining", "PlainBertForMaskedLM"):
         return "masked-lm"
     return _task_by_structure(module, anatomy)
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.foundation import UserError, digest, shown_by
 
 from ._anatomy import Anatomy

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from torch import nn
-from transformers import PreTrainedModel
-from transformers.pytorch_utils import Conv1D
+
+from infoflow._transformers import Conv1D, PreTrainedModel
 
 from ._anatomy import Attention, ParameterGroup, ParameterSlice, Projection, Stack
 

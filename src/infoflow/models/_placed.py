@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import dispatch_model
-from accelerate.utils import align_module_device
 from torch import Tensor, nn
-from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
+from infoflow._transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from infoflow.foundation import UserError, available_memory, current_display, launched
 
 _ROOM = 1.1  # states and logits beside the weights
@@ -49,6 +47,8 @@ def on_several_devices(module: nn.Module) -> bool:
 
 def place_like(module: PreTrainedModel, other: PreTrainedModel) -> PreTrainedModel:
     """Place a model of the same architecture as accelerate placed `other`."""
+    from accelerate import dispatch_model  # slow import
+
     devices = getattr(other, "hf_device_map", None)
     if not is_placed(other) or not devices:
         return module
@@ -91,6 +91,8 @@ def require_whole(module: nn.Module, name: str, what: str) -> None:
 
 def weight_of(module: nn.Module, name: str = "weight") -> Tensor:
     """Weight or bias of one linear or embedding module, read if it is offloaded and expanded if it is quantised."""
+    from accelerate.utils import align_module_device  # slow import
+
     with align_module_device(module):
         weight = getattr(module, name, None)
         if isinstance(weight, Tensor) and not weight.is_meta:
@@ -129,6 +131,8 @@ def _parts(name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
 
 def _loaded(module: nn.Module, name: str) -> Tensor:
     """An offloaded tensor: the hook that holds it is that of its module, or of one around it."""
+    from accelerate.utils import align_module_device  # slow import
+
     owners = name.split(".")[:-1]
     for depth in range(len(owners), -1, -1):
         with align_module_device(module.get_submodule(".".join(owners[:depth]))):

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.foundation import UserError, atomic_folder, check_own_folder, public_provenance
 
 from ._anatomy import Anatomy, Attention
@@ -199,7 +199,9 @@ def save_pruned(
         save_model(module, path, model.tokenizer, model.target_tokenizer, facts, save_original_format=False)
         (path / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         own = f"{family} = pruned_class(transformers.{family})\n"
-        (path / _CODE.name).write_text(f"{_CODE.read_text(encoding='utf-8')}\n\n{own}", encoding="utf-8")
+        (path / _CODE.name).write_text(
+            f"{_CODE.read_text(encoding='utf-8')}\n\nimport transformers\n\n{own}", encoding="utf-8"
+        )
         auto = {auto_class(module)[0]: f"{_CODE.stem}.{family}"}
         config = json.loads((path / "config.json").read_text(encoding="utf-8"))
         config |= {"auto_map": auto, "pruned": _sizes(module, model.anatomy)}

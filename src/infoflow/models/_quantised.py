@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedConfig, TorchAoConfig
-from transformers.quantizers import AutoHfQuantizer
 
+from infoflow._transformers import PreTrainedConfig, TorchAoConfig
 from infoflow.foundation import UserError, missing_extra
 
 from ._placed import quantisation_method
@@ -57,6 +56,8 @@ def quantised_loading(
     if quantize is not None:
         raise UserError(f"The weights of {home} are saved quantised ({method}). Got quantize {quantize}: leave it out.")
     _require_gpu_for_4bit(bool(saved.get("load_in_4bit")), device)
+    from transformers.quantizers import AutoHfQuantizer  # slow import
+
     try:
         quantizer = AutoHfQuantizer.from_config(saved, pre_quantized=True)
         quantizer.validate_environment(device_map={"": str(device)}, weights_only=True)

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
-from transformers import Cache
 
+from infoflow._transformers import Cache
 from infoflow.foundation import UserError
 
 from ._anatomy import Attention

@@ -12,9 +12,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, decoders
 from tokenizers.models import BPE
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
-from transformers.utils import logging as transformers_logging
+
+from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerFast, transformers
 
 from ._card import model_card
 from ._tokenizers import SOURCE_FOLDER, TARGET_FOLDER
@@ -74,11 +73,11 @@ def _save_unused_poolers(module: PreTrainedModel, folder: Path) -> None:
     if not added:
         return
     save_file(added, folder / UNUSED, {"format": "pt"})
-    with safe_open(folder / SAFE_WEIGHTS_NAME, "pt") as stored:
-        files = dict.fromkeys(stored.keys(), SAFE_WEIGHTS_NAME) | dict.fromkeys(added, UNUSED)
-    _write(folder / SAFE_WEIGHTS_INDEX_NAME, {"metadata": {}, "weight_map": files})
+    with safe_open(folder / transformers.utils.SAFE_WEIGHTS_NAME, "pt") as stored:
+        files = dict.fromkeys(stored.keys(), transformers.utils.SAFE_WEIGHTS_NAME) | dict.fromkeys(added, UNUSED)
+    _write(folder / transformers.utils.SAFE_WEIGHTS_INDEX_NAME, {"metadata": {}, "weight_map": files})
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    _write(folder / "config.json", {**config, "transformers_weights": SAFE_WEIGHTS_INDEX_NAME})
+    _write(folder / "config.json", {**config, "transformers_weights": transformers.utils.SAFE_WEIGHTS_INDEX_NAME})
 
 
 def without_unused(config: Any, folder: Path) -> None:
@@ -94,14 +93,14 @@ def _write(path: Path, entries: Mapping[str, Any]) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Suppress Hugging Face's progress bars: progress has one display."""
-    if not transformers_logging.is_progress_bar_enabled():
+    if not transformers.utils.logging.is_progress_bar_enabled():
         yield
         return
-    transformers_logging.disable_progress_bar()
+    transformers.utils.logging.disable_progress_bar()
     try:
         yield
     finally:
-        transformers_logging.enable_progress_bar()
+        transformers.utils.logging.enable_progress_bar()
 
 
 # One tokenizer that reads the source language and writes the target language.

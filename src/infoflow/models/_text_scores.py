@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor
 
 from infoflow.foundation import (
@@ -125,6 +124,8 @@ class BleuStatistics:
         """Corpus BLEU in percent, as sacreBLEU computes it (exponential smoothing); 0 for no sentence."""
         if self.hypothesis_length == 0 or self.order == 0:
             return 0.0
+        from sacrebleu.metrics.bleu import BLEU  # slow import
+
         return BLEU.compute_bleu(
             list(self.correct[: self.order]),
             list(self.total[: self.order]),
@@ -170,6 +171,8 @@ def bleu_statistics(
     references = [[comparable(text) for text in each] for each in references]
     every = [text for each in references for text in each]
     most = max(map(len, references))
+    from sacrebleu.metrics.bleu import BLEU  # slow import
+
     # sacreBLEU needs as many streams as the largest number of references, with None where a sentence has fewer.
     streams = [[refs[i] if i < len(refs) else None for refs in references] for i in range(most)]
     tokenizer = tokenizer or bleu_tokenizer(every)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer, processors
-from transformers import PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.corpus import read_tokenizer
 from infoflow.foundation import UserError, as_written, current_display, patient_hub
 

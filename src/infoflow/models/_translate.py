@@ -2,16 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
-from transformers.modeling_outputs import BaseModelOutput
-from transformers.utils import logging
 
+from infoflow._transformers import (
+    BaseModelOutput,
+    GenerationMixin,
+    LogitsProcessorList,
+    PreTrainedTokenizerBase,
+    transformers,
+)
 from infoflow.corpus import length_batches
 from infoflow.foundation import UserError, current_display
 
@@ -25,11 +30,12 @@ from ._tokenizers import language_id, reading_of
 # N row, D model width, V vocabulary
 
 
-class _Encoded(BaseModelOutput):
-    """An encoder's states only: mixtures of experts also need their routers' outputs."""
+@cache
+def _encoded() -> type[BaseModelOutput]:
+    """The class of an encoder's states only: mixtures of experts also need their routers' outputs."""
+    from transformers.modeling_outputs import BaseModelOutput  # slow import
 
-    router_logits = None
-    router_probs = None
+    return type("_Encoded", (BaseModelOutput,), {"router_logits": None, "router_probs": None})
 
 
 class Readout:
@@ -59,7 +65,7 @@ class Readout:
         inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         if len(stacks := self._model.anatomy.stacks) > 1:
             encoded = torch.zeros(num, 1, stacks[0].width, dtype=self._dtype, device=self._model.device)
-            inputs["encoder_outputs"] = _Encoded(last_hidden_state=encoded)  # type: ignore[arg-type]
+            inputs["encoder_outputs"] = _encoded()(last_hidden_state=encoded)  # type: ignore[arg-type]
             inputs["decoder_input_ids"] = inputs.pop("input_ids")
         return inputs | without_cache(self._model.module)
 
@@ -282,7 +288,7 @@ def _language_token(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
     return {"decoder_start_token_id" if ends_with_it else "forced_bos_token_id": token}
 
 
-class _EndAt(LogitsProcessor):
+class _EndAt:
     """Ends each hypothesis at its own sentence's limit; `generate` has one limit for the whole batch."""
 
     def __init__(self, limits: Tensor, end: int | list[int] | None) -> None:
@@ -301,9 +307,9 @@ class _EndAt(LogitsProcessor):
 @contextmanager
 def without_remarks() -> Iterator[None]:
     """Suppresses generation's log messages about intentional settings."""
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()
+    verbosity = transformers.utils.logging.get_verbosity()
+    transformers.utils.logging.set_verbosity_error()
     try:
         yield
     finally:
-        logging.set_verbosity(verbosity)
+        transformers.utils.logging.set_verbosity(verbosity)

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import Cache
 
+from infoflow._transformers import Cache
 from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy

@@ -11,16 +11,16 @@ from typing import Any
 import torch
 from tokenizers import decoders, normalizers
 from torch import nn
-from transformers import (
+
+from infoflow._transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
+    transformers,
 )
-from transformers.utils import logging
-
 from infoflow.foundation import UserError, current_display, missing_extra
 
 from ._first_pass import output_embeddings
@@ -321,12 +321,12 @@ def _expected(config: PreTrainedConfig, kind: str) -> set[str]:
 @contextmanager
 def quiet_loading() -> Iterator[None]:
     """Silences transformers' progress bars and load reports: relevant problems are checked here."""
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    verbosity, bars = transformers.utils.logging.get_verbosity(), transformers.utils.logging.is_progress_bar_enabled()
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(verbosity)
+        transformers.utils.logging.set_verbosity(verbosity)
         if bars:
-            logging.enable_progress_bar()
+            transformers.utils.logging.enable_progress_bar()

@@ -7,7 +7,6 @@ A copy of this file is in every folder of a pruned model. It needs only torch an
 from typing import Any
 
 import torch
-import transformers  # noqa: F401 (the copies use it)
 from torch import Tensor, nn
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, final
 
 import numpy as np
-from transformers import EncoderDecoderModel, PreTrainedModel, T5ForConditionalGeneration
 
+from infoflow._transformers import EncoderDecoderModel, PreTrainedModel, T5ForConditionalGeneration
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import LATER, Limits, Probability, UserError

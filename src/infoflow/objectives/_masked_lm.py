@@ -10,8 +10,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.corpus import PairKind, Vocabulary
 from infoflow.foundation import Count, Probability, UserError

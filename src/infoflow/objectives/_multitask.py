@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, final
 
 import numpy as np
 from jaxtyping import Float
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Count, CountOrNone, DistinctNames, Limits, UserError, as_written, one_of

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Probability

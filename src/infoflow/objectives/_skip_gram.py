@@ -12,8 +12,8 @@ import numpy as np
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Count, Limits, UserError

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
 
 import numpy as np
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Limits, Probability, UserError

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Count, Limits, Name, Probability

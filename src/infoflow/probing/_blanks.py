@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from transformers import PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.foundation import UserError
 from infoflow.models import Model, decoder_inputs
 from infoflow.objectives import AbstractObjective

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float
-from transformers import PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.corpus import NOT_A_WORD, length_batches, tag_columns
 from infoflow.flow import Intervention, PaddedBatch, PassOptions, Reader, Row, check_finite, forward
 from infoflow.foundation import UserError, current_display, hash64_array

@@ -8,8 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase
-
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.corpus import (
     Corpus,
     Lone,

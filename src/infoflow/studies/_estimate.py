@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from transformers.pytorch_utils import Conv1D
 
+from infoflow._transformers import Conv1D
 from infoflow.corpus import Corpus
 from infoflow.flow import AbstractMeasure, Measure, PassOptions, SampleMeasure
 from infoflow.foundation import UserError

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from torch import nn
-from transformers import PreTrainedModel
 
 from infoflow._subjects import provided
+from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Corpus
 from infoflow.flow import first_then_others, is_first, wait_for_all
 from infoflow.foundation import SilentDisplay, UserError, atomic_write, digest, read_object, use_display, version

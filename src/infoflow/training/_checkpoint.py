@@ -20,8 +20,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.foundation import UserError, atomic_folder, atomic_write, read_object, sweep_partial
 from infoflow.models import save_model
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,10 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from infoflow._transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from infoflow.architectures import Match, ModelConfig, build
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import (
@@ -203,6 +202,7 @@ def float32_attention(module: PreTrainedModel) -> Iterator[None]:
     if before != "sdpa":  # the user chose another implementation: keep it
         yield
         return
+    _register()
     module.set_attn_implementation(_NAME)
     try:
         yield
@@ -213,6 +213,8 @@ def float32_attention(module: PreTrainedModel) -> Iterator[None]:
 def _attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # slow import
+
     options = {name: _float32(value) for name, value in options.items()}  # T5 hands on what it adds to the scores
     with torch.autocast(query.device.type, enabled=False):
         output, _ = ALL_ATTENTION_FUNCTIONS["sdpa"](
@@ -225,8 +227,12 @@ def _float32(value: Any) -> Any:
     return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
-AttentionInterface.register(_NAME, _attention)
-AttentionMaskInterface.register(_NAME, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+@cache
+def _register() -> None:
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS  # slow import
+
+    AttentionInterface.register(_NAME, _attention)
+    AttentionMaskInterface.register(_NAME, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
 
 
 # When bfloat16 helps.

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.foundation import UserError, atomic_write, current_display, digest, named_fields, read_object
 from infoflow.objectives import AbstractObjective, make_objective
 

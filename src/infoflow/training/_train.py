@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import broadcast_object_list
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.foundation import (
     StopRequest,
     UserError,
@@ -370,6 +369,8 @@ class _Run:
             hook.on_train_end(self.model)
         state = self.state
         # Only the main process evaluates; every process returns its result.
+        from accelerate.utils import broadcast_object_list  # slow import
+
         (validation,) = broadcast_object_list([state.validation])
         summary = {
             "updates": state.update,

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
+from infoflow._transformers import Accelerator, PreTrainedModel
 from infoflow.flow import processes
 from infoflow.foundation import UserError, hash64
 from infoflow.models import ParameterSlice, evaluating

@@ -19,7 +19,6 @@ from ._chefer import chefer_propagated, chefer_relevance, gradient_relevance
 from ._lrp import unembedding_of, voita_relevance
 from ._mixing import alti_relevance, flow_relevance, rollout_relevance
 from ._nodes import (
-    ACTIVATIONS,
     CURVES,
     PRODUCTS,
     AbstractNode,
@@ -31,6 +30,7 @@ from ._nodes import (
     SharedNode,
     Tape,
     Value,
+    activations,
     is_norm,
 )
 from ._recorder import recording
@@ -161,7 +161,7 @@ def backward_rules(model: Model, variant: Variant) -> Iterator[None]:
         for module in model.module.modules():
             if is_norm(module):
                 stack.callback(module.register_forward_hook(_constant_deviation).remove)
-            elif isinstance(module, ACTIVATIONS):
+            elif isinstance(module, activations()):
                 stack.callback(module.register_forward_pre_hook(mode.enter).remove)
                 stack.callback(module.register_forward_hook(mode.leave).remove)
         stack.enter_context(tap(model, on_attention=_ATTENTION[variant]))

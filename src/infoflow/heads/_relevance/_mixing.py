@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 
 from infoflow.foundation import UserError
@@ -98,6 +96,9 @@ def _sentence_flow(mixed: Float[np.ndarray, "layer query key"]) -> Float[np.ndar
     capacity = np.rint(mixed * _UNIT).astype(np.int32)
     layer, query, key = np.nonzero(capacity)
     # Node (state s, position p) is s · n + p; block l leads from state l + 1 down to state l.
+    from scipy.sparse import csr_array  # slow imports
+    from scipy.sparse.csgraph import maximum_flow
+
     graph = csr_array(
         (capacity[layer, query, key], ((layer + 1) * n + query, layer * n + key)), shape=((num_layers + 1) * n,) * 2
     )

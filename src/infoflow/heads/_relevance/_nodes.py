@@ -6,14 +6,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers.activations import ACT2CLS
-from transformers.pytorch_utils import Conv1D
 
+from infoflow._transformers import Conv1D
 from infoflow.foundation import UserError
 from infoflow.models import Attention, weight_of
 
@@ -267,7 +267,14 @@ def close(first: Tensor, second: Tensor) -> bool:
 # Modules that are one function: linear maps, norms, activations.
 
 
-ACTIVATIONS = tuple({cls[0] if isinstance(cls, tuple) else cls for cls in ACT2CLS.values()} | {nn.GELU})
+@cache
+def activations() -> tuple[type[nn.Module], ...]:
+    """Modules that are one nonlinear function of each number."""
+    from transformers.activations import ACT2CLS  # slow import
+
+    return tuple({cls[0] if isinstance(cls, tuple) else cls for cls in ACT2CLS.values()} | {nn.GELU})
+
+
 CURVES = (nn.functional.gelu, nn.functional.relu, nn.functional.silu, torch.tanh, torch.relu, Tensor.tanh)
 PRODUCTS = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
 _UNCHANGED = (nn.Dropout, nn.Identity)
@@ -280,7 +287,7 @@ def leaf(module: nn.Module) -> Record | None:
         return _record_linear
     if is_norm(module):
         return _record_norm
-    return _record_pass if isinstance(module, ACTIVATIONS + _UNCHANGED) else None
+    return _record_pass if isinstance(module, activations() + _UNCHANGED) else None
 
 
 def is_norm(module: nn.Module) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from transformers.pytorch_utils import Conv1D
 
+from infoflow._transformers import Conv1D
 from infoflow.foundation import UserError
 from infoflow.models import (
     Attention,

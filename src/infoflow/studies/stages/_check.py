@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
 
 from infoflow._subjects import provided
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.architectures import FAMILIES
 from infoflow.findings import FINDINGS, FINDINGS_TABLE, Finding, evaluate
 from infoflow.flow import is_first, wait_for_all

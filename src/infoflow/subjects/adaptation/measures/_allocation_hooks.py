@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from torch import Tensor
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.foundation import SilentDisplay, UserError, current_display, use_display
 from infoflow.models import Anatomy, Model, ParameterGroup, ParameterSlice, discover, learning_parameters
 from infoflow.subjects.allocation.measures import (

@@ -18,9 +18,13 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformers import EncoderDecoderModel, PreTrainedModel
-from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions, Seq2SeqModelOutput
 
+from infoflow._transformers import (
+    BaseModelOutputWithPoolingAndCrossAttentions,
+    EncoderDecoderModel,
+    PreTrainedModel,
+    Seq2SeqModelOutput,
+)
 from infoflow.foundation import UserError
 from infoflow.models import FastLinear, Model, ParameterGroup, load_model, without_cache
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.corpus import NOT_A_WORD, Corpus, Encoded, Vocabulary
 from infoflow.foundation import UserError, as_written, digest
 from infoflow.objectives import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Field, LossTerm, Noise

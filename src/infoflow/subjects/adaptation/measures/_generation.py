@@ -9,8 +9,8 @@ import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from infoflow._transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.architectures import Layout
 from infoflow.corpus import Corpus, Sentence, Vocabulary
 from infoflow.foundation import LATER, Count, UserError, Weight

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import UserError
 from infoflow.objectives import SENTENCE_FIELDS, AbstractObjective, Batch, Field, LossTerm, Noise, PrefixDecoder

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal, final
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
-from transformers.pytorch_utils import Conv1D
 
+from infoflow._transformers import Conv1D, PreTrainedModel
 from infoflow.foundation import (
     Count,
     CountOrNone,

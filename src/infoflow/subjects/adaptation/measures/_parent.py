@@ -12,8 +12,13 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import EncoderDecoderModel, PreTrainedModel, PreTrainedTokenizerBase, T5ForConditionalGeneration
 
+from infoflow._transformers import (
+    EncoderDecoderModel,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    T5ForConditionalGeneration,
+)
 from infoflow.architectures import Layout
 from infoflow.foundation import UserError
 from infoflow.models import Model, Task, load_model

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow import models
+from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import Count, UserError
 from infoflow.models import normalise_answer, token_f1

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.corpus import Corpus, Sentence
 from infoflow.foundation import UserError, current_display, digest
 from infoflow.objectives import Example

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal, get_type_hints
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.architectures import Layout
 from infoflow.corpus import Corpus, Vocabulary, tag_columns
 from infoflow.foundation import UserError, as_written, read_setting

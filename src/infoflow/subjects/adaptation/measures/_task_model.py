@@ -8,9 +8,9 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor
-from transformers import BertConfig, EncoderDecoderModel, PreTrainedModel
 from transformers.utils import logging
 
+from infoflow._transformers import BertConfig, EncoderDecoderModel, PreTrainedModel
 from infoflow.foundation import UserError, current_display, hash64
 from infoflow.models import CausalBertConfig, Model, PlainBertConfig
 

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.flow import PassOptions
 from infoflow.foundation import UserError, block_of, current_display, hash64_array

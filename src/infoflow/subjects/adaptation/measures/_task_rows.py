@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError, current_display, digest
 from infoflow.models import evaluating, without_cache

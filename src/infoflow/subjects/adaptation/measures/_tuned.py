@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import UserError, atomic_write, digest, file_digest, hash64_array, named_fields, read_object
 from infoflow.models import Model, evaluating, load_model

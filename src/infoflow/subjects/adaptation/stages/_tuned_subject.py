@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel
-
+from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Corpus
 from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import digest

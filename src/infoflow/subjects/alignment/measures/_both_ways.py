@@ -11,8 +11,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import EncoderDecoderModel, PreTrainedModel
 
+from infoflow._transformers import EncoderDecoderModel, PreTrainedModel
 from infoflow.corpus import Corpus
 from infoflow.flow import first_then_others
 from infoflow.foundation import (

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.foundation import UserError, atomic_folder, read_object
 from infoflow.models import Model, load_model, save_model
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.foundation import UserError, dealt, hash64, hash64_array
 from infoflow.models import learning_parameters
 from infoflow.objectives import AbstractObjective, Batch, LossTerm

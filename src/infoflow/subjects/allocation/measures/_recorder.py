@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.foundation import UserError, digest
 from infoflow.models import Anatomy
 from infoflow.training import Step, TrainingHook

@@ -8,8 +8,8 @@ from itertools import islice
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.foundation import UserError
 from infoflow.models import Anatomy, Stack
 from infoflow.objectives import AbstractObjective, Batch

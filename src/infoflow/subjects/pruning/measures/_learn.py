@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.foundation import UserError, as_written, current_display, digest
 from infoflow.heads import Head, HeadSet, ablate

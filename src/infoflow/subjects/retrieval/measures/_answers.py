@@ -8,8 +8,8 @@ from typing import Any, Literal, final
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import EncoderDecoderModel, PreTrainedModel
 
+from infoflow._transformers import EncoderDecoderModel, PreTrainedModel
 from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import UserError, hash64
 

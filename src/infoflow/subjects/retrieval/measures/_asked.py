@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import NUM_BLOCKS, Scale, UserError, stream
 from infoflow.heads import by_first_block

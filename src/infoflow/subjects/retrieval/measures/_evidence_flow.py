@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import FactWorld
 from infoflow.foundation import UserError, stream
 from infoflow.models import FastLinear, Model, feed_forward_outputs, module_outputs

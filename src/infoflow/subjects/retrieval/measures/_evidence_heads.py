@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import FactWorld
 from infoflow.foundation import Scale, UserError, stream
 from infoflow.heads import Head, HeadEdit, HeadSet

@@ -6,8 +6,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Fact, FactWorld, Vocabulary
 from infoflow.foundation import NUM_REPLICATES, UserError, current_display, hash64, stream
 from infoflow.models import load_model, readout

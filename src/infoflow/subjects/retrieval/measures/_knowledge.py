@@ -6,8 +6,8 @@ from typing import Any, Literal, final
 
 import numpy as np
 import pandas as pd
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Fact, FactWorld, Vocabulary
 from infoflow.foundation import NUM_BLOCKS, Scale, UserError, current_display, digest, hash64, scratch_folder
 from infoflow.models import stored_bits

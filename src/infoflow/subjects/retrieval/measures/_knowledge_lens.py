@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import FactWorld
 from infoflow.foundation import (
     NUM_BLOCKS,

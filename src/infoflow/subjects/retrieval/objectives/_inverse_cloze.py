@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Probability, UserError

@@ -24,8 +24,8 @@ from typing import Annotated, Any, ClassVar, Literal, final
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
+from infoflow._transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import LATER, Count, CountOrNone, Limits, Probability, UserError, read_setting

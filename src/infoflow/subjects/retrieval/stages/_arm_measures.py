@@ -6,8 +6,8 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, final
 
 import pandas as pd
-from transformers import BertForMaskedLM, EncoderDecoderModel
 
+from infoflow._transformers import BertForMaskedLM, EncoderDecoderModel
 from infoflow.corpus import FACT_LANGUAGE, Corpus, FactWorld, fact_corpus, generate_grammar
 from infoflow.flow import AbstractMeasure, measure
 from infoflow.foundation import hash64

@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel
-
+from infoflow._transformers import PreTrainedModel
 from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import atomic_folder, digest
 from infoflow.results import BERT, RETRIEVAL_LEARNING, Recipe, Spec, write_table
