@@ -59,7 +59,7 @@ class AbstractSentences:
         for part in self._batches(np.arange(len(self)), 1024):
             yield from sentences_in(part)
 
-    _repr_html_ = shown_by("infoflow.report", "corpus_shown")
+    _repr_html_ = shown_by("corpus_shown")
 
     def __repr__(self) -> str:
         return f"Corpus({self.name!r}, {len(self):,} sentences, columns: {', '.join(sorted(self.columns))})"

@@ -324,14 +324,14 @@ def make_display(kind: DisplayKind | None = None) -> Display:
     return display
 
 
-def shown_by(room: str, function: str) -> Callable[[Any], str]:
-    """A `_repr_html_` that returns the output of `function` in the package `room` for the object.
+def shown_by(function: str) -> Callable[[Any], str]:
+    """A `_repr_html_` that returns the output of `function` in `infoflow.report` for the object.
 
     The packages of measures and models must not import the one that produces HTML, so it is looked up by name when a
     notebook displays an object.
     """
 
     def _repr_html_(self: Any) -> str:
-        return getattr(import_module(room), function)(self)
+        return getattr(import_module("infoflow.report"), function)(self)
 
     return _repr_html_

@@ -97,6 +97,6 @@ from ._surface import SurfaceStatistics as SurfaceStatistics
 from ._surface import attention_gradients as attention_gradients
 from ._telling import HEAD_EXAMPLES, telling_heads
 from ._telling import TellingSentences as TellingSentences
-from ._transplant import ARMS, TRANSPLANT_CURVES, TRANSPLANTED_HEADS, log_mean, shuffled_heads
+from ._transplant import TRANSPLANT_CURVES, TRANSPLANTED_HEADS, VARIANTS, log_mean, shuffled_heads
 from ._transplant import head_slices as head_slices
 from ._transplant import transplant as transplant

@@ -235,7 +235,7 @@ class SentenceAttention:
     kinds: tuple[AttentionOfKind, ...]
     guesses: LayerGuesses | None = None  # None: not requested, or the model makes no predictions
 
-    _repr_html_ = shown_by("infoflow.report", "attention_shown")
+    _repr_html_ = shown_by("attention_shown")
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{one.stack} {one.kind}: {len(one.layers)} layers" for one in self.kinds)

@@ -161,7 +161,7 @@ def _named(head: Head) -> str:
     return f"head {head[3]} of {head[0]} {head[1]}-attention layer {head[2]}"
 
 
-ARMS = ("none", "specialised", "random", "shuffled")
+VARIANTS = ("none", "specialised", "random", "shuffled")
 """Replacements of a fresh model's heads.
 
 None; the donor's specialised heads; the same number of random other heads in the same layers; the specialised heads
@@ -186,7 +186,7 @@ TRANSPLANT_CURVES = TableSchema(
     columns=(
         _ARM,
         Column("frozen", "bool", "", "whether these heads were frozen (none: as initialised)"),
-        Column("draw", "int64", "", "number of the random draw; 0 for all other arms"),
+        Column("draw", "int64", "", "number of the random draw; 0 for all others"),
         Column("step", "int64", "updates", "optimiser steps of the fresh model so far"),
         Column("source_tokens", "int64", "tokens", "source tokens read until then"),
         Column("heads", "int64", "heads", "how many heads were put in, or frozen"),

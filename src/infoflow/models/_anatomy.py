@@ -268,7 +268,7 @@ class Anatomy:
         """Stacks with their heads, and parameters by component: rows of text, the first with the columns' names."""
         return _stack_rows(self.stacks), _component_rows(self)
 
-    _repr_html_ = shown_by("infoflow.report", "anatomy_shown")
+    _repr_html_ = shown_by("anatomy_shown")
 
     def __repr__(self) -> str:
         stacks = [f"{stack.name}: {len(stack.layers)} layers of width {stack.width}" for stack in self.stacks]

@@ -94,7 +94,7 @@ class Model:
     pads: bool = True  # False: padding changes what it computes, so only sentences of equal length share a batch
     position_tables: tuple[str, ...] = ()  # modules with the text's position embeddings
 
-    _repr_html_ = shown_by("infoflow.report", "model_shown")
+    _repr_html_ = shown_by("model_shown")
 
     def __repr__(self) -> str:
         family = type(self.module).__name__

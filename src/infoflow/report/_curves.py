@@ -117,9 +117,9 @@ def samples_by_layer(
     return {position: Samples.of(frame, by, own & (positions == position)) for position in found}
 
 
-def samples_at(frame: pd.DataFrame, series: str, layer: int, trained: bool = True, column: str = "layer") -> Samples:
+def samples_at(frame: pd.DataFrame, series: str, layer: int, trained: bool = True) -> Samples:
     """One line's samples at one layer."""
-    among = _of_line(frame, series, trained) & (frame[column] == layer).to_numpy(dtype=bool, na_value=False)
+    among = _of_line(frame, series, trained) & (frame["layer"] == layer).to_numpy(dtype=bool, na_value=False)
     return Samples.of(frame, among=among)
 
 

@@ -45,11 +45,9 @@ def as_view(
     return view
 
 
-def as_views(
-    x: Matrix, y: Matrix, dtype: torch.dtype | None = torch.float64
-) -> tuple[Float[Tensor, "token width_x"], Float[Tensor, "token width_y"]]:
+def as_views(x: Matrix, y: Matrix) -> tuple[Float[Tensor, "token width_x"], Float[Tensor, "token width_y"]]:
     """Both views, checked for equal numbers of rows."""
-    view_x, view_y = as_view(x, "x", dtype), as_view(y, "y", dtype)
+    view_x, view_y = as_view(x, "x"), as_view(y, "y")
     if len(view_x) != len(view_y):
         raise UserError(
             f"x and y must hold the same tokens in the same order. Got {len(view_x)} and {len(view_y)} rows."

@@ -254,7 +254,7 @@ class ShownTables(Tables):
         stored = self.stored(name)
         return Table.of(stored.frame, stored.schema)
 
-    _repr_html_ = shown_by("infoflow.report", "tables_shown")
+    _repr_html_ = shown_by("tables_shown")
 
     def __repr__(self) -> str:
         return f"<{len(self)} tables of {self._path.parent.name}: {', '.join(list(self)[:6])}{', …' * (len(self) > 6)}>"

@@ -43,7 +43,7 @@ class Table(pd.DataFrame):
         """The plain frame without replicates."""
         return pd.DataFrame(self.drop(columns=_HIDDEN, errors="ignore"))
 
-    _repr_html_ = shown_by("infoflow.report", "table_shown")  # type: ignore[assignment]
+    _repr_html_ = shown_by("table_shown")  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return repr(self.shown)

@@ -329,7 +329,7 @@ class Run:
         """
         return write_figures(self.folder, folder, formats, width, columns)
 
-    _repr_html_ = shown_by("infoflow.report", "run_shown")
+    _repr_html_ = shown_by("run_shown")
 
     def __fspath__(self) -> str:
         """The path, so that functions which take a run folder accept a run."""

@@ -188,7 +188,7 @@ class TimeAxis:
         own = self.checkpoints[self.checkpoints["series"].isin(series)]
         rows = own.drop_duplicates("update") if len(self.names) == 1 else own
         base = timed(rows[["series", "update"]])
-        return draw("rule", base, color="var(--soft)", strokeWidth=1, x=self.channel(), opacity=at_now(0.8, 0))
+        return draw("rule", base, color="var(--soft)", strokeWidth=1, x=self.channel(), opacity=at_now(0.8))
 
     def finished(self, layers: list[Layer], height: int, series: list[str], **start: Any) -> dict[str, Any]:
         """The chart specification (see `finished`), with the axis title."""
@@ -204,8 +204,9 @@ def timed(rows: Rows) -> Layer:
     return calculated(rows, x="places[datum.series][datum.update][clock]")
 
 
-def at_now(then: float, otherwise: float) -> Channel:
-    return opacity_if(NOW, then, otherwise)
+def at_now(then: float) -> Channel:
+    """Opaque at the page's current checkpoint alone."""
+    return opacity_if(NOW, then, 0)
 
 
 def short(value: float) -> str:
@@ -280,7 +281,7 @@ def time_lines(
     grey = [] if control is None or control.empty else [_control(control, at)]
     drawn = lines(rows, at, look, on=timed, light=light, band=band, width=width, size=0, touch=0)
     base, doubtful = timed(rows), rows[axis.suspected(rows)]
-    dots = draw("point", base, at, own, filled=True, size=48, opacity=at_now(1, 0))
+    dots = draw("point", base, at, own, filled=True, size=48, opacity=at_now(1))
     layers = [axis.marker(keys), *grey, *beneath, *drawn, dots]
     if len(doubtful):
         layers.append(draw("point", timed(doubtful), at, own, HOLLOW_MARK, size=64, opacity=light()))
@@ -304,9 +305,7 @@ def _control(rows: pd.DataFrame, at: dict[str, Any]) -> Layer:
     return draw("line", base, CONTROL, at, detail="series:N", opacity=lit(1.0, 0.5))
 
 
-def layer_cells(
-    axis: TimeAxis, rows: pd.DataFrame, ends: tuple[float, float], unit: str, layer: str = "layer"
-) -> dict[str, Any]:
+def layer_cells(axis: TimeAxis, rows: pd.DataFrame, ends: tuple[float, float], unit: str) -> dict[str, Any]:
     """Squares of one line, layers (upwards) by updates (across): stronger colours mean larger `value`.
 
     A frame marks the page's current checkpoint.
@@ -319,7 +318,7 @@ def layer_cells(
     across = {"x": axis.channel(), "x2": "x2:Q"}
     scale = {"domain": list(ends), "range": [0.04, 1], "clamp": True}
     look = {
-        "y": channel("y", "layer:O", title=None, sort=order, axis={"title": layer, "domain": False, "ticks": False}),
+        "y": channel("y", "layer:O", title=None, sort=order, axis={"title": "layer", "domain": False, "ticks": False}),
         "opacity": channel("opacity", "value:Q", scale=scale, legend=None),
         "tooltip": tips("layer:O", "update:Q||,", f"value:Q|{unit}|.4g"),
     }
@@ -334,7 +333,7 @@ def layer_cells(
     height = max(_CELL * len(order), 60)
     frames = calculated(pd.DataFrame({"update": updates}), **edges, series=series)
     frame = {"filled": False, "stroke": "var(--ink)", "strokeWidth": 1.6, "y": Constant(0), "y2": Constant(height)}
-    marks.append(draw("rect", frames, across, frame, opacity=at_now(1, 0)))
+    marks.append(draw("rect", frames, across, frame, opacity=at_now(1)))
     return axis.finished(marks, height, [key], cells=held)
 
 
@@ -361,11 +360,11 @@ def layer_profile(
     return finished(layers, 170, **axis.parameters(list(dict.fromkeys(rows["series"]))))
 
 
-def layer_color(layers: Sequence[int], field: str = "layer") -> Channel:
+def layer_color(layers: Sequence[int]) -> Channel:
     """Colours from the lowest layer (pale) to the top."""
     order = sorted(set(layers))
     scale = {"domain": order, "range": layer_shades(order)}
-    return channel("color", f"{field}:O", scale=scale, legend=None)
+    return channel("color", "layer:O", scale=scale, legend=None)
 
 
 def layer_shades(layers: Sequence[int]) -> list[str]:

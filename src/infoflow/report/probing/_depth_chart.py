@@ -33,11 +33,11 @@ def task_axis(labels: Sequence[str]) -> Channel:
     return channel("y", "y:Q", title=None, axis=axis, scale={"domain": [len(labels), 0], "nice": False, "zero": False})
 
 
-def depth_axis(frame: Frame, title: str = "layer (0 = embeddings)") -> Channel:
+def depth_axis(frame: Frame) -> Channel:
     layers = list(range(frame.first, frame.last + 1))
     axis = {"values": layers[:: -(-len(layers) // 13)], "format": "d", "grid": False, "labelOverlap": False}
     scale = {"domain": [frame.first - 0.6, frame.last + 0.6], "nice": False, "zero": False}
-    return channel("x", "layer:Q", title=title, axis=axis, scale=scale)
+    return channel("x", "layer:Q", title="layer (0 = embeddings)", axis=axis, scale=scale)
 
 
 @final

@@ -220,11 +220,11 @@ def untrained_best(rows: pd.DataFrame, series: str) -> Samples | None:
     return None if best is None else held_out_at(rows, series, best.layer, trained=False)
 
 
-def layers_text(layers: Sequence[int], joined: str = "and") -> str:
+def layers_text(layers: Sequence[int]) -> str:
     """`2`, `2 and 4`, `2 to 5`: integers in order."""
     if len(layers) > 2 and list(layers) == list(range(layers[0], layers[-1] + 1)):
         return f"{layers[0]} to {layers[-1]}"
-    return listed([str(layer) for layer in layers]).replace(" and ", f" {joined} ")
+    return listed([str(layer) for layer in layers])
 
 
 def alike_text(best: Best) -> str:

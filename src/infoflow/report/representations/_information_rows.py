@@ -7,13 +7,9 @@ from infoflow.representations import LIMITED
 LIMITED_BY = "limited by its clusters"
 
 
-def of_regime(frame: pd.DataFrame, regime: str, side: str) -> pd.DataFrame:
-    return frame[(frame["regime"] == regime) & (frame["side"] == side)]
-
-
-def input_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """The input side, on uncorrupted text."""
-    return of_regime(frame, "clean", "input")
+def input_rows(frame: pd.DataFrame, regime: str = "clean") -> pd.DataFrame:
+    """The input side, on uncorrupted text or in another regime."""
+    return frame[(frame["regime"] == regime) & (frame["side"] == "input")]
 
 
 def output_rows(main: pd.DataFrame) -> pd.DataFrame:

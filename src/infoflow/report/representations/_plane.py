@@ -15,7 +15,7 @@ from ..forms._chart import CONTROL, NAME, amount, finished, lit, tips
 from ..forms._lines import looks_of, whiskers
 from ..forms._marks import draw
 from ._convergence import INFORMATION_METHOD
-from ._information_rows import LIMITED_BY, limited, of_regime, output_rows
+from ._information_rows import LIMITED_BY, input_rows, limited, output_rows
 
 
 def plane_figure(table: str, main: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
@@ -30,7 +30,7 @@ def _plane_rows(main: pd.DataFrame) -> pd.DataFrame:
     lines: Any = main.groupby(["series", "trained"], sort=False)
     for (key, trained), own in lines:
         output = output_rows(own)
-        source = of_regime(own, str(output["regime"].iloc[0]), "input") if len(output) else output
+        source = input_rows(own, str(output["regime"].iloc[0])) if len(output) else output
         for layer in sorted(set(output["layer"]) & set(source["layer"])):
             x = samples_at(source, key, layer, trained).estimate()
             y = samples_at(output, key, layer, trained).estimate()
@@ -45,7 +45,7 @@ def _trade(main: pd.DataFrame, series: Series) -> tuple[Estimate, Estimate]:
     """One line's loss of information about its input, and gain about its output, from bottom to top."""
     own = main[main["series"] == series.key]
     output = output_rows(own)
-    lost = change(of_regime(own, str(output["regime"].iloc[0]), "input"), series.key).negated()
+    lost = change(input_rows(own, str(output["regime"].iloc[0])), series.key).negated()
     return lost, change(output, series.key)
 
 

@@ -21,16 +21,16 @@ def gain(slower: str, faster: str) -> Reading:
     return table.where(metric="loss").reduce(_gains, slower=slower, faster=faster)
 
 
-def _curve(rows: SeedRows, arm: str, frozen: bool) -> tuple[list[int], np.ndarray] | None:
+def _curve(rows: SeedRows, variant: str, frozen: bool) -> tuple[list[int], np.ndarray] | None:
     """Steps from 1 on and their losses, (1 + R, P), averaged over draws; None without such a model."""
     frame = rows.frame
-    own = rows.at((frame["arm"] == arm) & (frame["frozen"] == frozen) & (frame["step"] > 0))
+    own = rows.at((frame["arm"] == variant) & (frame["frozen"] == frozen) & (frame["step"] > 0))
     if own.frame.empty:
         return None
     draws = [SeedRows(one.frame.sort_values("step"), one.number) for _, one in own.groups("draw")]
     steps = [[int(step) for step in one.frame["step"]] for one in draws]
     if any(one != steps[0] for one in steps):
-        raise Absent(f"transplant_curves has curves of {arm} heads with different points")
+        raise Absent(f"transplant_curves has curves of {variant} heads with different points")
     common = min(len(one.numbers) for one in draws)
     return steps[0], np.mean([one.numbers[:common] for one in draws], axis=0)
 
@@ -38,9 +38,9 @@ def _curve(rows: SeedRows, arm: str, frozen: bool) -> tuple[list[int], np.ndarra
 def _gains(rows: SeedRows, slower: str, faster: str) -> np.ndarray:
     found: dict[bool, tuple[np.ndarray, np.ndarray]] = {}
     for frozen in (False, True):
-        arms = [_curve(rows, arm, frozen) for arm in (slower, faster)]
-        if all(one is not None for one in arms):
-            found[frozen] = _gap(*(one for one in arms if one is not None))
+        variants = [_curve(rows, variant, frozen) for variant in (slower, faster)]
+        if all(one is not None for one in variants):
+            found[frozen] = _gap(*(one for one in variants if one is not None))
     if not found:
         raise Absent(f"transplant_curves has no model with {slower} beside {faster} heads")
     common = min(len(over) for over, _ in found.values())

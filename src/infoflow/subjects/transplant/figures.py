@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.heads import ARMS, TRANSPLANT_CURVES, TRANSPLANTED_HEADS, log_mean
+from infoflow.heads import TRANSPLANT_CURVES, TRANSPLANTED_HEADS, VARIANTS, log_mean
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, Section, names_of
 from infoflow.report._in_words import Estimate, Samples, number, size_text
 from infoflow.report._model_selection import ModelSelection
@@ -22,8 +22,8 @@ from infoflow.subjects.pruning.figures._rows import several, signature
 _HEIGHT = 230
 _FIELD = "arm"
 _ZERO = {**CONTROL, "strokeDash": [1, 0], "strokeWidth": 1}
-NONE, SPECIALISED, RANDOM, SHUFFLED = ARMS
-_ARMS = (
+NONE, SPECIALISED, RANDOM, SHUFFLED = VARIANTS
+_VARIANTS = (
     LineKind(key=SPECIALISED, label="specialised heads", dash=(1, 0), shape="circle", mark="●"),
     LineKind(key=RANDOM, label="random heads of the same model", dash=(6, 3), shape="square", mark="■"),
     LineKind(key=SHUFFLED, label="shuffled specialised heads", dash=(1, 3), shape="triangle-up", mark="▲"),
@@ -50,7 +50,11 @@ WAYS = {False: "heads keep learning", True: "frozen heads"}
 
 
 def _heads(
-    frame: pd.DataFrame, table: pd.DataFrame, arms: list[LineKind], models: ModelSelection, heads: pd.DataFrame | None
+    frame: pd.DataFrame,
+    table: pd.DataFrame,
+    variants: list[LineKind],
+    models: ModelSelection,
+    heads: pd.DataFrame | None,
 ) -> Drawn:
     panels, every = [], models.present(table)
     for series in every:
@@ -61,7 +65,7 @@ def _heads(
             for frozen in WAYS:
                 own = both[both["frozen"] == frozen]
                 if len(own):
-                    chart = _chart(own, series, what, arms, y)
+                    chart = _chart(own, series, what, variants, y)
                     panels.append(Panel(spec=chart, title=_title(series, frozen, what, every)))
     return Drawn(
         data=table.round({"value": 5, "low": 5, "high": 5}),
@@ -97,14 +101,14 @@ def _roles(heads: pd.DataFrame | None) -> str:
     return f" {said}; by chance, at most {chance:.1f} roles would hold per model."
 
 
-def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[LineKind], y: Channel) -> dict[str, Any]:
-    shown = [arm for arm in arms if bool((own["arm"] == arm.key).any())]
-    colors = [series.color if arm.key == SPECIALISED else "var(--control)" for arm in shown]
+def _chart(own: pd.DataFrame, series: Series, what: str, variants: list[LineKind], y: Channel) -> dict[str, Any]:
+    shown = [variant for variant in variants if bool((own["arm"] == variant.key).any())]
+    colors = [series.color if variant.key == SPECIALISED else "var(--control)" for variant in shown]
     steps = [int(own["step"].min()), int(own["step"].max())]
     x = amount("x", "step", "updates of the fresh model", steps, type="log", zero=None, format="~s")
     at = {"x": x, "y": y}
     look = {
-        "color": by_key("color", _FIELD, [arm.key for arm in shown], colors),
+        "color": by_key("color", _FIELD, [variant.key for variant in shown], colors),
         "strokeDash": dash_of(shown, _FIELD),
         "shape": shape_of(shown, _FIELD),
     }
@@ -113,7 +117,7 @@ def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[LineKind], y
     how = {"light": partial(lit, of=series), "band": 0.16, "width": 1.8, "size": 24, "touch": 0}
     zero = [level(0.0, _ZERO, y=at["y"])] if what == "gain" else []
     layers = lines(rows, at, look, **how, tooltip=tooltip, beneath=zero)
-    names = names_above([(arm.mark, arm.label, color) for arm, color in zip(shown, colors, strict=True)])
+    names = names_above([(variant.mark, variant.label, color) for variant, color in zip(shown, colors, strict=True)])
     return finished([*layers, names], _HEIGHT)
 
 
@@ -133,9 +137,9 @@ def _ways(stated: dict[bool, str]) -> str:
     return (f" {learning}; frozen, they {frozen}" if learning else f", frozen, {frozen}") if frozen else f" {learning}"
 
 
-def _against(own: pd.DataFrame, frozen: bool, arm: str, other: str, name: str) -> str:
+def _against(own: pd.DataFrame, frozen: bool, variant: str, other: str, name: str) -> str:
     """One variant's gain over another, over the curve and at its end; "" if either was not trained."""
-    first, second = curve_of(own, other, frozen), curve_of(own, arm, frozen)
+    first, second = curve_of(own, other, frozen), curve_of(own, variant, frozen)
     if first is None or second is None or first.steps != second.steps:
         return ""
     over, end = (first.over() - second.over()).estimate(), (first.at(-1) - second.at(-1)).estimate()
@@ -151,7 +155,7 @@ def _bleu_sentence(own: pd.DataFrame) -> list[str]:
     """Gain of specialised over random heads in BLEU; none without BLEU."""
     stated = dict.fromkeys(WAYS, "")
     for frozen in WAYS:
-        first, second = (last_of(own, arm, frozen, "bleu") for arm in (SPECIALISED, RANDOM))
+        first, second = (last_of(own, variant, frozen, "bleu") for variant in (SPECIALISED, RANDOM))
         if first and second:
             stated[frozen] = f"{_gains((first - second).estimate())} against random ones"
     if not any(stated.values()):
@@ -194,16 +198,16 @@ def transplant_section(tables: ModelTables) -> Section | None:
         return None
     frame, models = tables[TRANSPLANT_CURVES.name], tables.models
     frame = frame[frame["trained"]]
-    arms = [arm for arm in _ARMS if bool((frame["arm"] == arm.key).any())]
-    if not any(arm.key == SPECIALISED for arm in arms):
+    variants = [variant for variant in _VARIANTS if bool((frame["arm"] == variant.key).any())]
+    if not any(variant.key == SPECIALISED for variant in variants):
         return None
-    table = curve_rows(frame, [arm.key for arm in arms])
-    figure = HEADS.of(frame, table, arms, models, tables.get(TRANSPLANTED_HEADS.name))
+    table = curve_rows(frame, [variant.key for variant in variants])
+    figure = HEADS.of(frame, table, variants, models, tables.get(TRANSPLANTED_HEADS.name))
     return None if figure is None else replace(TRANSPLANT, figures=[figure], keys=models.present(table))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class ArmCurve:
+class VariantCurve:
     """Scores of one variant by seed, at each step, with their replicates."""
 
     steps: tuple[int, ...]
@@ -224,9 +228,10 @@ class ArmCurve:
         return Samples.by_key(values, drawn, count=self.count)
 
 
-def curve_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str = "loss") -> ArmCurve | None:
+def curve_of(frame: pd.DataFrame, variant: str, frozen: bool, metric: str = "loss") -> VariantCurve | None:
     """A variant's scores from the first update on, as means over its draws; None if there are none."""
-    own = frame[(frame["arm"] == arm) & (frame["frozen"] == frozen) & (frame["metric"] == metric) & (frame["step"] > 0)]
+    wanted = (frame["arm"] == variant) & (frame["frozen"] == frozen) & (frame["metric"] == metric)
+    own = frame[wanted & (frame["step"] > 0)]
     if own.empty:
         return None
     steps = sorted(int(step) for step in own["step"].unique())
@@ -241,28 +246,28 @@ def curve_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str = "loss") 
             for _, part in rows.groupby("draw")
         ]
         replicates[seed] = np.mean(drawn, axis=0)
-    return ArmCurve(steps=tuple(steps), values=values, replicates=replicates, count=int(own["count"].median()))
+    return VariantCurve(steps=tuple(steps), values=values, replicates=replicates, count=int(own["count"].median()))
 
 
-def last_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str) -> Samples | None:
+def last_of(frame: pd.DataFrame, variant: str, frozen: bool, metric: str) -> Samples | None:
     """A variant's final score; None if there is none."""
-    curve = curve_of(frame, arm, frozen, metric)
+    curve = curve_of(frame, variant, frozen, metric)
     return None if curve is None else curve.at(-1)
 
 
-def curve_rows(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
+def curve_rows(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
     """One row per line, freezing, variant and step: the loss, and the gain over the fresh model's own heads."""
     rows: list[dict[str, Any]] = []
     for series, own in frame.groupby("series", sort=False):
         for frozen in WAYS:
             plain = curve_of(own, NONE, frozen)
-            for arm in arms:
-                curve = curve_of(own, arm, frozen)
+            for variant in variants:
+                curve = curve_of(own, variant, frozen)
                 for index, step in enumerate(curve.steps if curve else ()):
                     assert curve is not None
-                    row = {"series": series, "frozen": frozen, "arm": arm, "step": step}
+                    row = {"series": series, "frozen": frozen, "arm": variant, "step": step}
                     rows.append({**row, "what": "loss", **asdict(curve.at(index).estimate())})
-                    if plain is not None and arm != NONE and plain.steps == curve.steps:
+                    if plain is not None and variant != NONE and plain.steps == curve.steps:
                         gain = (plain.at(index) - curve.at(index)).estimate()
                         rows.append({**row, "what": "gain", **asdict(gain)})
     columns = ["series", "frozen", "arm", "step", "what", "value", "low", "high", "seeds", "count"]

@@ -14,9 +14,9 @@ from infoflow.corpus import Corpus
 from infoflow.flow import is_first, measure, wait_for_all
 from infoflow.foundation import current_display, digest
 from infoflow.heads import (
-    ARMS,
     TRANSPLANT_CURVES,
     TRANSPLANTED_HEADS,
+    VARIANTS,
     Head,
     HeadScore,
     all_heads,
@@ -45,16 +45,16 @@ from infoflow.training import SNAPSHOTS, SnapshotPlan, Snapshots, TrainingHook, 
 
 
 _HEAD = ["stack", "kind", "layer", "head"]
-NONE, SPECIALISED, RANDOM, SHUFFLED = ARMS
+NONE, SPECIALISED, RANDOM, SHUFFLED = VARIANTS
 
 _VERSION = 1  # increase when the same plan trains or scores other fresh models
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Arm:
+class Variant:
     """One fresh model of a seed."""
 
-    name: str  # one of `ARMS`
+    name: str  # one of `VARIANTS`
     frozen: bool
     draw: int = 0
 
@@ -68,13 +68,13 @@ class Arm:
         return self.name != NONE or self.frozen
 
 
-def arms(plan: StudyPlan) -> list[Arm]:
+def variants(plan: StudyPlan) -> list[Variant]:
     """The variants that the plan requests for every model."""
-    found = list[Arm]()
+    found = list[Variant]()
     for frozen in plan.transplant.frozen:
-        for name in ARMS:
+        for name in VARIANTS:
             draws = plan.transplant.random_draws if name == RANDOM else 1
-            found += [Arm(name=name, frozen=frozen, draw=draw) for draw in range(draws)]
+            found += [Variant(name=name, frozen=frozen, draw=draw) for draw in range(draws)]
     return found
 
 
@@ -93,12 +93,12 @@ def specialised(plan: StudyPlan, scores: Sequence[HeadScore]) -> list[Head]:
     return specialised_heads(scores, asked.num_heads(len(scores)), asked.choose)
 
 
-def heads_of(plan: StudyPlan, recipe: Recipe, scores: Sequence[HeadScore], arm: Arm) -> list[Head]:
+def heads_of(plan: StudyPlan, recipe: Recipe, scores: Sequence[HeadScore], variant: Variant) -> list[Head]:
     """The heads of a variant, in the donor and in the fresh model."""
     chosen = specialised(plan, scores)
-    if arm.name == RANDOM:
-        return drawn_heads([one.head for one in scores], chosen, arm.draw, recipe.seed)
-    return chosen if arm.needs_heads else []
+    if variant.name == RANDOM:
+        return drawn_heads([one.head for one in scores], chosen, variant.draw, recipe.seed)
+    return chosen if variant.needs_heads else []
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,11 +153,11 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
         scores = self.head_scores()
         by_head = {one.head: one for one in scores}
         rows = []
-        for arm in [Arm(name=SPECIALISED, frozen=False), *_draws(self.models)]:
-            for rank, head in enumerate(heads_of(self.models.plan, self.recipe, scores, arm)):
+        for variant in [Variant(name=SPECIALISED, frozen=False), *_draws(self.models)]:
+            for rank, head in enumerate(heads_of(self.models.plan, self.recipe, scores, variant)):
                 own = by_head[head]
-                role_facts = {"roles": ", ".join(own.roles), "importance": own.importance, "rank": rank}
-                rows.append({"arm": arm.name, "draw": arm.draw, **dict(zip(_HEAD, head, strict=True)), **role_facts})
+                facts = {"roles": ", ".join(own.roles), "importance": own.importance, "rank": rank}
+                rows.append({"arm": variant.name, "draw": variant.draw, **dict(zip(_HEAD, head, strict=True)), **facts})
         chance = self.facts().get("by_chance")
         frame = pd.DataFrame(rows, columns=TRANSPLANTED_HEADS.column_names)
         frame = TRANSPLANTED_HEADS.conform(frame.assign(by_chance=float("nan") if chance is None else chance))
@@ -208,9 +208,9 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
             )
 
 
-def _draws(models: StudyModels) -> list[Arm]:
+def _draws(models: StudyModels) -> list[Variant]:
     """The random draws, each once: frozen or not, they have the same heads."""
-    found = {arm.draw: arm for arm in arms(models.plan) if arm.name == RANDOM}
+    found = {variant.draw: variant for variant in variants(models.plan) if variant.name == RANDOM}
     return list(found.values())
 
 
@@ -229,19 +229,19 @@ class Transplant(OfRecipe, AbstractTableStage):
     """One variant for one trained model: a fresh model from initial weights to the end of its learning curve."""
 
     kind = "transplant"
-    named = "transplant {self.recipe.name}, {self.arm}"
+    named = "transplant {self.recipe.name}, {self.variant}"
     stored = "transplanted"
     makes = (TRANSPLANT_CURVES,)
-    arm: Arm
+    variant: Variant
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Transplant]":
         """Every variant for each model whose heads the plan transplants."""
         asked = models.plan.transplant
         return [
-            cls(models=models, recipe=recipe, arm=arm, needs=(ChooseHeads(models=models, recipe=recipe).key,))
+            cls(models=models, recipe=recipe, variant=variant, needs=(ChooseHeads(models=models, recipe=recipe).key,))
             for recipe in (models.plan.recipes(asked.objectives) if asked.on else [])
-            for arm in arms(models.plan)
+            for variant in variants(models.plan)
         ]
 
     @property
@@ -257,17 +257,17 @@ class Transplant(OfRecipe, AbstractTableStage):
     def content(self) -> str:
         """Key of the learning curve."""
         schedule = self.models.plan.transplant.schedule
-        parts = [self._training_key, str(self.arm), self._choice.content, schedule]
+        parts = [self._training_key, str(self.variant), self._choice.content, schedule]
         return digest([_VERSION, TRANSPLANT_CURVES.version, parts])
 
     @property
     def _training_key(self) -> str:
         """Key of the fresh model's weights, regardless of which updates are kept."""
-        models, asked, arm = self.models, self.models.plan.transplant, self.arm
+        models, asked, variant = self.models, self.models.plan.transplant, self.variant
         settings: list[object] = [asked.num_updates(models.plan.training)]
-        if arm.needs_heads:
+        if variant.needs_heads:
             chosen = [asked.scope, asked.heads, asked.choose, asked.rank_sentences, asked.role_sentences]
-            settings += [models.train_key(self.recipe), chosen, arm.name, arm.frozen, arm.draw]
+            settings += [models.train_key(self.recipe), chosen, variant.name, variant.frozen, variant.draw]
         return digest([_VERSION, "training", models.train_key(fresh_recipe(self.recipe)), settings])
 
     def run(self) -> dict[str, Any]:
@@ -291,13 +291,13 @@ class Transplant(OfRecipe, AbstractTableStage):
 
     @cached_property
     def _heads(self) -> list[Head]:
-        return heads_of(self.models.plan, self.recipe, self._choice.head_scores(), self.arm)
+        return heads_of(self.models.plan, self.recipe, self._choice.head_scores(), self.variant)
 
     # -- the curve ----------------------------------------------------------------------------------------------------
 
     def make(self) -> pd.DataFrame:
         """Train, then score every kept step; no rows if the trained model has no heads to transplant."""
-        if self.arm.needs_heads and not self._heads:
+        if self.variant.needs_heads and not self._heads:
             return TRANSPLANT_CURVES.conform(pd.DataFrame(columns=TRANSPLANT_CURVES.column_names))
         kept = Snapshots(self._folder / SNAPSHOTS)
         if is_first() and (self._folder / "model").exists() and not set(self._steps) <= set(kept.kept()):
@@ -312,14 +312,14 @@ class Transplant(OfRecipe, AbstractTableStage):
         """The rows of one update."""
         models, full = self.models, self._choice.facts()["scores"]
         loaded = load_model(kept.path(step), device=models.plan.training.device)
-        model = models.named(loaded, self.recipe, str(self.arm))
+        model = models.named(loaded, self.recipe, str(self.variant))
         options, beams = pass_options(models, self.recipe), models.plan.analysis.beams
         for metric in self._choice.metrics() if step == self._steps[-1] else ["loss"]:
             found = quality(model, self._held_out, frozenset(), metric, beams=beams, options=options)
             yield {
-                "arm": self.arm.name,
-                "frozen": self.arm.frozen,
-                "draw": self.arm.draw,
+                "arm": self.variant.name,
+                "frozen": self.variant.frozen,
+                "draw": self.variant.draw,
                 "step": step,
                 "source_tokens": kept.entries()[step].source_tokens,
                 "heads": len(self._heads),
@@ -360,16 +360,16 @@ class Transplant(OfRecipe, AbstractTableStage):
 
     def _placed(self, fresh: Model) -> Model:
         """The fresh model with the variant's heads in place of its own."""
-        if self.arm.name == NONE:
+        if self.variant.name == NONE:
             return fresh
         donor = self.models.load(Subject(recipe=self.recipe))
-        if self.arm.name == SHUFFLED:
+        if self.variant.name == SHUFFLED:
             donor = shuffled_heads(donor, self._heads, self.recipe.seed)
         return transplant(donor, fresh, {head: head for head in self._heads})
 
     @contextmanager
     def _hooks(self, model: Model) -> Iterator[list[TrainingHook]]:
-        if not self.arm.frozen:
+        if not self.variant.frozen:
             yield []
             return
         with frozen_slices(model.module, head_slices(model, self._heads)) as hook:

@@ -199,9 +199,9 @@ def points_axis(names: dict[int, str], title: str, gap: float = _GAP) -> Channel
     return cells("x", "point", title, list(names), whole=True, gap=gap, labelExpr=label, labelOverlap=True)
 
 
-def rows_axis(field: str, order: list, title: str | None = None, gap: float = _GAP) -> Channel:
+def rows_axis(field: str, order: list, title: str | None = None) -> Channel:
     """Rows in this order, from the top."""
-    return cells("y", field, title, order, gap=gap, labelLimit=130)
+    return cells("y", field, title, order, gap=_GAP, labelLimit=130)
 
 
 def span_of(pool: PrunableHeads, curves: pd.DataFrame) -> list[float]:

@@ -95,11 +95,11 @@ def percents(data: pd.DataFrame, models: ModelSelection, **wanted: Any) -> str:
     return listed([f"{number(100 * value, 0)}% in {label}" for label, value in found if value is not None])
 
 
-def seeds_note(data: pd.DataFrame, counted: str = "questions") -> str:
+def seeds_note(data: pd.DataFrame) -> str:
     """What the intervals cover."""
     seeds = int(data["seeds"].max()) if len(data) else 0
     count = int(data["count"].median()) if len(data) else 0
-    behind = f"; {count:,} {counted} per number" if count else ""
+    behind = f"; {count:,} questions per number" if count else ""
     if seeds > 1:
         return f"Means over {seeds} seeds; 95% intervals over seeds and facts{behind}."
     return f"One seed; 95% intervals over facts, {HOLLOW}{behind}."
