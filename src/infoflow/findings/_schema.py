@@ -78,7 +78,6 @@ FINDINGS_TABLE = TableSchema(
 
 FINDINGS_OVER_SCALE = TableSchema(
     name="findings_over_scale",
-    version=1,
     description="Published claims, each tested on every run of a grid of scales, at the end of training and at each "
     "checkpoint; one row per condition of a claim. A claim has one `followed` condition per run and update.",
     columns=(

@@ -22,7 +22,6 @@ from ._scored import SentenceScorer, no_loss
 
 HEAD_ABLATION = TableSchema(
     name="head_ablation",
-    version=1,
     description="How the model's score changes without a head, or with only that head in its layer. The sentences are "
     "the same with and without, so differences are paired.",
     columns=(

@@ -187,7 +187,6 @@ def sentence_sums(losses_V: Float[Tensor, " vocabulary"], batch: ScoredBatch) ->
 
 ENCODER_CONTEXT = TableSchema(
     name="encoder_context",
-    version=1,
     description="How the model's score changes when the self-attention of blocks is closed, so that each position sees "
     "only itself. The sentences are the same open and closed, so differences are paired.",
     made_by="infoflow study on the run's folder makes it, without training again",

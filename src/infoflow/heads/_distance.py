@@ -35,7 +35,6 @@ _PAIR = tuple(
 
 HEAD_DISTANCE = TableSchema(
     name="head_distance",
-    version=1,
     description="Jensen–Shannon divergence between the attention of two heads of one stack and kind, averaged over "
     "queries (and, in `total`, summed); each pair once.",
     columns=(
@@ -50,7 +49,6 @@ HEAD_DISTANCE = TableSchema(
 )
 HEAD_LAYER_DISTANCE = TableSchema(
     name="head_layer_distance",
-    version=1,
     description="Whether heads of one layer attend alike: the mean Jensen–Shannon divergence of pairs within a layer, "
     "of pairs from different layers, and their difference (between minus within).",
     columns=(

@@ -22,7 +22,6 @@ from ._scored import ScoredBatch, SentenceScorer, no_loss
 
 HEAD_IMPORTANCE = TableSchema(
     name="head_importance",
-    version=1,
     description="Sensitivity of the loss to each head: expected absolute derivative with respect to a gate on "
     "the head's output.",
     columns=(

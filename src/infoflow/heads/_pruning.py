@@ -133,7 +133,6 @@ ORDERS = ("importance", "iterative", "oracle", "random")
 
 HEAD_PRUNING_CURVE = TableSchema(
     name="head_pruning_curve",
-    version=1,
     description="Loss of the model with a share of its heads ablated, without any training, on sentences that were not "
     "used to rank the heads.",
     columns=(

@@ -31,7 +31,6 @@ RECALLED = Column("recalled", "float64", "share", "of the needle's second half, 
 RECALLED_WITHOUT = Column("recalled_without", "float64", "share", "the same if the needle is not in the text")
 HEAD_RETRIEVAL = TableSchema(
     name="head_retrieval",
-    version=1,
     description="A sentence (the needle) is put into a long text of other sentences, and begun again at the end: how "
     "often does the largest weight lie on the token to be copied?",
     columns=(

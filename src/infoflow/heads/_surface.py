@@ -229,7 +229,6 @@ def _over(
 
 HEAD_SPECIAL_GRADIENT = TableSchema(
     name="head_special_gradient",
-    version=1,
     description="Mean absolute gradient of the loss (a sentence's mean over its predicted tokens) with respect to the "
     "attention on a special token.",
     made_by="it needs a tokenizer with a SEP token, and a plan that does not leave it out",

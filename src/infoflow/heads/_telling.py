@@ -96,7 +96,6 @@ def _telling(
 
 HEAD_EXAMPLES = TableSchema(
     name="head_examples",
-    version=1,
     description="Every head's attention on a few short sentences, the same for all heads of a model. Bytes q stand for "
     "(q / 255)², row by row; they are for pictures, not for statistics.",
     columns=(

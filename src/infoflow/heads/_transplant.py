@@ -178,7 +178,6 @@ _ARM = Column(
 
 TRANSPLANT_CURVES = TableSchema(
     name="transplant_curves",
-    version=1,
     description="Learning curves of fresh models with heads of a trained model, each in its original layer and "
     "head. All curves of a seed start from the same initial weights, which differ from the trained model's seed, and "
     "read the same batches in the same order. All points are scored on the same sentences.",

@@ -148,7 +148,6 @@ BERT_SCORE_LAYERS = TableSchema(
 
 BERT_SCORE_PAIRS = TableSchema(
     name="bert_score_pairs",
-    version=1,
     description="BERTScore of each pair of texts by layer.",
     columns=(
         Column("pair", "int64", "", "place in the file, from 0"),

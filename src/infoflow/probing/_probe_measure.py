@@ -278,7 +278,6 @@ class Probe(Intervention):
 
 PROBE_EXAMPLES = TableSchema(
     name="probe_examples",
-    version=1,
     description="Test examples of a task, at most one per sentence, chosen by a hash of their text, and the "
     "predictions of each layer's probes for them. They are chosen before anything is trained and are the same for all "
     "models. They are illustrations, not findings.",

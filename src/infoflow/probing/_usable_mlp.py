@@ -29,7 +29,6 @@ _RIDGE = 1e-2  # of the median variance of a principal axis, as in the Gaussian 
 
 USABLE_INFORMATION_MLP = TableSchema(
     name="usable_information_mlp",
-    version=1,
     description="What a probe with one hidden layer, trained on other sentences, can read of the token from a layer's "
     "states, in nats: entropy of the tokens minus the probe's cross-entropy. A lower bound, as `usable_information` is "
     "for a linear reader. Compare rows of equal types and count.",

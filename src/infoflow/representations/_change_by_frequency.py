@@ -89,7 +89,6 @@ def bin_keys(edges: Sequence[int], index: int) -> dict[str, Any]:
 
 CHANGE_BY_FREQUENCY = TableSchema(
     name="change_by_frequency",
-    version=1,
     description="PWCCA distance between consecutive layers of tokens of one range of frequency ranks. All bins of a "
     "stack have the same number of occurrences; bins with too few are left out.",
     columns=(

@@ -237,7 +237,6 @@ def _influenced(
 
 INFLUENCE_BY_FREQUENCY = TableSchema(
     name="influence_by_frequency",
-    version=1,
     description="How much a block's output at the other tokens of a sentence changes when one token is removed as key "
     "and value from that block's self-attention, by the removed token's frequency rank. Each sentence loses at most "
     "one token of a bin, drawn by hash. All bins of a stack have the same number of occurrences; bins with too few are "

@@ -136,7 +136,6 @@ MUTUAL_INFORMATION = TableSchema(
 
 MUTUAL_INFORMATION_WITHOUT_POSITION = TableSchema(
     name="mutual_information_without_position",
-    version=1,
     description="As mutual_information, of clusters of states less the mean state at their position, in nats.",
     columns=MUTUAL_INFORMATION.columns,
 )

@@ -27,7 +27,6 @@ _MOST_PASSES = 10  # over the training sentences of a tuned lens
 
 LENS = TableSchema(
     name="lens",
-    version=1,
     description="How close the prediction read from each layer is to the model's own, on sentences that the "
     "lens was not "
     "trained on.",

@@ -149,7 +149,6 @@ _TAGS = ("ccg", "upos", "xpos", "deprel")  # the first that the corpus has, else
 
 TOKEN_MAP = TableSchema(
     name="token_map",
-    version=1,
     description="t-SNE maps of occurrences of a few tokens, the same points in every layer; axes have no meaning. "
     "t-SNE is chaotic: vectors that differ by rounding, as with another batch size, give another map of one space.",
     columns=(

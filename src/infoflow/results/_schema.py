@@ -58,6 +58,7 @@ class TableSchema:
     A table is declared once, where it is computed, and `TABLES` finds it by its name; duplicates: the first wins.
 
     Args:
+        version: Raised when columns change their names or meaning.
         light: Cheap enough to be measured at every checkpoint of a training by default.
         over_training: Its rows describe checkpoints of a training; other tables describe finished models and have a
             second table over training.
@@ -66,9 +67,9 @@ class TableSchema:
     """
 
     name: str
-    version: int
     description: str
     columns: tuple[Column, ...]
+    version: int = 1
     light: bool = False
     over_training: bool = False
     made_by: str = ""
@@ -184,7 +185,6 @@ RETRIEVAL_SCORES = TableSchema(
 )
 QUERY_LEAKAGE = TableSchema(
     name="query_leakage",
-    version=1,
     description="Test questions that also occur among the training queries: one row for each of the first ten.",
     columns=(
         Column("questions", "int64", "questions", "of the test"),
@@ -195,7 +195,6 @@ QUERY_LEAKAGE = TableSchema(
 )
 RETRIEVAL_LEARNING = TableSchema(
     name="retrieval_learning",
-    version=1,
     description="What each update of a model with passages was made of: log p(y|x) = reader term − retriever term, "
     "means over the queries that were read with a passage. With the index's age, and at a refresh how much of its top "
     "k on fixed queries the stale one had already.",

@@ -44,7 +44,6 @@ TASK_SCORES = TableSchema(
 
 GIVEN_SCORES = TableSchema(
     name="given_scores",
-    version=1,
     description="How well each external model predicts the tokens of the sentences that it is measured on.",
     columns=(
         Column("metric", "string", "", "loss"),
@@ -59,7 +58,6 @@ GIVEN_SCORES = TableSchema(
 
 TRAINING_RUNS = TableSchema(
     name="training_runs",
-    version=1,
     description="What each model was trained on, and what that cost.",
     columns=(
         *KEYS,
@@ -76,7 +74,6 @@ TRAINING_RUNS = TableSchema(
 
 LEARNING_CURVES = TableSchema(
     name="learning_curves",
-    version=1,
     description="Training loss over time; each value is the mean over the updates since the previous one. "
     "Measured with dropout and the objective's own noise, so it lies above the loss of the finished model.",
     over_training=True,
@@ -90,7 +87,6 @@ LEARNING_CURVES = TableSchema(
 
 MATCH = TableSchema(
     name="match",
-    version=1,
     description="What a comparison of models holds fixed, and what it does not.",
     made_by="infoflow study on the run's folder makes it, without training again",
     columns=(
@@ -129,7 +125,6 @@ MATCH = TableSchema(
 
 OBJECTIVE_EXAMPLES = TableSchema(
     name="objective_examples",
-    version=1,
     description="One training example as each objective sees it: the inputs of its model and the targets of its loss, "
     "token by token.",
     made_by="infoflow study on the run's folder makes it, without training again",
@@ -153,7 +148,6 @@ OBJECTIVE_EXAMPLES = TableSchema(
 
 RETRIEVAL_RUNS = TableSchema(
     name="retrieval_runs",
-    version=1,
     description="How each reader was trained, what it cost, and whether it learned.",
     columns=(
         *KEYS,

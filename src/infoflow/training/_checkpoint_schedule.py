@@ -194,7 +194,6 @@ _NATS = "nats per token"
 
 CHECKPOINTS = TableSchema(
     name="checkpoints",
-    version=1,
     description="The checkpoints of a training: their origin and what they record about themselves.",
     over_training=True,
     columns=(

@@ -222,7 +222,6 @@ def _head_rows(place: Place, values: np.ndarray) -> list[dict[str, Any]]:
 
 HEAD_RELEVANCE = TableSchema(
     name="head_relevance",
-    version=1,
     description="Share of a head in the contribution of its layer's heads of one kind to the model's predictions, "
     "averaged over predictions.",
     columns=(

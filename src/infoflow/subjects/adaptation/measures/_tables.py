@@ -50,7 +50,6 @@ TASK_SCORES = TableSchema(
 )
 TASK_ANSWERS = TableSchema(
     name="task_answers",
-    version=1,
     description="What tuned models answer on some test examples, the same for every model.",
     columns=(
         *TUNED,
@@ -65,7 +64,6 @@ TASK_ANSWERS = TableSchema(
 )
 TUNING_CHANGE = TableSchema(
     name="tuning_change",
-    version=1,
     description="How far tuning moved each layer's space, on the task's test texts.",
     made_by="a plan with tables [[tune]] makes it",
     columns=(
@@ -80,7 +78,6 @@ TUNING_CHANGE = TableSchema(
 )
 TUNING_WEIGHTS = TableSchema(
     name="tuning_weights",
-    version=1,
     description="How far tuning moved the weights.",
     columns=(
         *TUNED,
@@ -166,7 +163,6 @@ LAYER_SWAPS = TableSchema(
 )
 TUNING_ALLOCATION = TableSchema(
     name="tuning_allocation",
-    version=1,
     description="Loss change allocation of tuning: which parts learned the task.",
     columns=(
         *TUNED,
@@ -193,7 +189,6 @@ TASK_PRUNING = TableSchema(
 )
 DOMAIN_LOSS = TableSchema(
     name="domain_loss",
-    version=1,
     description="How well models predict in-domain and general text, before tuning.",
     made_by="a plan with tables [[tune]] and a [domain] makes it",
     columns=(
@@ -204,7 +199,6 @@ DOMAIN_LOSS = TableSchema(
 )
 TASK_LEAKAGE = TableSchema(
     name="task_leakage",
-    version=1,
     description="Test texts of tasks that occur in the models' training data.",
     columns=(
         Column("task", "string", "", "name of the task"),

@@ -140,7 +140,6 @@ _SEEDS = Column("seeds", "int64", "seeds", "how many seeds the number is of")
 
 OBJECTIVE_DISTANCES = TableSchema(
     name="objective_distances",
-    version=1,
     description="Distance between the models of two objectives, mean over seeds; for the same objective twice: the "
     "distance between its seeds.",
     columns=(
@@ -156,7 +155,6 @@ OBJECTIVE_DISTANCES = TableSchema(
 )
 OBJECTIVE_MAP = TableSchema(
     name="objective_map",
-    version=1,
     description="Points in a plane whose distances approximate those of objective_distances (SMACOF), for the "
     "mean over seeds and for each seed rotated onto it; axes have no meaning.",
     columns=(
@@ -178,7 +176,6 @@ OBJECTIVE_MAP = TableSchema(
 )
 OBJECTIVE_FAMILIES = TableSchema(
     name="objective_families",
-    version=1,
     description="Share of the objectives whose nearest neighbour belongs to the family they declare, among "
     "those with a relative in the map.",
     columns=(

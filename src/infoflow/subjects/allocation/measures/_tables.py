@@ -209,7 +209,6 @@ _INTERVAL = (
 
 ALLOCATION_WINDOWS = TableSchema(
     name="allocation_windows",
-    version=1,
     description="The loss over training, what its allocation adds up to, and how many parameters help. Shares of "
     "parameters are means over the chords of a window; NaN where single parameters were not followed.",
     made_by="a plan with [dynamics] on = true makes it",
@@ -235,7 +234,6 @@ ALLOCATION_WINDOWS = TableSchema(
 )
 ALLOCATION_STEPS = TableSchema(
     name="allocation_steps",
-    version=1,
     description="Loss change allocated to each group of parameters in each window; negative: it lowered the loss. The "
     "groups of a window add up to its loss change, up to the residual.",
     over_training=True,
@@ -244,7 +242,6 @@ ALLOCATION_STEPS = TableSchema(
 )
 ALLOCATION_GROUPS = TableSchema(
     name="allocation_groups",
-    version=1,
     description=f"Loss change allocated to each group over the whole training. {_INTERVAL}.",
     made_by="a plan with [dynamics] on = true makes it",
     columns=(
@@ -264,7 +261,6 @@ ALLOCATION_GROUPS = TableSchema(
 )
 ALLOCATION_HEADS = TableSchema(
     name="allocation_heads",
-    version=1,
     description="Loss change allocated to each attention head over the whole training: its rows of the query, key and "
     f"value projections and its columns of the output projection. {_INTERVAL}.",
     made_by="a plan with [dynamics] on = true makes it",
@@ -286,7 +282,6 @@ ALLOCATION_HEADS = TableSchema(
 )
 ALLOCATION_HURTING = TableSchema(
     name="allocation_hurting",
-    version=1,
     description="How often, when last and by how much groups and their parameters raised the loss. For groups, "
     "the sum over a chord decides; at level 'parameter', each parameter is counted separately, and the numbers are "
     "shares of all parameters and chords.",
@@ -307,7 +302,6 @@ ALLOCATION_HURTING = TableSchema(
 )
 ALLOCATION_RELIABILITY = TableSchema(
     name="allocation_reliability",
-    version=1,
     description="How far the recording can be trusted: residuals of the rule in use and of others on the same steps, "
     "agreement of two halves of the examples, and what it cost.",
     made_by="a plan with [dynamics] on = true makes it",
@@ -321,7 +315,6 @@ ALLOCATION_RELIABILITY = TableSchema(
 )
 ALLOCATION_HISTOGRAM = TableSchema(
     name="allocation_histogram",
-    version=1,
     description="Allocations of single parameters in the chords that end a window, counted in bins of half a decade; "
     "empty bins are left out. Negative: the parameter lowered the loss.",
     columns=(

@@ -24,7 +24,6 @@ _LEAST = 20  # tokens of a tag
 
 EXPERT_ROUTING = TableSchema(
     name="expert_routing",
-    version=1,
     description="Share of tokens that a router sends to each expert, over all tokens and over those with a tag. A "
     "token goes to several experts, so the shares of a layer add up to their number. Special tokens do not count.",
     columns=(

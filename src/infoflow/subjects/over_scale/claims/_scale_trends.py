@@ -27,7 +27,6 @@ _DEPTH = ["corpus", "layers", "decoder_layers"]
 
 TRENDS = TableSchema(
     name="trends",
-    version=1,
     description="Whether the effect of each condition of a claim grows, is flat or falls with scale: slopes over log10 "
     "of tokens at one width and corpus, over log10 of the width at tokens that differ by less than a quarter, and over "
     "log10 of the tokens of one run's checkpoints.",

@@ -27,7 +27,6 @@ FINDINGS_OVER_TRAINING = replace(
 )
 FINDINGS_SINCE = TableSchema(
     name="findings_since",
-    version=1,
     description="From which checkpoint on a claim holds without interruption, and whether its effect still changes at "
     "the end.",
     columns=(

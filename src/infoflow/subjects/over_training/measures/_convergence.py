@@ -32,7 +32,6 @@ DISPLACEMENT = "displacement"
 
 CONVERGENCE = TableSchema(
     name="convergence",
-    version=1,
     description="Similarity to a reference of each layer's states, and of what each block adds on the reference's own "
     "input, on the same tokens. A lower layer may be close to its end only because it has fewer layers below it: "
     "compare states with blocks, and both with `null`.",
@@ -262,7 +261,6 @@ _ALL = -1
 
 PREDICTION_DIVERGENCE = TableSchema(
     name="prediction_divergence",
-    version=1,
     description="Divergence of a checkpoint's predictions from those of the last checkpoint on the same tokens.",
     light=True,
     columns=(

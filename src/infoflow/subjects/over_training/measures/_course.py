@@ -157,7 +157,6 @@ CONVERGENCE_OVER_TRAINING = CONVERGENCE.named(
 )
 CONVERGENCE_TIME = TableSchema(
     name="convergence_time",
-    version=1,
     description="When each layer settled: the last upward crossing of .9 of the way from its start to the reference, "
     "between two checkpoints.",
     over_training=True,

@@ -25,7 +25,6 @@ _NO_PLACE = -1
 
 IN_CONTEXT_LEARNING = TableSchema(
     name="in_context_learning",
-    version=1,
     description="How much easier tokens become for a model through the context it has read.",
     light=True,
     columns=(

@@ -48,7 +48,6 @@ def frequency_deciles(counts: Int[np.ndarray, " V"]) -> Int[np.ndarray, " V"]:
 
 LOSS_BY_FREQUENCY = TableSchema(
     name="loss_by_frequency",
-    version=1,
     description="Mean loss of frequent and rare tokens, by decile of the types in the counted text.",
     light=True,
     columns=(
@@ -114,7 +113,6 @@ class LossByFrequency(AbstractLossMeasure):
 
 LOSS_BY_POSITION = TableSchema(
     name="loss_by_position",
-    version=1,
     description="Mean loss of the first, second, ... token of a text: the next token of a causal LM and of a decoder "
     "that reads the reference, the hidden one of a masked LM.",
     light=True,
@@ -170,7 +168,6 @@ class LossByPosition(AbstractLossMeasure):
 
 EMBEDDING_CHANGE = TableSchema(
     name="embedding_change",
-    version=1,
     description="Distance of rows of the input embedding matrix from those of the last checkpoint: deciles of "
     "the types of the counted text.",
     light=True,

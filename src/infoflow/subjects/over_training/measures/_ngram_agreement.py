@@ -32,7 +32,6 @@ _DRAWN: WeakKeyDictionary[NgramModel, dict[Any, list[np.ndarray]]] = WeakKeyDict
 
 NGRAM_AGREEMENT = TableSchema(
     name="ngram_agreement",
-    version=1,
     description="How close a model's predictions are to n-gram models of the text in `corpus`, in the model's own "
     "tokens. A masked LM is compared at its hidden tokens, with bigrams where the neighbour is visible; a "
     "decoder of translations, which sees its source too, as the language model that it is of its target.",
@@ -223,7 +222,6 @@ _ROUNDING = 0.05  # of that factor: a warm-up is a whole number of updates
 
 STAGES_BY_WARMUP = TableSchema(
     name="stages_by_warmup",
-    version=1,
     description="How much later the divergence KL(Q||P) from an n-gram model reaches its minimum with a longer "
     "warm-up; the control is another seed with the same warm-up.",
     made_by="it needs two studies that differ in their warm-up alone, one four times as long, with a schedule in "

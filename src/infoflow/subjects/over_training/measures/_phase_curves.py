@@ -20,7 +20,6 @@ from ._translation_stages import TRANSLATION_STAGES
 
 PHASE_CURVES = TableSchema(
     name="phase_curves",
-    version=1,
     description="The curves over training that `phases` is about, at every checkpoint, and straight lines over log2 of "
     "the update, one after the other, whose number is chosen by BIC over 1 to 4: a visual aid, not a finding by "
     "itself. Errors are those of the choice of sentences.",

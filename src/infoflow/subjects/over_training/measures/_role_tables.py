@@ -187,7 +187,6 @@ _ORDERS = ("importance", "random")
 
 PRUNABLE_BY_UPDATE = TableSchema(
     name="prunable_by_update",
-    version=1,
     description="Largest share of heads that can be ablated in one order while 90 % of the model's gain over unigrams "
     "stays, at the first checkpoint at which all seeds gain .05 nats and at the eighths of the training after it.",
     over_training=True,

@@ -107,7 +107,6 @@ _CONSERVED = 0.05  # share of the relevance that may be lost: stabilisers take .
 
 SOURCE_CONTRIBUTION = TableSchema(
     name="source_contribution",
-    version=1,
     description="Share of the source in the relevance of all tokens for a translation's next one, and how widely the "
     "relevance is spread, on sentences of one length. The reference is read at every step. Shares depend on the rule: "
     "compare a rule with itself, never one with the other.",

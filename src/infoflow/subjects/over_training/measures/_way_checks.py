@@ -25,7 +25,6 @@ Level = Literal["note", "warning", "error"]
 
 CHECKPOINT_CHECKS = TableSchema(
     name="checkpoint_checks",
-    version=1,
     description="Anomalies of the checkpoints of a training. A checkpoint with an error is left out of the "
     "other tables unless requested.",
     over_training=True,

@@ -131,7 +131,6 @@ _COMPARED = {
 
 WEIGHT_CHANGE = TableSchema(
     name="weight_change",
-    version=1,
     description="Size of a model's matrices, and how far they have moved. Vectors (biases, gains of norms) are "
     "left out, since they start equal in every training. Tied matrices and repeated layers count once.",
     light=True,

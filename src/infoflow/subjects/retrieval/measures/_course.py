@@ -13,7 +13,6 @@ from infoflow.results import RETRIEVAL_SCORES, Column, TableSchema, estimate, es
 
 RETRIEVAL_COURSE = TableSchema(
     name="retrieval_course",
-    version=1,
     description="What a reader knows at updates of its training that were kept, with its own candidates of that moment "
     "and questions in wordings that training does not have. p1: share of questions answered correctly; log_likelihood: "
     "of the answer, the passage summed out; utility: how much more that is than without a passage. Control: a guess "

@@ -47,7 +47,6 @@ KNOWLEDGE = TableSchema(
 )
 KNOWLEDGE_CONFLICT = TableSchema(
     name="knowledge_conflict",
-    version=1,
     description="Does a model follow a document that contradicts its training?",
     made_by="a plan with [retrieval] on = true makes it",
     columns=(
@@ -174,7 +173,6 @@ ATTENTION_RANKING = TableSchema(
 )
 RETRIEVAL_EXAMPLES = TableSchema(
     name="retrieval_examples",
-    version=1,
     description="Single questions: the passages found, their probabilities, and the answer read from every state.",
     columns=(
         Column("question", "string", "", "its words, with [MASK] for the object"),
