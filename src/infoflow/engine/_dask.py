@@ -42,9 +42,7 @@ class TaskPlace(Protocol):
     def close(self, client: Client) -> None: ...
 
     def check(self, stages: Sequence[Stage]) -> None:
-        """
-        Raises:
-        UserError: A stage needs resources that no worker of this place will ever have."""
+        """Refuse stages that need resources that no worker of this place will ever have."""
         ...
 
     def missing_worker(self, folder: str) -> str:

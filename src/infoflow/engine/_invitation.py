@@ -236,9 +236,7 @@ def read_invitation(folder: Path | str) -> Invitation | None:
 
 
 def _invitation(fields: dict[str, Any]) -> Invitation:
-    """
-    Raises:
-    ValueError: A field is missing or invalid."""
+    """The invitation with these fields; a ValueError if one is missing or invalid."""
     try:
         invitation = Invitation(**{**fields, "versions": Versions(**fields["versions"])})
     except (TypeError, KeyError):

@@ -146,10 +146,7 @@ def _awaited(folder: Path, seconds: float, ended: set[str]) -> Invitation | None
 
 
 def _check(invitation: Invitation, folder: Path) -> None:
-    """
-    Raises:
-    UserError: This machine has other versions than the study, or does not see its folder; or others may change the
-        folder."""
+    """Refuse a machine with other versions, or that does not see the folder, and a folder that others may change."""
     require_own(folder)
     here = Versions.here()
     if refusal := invitation.versions.refusal(here):

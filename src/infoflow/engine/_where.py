@@ -59,6 +59,9 @@ def require_free(host: str, port: int) -> None:
         ) from None
 
 
+_CLUSTER_FORMS = "--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file."
+
+
 def address_in(file: str) -> str:
     try:
         address = read_object(Path(file))["address"]
@@ -66,24 +69,16 @@ def address_in(file: str) -> str:
             return address
         raise ValueError("address must be text")
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise UserError(
-            f"--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file. Got "
-            f"{as_written(file)}, which is not a readable scheduler file."
-        ) from None
+        raise UserError(f"{_CLUSTER_FORMS} Got {as_written(file)}, which is not a readable scheduler file.") from None
 
 
 def require_private(address: str, insecure: bool) -> None:
-    """
-    Raises:
-    UserError: The address has no valid port, or the connection is not encrypted."""
+    """Refuse an address without a valid port, or a connection that is not encrypted."""
     scheme, _, rest = address.partition("://")
     host, _, port = rest.rpartition(":")
     host = host.strip("[]")
     if scheme != "inproc" and not (port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535):
-        raise UserError(
-            f"--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file. "
-            f"Got {as_written(address)}, whose port is not a number in 0..65535."
-        )
+        raise UserError(f"{_CLUSTER_FORMS} Got {as_written(address)}, whose port is not a number in 0..65535.")
     if insecure or scheme in ("tls", "wss", "inproc") or host in ("127.0.0.1", "::1", "localhost"):
         return
     raise UserError(

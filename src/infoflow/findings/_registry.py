@@ -119,17 +119,12 @@ def load_claims(path: Path | str) -> list[Finding]:
     module, path = own_module(path, "claims")
     found: dict[str, Finding] = {}
     for claim in _claims_in(vars(module).values()):
-        if not isinstance(claim.id, str):
+        if not isinstance(claim.id, str) or not all(claim.id.partition(":")):
             raise UserError(
                 f"The id of a claim must be SECTION:NUMBER, such as mine:1. Got {as_written(claim.id)} in {path}."
             )
         if FINDINGS.get(claim.id) is claim or found.get(claim.id) is claim:  # imported, or bound to two names
             continue
-        room, _, number = claim.id.partition(":")
-        if not room or not number:
-            raise UserError(
-                f"The id of a claim must be SECTION:NUMBER, such as mine:1. Got {claim.id[:80]!r} in {path}."
-            )
         if fault := _fault(claim):
             raise UserError(f"{claim.id[:80]} in {path} cannot be judged: {fault}. Correct it.")
         if claim.id in FINDINGS or claim.id in found:

@@ -1,5 +1,6 @@
 """One pass over a corpus for any number of measures."""
 
+from ._corruption import cannot_hide
 from ._distributed import agree, first_then_others, is_first, wait_for_all
 from ._distributed import processes as processes
 from ._forward import check_finite, cut_to_budget, forward, query_block

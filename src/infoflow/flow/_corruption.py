@@ -8,9 +8,18 @@ import numpy as np
 from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError, stream
+from infoflow.models import Model
 from infoflow.objectives import UNSUPERVISED, AbstractObjective, Corrupted, Example, MaskedLM
 
 # Applies a model's training corruption to the text on which it is measured.
+
+
+def cannot_hide(model: Model) -> str | None:
+    """Why no token of a model's input can be hidden, as masked LMs are trained; None if it can."""
+    tokenizer = model.tokenizer
+    if tokenizer is not None and None in (tokenizer.mask_token_id, tokenizer.pad_token_id):
+        return "its tokenizer has no mask or no padding token, so its input cannot be corrupted as in training"
+    return None
 
 
 def corruption_of(objective: AbstractObjective | None) -> AbstractObjective:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from infoflow.corpus import length_batches
-from infoflow.flow import NO_LABEL, NothingToRead, PaddedBatch, Reader, Stream
+from infoflow.flow import NO_LABEL, NothingToRead, PaddedBatch, Reader, Stream, cannot_hide
 from infoflow.foundation import UserError, hash64_array
 from infoflow.models import (
     FastLinear,
@@ -141,10 +141,9 @@ def no_loss(model: Model) -> str | None:
     """Why a model has no loss that its heads could affect, or None."""
     if model.task == "encoder":
         return "it has no language-model head, so it predicts nothing"
-    tokenizer = model.tokenizer
-    if model.task == "masked-lm" and tokenizer is not None:
-        if None in (tokenizer.mask_token_id, tokenizer.pad_token_id):
-            return "its tokenizer has no mask or no padding token, so its input cannot be corrupted as in training"
+    if model.task == "masked-lm" and model.tokenizer is not None:
+        if refusal := cannot_hide(model):
+            return refusal
         try:
             readout(model)
         except UserError as error:

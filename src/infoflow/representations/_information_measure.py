@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from infoflow.flow import NO_LABEL, Activations, Measure, PassOptions, Reader, Regime, Stream
+from infoflow.flow import NO_LABEL, Activations, Measure, PassOptions, Reader, Regime, Stream, cannot_hide
 from infoflow.foundation import UserError, current_display, hash64_array
 from infoflow.models import Model
 from infoflow.results import TableSchema
@@ -262,10 +262,7 @@ def regime_refusal(regime: Regime, model: Model) -> str | None:
         return None
     if model.task != "masked-lm":
         return f"its input is the same in training as at test time (task {model.task})"
-    tokenizer = model.tokenizer
-    if tokenizer is not None and None in (tokenizer.mask_token_id, tokenizer.pad_token_id):
-        return "its tokenizer has no mask or no padding token, so its input cannot be corrupted as in training"
-    return None
+    return cannot_hide(model)
 
 
 def most_frequent(frequencies: np.ndarray, types: int) -> Bool[np.ndarray, " id"]:

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from infoflow.flow import NO_LABEL, Intervention, PassOptions, Reader
+from infoflow.flow import NO_LABEL, Intervention, PassOptions, Reader, cannot_hide
 from infoflow.foundation import NUM_BLOCKS, Progress, UserError, current_display
 from infoflow.models import Model, Readout, argmax, readout
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
@@ -183,10 +183,9 @@ class Lens(Intervention):
     def refusal(self, model: Model) -> str | None:
         if model.task == "encoder":
             return "it has no output head, so it predicts nothing"
-        tokenizer = model.tokenizer
         masks = model.task == "masked-lm" and self.positions == "predicted"
-        if masks and tokenizer is not None and None in (tokenizer.mask_token_id, tokenizer.pad_token_id):
-            return "its tokenizer has no mask or no padding token, so its input cannot be corrupted as in training"
+        if masks and (refusal := cannot_hide(model)):
+            return refusal
         try:
             readout(model)
         except UserError as error:

@@ -197,9 +197,7 @@ class OfArm(AbstractStage):
         return agree(all(model.is_trained() for model in [*plain_arms(self.models), self.model]))
 
     def require_searches(self) -> None:
-        """
-        Raises:
-        UserError: The model searches by words, or is compared with such a search, and bm25s is not installed."""
+        """Refuse a model that searches by words, or is compared with such a search, if bm25s is not installed."""
         source = self.model.source
         if source == "bm25" or (source in SEARCHES and "scores" in self.models.plan.retrieval.measures):
             require_lexical()
