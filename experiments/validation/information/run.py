@@ -467,14 +467,18 @@ def layers(model: str) -> pd.DataFrame:
         for name, kind in (("kept", MutualInformation), ("removed", MutualInformationWithoutPosition)):
             measure = kind(clusters, occurrences=occurrences)
             estimates[f"{clusters} clusters, positions {name}"] = (measure, num)
-    frames = []
+    path = HERE / "layers.csv"
+    found = pd.read_csv(path) if path.exists() else pd.DataFrame({"estimate": []})
     for name, (measure, num) in estimates.items():
+        if name in set(found["estimate"]):
+            continue
         start = process_time()
         frame = infoflow.measure(infoflow.load_model(model), drawn(num, 0), [measure])[measure.name]
         seconds = process_time() - start
-        frames.append(frame[columns].assign(estimate=name, cpu_seconds=seconds))
+        found = pd.concat([found, frame[columns].assign(estimate=name, cpu_seconds=seconds).round(4)])
+        found.to_csv(path, index=False)
         print(name, round(seconds), flush=True)
-    return pd.concat(frames).round(4)
+    return found
 
 
 def main() -> None:
