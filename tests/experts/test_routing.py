@@ -7,7 +7,7 @@ import transformers as t
 from support import tiny_heads as tiny
 
 from infoflow import analyze
-from infoflow.flow import measure
+from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.subjects.experts.measures import ExpertRouting
@@ -107,3 +107,12 @@ def test_analyze_by_name_and_its_report(corpus, tokenizer, tmp_path):
     assert "Which experts are used, and for which words?" in page
     assert "Most selective for a tag is expert" in page
     assert len(run.tables["expert_routing"]) > 8
+
+
+def test_where_counts_the_words_of_one_tag(corpus, tokenizer):
+    torch.manual_seed(0)
+    model = load_model(mixtral(len(tokenizer)), tokenizer=tokenizer)
+    every = measure(model, corpus, [ExpertRouting()])["expert_routing"]
+    nouns = measure(model, corpus, [ExpertRouting()], PassOptions(where=("upos", "NOUN")))["expert_routing"]
+    expected, found = every[every["tag"] == "NOUN"], nouns[nouns["tag"] == "all"]
+    assert found["value"].tolist() == pytest.approx(expected["value"].tolist())

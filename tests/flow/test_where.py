@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 from support.tiny_heads import llama, trees
 
 from infoflow.flow import PassOptions, Reader, measure, select_occurrences
 from infoflow.foundation import UserError
-from infoflow.heads import AttentionByDistance, Confidence, Entropy, PositionalScores
+from infoflow.heads import AttentionByDistance, Confidence, Entropy, PositionalScores, SentenceScorer
+from infoflow.representations import Lens
 
 CORPUS = trees(40)
 KEYS = ["stack", "kind", "layer", "head"]
@@ -59,3 +61,26 @@ def test_a_sample_holds_only_tokens_with_the_tag(model):
 def test_tags_that_are_not_there(model, where, message):
     with pytest.raises(UserError, match=message):
         tables(model, where)
+
+
+def test_predictions_of_words_with_the_tag_alone_count(model):
+    """Counts and mean losses against a loop over the words themselves."""
+    losses = []
+    reader = Reader(model, CORPUS, max_length=64, seed=0, decoder=False)
+    for row in reader.rows.tolist():
+        stream = reader.padded(np.array([row])).streams["decoder"]
+        (upos,) = CORPUS.select([row]).column("upos")
+        with torch.no_grad():
+            shares = model.module(stream.input_ids).logits[0].log_softmax(-1)
+        for at, word in enumerate(stream.words[0].tolist()):
+            if at > 0 and word >= 0 and upos[word] == "NOUN":
+                losses.append(-float(shares[at - 1, stream.input_ids[0, at]]))
+    nouns = Reader(model, CORPUS, max_length=64, seed=0, decoder=False, where=("upos", "NOUN"))
+    scorer, total, count = SentenceScorer(nouns), 0.0, 0
+    with torch.no_grad():
+        for batch in scorer.batches(nouns.rows, 512):
+            total, count = total + float(scorer.losses(batch).sum()), count + int(batch.counts.sum())
+    assert count == len(losses)
+    assert total == pytest.approx(sum(losses), rel=1e-4)
+    lens = measure(model, CORPUS, [Lens(tuned=False, held_out=0.5)], PassOptions(where=("upos", "NOUN")))["lens"]
+    assert 0 < lens["count"].max() < len(losses)

@@ -1,8 +1,16 @@
 """What views of one sentence add to its attention: the layers' guesses, and heads that are named."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
+import transformers
+from support.chat_tokenizers import CHATML, chat_tokenizer
+
+from infoflow.foundation import UserError
+from infoflow.heads import sentence_attention
+from infoflow.models import load_model
 
 SENTENCE, TRANSLATION = "the old cat sees the dog", "le vieux chat voit le chien"
 
@@ -10,7 +18,6 @@ SENTENCE, TRANSLATION = "the old cat sees the dog", "le vieux chat voit le chien
 @pytest.mark.parametrize("name", ["causal-lm", "masked-lm", "translation"])
 def test_guesses_are_the_likeliest_tokens_of_each_state(matched_models, name):
     """Against the states of the blocks themselves, one after the other, and the head behind them."""
-    from infoflow.heads import sentence_attention
     from infoflow.models import readout, tap
 
     model = matched_models[name]
@@ -36,11 +43,6 @@ def test_guesses_are_the_likeliest_tokens_of_each_state(matched_models, name):
 
 
 def test_a_model_without_output_head_guesses_nothing():
-    import transformers
-
-    from infoflow.heads import sentence_attention
-    from infoflow.models import load_model
-
     config = transformers.BertConfig(
         vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )
@@ -118,3 +120,21 @@ def test_many_heads_with_one_habit_leave_room_for_others():
     first = [looking([0] * size, size, 0.9 - head / 100) for head in range(9)]
     weights = np.stack([*first, looking([0, *range(size - 1)], size, 0.5)])
     assert [one.head for one in telling_heads(*attending(weights))] == [0, 1, 2, 9]
+
+
+def test_a_message_is_read_through_the_chat_template(tmp_path):
+    tokenizer = chat_tokenizer(CHATML)
+    config = transformers.LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2
+    )
+    model = load_model(transformers.LlamaForCausalLM(config), tokenizer=tokenizer)
+    messages = [{"role": "user", "content": "What is Paris?"}, {"role": "assistant", "content": "The capital."}]
+    (tmp_path / "one.json").write_text(json.dumps({"messages": messages}))
+    for said, turns in (("What is Paris?", messages[:1]), (str(tmp_path / "one.json"), messages)):
+        (read,) = sentence_attention(model, said, chat=True).sentence.tokens.values()
+        assert [token.id for token in read] == tokenizer.apply_chat_template(turns)["input_ids"]
+        control = {tokenizer.convert_tokens_to_ids(name) for name in ("<|im_start|>", "<|im_end|>")}
+        assert {token.id for token in read if token.special} == control
+    tokenizer.chat_template = None
+    with pytest.raises(UserError, match="has no chat template"):
+        sentence_attention(model, "What is Paris?", chat=True)

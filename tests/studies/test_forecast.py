@@ -108,3 +108,14 @@ def test_a_stage_that_takes_longer_than_expected_is_not_about_to_end_for_hours()
     forecasts, _ = course(stages, 1)
     assert forecasts[110.0] == pytest.approx(10.0)
     assert forecasts[660.0] == pytest.approx(60.0)  # a tenth of its time so far
+
+
+def test_a_first_report_that_jumps_ahead_does_not_predict_hours():
+    now = 0.0
+    forecast = Forecast([Toy("a", "measure", 1.0, 60.0)], now=lambda: now)
+    forecast.start("a")
+    for now, share in ((1.0, 0.17), (11.0, 0.172)):  # noqa: B007 (the clock)
+        forecast.advance("a", share)
+    left = forecast.left()
+    assert left is not None
+    assert 30 < left < 120

@@ -1,7 +1,7 @@
 """A small mixture of experts, trained to predict the next token of generated sentences.
 
-    python experiments/studies/experts/train.py mixture
-    infoflow analyze mixture --corpus grammar:4000 --sentences 1000 --only expert_routing --out experts
+python experiments/studies/experts/train.py mixture
+infoflow analyze mixture --corpus grammar:4000 --sentences 1000 --only expert_routing --out experts
 """
 
 import sys

@@ -336,6 +336,14 @@ def view(
         str | None,
         Parameter(help="A second sentence that an encoder reads after the first: [CLS] first [SEP] second [SEP]."),
     ] = None,
+    chat: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            help="SENTENCE is a user's message, or a .json or .jsonl file whose first conversation is drawn; the model "
+            "reads it through its chat template.",
+        ),
+    ] = False,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
     name: Names = (),
     words: Annotated[
@@ -367,6 +375,8 @@ def view(
             raise UserError(
                 "--pair is drawn as attention, and --words as neighbours of words. Got both. Leave one out."
             )
+        if chat and (pair is not None or words is not None or translation is not None):
+            raise UserError("--chat draws one conversation. Leave out the translation, --pair and --words.")
         path = check_view_path(out or Path(f"{run_name('view', *name or [model])}.html"))
         loaded = reading.load(model, device, *names_of([model], name))
         if words is not None:
@@ -376,7 +386,7 @@ def view(
             raise UserError(
                 f"{loaded.name} has no attention to draw: {lacking}. Use --words CORPUS to see neighbours of words."
             )
-        seen = sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True, pair=pair)
+        seen = sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True, pair=pair, chat=chat)
         show_path("View", write_view(seen, path))
 
 

@@ -220,7 +220,7 @@ def _show_attention(frame: "pd.DataFrame") -> None:
         rows = [
             [name, _interval(row), _value(untrained.get(name)), f"{row['baseline']:.3f}"] for name, row in own.items()
         ]
-        columns = ["probe", "words on their head [95%]", "untrained", "neighbour"]
+        columns = ["probe", "words attached to their head [95%]", "untrained", "to a neighbour"]
         show_table(columns, rows, f"Trees in the attention of the {stack}")
         show()
 

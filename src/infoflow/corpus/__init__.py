@@ -1,7 +1,7 @@
 """Corpora of any size: readers, built-in corpora, tokenizers, word–subword alignment, batches by length."""
 
 from ._abstract_sentences import Side, tag_columns
-from ._alignment import NOT_A_WORD, SubwordAligner, running_text
+from ._alignment import NOT_A_WORD, SubwordAligner, control_tokens, running_text
 from ._catalogue import (
     CorpusDescription,
     SplitDescription,
@@ -11,7 +11,7 @@ from ._catalogue import (
     list_corpora,
     repeated,
 )
-from ._chat import load_chat
+from ._chat import chat_text, load_chat
 from ._columns import ENTITY, RENDERED, WHOLE_COLUMNS, Sentence, TextColumns
 from ._conllu import CONLLU_COLUMNS, conllu_keys
 from ._corpus import Corpus as Corpus

@@ -42,15 +42,36 @@ def load_chat(source: str, tokenizer: PreTrainedTokenizerBase, name: str = "the 
         source: One of these.
         tokenizer: Has a chat template. `name` is that of its model, for messages.
     """
+    _require_template(tokenizer, name)
+    stamp = template_digest(tokenizer)
+    rows = ({**_row(*one, tokenizer), RENDERED: stamp} for one in _conversations(source))
+    return Corpus.from_rows(rows, _COLUMNS, Path(source).name)
+
+
+def chat_text(said: str, tokenizer: PreTrainedTokenizerBase, name: str = "the model") -> str:
+    """A user's message, or the first conversation of a `.json` or `.jsonl` file, as the chat template writes it.
+
+    Raises:
+        UserError: As in `load_chat`.
+    """
+    _require_template(tokenizer, name)
+    messages = [{"role": "user", "content": said}]
+    where = "the message"
+    if said.removesuffix(".gz").lower().endswith((".json", ".jsonl")):
+        found = next(_conversations(said), None)
+        if found is None:
+            raise UserError(f"{printable(said)[:200]} holds no conversation.\n{_FORMS}")
+        where, messages = found
+    return _rendered(messages, tokenizer, where)[0]
+
+
+def _require_template(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
     if not tokenizer.chat_template or not tokenizer.is_fast:
         lacking = "has no chat template" if tokenizer.is_fast else "is not a fast one"
         raise UserError(
             f"--chat needs a model whose tokenizer has a chat template, and that of {name} {lacking}. Use the model's "
             "instruction-tuned version, name another tokenizer (--tokenizer), or leave out --chat."
         )
-    stamp = template_digest(tokenizer)
-    rows = ({**_row(*one, tokenizer), RENDERED: stamp} for one in _conversations(source))
-    return Corpus.from_rows(rows, _COLUMNS, Path(source).name)
 
 
 # Conversations in files.

@@ -94,7 +94,8 @@ class AbstractMeasure(ABC):
     """Whether it applies to models without layers, with one vector per token."""
 
     by_token: ClassVar[bool] = False
-    """Whether it counts tokens one by one, so that it can be restricted to those with a tag (`PassOptions.where`)."""
+    """Whether it counts tokens or predictions one by one, so that it can be restricted to tokens with a tag
+    (`PassOptions.where`): a prediction has the tag of the predicted token."""
 
     def refusal(self, model: Model) -> str | None:
         """Why this measure does not apply to `model` (it is then skipped with that note), or None."""

@@ -212,10 +212,11 @@ class Pass:
         long = [rows for regime, _, rows in jobs if self._query_block(self._needs(regime), rows)]
         whole = [m.name for m in self.streaming if "attention" in m.needs and not isinstance(m, AttentionByBlocks)]
         if long and whole:
+            texts, names = len(np.unique(np.concatenate(long))), ", ".join(dict.fromkeys(whole))
             current_display().warn(
-                f"{', '.join(dict.fromkeys(whole))} of {self.model.name} leave out {len(long):,} texts of "
-                f"{min(map(self.reader.longest, long)):,} or more tokens: they need all of a text's attention at once, "
-                "which takes too much memory. Raise analysis.attention_bytes to include them."
+                f"{names} of {self.model.name} leave out {texts:,} {'texts' if texts > 1 else 'text'} of "
+                f"{min(map(self.reader.longest, long)):,} or more tokens, whose whole attention would take too much "
+                "memory: raise analysis.attention_bytes to include them."
             )
 
     def _rows_with_noise(self, draw: int) -> np.ndarray:

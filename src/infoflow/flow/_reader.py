@@ -200,6 +200,7 @@ class Reader:
         for index, (sentence, real) in enumerate(zip(batch.sentence_ids.tolist(), source.real.numpy(), strict=True)):
             noisy = self.corrupted(inputs[index, real], *key, sentence)
             inputs[index, real], labels[index, real] = noisy.input_ids, noisy.labels
+        labels[~source.counted.numpy()] = NO_LABEL
         source = replace(source, input_ids=torch.from_numpy(inputs), labels=torch.from_numpy(labels))
         return replace(batch, streams={self.source_stack: source})
 
@@ -271,7 +272,7 @@ class Reader:
                 self.source_stack: Row(
                     tokens=noisy.inputs,
                     clean=tokens,
-                    labels=noisy.labels,
+                    labels=np.where(counted, noisy.labels, NO_LABEL),
                     special=special,
                     words=words,
                     counted=counted,
@@ -280,7 +281,7 @@ class Reader:
             }
         labels = np.full(len(tokens), NO_LABEL)
         if self.source_stack == "decoder":
-            labels[:-1] = np.where(tokens[1:] < self.model.num_outputs, tokens[1:], NO_LABEL)
+            labels[:-1] = np.where((tokens[1:] < self.model.num_outputs) & counted[1:], tokens[1:], NO_LABEL)
         rows = {self.source_stack: _clean(tokens, labels, special, words, counted)}
         if self._target is not None:
             rows["decoder"] = self._target_row(row)

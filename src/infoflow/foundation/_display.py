@@ -144,7 +144,7 @@ def _parts(job: Job) -> list[str]:
     """How far a job is: share, pace, time left, fields, and what runs now."""
     share = f"{job.percent:.0f} %" if job.total else _number(job.done)
     rate = [f"{_number(job.rate)} {job.unit}/s"] if job.unit else []
-    fields = [f"{name} {value}" for name, value in job.fields.items()]
+    fields = [f"{name} {value}" for name, value in job.fields.items() if not (job.finished and name == "now")]
     if job.finished or not job.total:
         return [share, *rate, *fields]
     left = ["estimating"] if job.remaining is None else [*rate, f"{clock(job.remaining)} left"]

@@ -77,6 +77,7 @@ class Ablation(Intervention):
     """
 
     table: ClassVar[TableSchema] = HEAD_ABLATION
+    by_token = True
 
     def __init__(
         self, mode: str = "zero", *, others: bool = True, correction: str = "holm", sentences: int | None = 64

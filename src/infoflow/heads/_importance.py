@@ -69,6 +69,7 @@ class Importance(Intervention):
     """
 
     table: ClassVar[TableSchema] = HEAD_IMPORTANCE
+    by_token = True
 
     def __init__(
         self,

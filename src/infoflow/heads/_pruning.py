@@ -180,6 +180,7 @@ class PruningCurve(Intervention):
     """
 
     table: ClassVar[TableSchema] = HEAD_PRUNING_CURVE
+    by_token = True
 
     def __init__(
         self,

@@ -252,6 +252,7 @@ def sentence_attention(
     mixing: bool = True,
     guesses: bool = False,
     pair: str | None = None,
+    chat: bool = False,
 ) -> SentenceAttention:
     """Run one sentence and keep each head's attention.
 
@@ -264,11 +265,13 @@ def sentence_attention(
             time for 16 tokens and 3 s for 128, so 512 should take about 45 s.
         guesses: Also compute each layer's prediction at each position, by the logit lens.
         pair: A second sentence that an encoder reads after the first: [CLS] first [SEP] second [SEP].
+        chat: Whether `sentence` is a user's message, or a file of conversations of which the first is read, for the
+            model's chat template.
 
     Raises:
         UserError: The sentence is empty or too long, or the model cannot read it (see `read_tokens`).
     """
-    read = read_tokens(model, sentence, translation, longest, pair)
+    read = read_tokens(model, sentence, translation, longest, pair, chat)
     watch, inputs = AttentionWatch(model, read), sentence_inputs(model, read)
     with torch.no_grad(), tap(model, on_attention=watch):
         model.module(**inputs)

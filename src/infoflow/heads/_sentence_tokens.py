@@ -8,6 +8,7 @@ from itertools import pairwise
 import torch
 
 from infoflow._transformers import PreTrainedTokenizerBase
+from infoflow.corpus import chat_text, control_tokens
 from infoflow.foundation import UserError, as_written
 from infoflow.models import Model, decoder_inputs, translate
 
@@ -44,6 +45,7 @@ def read_tokens(
     translation: Text | None = None,
     longest: int | None = None,
     pair: str | None = None,
+    chat: bool = False,
 ) -> ReadSentence:
     """The tokens that each stack of `model` reads. Without a translation, an encoder–decoder model generates its own.
 
@@ -53,8 +55,11 @@ def read_tokens(
         translation: The same for the decoder, whose input is shifted right by one.
         longest: Refuse more tokens than this on either side.
         pair: A second sentence that an encoder reads after the first: [CLS] first [SEP] second [SEP].
+        chat: Whether the sentence is a user's message, or a file of conversations, for the model's chat template.
     """
     source, *further = (stack.name for stack in model.anatomy.stacks)
+    if chat:
+        return _read_chat(model, source, sentence, longest)
     if pair is not None:
         return _read_pair(model, source, sentence, pair, longest)
     if translation is not None and not further:
@@ -97,6 +102,18 @@ def _read_pair(model: Model, source: str, sentence: Text, pair: str, longest: in
     return ReadSentence(
         text=sentence.strip(), translation=None, own_translation=False, tokens={source: tokens}, pair=pair.strip()
     )
+
+
+def _read_chat(model: Model, source: str, said: Text, longest: int | None) -> ReadSentence:
+    if len(model.anatomy.stacks) > 1 or not isinstance(said, str):
+        raise UserError(f"{model.name} reads no conversations: --chat needs a model with one stack, and a text.")
+    tokenizer = model.require_tokenizer()
+    text = chat_text(said, tokenizer, model.name)
+    control = control_tokens(tokenizer)
+    tokens = _encoded(tokenizer, text, False, add_special_tokens=False)  # the template has written them
+    tokens = tuple(replace(token, special=token.id in control) for token in tokens)
+    _check_length(model, tokens, model.max_tokens, longest, "conversation")
+    return ReadSentence(text=text, translation=None, own_translation=False, tokens={source: tokens})
 
 
 def _has_types(model: Model, tokens: Sequence[ReadToken]) -> bool:
@@ -210,12 +227,14 @@ def _token_ids(model: Model, text: Text, what: str) -> list[int] | None:
 
 
 def _encoded(
-    tokenizer: PreTrainedTokenizerBase, text: str, target: bool, pair: str | None = None
+    tokenizer: PreTrainedTokenizerBase, text: str, target: bool, pair: str | None = None, **options: bool
 ) -> tuple[ReadToken, ...]:
     argument = {"text_target" if target else "text": text} | (
         {} if pair is None else {"text_pair": pair, "return_token_type_ids": True}
     )
-    encoding = tokenizer(**argument, return_special_tokens_mask=True, return_offsets_mapping=tokenizer.is_fast)
+    encoding = tokenizer(
+        **argument, **options, return_special_tokens_mask=True, return_offsets_mapping=tokenizer.is_fast
+    )
     ids = list(encoding["input_ids"])
     names = tokenizer.convert_ids_to_tokens(ids)
     spans = encoding["offset_mapping"] if tokenizer.is_fast else [(0, 0)] * len(ids)

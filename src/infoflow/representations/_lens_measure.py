@@ -157,6 +157,7 @@ class Lens(Intervention):
     """
 
     table: ClassVar[TableSchema] = LENS
+    by_token = True
 
     def __init__(
         self,

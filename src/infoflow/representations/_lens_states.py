@@ -131,7 +131,7 @@ class LensReader:
             forward(model, batch)
         check_finite(model, seen.hidden, batch)
         tokens = batch.streams[name]
-        chosen = tokens.labels != NO_LABEL if self._positions == "predicted" else tokens.valid
+        chosen = tokens.labels != NO_LABEL if self._positions == "predicted" else tokens.valid & tokens.counted
         sentence = chosen.nonzero()[:, 0]
         states = torch.stack([layer[chosen].float() for layer in seen.hidden[name]])
         return LensStates(

@@ -53,6 +53,7 @@ class ExpertRouting(Intervention):
     """
 
     table: ClassVar[TableSchema] = EXPERT_ROUTING
+    by_token = True
 
     def __init__(self, sentences: int = 2000) -> None:
         if sentences < 1:
@@ -197,7 +198,7 @@ class _Counts:
 
     def add(self, chosen_BTE: Tensor, batch: PaddedBatch, stack: str, tags: np.ndarray) -> None:
         """Add a batch; `tags`: sentence, token and tag in each row."""
-        valid = batch.streams[stack].valid.cpu().numpy()
+        valid = (batch.streams[stack].valid & batch.streams[stack].counted).cpu().numpy()
         every = np.column_stack([*np.nonzero(valid), np.zeros(int(valid.sum()), np.int64)])
         sentence, token, tag = np.concatenate([every, tags[valid[tags[:, 0], tags[:, 1]]]]).T
         chosen = chosen_BTE.cpu().numpy()[sentence, token]
