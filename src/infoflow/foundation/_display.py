@@ -57,14 +57,17 @@ class SilentDisplay:
         yield Job(label, total, unit)
 
 
+_MODEL = re.compile(r"([\w.-]+/)?seed[-_ =]?[0-9]+| \(untrained\)")
+
+
 class FirstTime:
-    """Whether a text has not been seen yet; texts that differ only in a seed, or in `(untrained)`, are the same."""
+    """Whether a text has not been seen yet; texts that differ only in the model `NAME/seed-N` or a seed are the same."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def __call__(self, text: str) -> bool:
-        key = re.sub(r"(?<=seed)([-_ =]?)[0-9]+| \(untrained\)", "", text)
+        key = _MODEL.sub("", text)
         new = key not in self._seen
         self._seen.add(key)
         return new

@@ -259,7 +259,7 @@ def _read_tokenizers(folder: Path, parallel: bool) -> Tokenizers:
 
 def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, sentinels: int, folder: Path) -> None:
     learn = partial(train_tokenizer, vocab_size=plan.vocabulary, lowercase=plan.lowercase)
-    task = f"Training a tokenizer of {plan.vocabulary} subwords for the"
+    task = f"Training a tokenizer of {plan.vocabulary:,} subwords for the"
     if parallel and plan.joint_vocabulary:
         current_display().note(f"{task} source and target sentences together.")
         texts = chain.from_iterable(zip(train.column("text"), train.column("translation"), strict=True))
