@@ -191,7 +191,7 @@ def test_shuffled_positions_are_all_positions_in_another_order(matched_models, p
 
 def test_what_cannot_be_read_is_skipped_with_a_reason(matched_models, parallel_corpus, tmp_path, display):
     encoder = load_model(matched_models["masked-lm"].module.bert, tokenizer=matched_models["masked-lm"].tokenizer)
-    assert Lens().refusal(encoder) == "it has no output head, so it predicts nothing"
+    assert Lens().refusal(encoder) == "it has no language-model head, so it predicts nothing"
     assert Lens().refusal(matched_models["masked-lm"]) is None
     (tmp_path / "text.txt").write_text("the cat sees a dog\nthe dog sees a cat\nthe house\n")
     corpus = Corpus.from_text(tmp_path / "text.txt")

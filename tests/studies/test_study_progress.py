@@ -114,7 +114,7 @@ def test_a_warning_of_several_seeds_is_shown_once(shown) -> None:
         (1, TRAIN(0), warning("another one")),
     )
     assert bar.said[-3:] == [
-        f"warning: train masked-lm/seed-0: {text(0)}",
+        f"warning: {text(0)}",
         "warning: train masked-lm/seed-0: another one",
         "The same warnings hold for 2 more stages.",
     ]
@@ -124,4 +124,4 @@ def test_a_note_about_the_untrained_control_is_not_repeated(shown) -> None:
     note = "lens of masked-lm/seed-0{} is skipped: it has no output head".format
     first, second = (Event(kind="note", text=note(state)) for state in ("", " (untrained)"))
     bar = shown((0, TRAIN(0), START), (0, TRAIN(1), START), (1, TRAIN(0), first), (1, TRAIN(1), second))
-    assert bar.said[-2:] == [f"train masked-lm/seed-0: {note('')}", "The same notes hold for 1 more stage."]
+    assert bar.said[-2:] == [note(""), "The same notes hold for 1 more stage."]

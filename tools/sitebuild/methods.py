@@ -63,9 +63,10 @@ FIGURES = {
         f"probe {MINILM} --task upos --corpus grammar:2000 --sentences 300 --only probe_examples --no-control",
         f"{MINILM} on six words of generated sentences",
     ),
-    "translation": (
-        "study docs/methods/translation.toml",
-        f"a translation model (2 + 2 layers of width 64, 600 updates) on {_TATOEBA}",
+    "translator": ("study docs/methods/translation.toml", ""),
+    "source": (
+        "analyze translation --only source_contribution --sentences 500 --no-control",
+        f"the translation model of docs/methods/translation.toml (2 + 2 layers of width 64, 600 updates) on {_TATOEBA}",
     ),
     "examples": (
         f"analyze {MINILM} --only head_examples --sentences 100 --no-control",

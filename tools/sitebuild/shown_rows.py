@@ -78,13 +78,13 @@ def _filled_in(frame: pd.DataFrame) -> pd.DataFrame:
     """The mean over relations by layer, of single prompts read by the logit lens."""
     own = frame[(frame["relation"] == "all") & (frame["average"] == "macro") & (frame["lens"] == "logit")]
     own = own[own["ensemble"] == "uniform"]
-    return own[[*_MODEL, "stack", "layer", *_numbers(own)]]
+    return own[["model", "stack", "layer", *_numbers(own)]]
 
 
 def _source_share(frame: pd.DataFrame) -> pd.DataFrame:
-    """The share of the source by update, by ALTI, mean over positions."""
-    own = frame[(frame["rule"] == "alti") & (frame["measure"] == "share") & (frame["position"] == -1)]
-    return own[[*_MODEL, *_CLOCKS, *_numbers(own)]]
+    """The share of the source at each step of the decoder, by ALTI."""
+    own = frame[(frame["rule"] == "alti") & (frame["measure"] == "share") & (frame["position"] >= 0)]
+    return own[[*_MODEL, "position", *_numbers(own)]]
 
 
 ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {

@@ -242,7 +242,7 @@ def _not_learned(scores: "pd.DataFrame") -> list[str]:
     for row in scores[scores["trained"] & (scores["split"] == "test")].to_dict("records"):
         for metric in metrics_of(row["objective"]):
             if metric.name == row["metric"] and not metric.learned(row["low"], row["high"], row["baseline"]):
-                lines.append(f"  {row['model']}: {metric.label} {row['value']:.3g}, {metric.needed(row['baseline'])}")
+                lines.append(f"  {row['model']}: {metric.label} {row['value']:#.3g}, {metric.needed(row['baseline'])}")
     warning = "These models did not learn, so their layers and heads say little about the objective:"
     return [warning, *lines, ""] if lines else []
 

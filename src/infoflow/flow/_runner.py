@@ -168,10 +168,14 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Fail
     if lacking and (left := sorted({measure.name for measure, reason in reasons.items() if reason == lacking})):
         tables = ", ".join(left)
         current_display().note(f"{len(left)} tables of {model.name} are left out, because {lacking}: {tables}.")
-    for refused, reason in reasons.items():
+    refused: dict[str, list[str]] = {}
+    for measure, reason in reasons.items():
         if reason is not None and reason != lacking:
-            which = refused.name + (", as in training," if refused.regime == "training" else "")
-            current_display().note(f"{which} of {model.name} is skipped: {reason}")
+            name = measure.name + (" as in training" if measure.regime == "training" else "")
+            refused.setdefault(reason, []).append(name)
+    for reason, names in refused.items():
+        are = "are" if len(names) > 1 else "is"
+        current_display().note(f"{', '.join(names)} of {model.name} {are} skipped: {reason.rstrip('.')}.")
     kept = [copy.deepcopy(measure) for measure, reason in reasons.items() if reason is None]
     if not kept:
         why = [reason for reason in reasons.values() if reason] + [failure.reason for failure in failures.listed()]

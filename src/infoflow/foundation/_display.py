@@ -61,7 +61,7 @@ _MODEL = re.compile(r"([\w.-]+/)?seed[-_ =]?[0-9]+| \(untrained\)")
 
 
 class FirstTime:
-    """Whether a text has not been seen yet; texts that differ only in the model `NAME/seed-N` or a seed are the same."""
+    """Whether a text has not been seen yet; texts that differ only in the model NAME/seed-N or a seed are the same."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()

@@ -299,6 +299,8 @@ def load_model(
     elif module.device != wanted:
         module = module.to(wanted)
     module = module.eval()
+    if getattr(module.config, "output_router_logits", False):  # of a training loss, which fails if blocks are left out
+        module.config.output_router_logits = False
     found = find_tokenizers(tokenizer, home)
     _check_vocabulary(module, found[0], name, advice)
     chosen = bool(source_language or target_language or prefix)

@@ -340,7 +340,7 @@ def warn_few_rows(num_rows: int, width: int) -> None:
         )
     elif num_rows < ROWS_PER_DIMENSION * width:
         current_display().warn(
-            f"PWCCA of {num_rows} tokens in {width} dimensions is biased towards similarity: it needs at least "
-            f"{ROWS_PER_DIMENSION * width} tokens, preferably {2 * ROWS_PER_DIMENSION * width}. "
+            f"PWCCA of {num_rows:,} tokens in {width:,} dimensions is biased towards similarity: it needs at least "
+            f"{ROWS_PER_DIMENSION * width:,} tokens, preferably {2 * ROWS_PER_DIMENSION * width:,}. "
             "Use more tokens, and compare only values with equal counts."
         )

@@ -64,7 +64,7 @@ def equal_bins(counts: np.ndarray, edges: Sequence[int], width: int, per_bin: in
     left_out = [int(index) for index in np.flatnonzero(counts) if index not in enough]
     if left_out:
         names = ", ".join(f"{edges[index]}–{edges[index + 1]} ({counts[index]:,} occurrences)" for index in left_out)
-        current_display().note(f"Left out by frequency rank, with fewer than {wanted:,} occurrences: {names}.")
+        current_display().note(f"Frequency ranks with fewer than {wanted:,} occurrences are left out: {names}.")
     if len(enough):
         warn_few_rows(size, width)
     return EqualBins(bins=tuple(int(index) for index in enough), size=size)

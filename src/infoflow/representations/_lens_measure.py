@@ -183,7 +183,7 @@ class Lens(Intervention):
 
     def refusal(self, model: Model) -> str | None:
         if model.task == "encoder":
-            return "it has no output head, so it predicts nothing"
+            return "it has no language-model head, so it predicts nothing"
         masks = model.task == "masked-lm" and self.positions == "predicted"
         if masks and (refusal := cannot_hide(model)):
             return refusal

@@ -116,5 +116,5 @@ class Forecast:
     def _by_reports(points: Sequence[tuple[float, float]]) -> float:
         """Seconds from its last report to the end of a stage, at the pace of the last minutes, if they show enough."""
         last, share = points[-1]
-        then, before = points[1 if len(points) > 2 and share - points[1][1] >= _ENOUGH else 0]
+        then, before = points[1 if len(points) > 2 and share - points[1][1] >= _KNOWN else 0]
         return (1.0 - share) * (last - then) / max(share - before, 1e-9)

@@ -232,7 +232,9 @@ class _Told:
             self._display.warn(self._prefixed(event))
 
     def _prefixed(self, event: Event) -> str:
-        return (f"{self._stages[event.stage].label}: " if event.stage else "") + event.text
+        """The text, after the stage's label if the text does not name its model."""
+        label = self._stages[event.stage].label if event.stage else ""
+        return event.text if label.partition(" ")[2] in event.text else f"{label}: {event.text}"
 
     def _start(self, event: Event) -> None:
         self._running[event.stage] = ""

@@ -276,7 +276,7 @@ class Relevance(Intervention):
 
     def refusal(self, model: Model) -> str | None:
         if model.task == "encoder":
-            return "it has no output head, so it predicts nothing"
+            return "it has no language-model head, so it predicts nothing"
         return misses_paths(model, self.method)
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
