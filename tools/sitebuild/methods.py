@@ -63,6 +63,11 @@ FIGURES = {
         f"probe {MINILM} --task upos --corpus grammar:2000 --sentences 300 --only probe_examples --no-control",
         f"{MINILM} on six words of generated sentences",
     ),
+    "experts": (
+        "analyze mixture --corpus grammar:4000 --sentences 600 --only expert_routing --no-control",
+        "a mixture of four experts in three layers of width 64, trained on generated sentences by "
+        "experiments/studies/experts/train.py",
+    ),
     "translator": ("study docs/methods/translation.toml", ""),
     "source": (
         "analyze translation --only source_contribution --sentences 500 --no-control",
