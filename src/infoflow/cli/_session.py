@@ -12,7 +12,8 @@ from cyclopts import Group, Parameter
 
 from ._options import limited
 from ._tables import estimate as estimate
-from ._tables import is_first_process, show, show_path, show_table
+from ._tables import is_first_process, show_path, show_table
+from ._tables import show as show
 from ._tables import show_text as show_text
 
 if TYPE_CHECKING:
@@ -244,10 +245,12 @@ def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
     if shard is not None:
         show_path(f"Shard {shard[0]} of {shard[1]}", run.path)
         return
-    rows = [[name, f"{len(run.tables[name]):,}", _first_sentence(run, name)] for name in run.tables]
-    show_table(["table", "rows", "holds"], rows)
-    if any(row[1] == "0" for row in rows if row[0] not in _MAY_BE_EMPTY):
-        show("Some tables are empty: too few sentences, or no trees, tags, mentions or translations.")
+    full = [name for name in run.tables if len(run.tables[name])]
+    rows = [[name, f"{len(run.tables[name]):,}", _first_sentence(run, name)] for name in full]
+    if rows:
+        show_table(["table", "rows", "holds"], rows)
+    if empty := [name for name in run.tables if name not in full and name not in _MAY_BE_EMPTY]:
+        show_text(f"Too few sentences, or no trees, tags, mentions or translations, for: {', '.join(empty)}.")
     show_path("Tables", run.path / "tables")
     show_path("Report", run.path / "report.html")
     require_all([run])
