@@ -52,6 +52,7 @@ from ._relevance import Relevance as Relevance
 from ._relevance import relevance as relevance
 from ._relevance._mixing import attention_flow as attention_flow
 from ._relevance._mixing import attention_rollout as attention_rollout
+from ._relevance._nodes import Norm, close, is_norm
 from ._relevance._relevance import HEAD_RELEVANCE
 from ._repeats import make_repeats
 from ._retrieval_heads import HEAD_RETRIEVAL

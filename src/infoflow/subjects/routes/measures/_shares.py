@@ -1,0 +1,351 @@
+"""The importance of each head, feed-forward block and residual connection for the states that they add up to."""
+
+# B sentence, T query token, S key token, H head, D model width, N token of the batch, P pair of head, query and key
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from infoflow.flow import NothingToRead
+from infoflow.heads import Norm, close, is_norm, output_weight
+from infoflow.models import Attention, AttentionCall, Model, Site, tap, weight_of
+
+_PAIRS = 1 << 18  # numbers of (pair, width) held at a time: they stay in the cache
+_TINY = 1e-6  # of the state's length: parts below have the importance of their upper bound
+
+
+def part_importance(
+    parts: Float[Tensor, "*state part width"], whole: Float[Tensor, "*state width"]
+) -> Float[Tensor, "*state part"]:
+    r"""Shares of some vectors in their sum, by how much closer to it each of them brings the zero vector.
+
+    $$ \mathrm{importance}_k = \frac{p_k}{\sum_m p_m}, \qquad
+    p_k = \max(0, \lVert y \rVert_1 - \lVert y - z_k \rVert_1) $$
+
+    $z_k$ are the parts and $y$ is the whole. Shares are 0 to 1 and sum to 1. If no part points to the whole, all shares
+    are equal.
+
+    Args:
+        parts: (..., part, width).
+        whole: (..., width).
+
+    Source: [@ferrando2024], whose code clips $p_k$ at 1e-5 instead of 0 (verified in its `get_contributions`).
+
+    >>> part_importance(torch.tensor([[3.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]), torch.tensor([2.0, 1.0]))
+    tensor([0.5000, 0.5000, 0.0000])
+    """
+    distance = (whole.unsqueeze(-2) - parts).abs().sum(-1)
+    return _normalised((whole.abs().sum(-1, keepdim=True) - distance).clamp(min=0))
+
+
+def _normalised(proximity: Float[Tensor, "*state part"]) -> Float[Tensor, "*state part"]:
+    total = proximity.sum(-1, keepdim=True)
+    return torch.where(total > 0, proximity / total, 1 / max(1, proximity.shape[-1]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class AttentionShares:
+    """Importance of the parts of each token's state after an attention; together 1 for each token."""
+
+    site: Site
+    heads: Float[Tensor, "head query key"]
+    residual: Float[Tensor, " query"]
+    visible: Bool[Tensor, "query key"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BlockShares:
+    """One sentence's importances in one block: its attentions in order, then the feed-forward block."""
+
+    stack: str
+    layer: int
+    attentions: tuple[AttentionShares, ...]
+    feed_forward: Float[Tensor, " token"]  # the rest, up to 1, is the residual connection's
+    unexplained: float
+    """Largest |parts + biases − state| of all states, relative to the largest number of the state."""
+
+
+def refusal(model: Model) -> str | None:
+    """Why a model has no routes, as far as its anatomy says so."""
+    if any(one.gated for one in model.anatomy.attentions()):
+        return "a gate multiplies what its heads read, so their outputs are no sums over tokens"
+    return model.anatomy.lacks() or model.anatomy.beside_attention()
+
+
+@contextmanager
+def watching(
+    model: Model, real: dict[str, Bool[Tensor, "sentence token"]], show: Callable[[int, BlockShares], None]
+) -> Iterator[None]:
+    """Call `show` with each sentence's importances in each block of the forward passes inside.
+
+    Args:
+        model: A loaded model.
+        real: By stack, the tokens that are not padding. Padding is left out of all shares.
+        show: Receives the number of the sentence in the batch, and its shares in a block.
+
+    Raises:
+        NothingToRead: A block is not a sum of its input, its heads and one further part.
+    """
+    attentions = {(one.stack, one.kind, one.layer): one for one in model.anatomy.attentions()}
+    now: list[_Pass] = []
+
+    def listen(call: AttentionCall) -> None:
+        if now:
+            now[-1].attended.append(_Attended(call=call, attention=attentions[call.stack, call.kind, call.layer]))
+
+    def begin(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        now.append(_Pass(model=model, before=args[0] if args else kwargs["hidden_states"]))
+
+    def end(block: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        passed = now.pop()
+        for sentence, shares in passed.shares(output if isinstance(output, Tensor) else output[0], real):
+            show(sentence, shares)
+
+    def project(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        if now and now[-1].attended:
+            now[-1].attended[-1].projected = output
+
+    def normalise(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        if now:
+            after = len([one for one in now[-1].attended if one.projected is not None])
+            now[-1].norms.append(_Normed(module=module, before=args[0], output=output, after=after))
+
+    def leave(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if now and isinstance(first := output[0] if isinstance(output, tuple) else output, Tensor):
+            now[-1].outputs.append(first)
+
+    module = model.module
+    blocks = {module.get_submodule(layer.block) for stack in model.anatomy.stacks for layer in stack.layers}
+    with ExitStack() as hooks:
+        hooks.enter_context(tap(model, on_attention=listen))
+        for block in blocks:
+            hooks.callback(block.register_forward_pre_hook(begin, with_kwargs=True).remove)
+            for part in block.modules():
+                if is_norm(part):
+                    hooks.callback(part.register_forward_hook(normalise).remove)
+            for part in block.children():
+                hooks.callback(part.register_forward_hook(leave).remove)
+            hooks.callback(block.register_forward_hook(end).remove)
+        for name in {one.output_projection for one in attentions.values()}:
+            hooks.callback(module.get_submodule(name).register_forward_hook(project).remove)
+        yield
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Attended:
+    """An attention of a block: its call, and the output of its projection."""
+
+    call: AttentionCall
+    attention: Attention
+    projected: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Normed:
+    """A norm in a block, and the number of attentions before it."""
+
+    module: nn.Module
+    before: Tensor
+    output: Tensor
+    after: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Linear:
+    """A norm as a linear map of parts of its input: centre, times gain, divided by each token's deviation."""
+
+    norm: Norm
+    scale: Float[Tensor, "sentence token"]
+
+    @classmethod
+    def of(cls, normed: _Normed, real: Bool[Tensor, "sentence token"]) -> "_Linear":
+        norm = Norm.of(normed.module, normed.before[real], normed.output[real])
+        if norm is None:
+            raise NothingToRead(f"the norm {type(normed.module).__name__} is not a LayerNorm or an RMSNorm")
+        states = normed.before.float()
+        moved = states - states.mean(-1, keepdim=True) if norm.centred else states
+        return cls(norm=norm, scale=(moved.square().mean(-1) + norm.epsilon).rsqrt())
+
+    def unscaled(self, parts: Float[Tensor, "*part width"]) -> Float[Tensor, "*part width"]:
+        moved = parts - parts.mean(-1, keepdim=True) if self.norm.centred else parts
+        return moved * self.norm.gain.float()
+
+    def __call__(self, parts: Float[Tensor, "sentence token width"]) -> Float[Tensor, "sentence token width"]:
+        return self.unscaled(parts) * self.scale.unsqueeze(-1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Sum:
+    """A state as the sum of the one before it, an attention's heads, and constants."""
+
+    attended: _Attended
+    whole: Float[Tensor, "sentence token width"]
+    residual: Float[Tensor, "sentence token width"]
+    factor: float
+    norms: tuple[_Linear, ...]
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Pass:
+    """One pass of a batch through one block."""
+
+    model: Model
+    before: Tensor
+    attended: list[_Attended] = field(default_factory=list)
+    norms: list[_Normed] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)  # of the block's children
+
+    def shares(self, after: Tensor, real: dict[str, Tensor]) -> Iterator[tuple[int, BlockShares]]:
+        """Each sentence's shares.
+
+        Raises:
+            NothingToRead: The block is not a sum of its input, its heads and one further part.
+        """
+        if not self.attended:
+            raise NothingToRead(f"a block of {self.model.name} ran without attention")
+        site = self.attended[0].call.site
+        own_BT = real[site.stack]
+        sums, feed_BTD, kept_BTD = self._sums(after, own_BT)
+        for sentence, own_T in enumerate(own_BT):
+            parts = [
+                _sentence_shares(self.model, one, sentence, own_T, real[one.attended.attention.keys_stack][sentence])
+                for one in sums
+            ]
+            whole_TD = after[sentence, own_T].float()
+            both = torch.stack([feed_BTD[sentence, own_T], kept_BTD[sentence, own_T]], dim=1)
+            shares = BlockShares(
+                stack=site.stack,
+                layer=site.layer,
+                attentions=tuple(shares for shares, _ in parts),
+                feed_forward=part_importance(both, whole_TD)[:, 0],
+                unexplained=max(lost for _, lost in parts),
+            )
+            yield sentence, shares
+
+    def _sums(self, after: Tensor, real_BT: Tensor) -> tuple[list[_Sum], Tensor, Tensor]:
+        """The block's attentions as sums; the feed-forward block's part in its output, and the residual's."""
+
+        def same(first: Tensor, second: Tensor) -> bool:
+            return first.shape == second.shape and close(first[real_BT], second[real_BT])
+
+        post = bool(self.norms) and same(self.norms[-1].output, after)
+        state, sums, known = self.before, list[_Sum](), True
+        for number, one in enumerate(self.attended, 1):
+            projected = one.projected
+            assert projected is not None, "an attention ends with its projection"
+            following = [norm for norm in self.norms if norm.after == number]
+            inner = next((norm for norm in following if same(norm.before, projected)), None)
+            update = projected if inner is None else inner.output
+            factor, joined = self._joined(following, state, update, same)
+            used = [inner, joined if post else None]
+            linear = tuple(_Linear.of(norm, real_BT) for norm in used if norm is not None)
+            whole = state + factor * update if joined is None else joined.output if post else joined.before
+            residual = state.float() if not post or joined is None else linear[-1](state.float())
+            sums.append(_Sum(attended=one, whole=whole, residual=residual, factor=factor, norms=linear))
+            state, known = whole, known and joined is not None
+        rest = after - state
+        if same(state, after):
+            return sums, torch.zeros_like(state.float()), state.float()
+        if known and post:
+            last, summed = _Linear.of(self.norms[-1], real_BT), self.norms[-1].before.float()
+            return sums, last(summed - state.float()), last(state.float())
+        added = (rest, after - self.before)  # Falcon adds the attention to what its feed-forward block returned
+        if not known and (post or not any(same(one, other) for one in self.outputs for other in added)):
+            raise NothingToRead(
+                f"block {self.attended[0].call.layer} of {self.model.name} is not a sum of its input, its heads and a "
+                "feed-forward block, with a norm before or after each"
+            )
+        return sums, rest.float(), state.float()
+
+    @staticmethod
+    def _joined(
+        norms: list[_Normed], state: Tensor, update: Tensor, same: Callable[[Tensor, Tensor], bool]
+    ) -> tuple[float, _Normed | None]:
+        """The norm that reads state + m · update, and m; (1, None) if there is none, as in parallel blocks."""
+        for norm in norms:
+            if norm.before.shape != state.shape:
+                continue
+            difference = (norm.before - state).float()
+            length = float(update.float().square().sum())
+            factor = float((difference * update).sum()) / length if length else 1.0
+            factor = 1.0 if abs(factor - 1) < 1e-2 else factor
+            if abs(factor) > 1e-3 and same(state + factor * update, norm.before):
+                return factor, norm
+        return 1.0, None
+
+
+def _sentence_shares(
+    model: Model, of: _Sum, sentence: int, own_T: Tensor, keys_S: Tensor
+) -> tuple[AttentionShares, float]:
+    """One sentence's shares in the state after an attention, and how much of the state the parts do not explain."""
+    call, attention = of.attended.call, of.attended.attention
+    if call.others is not None:
+        raise NothingToRead("its global tokens have values of their own")
+    output_HdD = output_weight(model, attention).float()
+    written_HSD = call.value[sentence][:, keys_S].float() @ output_HdD
+    weights_HTS = call.weights[sentence][:, own_T][:, :, keys_S].float() * of.factor
+    constant_TD = _constant(model, of, sentence, own_T, torch.einsum("hts,hsd->td", weights_HTS, written_HSD))
+    for norm in of.norms:
+        written_HSD = norm.unscaled(written_HSD)
+        weights_HTS = weights_HTS * norm.scale[sentence, own_T, None]
+    whole_TD, residual_TD = (each[sentence, own_T].float() for each in (of.whole, of.residual))
+    visible_TS = call.visible()[sentence][own_T][:, keys_S]
+    proximity_HTS = head_proximities(whole_TD, written_HSD, weights_HTS * visible_TS)
+    length_T = whole_TD.abs().sum(1)
+    kept_T = (length_T - (whole_TD - residual_TD).abs().sum(1)).clamp(min=0)
+    shares = _normalised(torch.cat([proximity_HTS.movedim(0, 1).flatten(1), kept_T.unsqueeze(1)], dim=1))
+    heads_HTS = shares[:, :-1].unflatten(1, (len(written_HSD), -1)).movedim(1, 0)
+    found = AttentionShares(site=call.site, heads=heads_HTS, residual=shares[:, -1], visible=visible_TS)
+    summed_TD = residual_TD + torch.einsum("hts,hsd->td", weights_HTS, written_HSD) + constant_TD
+    lost = (summed_TD - whole_TD).abs().max() / whole_TD.abs().max()
+    return found, float(lost)
+
+
+def _constant(model: Model, of: _Sum, sentence: int, own_T: Tensor, heads_TD: Tensor) -> Float[Tensor, "token width"]:
+    """What biases add to the state: of the output projection and of the norms.
+
+    Raises:
+        NothingToRead: The projection's output is not the sum of the heads and its bias.
+    """
+    projected = of.attended.projected
+    assert projected is not None
+    projection = model.module.get_submodule(of.attended.attention.output_projection)
+    bias = weight_of(projection, "bias") if getattr(projection, "bias", None) is not None else heads_TD.new_zeros(())
+    bias_TD = (bias.float() * of.factor).expand_as(heads_TD)
+    if not close(heads_TD + bias_TD, projected[sentence, own_T] * of.factor):
+        raise NothingToRead("its heads' outputs are changed before their projection, so they are no sums over tokens")
+    for norm in of.norms:
+        bias_TD = norm.unscaled(bias_TD) * norm.scale[sentence, own_T, None]
+        if norm.norm.bias is not None:
+            bias_TD = bias_TD + norm.norm.bias.float()
+    return bias_TD
+
+
+def head_proximities(
+    whole_TD: Float[Tensor, "query width"],
+    written_HSD: Float[Tensor, "head key width"],
+    weights_HTS: Float[Tensor, "head query key"],
+) -> Float[Tensor, "head query key"]:
+    r"""$\max(0, \lVert y_i \rVert_1 - \lVert y_i - a^h_{ij} f_h(x_j) \rVert_1)$ for all heads, queries and keys.
+
+    It is at most $a^h_{ij}\, \mathrm{sign}(y_i) \cdot f_h(x_j)$, one matrix product, so most pairs need no more.
+    """
+    most_HTS = (weights_HTS * (written_HSD @ whole_TD.sign().T).mT).clamp(min=0)
+    length_T = whole_TD.abs().sum(1)
+    head_P, query_P, key_P = (most_HTS > _TINY * length_T[:, None]).nonzero(as_tuple=True)
+    weights_P = weights_HTS[head_P, query_P, key_P]
+    step = max(1, _PAIRS // whole_TD.shape[1])
+    found = []
+    for start in range(0, len(head_P), step):
+        pairs = slice(start, start + step)
+        parts_PD = written_HSD[head_P[pairs], key_P[pairs]] * weights_P[pairs, None]
+        distance_P = parts_PD.sub_(whole_TD[query_P[pairs]]).abs_().sum(1)
+        found.append((length_T[query_P[pairs]] - distance_P).clamp_(min=0))
+    if found:
+        most_HTS[head_P, query_P, key_P] = torch.cat(found)
+    return most_HTS
