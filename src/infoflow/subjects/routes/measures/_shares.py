@@ -113,7 +113,9 @@ def watching(
     def normalise(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         if now:
             after = len([one for one in now[-1].attended if one.projected is not None])
-            now[-1].norms.append(_Normed(module=module, before=args[0], output=output, after=after))
+            like = now[-1].before.shape  # OPT flattens its tokens
+            before, made = (one.reshape(like) if one.numel() == like.numel() else one for one in (args[0], output))
+            now[-1].norms.append(_Normed(module=module, before=before, output=made, after=after))
 
     def leave(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if now and isinstance(first := output[0] if isinstance(output, tuple) else output, Tensor):
@@ -269,7 +271,7 @@ class _Pass:
         """The norm that reads state + m · update, and m; (1, None) if there is none, as in parallel blocks."""
         for norm in norms:
             if norm.before.shape != state.shape:
-                continue
+                continue  # a norm of queries or keys
             difference = (norm.before - state).float()
             length = float(update.float().square().sum())
             factor = float((difference * update).sum()) / length if length else 1.0

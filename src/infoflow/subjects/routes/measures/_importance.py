@@ -1,0 +1,217 @@
+"""How important each head, feed-forward block and residual connection is over a corpus, and how often on a route."""
+
+# P prediction, K part of a model, X part and statistic, 64 bootstrap blocks
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from infoflow.flow import Intervention, PaddedBatch, PassOptions, Reader, Stream, forward
+from infoflow.foundation import NUM_BLOCKS, UserError
+from infoflow.heads import TokenTags
+from infoflow.models import Model
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+
+from ._route import FEED_FORWARD, HEAD, RESIDUAL, THRESHOLD, Steps, followed
+from ._shares import AttentionShares, BlockShares, refusal, watching
+
+ALL = "all"
+IMPORTANCE, ROUTE = "importance", "route"
+_LEAST = 20  # predictions of tokens with a tag
+
+ROUTE_IMPORTANCE = TableSchema(
+    name="route_importance",
+    version=1,
+    description="Importance of each head, feed-forward block and residual connection for the state of the token that "
+    "predicts, and the share of predictions on whose route it lies.",
+    columns=(
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "block, from 0"),
+        Column("sublayer", "string", "", "self, cross (attention) or feed-forward: the sum that the part belongs to"),
+        Column("part", "string", "", "head, feed-forward or residual"),
+        Column("head", "int64", "", "head, from 0; -1: no head"),
+        Column(
+            "measure",
+            "string",
+            "",
+            "importance: share of the part in the token's own state, mean over predictions (in an encoder with a "
+            "decoder: over its tokens); route: share of predictions on whose route the part lies at any token",
+        ),
+        Column("threshold", "float64", "share of a state", "least importance of an edge of a route"),
+        Column("annotation", "string", "", "column of the corpus's tags; all: every prediction"),
+        Column("tag", "string", "", "tag of the predicted token's word (of the token itself, in an encoder); all"),
+        *estimate_columns(
+            "share",
+            "the measure",
+            "importance: an equal share of all parts of the state; route: mean over all parts of that kind in the "
+            "stack; for a tag: the value of all predictions",
+            "predictions",
+        ),
+    ),
+)
+
+
+class RouteImportance(Intervention):
+    r"""Mean importance of every part, and the share of predictions on whose information-flow route it lies.
+
+    $$ \mathrm{importance}(h) = \frac{1}{|P|} \sum_{i \in P} \sum_j \mathrm{importance}(h, j \to i), \qquad
+    \mathrm{route}(h) = \frac{1}{|P|} \sum_{i \in P} [h \in \mathrm{route}_τ(i)] $$
+
+    P are predictions: in a decoder, tokens that have a next one; in an encoder, all tokens but special ones. Importances
+    are those of `find_route`; heads and residual of a sublayer add up to 1. A part lies on the route of a prediction if
+    the route has an edge of it at any token. Sums are kept per block of sentences, so memory does not grow with the
+    corpus. Decoders with an encoder have no rows by tag.
+
+    Args:
+        sentences: Maximum number of sentences.
+        threshold: Least importance of an edge of a route, 0 to 1.
+        annotation: Column of the corpus with tags, such as parts of speech; no rows by tag if there is none.
+
+    Source: [@ferrando2024] for decoders; the means and shares over all predictions are ours in detail.
+    """
+
+    table: ClassVar[TableSchema] = ROUTE_IMPORTANCE
+    by_token: ClassVar[bool] = True
+
+    def __init__(self, sentences: int = 1000, threshold: float = THRESHOLD, annotation: str = "upos") -> None:
+        if sentences < 1:
+            raise UserError(f"sentences must be at least 1. Got {sentences}.")
+        if not 0 <= threshold < 1:
+            raise UserError(f"threshold is a share of a state, at least 0 and below 1. Got {threshold}.")
+        self.sentences, self.threshold, self.annotation = sentences, threshold, annotation
+
+    def refusal(self, model: Model) -> str | None:
+        return refusal(model)
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        tags, sums = TokenTags(reader, [self.annotation]), _Sums()
+        top = reader.model.anatomy.predicts.name if reader.has_target else reader.source_stack
+        for rows in reader.batches(options.tokens_per_batch, reader.rows[: self.sentences]):
+            batch = reader.padded(rows).to(reader.model.device)
+            found = [_Sentence(top=top, least=self.threshold) for _ in rows]
+            real = {stack: stream.real for stack, stream in batch.streams.items()}
+            with torch.inference_mode(), watching(reader.model, real, lambda one, shares, to=found: to[one].add(shares)):
+                forward(reader.model, batch)
+            of_tag = tags.of(batch, top) if top == reader.source_stack else np.empty((0, 3), np.int64)
+            for number, sentence in enumerate(found):
+                own = of_tag[of_tag[:, 0] == number, 1:]
+                sums.add(sentence, _predictions(batch, number), own, int(batch.blocks[number]))
+        rows = [row | {"threshold": self.threshold} for row in sums.rows(tags.names)]
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+
+def _predictions(batch: PaddedBatch, number: int) -> dict[str, np.ndarray]:
+    """By stack, the tokens whose states predict, and the token that each of them predicts, (2, P); without padding."""
+    return {stack: _of_stream(stack, stream, number) for stack, stream in batch.streams.items()}
+
+
+def _of_stream(stack: str, stream: Stream, number: int) -> np.ndarray:
+    real, valid, counted = (each[number].cpu().numpy() for each in (stream.real, stream.valid, stream.counted))
+    own = np.flatnonzero(real)
+    if stack == "encoder":
+        chosen = np.flatnonzero((valid & counted)[own])
+        return np.stack([chosen, own[chosen]])
+    labels = stream.labels[number].cpu().numpy()[own]
+    following = np.append(own[1:], own[-1:])
+    wanted = np.append(counted[own][1:], counted.all()) if len(own) else counted[own]
+    chosen = np.flatnonzero((labels >= 0) & wanted)
+    return np.stack([chosen, following[chosen]])
+
+
+Part = tuple[str, int, str, str, int]  # stack, layer, sublayer, part, head
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Sentence:
+    """One sentence's importances at each token, and its edges."""
+
+    top: str
+    least: float
+    parts: list[Part] = field(default_factory=list)
+    shares: dict[str, list[Tensor]] = field(default_factory=dict)  # by stack: (token, part), importance and control
+    steps: list[tuple[str, Steps]] = field(default_factory=list)
+
+    def add(self, block: BlockShares) -> None:
+        for attention in block.attentions:
+            heads = torch.cat([attention.heads.sum(2).T, attention.residual.unsqueeze(1)], dim=1)
+            self._add(block, attention.site.kind, HEAD, heads, _equal(attention))
+            self.steps.append((block.stack, Steps.of_attention(attention, self.least)))
+        both = torch.stack([block.feed_forward, 1 - block.feed_forward], dim=1)
+        self._add(block, FEED_FORWARD, FEED_FORWARD, both, torch.full_like(both, 0.5))
+        self.steps.append((block.stack, Steps.of_feed_forward(block.feed_forward, self.least)))
+
+    def _add(self, block: BlockShares, sublayer: str, part: str, shares: Tensor, equal: Tensor) -> None:
+        heads = range(shares.shape[1] - 1)
+        place = (block.stack, block.layer, sublayer)
+        self.parts += [(*place, part, head if part == HEAD else -1) for head in heads] + [(*place, RESIDUAL, -1)]
+        self.shares.setdefault(block.stack, []).append(torch.stack([shares, equal]))
+
+    def importances(self) -> dict[str, np.ndarray]:
+        """By stack: importance and control of its parts at each token, (2, token, part)."""
+        return {stack: torch.cat(each, dim=2).cpu().numpy() for stack, each in self.shares.items()}
+
+    def routes(self) -> np.ndarray:
+        """Whether each part lies on the route of each token of the predicting stack, (token, part)."""
+        return torch.cat(followed(self.steps, self.top), dim=1).cpu().numpy()
+
+
+def _equal(attention: AttentionShares) -> Tensor:
+    """What each head and the residual would have if all visible parts were equally important, (token, part)."""
+    heads, keys_T1 = len(attention.heads), attention.visible.sum(1, keepdim=True)
+    all_T1 = heads * keys_T1 + 1
+    return torch.cat([(keys_T1 / all_T1).expand(-1, heads), 1 / all_T1], dim=1)
+
+
+class _Sums:
+    """Sums of importance, its control and presence on a route, by tag, block and part; number 0 is every prediction."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self._values: dict[int, np.ndarray] = {}  # (3, 64, part)
+        self._counts: dict[int, np.ndarray] = {}  # (2, 64, part): of importance, of routes
+
+    def add(self, sentence: _Sentence, predictions: dict[str, np.ndarray], tags: np.ndarray, block: int) -> None:
+        """Add a sentence; `tags`: token and number of its tag in each row."""
+        if not sentence.parts:
+            return
+        self.parts, routes = sentence.parts, sentence.routes()
+        importances, columns = sentence.importances(), np.array([part[0] for part in sentence.parts])
+        at, predicted = predictions[sentence.top]
+        wanted = {0: np.ones(len(at), bool)} | {
+            int(number): np.isin(predicted, tags[tags[:, 1] == number, 0]) for number in np.unique(tags[:, 1])
+        }
+        for number, chosen in wanted.items():
+            values = self._values.setdefault(number, np.zeros((3, NUM_BLOCKS, len(self.parts))))
+            counts = self._counts.setdefault(number, np.zeros((2, NUM_BLOCKS, len(self.parts))))
+            values[2, block] += routes[at[chosen]].sum(0)
+            counts[1, block] += chosen.sum()
+            for stack, shares in importances.items():
+                tokens = at[chosen] if stack == sentence.top else predictions[stack][0]
+                values[:2, block, columns == stack] += shares[:, tokens].sum(1)
+                counts[0, block, columns == stack] += len(tokens)
+
+    def rows(self, names: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+        kinds = [part[:1] + part[2:4] for part in self.parts]
+        every = self._means(0) if self.parts else {}
+        for number, values in sorted(self._values.items()):
+            counts = self._counts[number]
+            if counts[1].sum(0).max() < (_LEAST if number else 1):
+                continue
+            annotation, tag = names[number]
+            for which, (measure, own, of) in enumerate(((IMPORTANCE, values[0], counts[0]), (ROUTE, values[2], counts[1]))):
+                for index, part in enumerate(self.parts):
+                    alike = [other for other, kind in enumerate(kinds) if kind == kinds[index]]
+                    equal = values[1].sum(0)[index] / of.sum(0)[index] if not which else every[ROUTE][alike].mean()
+                    control = float(every[measure][index] if number else equal)
+                    place = dict(zip(("stack", "layer", "sublayer", "part", "head"), part, strict=True))
+                    found = ratio_estimate(own[:, index], of[:, index], control, "share")
+                    yield place | {"measure": measure, "annotation": annotation, "tag": tag} | found
+
+    def _means(self, number: int) -> dict[str, np.ndarray]:
+        values, counts = self._values[number].sum(1), self._counts[number].sum(1)
+        return {IMPORTANCE: values[0] / counts[0], ROUTE: values[2] / counts[1]}
