@@ -62,10 +62,10 @@ class RouteImportance(Intervention):
     $$ \mathrm{importance}(h) = \frac{1}{|P|} \sum_{i \in P} \sum_j \mathrm{importance}(h, j \to i), \qquad
     \mathrm{route}(h) = \frac{1}{|P|} \sum_{i \in P} [h \in \mathrm{route}_τ(i)] $$
 
-    P are predictions: in a decoder, tokens that have a next one; in an encoder, all tokens but special ones. Importances
-    are those of `find_route`; heads and residual of a sublayer add up to 1. A part lies on the route of a prediction if
-    the route has an edge of it at any token. Sums are kept per block of sentences, so memory does not grow with the
-    corpus. Decoders with an encoder have no rows by tag.
+    P are predictions: in a decoder, tokens that have a next one; in an encoder, all tokens but special ones.
+    Importances are those of `find_route`; heads and residual of a sublayer add up to 1. A part lies on the route of a
+    prediction if the route has an edge of it at any token. Sums are kept per block of sentences, so memory does not
+    grow with the corpus. Decoders with an encoder have no rows by tag.
 
     Args:
         sentences: Maximum number of sentences.
@@ -92,79 +92,65 @@ class RouteImportance(Intervention):
         tags, sums = TokenTags(reader, [self.annotation]), _Sums()
         top = reader.model.anatomy.predicts.name if reader.has_target else reader.source_stack
         for rows in reader.batches(options.tokens_per_batch, reader.rows[: self.sentences]):
-            batch = reader.padded(rows).to(reader.model.device)
-            found = [_Sentence(top=top, least=self.threshold) for _ in rows]
+            batch, seen = reader.padded(rows).to(reader.model.device), _Seen(least=self.threshold)
             real = {stack: stream.real for stack, stream in batch.streams.items()}
-            with torch.inference_mode(), watching(reader.model, real, lambda one, shares, to=found: to[one].add(shares)):
+            with torch.inference_mode(), watching(reader.model, real, seen.add):
                 forward(reader.model, batch)
             of_tag = tags.of(batch, top) if top == reader.source_stack else np.empty((0, 3), np.int64)
-            for number, sentence in enumerate(found):
-                own = of_tag[of_tag[:, 0] == number, 1:]
-                sums.add(sentence, _predictions(batch, number), own, int(batch.blocks[number]))
+            sums.add(
+                seen,
+                {stack: _predictions(stack, stream) for stack, stream in batch.streams.items()},
+                top,
+                of_tag,
+                batch,
+            )
         rows = [row | {"threshold": self.threshold} for row in sums.rows(tags.names)]
         return pd.DataFrame(rows, columns=self.table.column_names)
 
 
-def _predictions(batch: PaddedBatch, number: int) -> dict[str, np.ndarray]:
-    """By stack, the tokens whose states predict, and the token that each of them predicts, (2, P); without padding."""
-    return {stack: _of_stream(stack, stream, number) for stack, stream in batch.streams.items()}
-
-
-def _of_stream(stack: str, stream: Stream, number: int) -> np.ndarray:
-    real, valid, counted = (each[number].cpu().numpy() for each in (stream.real, stream.valid, stream.counted))
-    own = np.flatnonzero(real)
+def _predictions(stack: str, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens whose states predict, (B, T), and the token that each one predicts."""
+    valid, counted, labels = (each.cpu().numpy() for each in (stream.valid, stream.counted, stream.labels))
+    own = np.broadcast_to(np.arange(valid.shape[1]), valid.shape)
     if stack == "encoder":
-        chosen = np.flatnonzero((valid & counted)[own])
-        return np.stack([chosen, own[chosen]])
-    labels = stream.labels[number].cpu().numpy()[own]
-    following = np.append(own[1:], own[-1:])
-    wanted = np.append(counted[own][1:], counted.all()) if len(own) else counted[own]
-    chosen = np.flatnonzero((labels >= 0) & wanted)
-    return np.stack([chosen, following[chosen]])
+        return valid & counted, own
+    following = np.minimum(own + 1, own.max(initial=0))
+    return (labels >= 0) & np.take_along_axis(counted, following, 1), following
 
 
 Part = tuple[str, int, str, str, int]  # stack, layer, sublayer, part, head
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class _Sentence:
-    """One sentence's importances at each token, and its edges."""
+class _Seen:
+    """A batch's importances at each token, and its edges."""
 
-    top: str
     least: float
     parts: list[Part] = field(default_factory=list)
-    shares: dict[str, list[Tensor]] = field(default_factory=dict)  # by stack: (token, part), importance and control
-    steps: list[tuple[str, Steps]] = field(default_factory=list)
+    steps: list[Steps] = field(default_factory=list)
+    shares: dict[str, list[Tensor]] = field(default_factory=dict)  # by stack: importance and control, (2, B, T, part)
 
     def add(self, block: BlockShares) -> None:
         for attention in block.attentions:
-            heads = torch.cat([attention.heads.sum(2).T, attention.residual.unsqueeze(1)], dim=1)
+            heads = torch.cat([attention.heads.sum(3).mT, attention.residual.unsqueeze(2)], dim=2)
             self._add(block, attention.site.kind, HEAD, heads, _equal(attention))
-            self.steps.append((block.stack, Steps.of_attention(attention, self.least)))
-        both = torch.stack([block.feed_forward, 1 - block.feed_forward], dim=1)
+            self.steps.append(Steps.of_attention(attention, self.least))
+        both = torch.stack([block.feed_forward, 1 - block.feed_forward], dim=2)
         self._add(block, FEED_FORWARD, FEED_FORWARD, both, torch.full_like(both, 0.5))
-        self.steps.append((block.stack, Steps.of_feed_forward(block.feed_forward, self.least)))
+        self.steps.append(Steps.of_feed_forward(block, self.least))
 
     def _add(self, block: BlockShares, sublayer: str, part: str, shares: Tensor, equal: Tensor) -> None:
-        heads = range(shares.shape[1] - 1)
         place = (block.stack, block.layer, sublayer)
+        heads = range(shares.shape[2] - 1)
         self.parts += [(*place, part, head if part == HEAD else -1) for head in heads] + [(*place, RESIDUAL, -1)]
         self.shares.setdefault(block.stack, []).append(torch.stack([shares, equal]))
 
-    def importances(self) -> dict[str, np.ndarray]:
-        """By stack: importance and control of its parts at each token, (2, token, part)."""
-        return {stack: torch.cat(each, dim=2).cpu().numpy() for stack, each in self.shares.items()}
-
-    def routes(self) -> np.ndarray:
-        """Whether each part lies on the route of each token of the predicting stack, (token, part)."""
-        return torch.cat(followed(self.steps, self.top), dim=1).cpu().numpy()
-
 
 def _equal(attention: AttentionShares) -> Tensor:
-    """What each head and the residual would have if all visible parts were equally important, (token, part)."""
-    heads, keys_T1 = len(attention.heads), attention.visible.sum(1, keepdim=True)
-    all_T1 = heads * keys_T1 + 1
-    return torch.cat([(keys_T1 / all_T1).expand(-1, heads), 1 / all_T1], dim=1)
+    """What each head and the residual would have if all visible parts were equally important, (B, T, part)."""
+    heads, keys_BT1 = attention.heads.shape[1], attention.visible.sum(2, keepdim=True)
+    all_BT1 = heads * keys_BT1 + 1
+    return torch.cat([(keys_BT1 / all_BT1).expand(-1, -1, heads), 1 / all_BT1], dim=2)
 
 
 class _Sums:
@@ -175,25 +161,39 @@ class _Sums:
         self._values: dict[int, np.ndarray] = {}  # (3, 64, part)
         self._counts: dict[int, np.ndarray] = {}  # (2, 64, part): of importance, of routes
 
-    def add(self, sentence: _Sentence, predictions: dict[str, np.ndarray], tags: np.ndarray, block: int) -> None:
-        """Add a sentence; `tags`: token and number of its tag in each row."""
-        if not sentence.parts:
-            return
-        self.parts, routes = sentence.parts, sentence.routes()
-        importances, columns = sentence.importances(), np.array([part[0] for part in sentence.parts])
-        at, predicted = predictions[sentence.top]
-        wanted = {0: np.ones(len(at), bool)} | {
-            int(number): np.isin(predicted, tags[tags[:, 1] == number, 0]) for number in np.unique(tags[:, 1])
-        }
+    def add(
+        self,
+        seen: _Seen,
+        predictions: dict[str, tuple[np.ndarray, np.ndarray]],
+        top: str,
+        tags: np.ndarray,
+        batch: PaddedBatch,
+    ) -> None:
+        """Add a batch; `tags`: sentence, token and number of its tag in each row."""
+        self.parts, blocks = seen.parts, batch.blocks.numpy()
+        columns = np.array([part[0] for part in self.parts])
+        routes = torch.cat(followed(seen.steps, top), dim=2).cpu().numpy()
+        shares = {stack: torch.cat(each, dim=3).cpu().numpy() for stack, each in seen.shares.items()}
+        predicts, predicted = predictions[top]
+        sentences = np.arange(len(blocks))[:, None]
+        wanted = {0: predicts}
+        for number in np.unique(tags[:, 2]).tolist():
+            has_tag = np.zeros(predicts.shape, bool)
+            has_tag[tuple(tags[tags[:, 2] == number, :2].T)] = True
+            wanted[number] = predicts & has_tag[sentences, predicted]
         for number, chosen in wanted.items():
             values = self._values.setdefault(number, np.zeros((3, NUM_BLOCKS, len(self.parts))))
             counts = self._counts.setdefault(number, np.zeros((2, NUM_BLOCKS, len(self.parts))))
-            values[2, block] += routes[at[chosen]].sum(0)
-            counts[1, block] += chosen.sum()
-            for stack, shares in importances.items():
-                tokens = at[chosen] if stack == sentence.top else predictions[stack][0]
-                values[:2, block, columns == stack] += shares[:, tokens].sum(1)
-                counts[0, block, columns == stack] += len(tokens)
+            np.add.at(values[2], blocks, np.einsum("btk,bt->bk", routes, chosen))
+            np.add.at(counts[1], blocks, chosen.sum(1)[:, None])
+            for stack, both in shares.items():
+                own = chosen if stack == top else predictions[stack][0]
+                summed = np.zeros((3, len(blocks), len(self.parts)))
+                summed[:2, :, columns == stack] = np.einsum("abtk,bt->abk", both, own)
+                summed[2][:, columns == stack] = own.sum(1)[:, None]
+                np.add.at(values[0], blocks, summed[0])
+                np.add.at(values[1], blocks, summed[1])
+                np.add.at(counts[0], blocks, summed[2])
 
     def rows(self, names: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
         kinds = [part[:1] + part[2:4] for part in self.parts]
@@ -203,7 +203,9 @@ class _Sums:
             if counts[1].sum(0).max() < (_LEAST if number else 1):
                 continue
             annotation, tag = names[number]
-            for which, (measure, own, of) in enumerate(((IMPORTANCE, values[0], counts[0]), (ROUTE, values[2], counts[1]))):
+            for which, (measure, own, of) in enumerate(
+                ((IMPORTANCE, values[0], counts[0]), (ROUTE, values[2], counts[1]))
+            ):
                 for index, part in enumerate(self.parts):
                     alike = [other for other, kind in enumerate(kinds) if kind == kinds[index]]
                     equal = values[1].sum(0)[index] / of.sum(0)[index] if not which else every[ROUTE][alike].mean()

@@ -80,9 +80,9 @@ def find_route(
     a part is `part_importance`. From the last state of the token at `position` downwards, edges with importance of at
     least `threshold` are kept, and followed from the states that they come from.
 
-    A norm behind a sum (BERT) or behind a part (Gemma 2) is a linear map with the deviation of that token as a constant.
-    Cross-attention leads to the encoder's last states. Where both blocks read the same state (parallel blocks), the
-    feed-forward block counts as the second one. Biases are constants, no parts, but count in the state.
+    A norm behind a sum (BERT) or behind a part (Gemma 2) is a linear map with the deviation of that token as a
+    constant. Cross-attention leads to the encoder's last states. Where both blocks read the same state (parallel
+    blocks), the feed-forward block counts as the second one. Biases count in the state, but are no parts.
 
     Args:
         model: A loaded model in any precision.
@@ -121,9 +121,10 @@ def sentence_shares(model: Model, read: ReadSentence) -> list[BlockShares]:
         raise UserError(f"{model.name} has no routes: {reason}.")
     found: list[BlockShares] = []
     real = {
-        stack: torch.ones(1, len(tokens), dtype=torch.bool, device=model.device) for stack, tokens in read.tokens.items()
+        stack: torch.ones(1, len(tokens), dtype=torch.bool, device=model.device)
+        for stack, tokens in read.tokens.items()
     }
-    with torch.no_grad(), watching(model, real, lambda _, shares: found.append(shares)):
+    with torch.no_grad(), watching(model, real, found.append):
         model.module(**sentence_inputs(model, read))
     return found
 
@@ -131,11 +132,11 @@ def sentence_shares(model: Model, read: ReadSentence) -> list[BlockShares]:
 def _edges(model: Model, shares: Sequence[BlockShares], position: int, least: float) -> Iterator[tuple[Any, ...]]:
     """The kept edges from top to bottom."""
     top = model.anatomy.predicts.name
-    reached = {block.stack: np.zeros(len(block.feed_forward), bool) for block in shares}
+    reached = {block.stack: np.zeros(block.feed_forward.shape[1], bool) for block in shares}
     reached[top][position] = True
     for block in reversed(shares):
         own, place = reached[block.stack], (block.stack, block.layer)
-        feed = block.feed_forward.cpu().numpy()
+        feed = block.feed_forward[0].cpu().numpy()
         below = np.zeros_like(own)
         for token in np.flatnonzero(own):
             for part, share in ((FEED_FORWARD, feed[token]), (RESIDUAL, 1 - feed[token])):
@@ -145,10 +146,12 @@ def _edges(model: Model, shares: Sequence[BlockShares], position: int, least: fl
         for attention in reversed(block.attentions):
             own, below = below, np.zeros_like(own)
             source = keys_stack(block.stack, attention.site.kind)
-            heads, kept = attention.heads.cpu().numpy(), attention.residual.cpu().numpy()
+            heads, kept, visible = (
+                each[0].cpu().numpy() for each in (attention.heads, attention.residual, attention.visible)
+            )
             into = below if source == block.stack else reached[source]
             for token in np.flatnonzero(own):
-                large = (heads[:, token] >= least) & attention.visible[token].cpu().numpy()
+                large = (heads[:, token] >= least) & visible[token]
                 for head, key in zip(*large.nonzero(), strict=True):
                     yield (*place, attention.site.kind, HEAD, head, token, source, key, float(heads[head, token, key]))
                     into[key] = True
@@ -158,48 +161,53 @@ def _edges(model: Model, shares: Sequence[BlockShares], position: int, least: fl
         reached[block.stack] = below
 
 
-# The routes of all predictions of a sentence together, without their edges.
+# The routes of all predictions of some sentences together, without their edges.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Steps:
     """Which edges of one sublayer are kept, for each token."""
 
-    parts: Bool[Tensor, "token part"]  # an edge of each head (or of the feed-forward block), then of the residual
-    own: Bool[Tensor, "token token"]  # to which tokens of its own stack
-    across: Bool[Tensor, "token memory"] | None = None  # of the encoder
+    stack: str
+    parts: Bool[Tensor, "sentence token part"]  # an edge of each head (or of the feed-forward block); of the residual
+    own: Bool[Tensor, "sentence token token"]  # to which tokens of its own stack
+    across: Bool[Tensor, "sentence token memory"] | None = None  # of the encoder
 
     @classmethod
     def of_attention(cls, shares: AttentionShares, least: float) -> "Steps":
-        large_HTS = (shares.heads >= least) & shares.visible
-        kept_T = shares.residual >= least
-        parts = torch.cat([large_HTS.any(2).T, kept_T.unsqueeze(1)], dim=1)
+        large_BHTS = (shares.heads >= least) & shares.visible.unsqueeze(1)
+        kept_BT, any_BTS = shares.residual >= least, large_BHTS.any(1)
+        parts, own = torch.cat([large_BHTS.any(3).mT, kept_BT.unsqueeze(2)], dim=2), torch.diag_embed(kept_BT)
         if shares.site.kind == "cross":
-            return cls(parts=parts, own=torch.diag(kept_T), across=large_HTS.any(0))
-        return cls(parts=parts, own=large_HTS.any(0) | torch.diag(kept_T))
+            return cls(stack=shares.site.stack, parts=parts, own=own, across=any_BTS)
+        return cls(stack=shares.site.stack, parts=parts, own=own | any_BTS)
 
     @classmethod
-    def of_feed_forward(cls, feed_T: Tensor, least: float) -> "Steps":
-        parts = torch.stack([feed_T >= least, 1 - feed_T >= least], dim=1)
-        return cls(parts=parts, own=torch.diag(parts.any(1)))
+    def of_feed_forward(cls, block: BlockShares, least: float) -> "Steps":
+        parts = torch.stack([block.feed_forward >= least, 1 - block.feed_forward >= least], dim=2)
+        return cls(stack=block.stack, parts=parts, own=torch.diag_embed(parts.any(2)))
 
 
-def followed(steps: Sequence[tuple[str, Steps]], top: str) -> list[Bool[Tensor, "prediction part"]]:
+def followed(steps: Sequence[Steps], top: str) -> list[Bool[Tensor, "sentence prediction part"]]:
     """Whether each part of each sublayer lies in the route of each token of the stack `top`.
 
     Args:
-        steps: Stack and edges of every sublayer, in the order of the forward pass.
+        steps: The edges of every sublayer, in the order of the forward pass.
         top: The stack that predicts.
     """
-    sizes: Mapping[str, int] = {stack: len(one.own) for stack, one in steps}
-    reached = {stack: torch.zeros(sizes[top], size, device=steps[0][1].own.device) for stack, size in sizes.items()}
-    reached[top].fill_diagonal_(1)
+    sizes: Mapping[str, int] = {one.stack: one.own.shape[1] for one in steps}
+    reached = {stack: steps[0].own.new_zeros(len(steps[0].own), sizes[top], size) for stack, size in sizes.items()}
+    reached[top].diagonal(dim1=1, dim2=2).fill_(True)
     found = []
-    for stack, one in reversed(steps):
-        at_PT = reached[stack]
-        found.append(at_PT @ one.parts.float() > 0)
-        reached[stack] = (at_PT @ one.own.float() > 0).float()
+    for one in reversed(steps):
+        at_BPT = reached[one.stack]
+        found.append(_joined(at_BPT, one.parts))
+        reached[one.stack] = _joined(at_BPT, one.own)
         if one.across is not None:
-            source = keys_stack(stack, "cross")
-            reached[source] = ((reached[source] + at_PT @ one.across.float()) > 0).float()
+            source = keys_stack(one.stack, "cross")
+            reached[source] = reached[source] | _joined(at_BPT, one.across)
     return found[::-1]
+
+
+def _joined(first: Bool[Tensor, "_ _ _"], second: Bool[Tensor, "_ _ _"]) -> Bool[Tensor, "_ _ _"]:
+    return first.float() @ second.float() > 0

@@ -15,6 +15,7 @@ from infoflow.flow import NothingToRead
 from infoflow.heads import Norm, close, is_norm, output_weight
 from infoflow.models import Attention, AttentionCall, Model, Site, tap, weight_of
 
+_VALUES = 1 << 24  # numbers of (sentence, head, key, width) held at a time
 _PAIRS = 1 << 18  # numbers of (pair, width) held at a time: they stay in the cache
 _TINY = 1e-6  # of the state's length: parts below have the importance of their upper bound
 
@@ -53,21 +54,21 @@ class AttentionShares:
     """Importance of the parts of each token's state after an attention; together 1 for each token."""
 
     site: Site
-    heads: Float[Tensor, "head query key"]
-    residual: Float[Tensor, " query"]
-    visible: Bool[Tensor, "query key"]
+    heads: Float[Tensor, "sentence head query key"]
+    residual: Float[Tensor, "sentence query"]
+    visible: Bool[Tensor, "sentence query key"]  # never padding
+    unexplained: float
+    """Largest |parts + biases − state|, relative to the state's largest number."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BlockShares:
-    """One sentence's importances in one block: its attentions in order, then the feed-forward block."""
+    """Importances in one block: its attentions in order, then the feed-forward block. Padding has arbitrary ones."""
 
     stack: str
     layer: int
     attentions: tuple[AttentionShares, ...]
-    feed_forward: Float[Tensor, " token"]  # the rest, up to 1, is the residual connection's
-    unexplained: float
-    """Largest |parts + biases − state| of all states, relative to the largest number of the state."""
+    feed_forward: Float[Tensor, "sentence token"]  # the rest, up to 1, is the residual connection's
 
 
 def refusal(model: Model) -> str | None:
@@ -79,14 +80,14 @@ def refusal(model: Model) -> str | None:
 
 @contextmanager
 def watching(
-    model: Model, real: dict[str, Bool[Tensor, "sentence token"]], show: Callable[[int, BlockShares], None]
+    model: Model, real: dict[str, Bool[Tensor, "sentence token"]], show: Callable[[BlockShares], None]
 ) -> Iterator[None]:
-    """Call `show` with each sentence's importances in each block of the forward passes inside.
+    """Call `show` with the importances in each block of the forward passes inside.
 
     Args:
         model: A loaded model.
         real: By stack, the tokens that are not padding. Padding is left out of all shares.
-        show: Receives the number of the sentence in the batch, and its shares in a block.
+        show: Receives the shares in a block.
 
     Raises:
         NothingToRead: A block is not a sum of its input, its heads and one further part.
@@ -103,8 +104,8 @@ def watching(
 
     def end(block: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         passed = now.pop()
-        for sentence, shares in passed.shares(output if isinstance(output, Tensor) else output[0], real):
-            show(sentence, shares)
+        with torch._C.DisableTorchFunction():  # no mode of the pass looks at each of these operations
+            show(passed.shares(output if isinstance(output, Tensor) else output[0], real))
 
     def project(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         if now and now[-1].attended:
@@ -191,6 +192,75 @@ class _Sum:
     factor: float
     norms: tuple[_Linear, ...]
 
+    def shares(self, model: Model, real_BT: Tensor, keys_BS: Tensor) -> AttentionShares:
+        """Importance of each head with each key, and of the residual.
+
+        Raises:
+            NothingToRead: The projection's output is not the sum of the heads and its bias.
+        """
+        call = self.attended.call
+        if call.others is not None:
+            raise NothingToRead("its global tokens have values of their own")
+        output_HdD = output_weight(model, self.attended.attention).float()
+        visible_BTS = call.visible() & keys_BS.unsqueeze(1)
+        size = call.value.shape[2] * output_HdD.shape[0] * output_HdD.shape[2]
+        parts = [
+            self._chunk(model, output_HdD, visible_BTS, real_BT, chunk)
+            for chunk in torch.arange(len(real_BT)).split(max(1, _VALUES // max(1, size)))
+        ]
+        shares_BTP, lost = torch.cat([shares for shares, _ in parts]), max(lost for _, lost in parts)
+        if lost > (1e-3 if self.whole.dtype.itemsize >= 4 else 5e-2):
+            raise NothingToRead(f"its parts do not add up to its states: {lost:.0%} is missing")
+        heads_BTHS = shares_BTP[..., :-1].unflatten(2, (len(output_HdD), -1))
+        return AttentionShares(
+            site=call.site,
+            heads=heads_BTHS.transpose(1, 2),
+            residual=shares_BTP[..., -1],
+            visible=visible_BTS,
+            unexplained=lost,
+        )
+
+    def _chunk(
+        self, model: Model, output_HdD: Tensor, visible_BTS: Tensor, real_BT: Tensor, rows: Tensor
+    ) -> tuple[Float[Tensor, "sentence token part"], float]:
+        """Shares in some sentences, the residual's last, and how much of the states the parts do not explain."""
+        call, real, shown = self.attended.call, real_BT[rows, :, None], visible_BTS[rows, None]
+        used_BS = shown.any(2).squeeze(1)
+        written_BHSD = call.value[rows].float().where(used_BS[:, None, :, None], 0) @ output_HdD
+        weights_BHTS = (call.weights[rows].float() * self.factor).where(shown & real.unsqueeze(1), 0)
+        constant_BTD = self._constant(model, rows, real_BT[rows], _summed(weights_BHTS, written_BHSD))
+        for norm in self.norms:
+            written_BHSD = norm.unscaled(written_BHSD)
+            weights_BHTS = weights_BHTS * norm.scale[rows, None, :, None].where(real.unsqueeze(1), 0)
+        whole_BTD, residual_BTD = (each[rows].float().where(real, 0) for each in (self.whole, self.residual))
+        proximity_BHTS = head_proximities(whole_BTD, written_BHSD, weights_BHTS)
+        kept_BT = whole_BTD.abs().sum(2) - (whole_BTD - residual_BTD).abs().sum(2)
+        both = [proximity_BHTS.transpose(1, 2).flatten(2), kept_BT.clamp(min=0).unsqueeze(2)]
+        missing = residual_BTD + _summed(weights_BHTS, written_BHSD) + constant_BTD - whole_BTD
+        lost = missing.where(real, 0).abs().max() / whole_BTD.abs().max().clamp(min=1e-9)
+        return _normalised(torch.cat(both, dim=2)), float(lost)
+
+    def _constant(self, model: Model, rows: Tensor, real_BT: Tensor, heads_BTD: Tensor) -> Tensor:
+        """What biases add to the states: of the output projection and of the norms."""
+        projected = self.attended.projected
+        assert projected is not None
+        projection = model.module.get_submodule(self.attended.attention.output_projection)
+        bias = weight_of(projection, "bias").float() if getattr(projection, "bias", None) is not None else 0.0
+        bias_BTD = heads_BTD.new_zeros(()) + bias * self.factor
+        if not close((heads_BTD + bias_BTD)[real_BT], (projected[rows] * self.factor)[real_BT]):
+            raise NothingToRead(
+                "its heads' outputs are changed before their projection, so they are no sums over tokens"
+            )
+        for norm in self.norms:
+            bias_BTD = norm.unscaled(bias_BTD.expand_as(heads_BTD)) * norm.scale[rows].unsqueeze(2)
+            if norm.norm.bias is not None:
+                bias_BTD = bias_BTD + norm.norm.bias.float()
+        return bias_BTD
+
+
+def _summed(weights_BHTS: Tensor, written_BHSD: Tensor) -> Float[Tensor, "sentence token width"]:
+    return (weights_BHTS @ written_BHSD).sum(1)
+
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Pass:
@@ -202,8 +272,8 @@ class _Pass:
     norms: list[_Normed] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)  # of the block's children
 
-    def shares(self, after: Tensor, real: dict[str, Tensor]) -> Iterator[tuple[int, BlockShares]]:
-        """Each sentence's shares.
+    def shares(self, after: Tensor, real: dict[str, Tensor]) -> BlockShares:
+        """The shares in the block.
 
         Raises:
             NothingToRead: The block is not a sum of its input, its heads and one further part.
@@ -211,23 +281,15 @@ class _Pass:
         if not self.attended:
             raise NothingToRead(f"a block of {self.model.name} ran without attention")
         site = self.attended[0].call.site
-        own_BT = real[site.stack]
-        sums, feed_BTD, kept_BTD = self._sums(after, own_BT)
-        for sentence, own_T in enumerate(own_BT):
-            parts = [
-                _sentence_shares(self.model, one, sentence, own_T, real[one.attended.attention.keys_stack][sentence])
-                for one in sums
-            ]
-            whole_TD = after[sentence, own_T].float()
-            both = torch.stack([feed_BTD[sentence, own_T], kept_BTD[sentence, own_T]], dim=1)
-            shares = BlockShares(
-                stack=site.stack,
-                layer=site.layer,
-                attentions=tuple(shares for shares, _ in parts),
-                feed_forward=part_importance(both, whole_TD)[:, 0],
-                unexplained=max(lost for _, lost in parts),
-            )
-            yield sentence, shares
+        real_BT = real[site.stack]
+        sums, feed_BTD, kept_BTD = self._sums(after, real_BT)
+        both_BTPD = torch.stack([feed_BTD, kept_BTD], dim=2)
+        return BlockShares(
+            stack=site.stack,
+            layer=site.layer,
+            attentions=tuple(one.shares(self.model, real_BT, real[one.attended.attention.keys_stack]) for one in sums),
+            feed_forward=part_importance(both_BTPD, after.float())[..., 0],
+        )
 
     def _sums(self, after: Tensor, real_BT: Tensor) -> tuple[list[_Sum], Tensor, Tensor]:
         """The block's attentions as sums; the feed-forward block's part in its output, and the residual's."""
@@ -281,73 +343,25 @@ class _Pass:
         return 1.0, None
 
 
-def _sentence_shares(
-    model: Model, of: _Sum, sentence: int, own_T: Tensor, keys_S: Tensor
-) -> tuple[AttentionShares, float]:
-    """One sentence's shares in the state after an attention, and how much of the state the parts do not explain."""
-    call, attention = of.attended.call, of.attended.attention
-    if call.others is not None:
-        raise NothingToRead("its global tokens have values of their own")
-    output_HdD = output_weight(model, attention).float()
-    written_HSD = call.value[sentence][:, keys_S].float() @ output_HdD
-    weights_HTS = call.weights[sentence][:, own_T][:, :, keys_S].float() * of.factor
-    constant_TD = _constant(model, of, sentence, own_T, torch.einsum("hts,hsd->td", weights_HTS, written_HSD))
-    for norm in of.norms:
-        written_HSD = norm.unscaled(written_HSD)
-        weights_HTS = weights_HTS * norm.scale[sentence, own_T, None]
-    whole_TD, residual_TD = (each[sentence, own_T].float() for each in (of.whole, of.residual))
-    visible_TS = call.visible()[sentence][own_T][:, keys_S]
-    proximity_HTS = head_proximities(whole_TD, written_HSD, weights_HTS * visible_TS)
-    length_T = whole_TD.abs().sum(1)
-    kept_T = (length_T - (whole_TD - residual_TD).abs().sum(1)).clamp(min=0)
-    shares = _normalised(torch.cat([proximity_HTS.movedim(0, 1).flatten(1), kept_T.unsqueeze(1)], dim=1))
-    heads_HTS = shares[:, :-1].unflatten(1, (len(written_HSD), -1)).movedim(1, 0)
-    found = AttentionShares(site=call.site, heads=heads_HTS, residual=shares[:, -1], visible=visible_TS)
-    summed_TD = residual_TD + torch.einsum("hts,hsd->td", weights_HTS, written_HSD) + constant_TD
-    lost = (summed_TD - whole_TD).abs().max() / whole_TD.abs().max()
-    return found, float(lost)
-
-
-def _constant(model: Model, of: _Sum, sentence: int, own_T: Tensor, heads_TD: Tensor) -> Float[Tensor, "token width"]:
-    """What biases add to the state: of the output projection and of the norms.
-
-    Raises:
-        NothingToRead: The projection's output is not the sum of the heads and its bias.
-    """
-    projected = of.attended.projected
-    assert projected is not None
-    projection = model.module.get_submodule(of.attended.attention.output_projection)
-    bias = weight_of(projection, "bias") if getattr(projection, "bias", None) is not None else heads_TD.new_zeros(())
-    bias_TD = (bias.float() * of.factor).expand_as(heads_TD)
-    if not close(heads_TD + bias_TD, projected[sentence, own_T] * of.factor):
-        raise NothingToRead("its heads' outputs are changed before their projection, so they are no sums over tokens")
-    for norm in of.norms:
-        bias_TD = norm.unscaled(bias_TD) * norm.scale[sentence, own_T, None]
-        if norm.norm.bias is not None:
-            bias_TD = bias_TD + norm.norm.bias.float()
-    return bias_TD
-
-
 def head_proximities(
-    whole_TD: Float[Tensor, "query width"],
-    written_HSD: Float[Tensor, "head key width"],
-    weights_HTS: Float[Tensor, "head query key"],
-) -> Float[Tensor, "head query key"]:
+    whole_BTD: Float[Tensor, "sentence query width"],
+    written_BHSD: Float[Tensor, "sentence head key width"],
+    weights_BHTS: Float[Tensor, "sentence head query key"],
+) -> Float[Tensor, "sentence head query key"]:
     r"""$\max(0, \lVert y_i \rVert_1 - \lVert y_i - a^h_{ij} f_h(x_j) \rVert_1)$ for all heads, queries and keys.
 
     It is at most $a^h_{ij}\, \mathrm{sign}(y_i) \cdot f_h(x_j)$, one matrix product, so most pairs need no more.
     """
-    most_HTS = (weights_HTS * (written_HSD @ whole_TD.sign().T).mT).clamp(min=0)
-    length_T = whole_TD.abs().sum(1)
-    head_P, query_P, key_P = (most_HTS > _TINY * length_T[:, None]).nonzero(as_tuple=True)
-    weights_P = weights_HTS[head_P, query_P, key_P]
-    step = max(1, _PAIRS // whole_TD.shape[1])
-    found = []
-    for start in range(0, len(head_P), step):
-        pairs = slice(start, start + step)
-        parts_PD = written_HSD[head_P[pairs], key_P[pairs]] * weights_P[pairs, None]
-        distance_P = parts_PD.sub_(whole_TD[query_P[pairs]]).abs_().sum(1)
-        found.append((length_T[query_P[pairs]] - distance_P).clamp_(min=0))
-    if found:
-        most_HTS[head_P, query_P, key_P] = torch.cat(found)
-    return most_HTS
+    signs_B1DT = whole_BTD.sign().mT.unsqueeze(1)
+    most_BHTS = (weights_BHTS * (written_BHSD @ signs_B1DT).mT).clamp(min=0)
+    length_BT = whole_BTD.abs().sum(2)
+    found = (most_BHTS > _TINY * length_BT[:, None, :, None]).nonzero(as_tuple=True)
+    weights_P, step, exact = weights_BHTS[found], max(1, _PAIRS // whole_BTD.shape[2]), []
+    for start in range(0, len(weights_P), step):
+        sentence_P, head_P, query_P, key_P = (each[start : start + step] for each in found)
+        parts_PD = written_BHSD[sentence_P, head_P, key_P] * weights_P[start : start + step, None]
+        distance_P = parts_PD.sub_(whole_BTD[sentence_P, query_P]).abs_().sum(1)
+        exact.append((length_BT[sentence_P, query_P] - distance_P).clamp_(min=0))
+    if exact:
+        most_BHTS[found] = torch.cat(exact)
+    return most_BHTS
