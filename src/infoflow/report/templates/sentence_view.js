@@ -38,7 +38,7 @@ const sentenceView = (root, first, number = 0) => {
   const offered = () => {
     /** @type {string[][]} */
     const further = Object.entries(furtherViews).filter(([, view]) => view.there(data)).map(([name, view]) => [name, view.label]);
-    const isFlow = (one) => one[0] === "flow";
+    const isFlow = (one) => one[0] === "route" || one[0] === "flow";
     return [["model", "all heads"], ...further.filter(isFlow), ["head", "one head"], ["products", "queries and keys"], ...further.filter((one) => !isFlow(one))];
   };
   const shape = () => JSON.stringify([offered(), data.kinds.map((one) => one.id), data.any_special, isPair()]);
