@@ -79,8 +79,9 @@ def _heads(series: Series, every: pd.DataFrame) -> str:
     common = int((routes["low"] > _GENERIC).sum())
     return (
         f"The most important head of {series.label} is head {int(best['head'])} of layer {int(best['layer'])}: "
-        f"{best['value']:.1%} of a state on average ({best['low']:.1%} to {best['high']:.1%}). {common} of {len(routes)} "
-        f"heads lie on more than half of the routes, and {int((routes['high'] < _RARE).sum())} on fewer than {_RARE:.0%}."
+        f"{best['value']:.1%} of a state on average ({best['low']:.1%} to {best['high']:.1%}). {common} of "
+        f"{len(routes)} heads lie on more than half of the routes, and {int((routes['high'] < _RARE).sum())} on fewer "
+        f"than {_RARE:.0%}."
     )
 
 

@@ -172,7 +172,7 @@ class _Sums:
         """Add a batch; `tags`: sentence, token and number of its tag in each row."""
         self.parts, blocks = seen.parts, batch.blocks.numpy()
         columns = np.array([part[0] for part in self.parts])
-        routes = torch.cat(followed(seen.steps, top), dim=2).cpu().numpy()
+        routes = torch.cat(followed(seen.steps, top), dim=2).float().cpu().numpy()
         shares = {stack: torch.cat(each, dim=3).cpu().numpy() for stack, each in seen.shares.items()}
         predicts, predicted = predictions[top]
         sentences = np.arange(len(blocks))[:, None]
