@@ -82,7 +82,7 @@ def _blocks(kind: AttentionOfKind) -> list[str]:
 
 VIEWS = (
     *("page.js", "attention.js", "flow.js", "sentence_view.js"),
-    *("flow_view.js", "predictions.js", "effects.js", "route_view.js"),
+    *("route_view.js", "flow_view.js", "predictions.js", "effects.js"),
 )
 """Scripts of the views, shared with the live explorer."""
 

@@ -81,7 +81,7 @@ furtherViews.route = (() => {
         const name = attention.fitted(data.tokens[stack][one].text, at.column - 4, 13), on = reached.has(`${number}.0.${one}`);
         texts.append(attention.label(name, { x: at.x(number, one), y: at.y(0) + 18, ...(on ? { "font-weight": 700 } : { fill: "var(--soft)" }) }, 13, "middle"));
       });
-      if (number === top) rows.forEach(([layer, sublayer], row) => {
+      if (number === top) rows.forEach(([layer], row) => {
         if (row === 0 || rows[row - 1][0] !== layer) texts.append(attention.label(String(layer), { x: LEFT - 12, y: at.y(row + 1) - ROW / 2, fill: "var(--soft)" }, 12, "end"));
       });
     });
