@@ -40,7 +40,7 @@ def _routes(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
         own = own[own["seed"] == own["seed"].min()]
         every = own[own["annotation"] == ALL]
         for stack, of_stack in every.groupby("stack", sort=False):
-            name = f"{series.label}, {stack}" if every["stack"].nunique() > 1 else series.label
+            name = f"{series.label}, {stack}" if len(set(every["stack"])) > 1 else series.label
             panels += [
                 Panel(spec=_chart(of_stack[of_stack["measure"] == measure], title), title=f"{name}, {title}")
                 for measure, title in _TITLES.items()
@@ -56,14 +56,14 @@ def _routes(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
     )
 
 
-def _column(row: pd.Series) -> str:
-    where = "×" if row["sublayer"] == "cross" else ""
-    return f"{where}{row['head']}" if row["part"] == HEAD else f"{where}{_SHORT[row['part']]}"
+def _column(sublayer: str, part: str, head: int) -> str:
+    return f"{'×' if sublayer == 'cross' else ''}{head if part == HEAD else _SHORT[part]}"
 
 
 def _chart(own: pd.DataFrame, title: str) -> dict[str, Any]:
-    own = own[~((own["part"] == RESIDUAL) & (own["sublayer"] == FEED_FORWARD))]  # the rest of the block's importance
-    rows = own[["layer", "value", "low", "high", "baseline"]].assign(column=own.apply(_column, axis=1)).round(4)
+    kept = own.query("part != @RESIDUAL or sublayer != @FEED_FORWARD")  # that residual has the rest of 100%
+    places = zip(kept["sublayer"], kept["part"], kept["head"], strict=True)
+    rows = kept[["layer", "value", "low", "high", "baseline"]].round(4).assign(column=[_column(*one) for one in places])
     rows["text"] = [f"{100 * value:.0f}" for value in rows["value"]]
     columns, layers = list(dict.fromkeys(rows["column"])), sorted(rows["layer"].unique(), reverse=True)
     x, y = cells("x", "column", "head, residual, feed-forward (%)", columns), cells("y", "layer", "layer", layers)
