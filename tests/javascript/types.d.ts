@@ -31,12 +31,15 @@ interface FlowData {
 }
 /** A flow whose blocks have become numbers. */
 interface Flow extends Omit<FlowData, "mixing" | "across"> { mixing: Float32Array[]; across: Float32Array[] | null }
+/** What `subjects/routes/view.py` writes: `[stack, row, part, head, token, source, thousandths]` of each edge. */
+interface RouteData { top: string; rows: Record<string, [layer: number, sublayer: string][]>; edges: number[][] }
+interface RouteEdge { stack: number; row: number; part: number; head: number; token: number; source: number; share: number }
 interface Trace { reaches: Float32Array[]; through: Float32Array[]; source: Float32Array }
 
 /** One sentence in one model: `view_payload`, with what the offline file or the live page adds. */
 interface ViewData {
   model: string; text: string; translation: string | null; pair: string | null; tokens: Tokens; last: string;
-  predicts: boolean; any_special: boolean; kinds: AttentionKind[]; flows: FlowData[] | null; mixing: boolean;
+  further: string[]; predicts: boolean; any_special: boolean; kinds: AttentionKind[]; flows: FlowData[] | null; mixing: boolean;
   block: Blocks;
   ask(what: string, request?: object): Promise<any>;
   answers?: { lens?: Lens[]; relevance?: RelevanceAnswer[]; tokens?: Strip[]; heads?: Strip[] };

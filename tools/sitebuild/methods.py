@@ -38,6 +38,10 @@ FIGURES = {
         f"probe {MINILM} --task upos,arc,arc-label --probe edge --corpus grammar:1000 --sentences 200 --no-control",
         f"{MINILM} on 200 generated sentences; whiskers: 95% intervals over sentences",
     ),
+    "routes": (
+        f"analyze {MINILM} --only route_importance --sentences 800",
+        f"{MINILM} on 800 sentences of Tatoeba, {_TWIN}",
+    ),
     "causal": (
         f"analyze causal-lm --only {_SMALL} --sentences 300 --no-control",
         f"the causal LM {_QUICK} on 300 {_TATOEBA}",

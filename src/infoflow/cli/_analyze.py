@@ -367,7 +367,7 @@ def view(
     with working(session, model):
         from infoflow.foundation import UserError
         from infoflow.heads import sentence_attention
-        from infoflow.report import check_view_path, write_view
+        from infoflow.report import check_view_path, further_answers, write_view
 
         if text_column and words is None:
             raise UserError("--text-column names a column of the corpus of --words. Got no --words. Add it.")
@@ -387,7 +387,7 @@ def view(
                 f"{loaded.name} has no attention to draw: {lacking}. Use --words CORPUS to see neighbours of words."
             )
         seen = sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True, pair=pair, chat=chat)
-        show_path("View", write_view(seen, path))
+        show_path("View", write_view(seen, path, further_answers(loaded, seen.sentence)))
 
 
 def _draw_words(model: "Model", named: str, name: str, text_column: str | None, path: Path) -> Path:

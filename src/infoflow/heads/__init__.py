@@ -5,7 +5,7 @@ from ._ablation_measure import ABLATION_TRANSFER, HEAD_ABLATION, ablation_transf
 from ._ablation_measure import Ablation as Ablation
 from ._ablation_measure import ablation as ablation
 from ._ablation_scores import SentenceFunction, VariantScores, corpus_scores, loss_scores
-from ._attention_rows import Annotation, membership, word_attention
+from ._attention_rows import Annotation, TokenTags, membership, word_attention
 from ._attention_statistics import HEAD_CONFIDENCE, HEAD_ENTROPY, HEAD_POSITIONAL, HEAD_RARE_TOKEN
 from ._attention_statistics import Confidence as Confidence
 from ._attention_statistics import Entropy as Entropy
@@ -52,6 +52,7 @@ from ._relevance import Relevance as Relevance
 from ._relevance import relevance as relevance
 from ._relevance._mixing import attention_flow as attention_flow
 from ._relevance._mixing import attention_rollout as attention_rollout
+from ._relevance._nodes import Norm, close, is_norm
 from ._relevance._relevance import HEAD_RELEVANCE
 from ._repeats import make_repeats
 from ._retrieval_heads import HEAD_RETRIEVAL

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from infoflow.corpus import Corpus
-from infoflow.flow import Activations, AttentionKey
+from infoflow.corpus import Corpus, tag_columns
+from infoflow.flow import Activations, AttentionKey, PaddedBatch, Reader
 from infoflow.foundation import UserError, as_tensor, as_written
 
 # B sentence, H head, Q query, K key
@@ -190,6 +190,43 @@ class Annotation:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Annotation":
         return self  # immutable, and the corpus is on disk
+
+
+class TokenTags:
+    """The tags of each token, as numbers of (column, tag) pairs; number 0 is every token.
+
+    Args:
+        reader: Reader of the corpus.
+        columns: Columns of tags; those that the corpus lacks are left out. Default: all.
+    """
+
+    ALL = "all"
+
+    def __init__(self, reader: Reader, columns: Sequence[str] | None = None) -> None:
+        own = [name for name in tag_columns(reader.corpus) if name != "head"]
+        self._columns = [name for name in own if columns is None or name in columns]
+        self._annotation = Annotation.of(reader.corpus, self._columns) if self._columns else None
+        self._source = reader.source_stack
+        self.names: list[tuple[str, str]] = [(self.ALL, self.ALL)]
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def of(self, batch: PaddedBatch, stack: str) -> Int[np.ndarray, "tag 3"]:
+        """Sentence, token and number of each tag; only the text itself has tags."""
+        found: list[tuple[int, int, int]] = []
+        if self._annotation is None or stack != self._source:
+            return np.empty((0, 3), np.int64)
+        words = batch.streams[stack].words.cpu().numpy()
+        for sentence, columns in enumerate(self._annotation.rows(batch.sentence_ids)):
+            for name, tags in zip(self._columns, columns, strict=True):
+                for token in np.flatnonzero((words[sentence] >= 0) & (words[sentence] < len(tags))):
+                    found.append((sentence, int(token), self._number(name, str(tags[words[sentence, token]]))))
+        return np.array(found, np.int64).reshape(-1, 3)
+
+    def _number(self, column: str, tag: str) -> int:
+        if (column, tag) not in self._numbers:
+            self._numbers[column, tag] = len(self.names)
+            self.names.append((column, tag))
+        return self._numbers[column, tag]
 
 
 MERGES = ("mean", "first")

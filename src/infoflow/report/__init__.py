@@ -10,6 +10,8 @@ from ._view import (
     Explored,
     check_view_path,
     flow_data,
+    further_answers,
+    further_views,
     view_blocks,
     view_page,
     view_payload,

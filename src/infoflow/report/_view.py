@@ -1,6 +1,6 @@
 """One sentence's attention, or the neighbours of some words, as one HTML file that needs only a browser."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,11 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from infoflow._subjects import provided
 from infoflow.corpus import printable
 from infoflow.foundation import UserError, atomic_write, version
-from infoflow.heads import AttentionOfKind, LayerAttention, ReadToken, SentenceAttention, telling_heads
+from infoflow.heads import AttentionOfKind, LayerAttention, ReadSentence, ReadToken, SentenceAttention, telling_heads
+from infoflow.models import Model
 
 from ._embedding import asset, check_replaceable, closed, embedded, packed, packed_json, policy, style
 from ._theme import Series
@@ -80,18 +82,41 @@ def _blocks(kind: AttentionOfKind) -> list[str]:
 
 VIEWS = (
     *("page.js", "attention.js", "flow.js", "sentence_view.js"),
-    *("flow_view.js", "predictions.js", "effects.js"),
+    *("route_view.js", "flow_view.js", "predictions.js", "effects.js"),
 )
 """Scripts of the views, shared with the live explorer."""
 
 
-def write_view(seen: SentenceAttention, path: Path | str) -> Path:
+def further_answers(model: Model, read: ReadSentence) -> dict[str, list[Mapping[str, Any]]]:
+    """The answers of all further views that subjects provide, for the page's `ask`; [] if the model has none."""
+    found = {}
+    for name, answer in further_views().items():
+        try:
+            found[name] = [answer(model, read)]
+        except UserError:
+            found[name] = []
+    return found
+
+
+def further_views() -> dict[str, Callable[[Model, ReadSentence], Mapping[str, Any]]]:
+    """What subjects compute of a sentence for a view of their own, by the view's name."""
+    return {name: answer for own in provided("view", "ANSWERS") for name, answer in own.items()}
+
+
+def write_view(
+    seen: SentenceAttention, path: Path | str, answers: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
+) -> Path:
     """Write the attention views of one sentence: all heads, the flow through the layers, one head, queries and keys.
 
     One HTML file, readable offline, complete or not written at all. Returns its path.
+
+    Args:
+        seen: The sentence's attention.
+        path: The file.
+        answers: What views of subjects show, from `further_answers`.
     """
     path = check_view_path(path)
-    page = view_page(seen)
+    page = view_page(seen, Explored(answers=answers or {}))
     with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
@@ -123,6 +148,7 @@ def view_page(seen: SentenceAttention, explored: Explored | None = None) -> str:
     if explored.before is not None:
         payload["before"] = view_payload(explored.before)
         blocks |= {f"before/{name}": array for name, array in view_blocks(explored.before).items()}
+    payload["further"] = [name for name in further_views() if explored.answers.get(name)]
     payload |= {"state": explored.state, "change_text": explored.change_text, "answers": explored.answers}
     if explored.state:
         payload["opens"] = "model"  # as the live page does
@@ -176,6 +202,7 @@ def view_payload(seen: SentenceAttention) -> dict[str, Any]:
         "predicts": seen.task != "encoder",
         "kinds": [_kind_payload(seen, kind) for kind in seen.kinds],
         "flows": flow_data(seen),
+        "further": list(further_views()),
         "mixing": any(layer.mixing is not None for kind in seen.kinds for layer in kind.layers),
     }
 

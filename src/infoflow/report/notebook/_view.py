@@ -3,8 +3,9 @@
 import base64
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -14,7 +15,7 @@ from infoflow.heads import AttentionOfKind, SentenceAttention, sentence_attentio
 from infoflow.models import Model, load_model
 
 from .._theme import DARK, LIGHT
-from .._view import view_page, write_view
+from .._view import Explored, further_answers, view_page, write_view
 from ..heads._statistics import kind_label
 from ._picture import in_theme, paragraphs, shorter
 
@@ -27,8 +28,10 @@ _GAP = 2  # cells between maps
 class View:
     """A model's attention on one sentence."""
 
-    def __init__(self, seen: SentenceAttention) -> None:
-        self.attention = seen
+    def __init__(
+        self, seen: SentenceAttention, answers: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
+    ) -> None:
+        self.attention, self._answers = seen, answers or {}
 
     def save(self, path: Path | str) -> Path:
         """Write the page as one offline HTML file, as `infoflow view` does; returns its path.
@@ -36,10 +39,10 @@ class View:
         Raises:
             UserError: `path` does not end in `.html`, or a file there is not infoflow's.
         """
-        return write_view(self.attention, path)
+        return write_view(self.attention, path, self._answers)
 
     def _repr_html_(self) -> str:
-        return attention_shown(self.attention)
+        return attention_shown(self.attention, self._answers)
 
     def __repr__(self) -> str:
         return _text(self.attention)
@@ -66,15 +69,16 @@ def view(
         UserError: The model has no attention, or cannot read the sentence (see `sentence_attention`).
     """
     loaded = model if isinstance(model, Model) else load_model(model)
-    return View(sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True, pair=pair))
+    seen = sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True, pair=pair)
+    return View(seen, further_answers(loaded, seen.sentence))
 
 
-def attention_shown(seen: SentenceAttention) -> str:
+def attention_shown(seen: SentenceAttention, answers: Mapping[str, Sequence[Mapping[str, Any]]] | None = None) -> str:
     """The sentence and an overview of all heads; where frames are allowed, also the page that shows each head."""
     frame = Markup(
         '<iframe sandbox="allow-scripts" title="attention" loading="lazy" srcdoc="{}" '
         'style="box-sizing:border-box;width:100%;height:{}px;border:1px solid #8884"></iframe>'
-    ).format(view_page(seen), _HEIGHT)
+    ).format(view_page(seen, Explored(answers=answers or {})), _HEIGHT)
     still = Markup("").join(attention_picture(seen, kind) for kind in seen.kinds)
     return str(in_theme(paragraphs(_text(seen)), still, frame))
 

@@ -1,8 +1,8 @@
 "use strict";
-// One sentence in one model: all heads, a head at a time, queries and keys, and what further files add (flow, lens,
+// One sentence in one model: all heads, a head at a time, queries and keys, and what further files add (route, flow, lens,
 // relevance, changes). The file of `infoflow view` and the live explorer share it: `data` is what `view_payload` wrote,
 // with `block(name)`, which brings bytes, and `ask(what, request)`, which brings what is not there yet.
-// The address keeps the state: #;show=…;kind=…;layer=…;head=…;with=3.5;map=…;token=q3;trace=4.2;edges=0.05;special=hide;
+// The address keeps the state: #;show=…;kind=…;layer=…;head=…;with=3.5;map=…;token=q3;trace=4.2;edges=0.05;at=3;least=0.04;special=hide;
 // between=AB (of a pair of sentences: from the first to the second). A second model's own choices are kept under names with a 1 behind them.
 /** @type {Record<string, FurtherView>} */
 const furtherViews = {}; // name → { label, there(data), paint(context) }
@@ -38,7 +38,7 @@ const sentenceView = (root, first, number = 0) => {
   const offered = () => {
     /** @type {string[][]} */
     const further = Object.entries(furtherViews).filter(([, view]) => view.there(data)).map(([name, view]) => [name, view.label]);
-    const isFlow = (one) => one[0] === "flow";
+    const isFlow = (one) => one[0] === "route" || one[0] === "flow";
     return [["model", "all heads"], ...further.filter(isFlow), ["head", "one head"], ["products", "queries and keys"], ...further.filter((one) => !isFlow(one))];
   };
   const shape = () => JSON.stringify([offered(), data.kinds.map((one) => one.id), data.any_special, isPair()]);

@@ -12,14 +12,13 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from infoflow.corpus import tag_columns
 from infoflow.flow import Intervention, NothingToRead, PaddedBatch, PassOptions, Reader, forward
 from infoflow.foundation import NUM_BLOCKS, UserError
-from infoflow.heads import Annotation
+from infoflow.heads import TokenTags
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-ALL = "all"
+ALL = TokenTags.ALL
 _LEAST = 20  # tokens of a tag
 
 EXPERT_ROUTING = TableSchema(
@@ -61,7 +60,7 @@ class ExpertRouting(Intervention):
         self.sentences = sentences
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        tags, found = _Tags(reader), dict[tuple[str, int], _Counts]()
+        tags, found = TokenTags(reader), dict[tuple[str, int], _Counts]()
         for rows in reader.batches(options.tokens_per_batch, reader.rows[: self.sentences]):
             batch = reader.padded(rows).to(reader.model.device)
             with torch.inference_mode(), _routed(reader.model, batch) as chosen:
@@ -77,36 +76,6 @@ class ExpertRouting(Intervention):
             for row in counts.rows(tags.names)
         ]
         return pd.DataFrame(rows, columns=self.table.column_names)
-
-
-class _Tags:
-    """The tags of each token, as numbers of (column, tag) pairs; number 0 is every token."""
-
-    def __init__(self, reader: Reader) -> None:
-        columns = tag_columns(reader.corpus)
-        self._columns = [name for name in columns if name != "head"]
-        self._annotation = Annotation.of(reader.corpus, self._columns) if self._columns else None
-        self._source = reader.source_stack
-        self.names: list[tuple[str, str]] = [(ALL, ALL)]
-        self._numbers: dict[tuple[str, str], int] = {}
-
-    def of(self, batch: PaddedBatch, stack: str) -> np.ndarray:
-        """Sentence, token and number of each tag, (N, 3); only the text itself has tags."""
-        found: list[tuple[int, int, int]] = []
-        if self._annotation is None or stack != self._source:
-            return np.empty((0, 3), np.int64)
-        words = batch.streams[stack].words.cpu().numpy()
-        for sentence, columns in enumerate(self._annotation.rows(batch.sentence_ids)):
-            for name, tags in zip(self._columns, columns, strict=True):
-                for token in np.flatnonzero((words[sentence] >= 0) & (words[sentence] < len(tags))):
-                    found.append((sentence, int(token), self._number(name, str(tags[words[sentence, token]]))))
-        return np.array(found, np.int64).reshape(-1, 3)
-
-    def _number(self, column: str, tag: str) -> int:
-        if (column, tag) not in self._numbers:
-            self._numbers[column, tag] = len(self.names)
-            self.names.append((column, tag))
-        return self._numbers[column, tag]
 
 
 @contextmanager

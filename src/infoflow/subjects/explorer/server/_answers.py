@@ -18,7 +18,7 @@ from infoflow.heads import (
     takes_pairs,
     token_name,
 )
-from infoflow.report import flow_data, view_blocks, view_payload
+from infoflow.report import flow_data, further_views, view_blocks, view_payload
 
 from ._asked import Change, HttpRequest, changed
 from ._effects import add_guesses, effect, head_effects, lens_rows, token_effects
@@ -114,8 +114,20 @@ class Responses:
             if "reason" not in found:
                 rows = self.kept(reading.key).setdefault("relevance", [])
                 rows[:] = [found, *rows[: _MOST_KEPT - 1]]
+        for name, answer in further_views().items():
+            if name in request.want:
+                head[name] = self._further(reading, name, answer)
         self.readings.trim()
         return wired(head, arrays)
+
+    def _further(self, reading: SentenceReading, name: str, answer: Callable[..., Mapping[str, Any]]) -> Any:
+        """The answer of a subject's view to the sentence with its change."""
+        model = reading.subject.model
+        with changed(model, reading.change):
+            found = self.attempted(lambda: dict(answer(model, reading.sentence)))
+        if "reason" not in found:
+            self.kept(reading.key)[name] = [found]
+        return found
 
     @staticmethod
     def attempted(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

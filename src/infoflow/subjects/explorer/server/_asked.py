@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from infoflow.foundation import UserError
 from infoflow.heads import ReadSentence, ablate, head_set
 from infoflow.models import AttentionCall, Model, keys_stack, tap, without_token
+from infoflow.report import further_views
 
 # Interventions on a model while it reads one sentence: hidden tokens, ablated heads, skipped layers.
 
@@ -170,8 +171,8 @@ def asked(given: Any) -> HttpRequest:
     if unknown := [name for name in given if name not in _NAMES]:
         raise BadRequest(f"Unknown field {str(unknown[0])[:40]}.")
     want = _list(given, "want")
-    if not all(one in WANTS for one in want):
-        raise BadRequest(f"want must be among {', '.join(WANTS)}.")
+    if not all(one in (wants := (*WANTS, *further_views())) for one in want):
+        raise BadRequest(f"want must be among {', '.join(wants)}.")
     sweep = _text(given, "sweep", 10)
     if sweep not in ("", "heads"):
         raise BadRequest("sweep must contain heads.")

@@ -1,0 +1,3 @@
+"""The public names of the subject routes."""
+
+from infoflow.subjects.routes.measures import *  # noqa: F403

@@ -1,0 +1,143 @@
+"""Figures of routes: how important each head and feed-forward block is, and on how many routes it lies."""
+
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, Section, names_of
+from infoflow.report._model_tables import ModelTables
+from infoflow.report._theme import Series
+from infoflow.report.forms._chart import finished, tips
+from infoflow.report.forms._rows import cells, squares
+
+from .measures import ROUTE_IMPORTANCE
+from .measures._importance import ALL, IMPORTANCE, ROUTE
+from .measures._route import FEED_FORWARD, HEAD, RESIDUAL
+
+_METHOD = Method(
+    id="route-importance",
+    title="Information-flow routes",
+    text="""
+    A state is a sum of parts: the state before, and what each head brings from each token, or what the feed-forward
+    block adds. The importance of a part is how much closer it brings the zero vector to the state, in L1 distance, as a
+    share of all parts (Ferrando and Voita 2024). A route starts at the last state of a prediction and keeps all edges
+    with importance from a threshold on, down to the tokens. A part lies on the route if the route has one of its edges,
+    at any token.
+    """,
+)
+_SHORT = {FEED_FORWARD: "FFN", RESIDUAL: "res."}
+_TITLES = {IMPORTANCE: "importance", ROUTE: "share of routes"}
+_GENERIC = 0.5  # share of routes on which a generic head lies
+_RARE = 0.05
+_ROW = 20
+
+
+def _routes(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
+    panels, answer = [], []
+    for series in tables.models.present(frame):
+        own = frame[(frame["series"] == series.key) & frame["trained"]]
+        own = own[own["seed"] == own["seed"].min()]
+        every = own[own["annotation"] == ALL]
+        for stack, of_stack in every.groupby("stack", sort=False):
+            name = f"{series.label}, {stack}" if len(set(every["stack"])) > 1 else series.label
+            panels += [
+                Panel(spec=_chart(of_stack[of_stack["measure"] == measure], title), title=f"{name}, {title}")
+                for measure, title in _TITLES.items()
+            ]
+        answer += [_heads(series, every), _feed_forward(series, every), _by_tag(own)]
+    shown = frame[frame["annotation"] == ALL]
+    threshold, count = float(frame["threshold"].iloc[0]), int(shown["count"].median())
+    return Drawn(
+        data=frame.drop(columns=["replicates"]),
+        panels=panels,
+        answer=[text for text in answer if text],
+        caption=f"{count:,} predictions; edges of routes have an importance of at least {threshold:g}.",
+    )
+
+
+def _column(sublayer: str, part: str, head: int) -> str:
+    return f"{'×' if sublayer == 'cross' else ''}{head if part == HEAD else _SHORT[part]}"
+
+
+def _chart(own: pd.DataFrame, title: str) -> dict[str, Any]:
+    kept = own.query("part != @RESIDUAL or sublayer != @FEED_FORWARD")  # that residual has the rest of 100%
+    places = zip(kept["sublayer"], kept["part"], kept["head"], strict=True)
+    rows = kept[["layer", "value", "low", "high", "baseline"]].round(4).assign(column=[_column(*one) for one in places])
+    rows["text"] = [f"{100 * value:.0f}" for value in rows["value"]]
+    columns, layers = list(dict.fromkeys(rows["column"])), sorted(rows["layer"].unique(), reverse=True)
+    x, y = cells("x", "column", "head, residual, feed-forward (%)", columns), cells("y", "layer", "layer", layers)
+    numbers = (f"value:Q|{title}|.1%", "low:Q|from|.1%", "high:Q|to|.1%", "baseline:Q|control|.1%")
+    tooltip = tips("layer:O|layer", "column:N|part", *numbers)
+    return finished(squares(rows, x, y, "value", exponent=0.5, size=9, tooltip=tooltip), max(_ROW * len(layers), 60))
+
+
+def _heads(series: Series, every: pd.DataFrame) -> str:
+    heads = every[every["part"] == HEAD]
+    best = heads.loc[heads["value"].where(heads["measure"] == IMPORTANCE).idxmax()]
+    routes = heads[heads["measure"] == ROUTE]
+    common = int((routes["low"] > _GENERIC).sum())
+    return (
+        f"The most important head of {series.label} is head {int(best['head'])} of layer {int(best['layer'])}: "
+        f"{best['value']:.1%} of a state on average ({best['low']:.1%} to {best['high']:.1%}). {common} of "
+        f"{len(routes)} heads lie on more than half of the routes, and {int((routes['high'] < _RARE).sum())} on fewer "
+        f"than {_RARE:.0%}."
+    )
+
+
+def _feed_forward(series: Series, every: pd.DataFrame) -> str:
+    blocks = every[(every["part"] == FEED_FORWARD) & (every["measure"] == IMPORTANCE)]
+    most, least = blocks.loc[blocks["value"].idxmax()], blocks.loc[blocks["value"].idxmin()]
+    return (
+        f"Its feed-forward blocks make up {most['value']:.0%} of a state in layer {int(most['layer'])}, the most, and "
+        f"{least['value']:.1%} in layer {int(least['layer'])}, the least."
+    )
+
+
+def _by_tag(own: pd.DataFrame) -> str:
+    tagged = own[(own["annotation"] != ALL) & (own["part"] == HEAD) & (own["measure"] == ROUTE)]
+    if tagged.empty:
+        return ""
+    best = tagged.loc[(tagged["low"] - tagged["baseline"]).idxmax()]
+    if best["low"] <= best["baseline"]:
+        return f"No head lies on more routes of one {best['annotation']} than of all predictions."
+    return (
+        f"Most selective is head {int(best['head'])} of layer {int(best['layer'])}: it lies on {best['value']:.0%} "
+        f"({best['low']:.0%} to {best['high']:.0%}) of the routes of {best['annotation']} {best['tag']}, and on "
+        f"{best['baseline']:.0%} of all."
+    )
+
+
+ROUTES = DeclaredFigure(
+    name="routes/importance",
+    id="route-importance",
+    question="Which heads and feed-forward blocks does a prediction need?",
+    how_to_read=(
+        "Each square is a head, the residual connection of an attention (res.), or a feed-forward block (FFN); × marks "
+        "cross-attention. Heads and residual add up to 100% of the state after an attention; an FFN's share is of the "
+        "state after it. If all parts were equal, each square would have the value of its control.",
+        "A head on most routes is generic. One on the routes of some words only is specialised: compare tags, or two "
+        "corpora.",
+    ),
+    method=_METHOD,
+    tables=(ROUTE_IMPORTANCE.name,),
+    draw=_routes,
+)
+_SECTION = Section(
+    id="routes",
+    title="Through which parts does information flow?",
+    lead="The route of a prediction leads from its last state down to the tokens, through the parts that matter.",
+    names=names_of([ROUTES]),
+)
+
+
+def routes_section(tables: ModelTables) -> Section | None:
+    """The section, or None if no model's routes were measured."""
+    if ROUTE_IMPORTANCE.name not in tables:
+        return None
+    frame = tables[ROUTE_IMPORTANCE.name]
+    figure = ROUTES.of(frame, tables)
+    return None if figure is None else replace(_SECTION, figures=[figure], keys=tables.models.present(frame))
+
+
+SECTIONS = ((114, _SECTION, routes_section),)
