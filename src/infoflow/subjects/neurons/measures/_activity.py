@@ -1,12 +1,12 @@
 """Where a model's feed-forward activations can be read, in any family."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from infoflow.foundation import UserError
@@ -29,6 +29,10 @@ class FeedForward:
     out: str
     """Writes the activations to the residual stream."""
     neurons: int
+
+
+Show = Callable[[FeedForward, Bool[Tensor, "place neuron"], Float[Tensor, "place neuron"]], None]
+"""Receives a layer, which neurons are active at each place of the batch, and the activations that it writes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,8 +72,8 @@ def feed_forward_parts(model: Model) -> list[FeedForward]:
 
 
 def _is_projection(module: nn.Module) -> bool:
-    weight = getattr(module, "weight", None)
-    return weight is None or weight.ndim == 2 or not weight.is_floating_point()
+    weight = getattr(module, "weight", getattr(module, "qweight", None))
+    return weight is not None and (weight.ndim == 2 or not weight.is_floating_point())
 
 
 def _tried(model: Model, outs: set[str]) -> _Trial:
@@ -132,18 +136,29 @@ def _gate(calls: list[_Call], activation: Tensor) -> str | None:
 
 
 @contextmanager
-def watched(model: Model, parts: list[FeedForward], show: Any) -> Iterator[None]:
-    """Call `show(stack, layer, active)` for each layer that runs inside the block, with `active` (token, neuron)."""
+def watched(model: Model, parts: list[FeedForward], show: Show) -> Iterator[None]:
+    """Call `show` for each feed-forward part that runs inside the block."""
+    latest: dict[str, tuple[FeedForward, Tensor]] = {}
 
-    def shown(stack: str) -> Any:
-        def edit(layer: int, output: Tensor) -> None:
-            active: Bool[Tensor, "token neuron"] = output.reshape(-1, output.shape[-1]) > 0
-            show(stack, layer, active)
+    def keep(own: list[FeedForward]) -> Any:
+        def edit(number: int, output: Tensor) -> None:
+            latest[own[number].out] = own[number], output
 
         return edit
 
+    def before(out: str) -> Any:
+        def entered(module: nn.Module, args: tuple[Any, ...]) -> None:
+            part, output = latest.pop(out)
+            written = args[0].reshape(-1, part.neurons)
+            show(part, output.reshape(written.shape) > 0, written)
+
+        return entered
+
     with ExitStack() as stack:
         for name in dict.fromkeys(part.stack for part in parts):
-            gates = [part.gate for part in parts if part.stack == name]
-            stack.enter_context(module_outputs(model, gates, shown(name)))
+            own = [part for part in parts if part.stack == name]
+            stack.enter_context(module_outputs(model, [part.gate for part in own], keep(own)))
+        for out in dict.fromkeys(part.out for part in parts):
+            module = model.module.get_submodule(out)
+            stack.callback(module.register_forward_pre_hook(before(out)).remove)
         yield

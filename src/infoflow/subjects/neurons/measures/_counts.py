@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from infoflow.flow import PaddedBatch, PassOptions, Reader, Stream, forward
@@ -98,6 +98,8 @@ class ActivityCounts:
     def __init__(self, groups: int, bins: int, neurons: int) -> None:
         self.tokens = TokenCounts(groups, neurons)
         self.positions = torch.zeros((groups, bins, neurons), dtype=torch.int32)
+        self.written = torch.zeros(neurons, dtype=torch.float64)
+        """Sum of each neuron's activations where it is active, as they are written."""
 
     def add_tokens(self, group: int, tokens: Int[Tensor, " token"], active: Bool[Tensor, "token neuron"]) -> None:
         self.tokens.add(group, tokens, active)
@@ -136,12 +138,19 @@ class StackCounts:
         self.positions[batch.group] += batch.bins.bincount(minlength=self.positions.shape[1])
         self.control_positions += batch.bins[batch.repeated].bincount(minlength=self.positions.shape[1])
 
-    def add_layer(self, layer: int, batch: "_Tokens", active: Bool[Tensor, "token neuron"]) -> None:
-        """The activity of one layer at all places of a batch."""
+    def add_layer(
+        self,
+        layer: int,
+        batch: "_Tokens",
+        active: Bool[Tensor, "place neuron"],
+        written: Float[Tensor, "place neuron"],
+    ) -> None:
+        """One layer at all places of a batch."""
         kept = active[batch.valid].cpu()
         if layer not in self.layers:
             sizes = self.positions.shape[1], kept.shape[1]
             self.layers[layer], self.controls[layer] = ActivityCounts(GROUPS, *sizes), ActivityCounts(1, *sizes)
+        self.layers[layer].written += (written * active)[batch.valid].sum(0, dtype=torch.float64).cpu()
         self.layers[layer].add_tokens(batch.group, batch.tokens, kept)
         self.layers[layer].add_positions(batch.group, batch.bins, kept)
         self.controls[layer].add_tokens(0, batch.tokens[batch.order], kept)
@@ -211,8 +220,8 @@ class Counted:
             self.stacks[name].add(tokens)
         parts = [part for part in self.parts if part.stack in batch.streams]
 
-        def show(stack: str, layer: int, active: Bool[Tensor, "place neuron"]) -> None:
-            self.stacks[stack].add_layer(layer, given[stack], active)
+        def show(part: FeedForward, active: Tensor, written: Tensor) -> None:
+            self.stacks[part.stack].add_layer(part.layer, given[part.stack], active, written)
 
         with torch.inference_mode(), watched(reader.model, parts, show):
             forward(reader.model, batch)

@@ -76,7 +76,7 @@ NEURON_EXAMPLES = TableSchema(
         Column("neuron", "int64", "", "index of the activation, from 0"),
         Column("kind", "string", "", "detector, or the shape of a positional neuron's profile"),
         Column("triggers", "string", "", "tokens that it detects, most frequent first"),
-        Column("effect", "float64", "logits", "of the update at activation 1 on its triggers, mean; NaN: no head"),
+        Column("effect", "float64", "logits", "that its update adds to those of its triggers where it is active, mean; NaN: no head"),
         Column("promoted", "string", "", "tokens with the highest logits of the update; empty: no head"),
         Column("suppressed", "string", "", "tokens with the lowest logits of the update"),
         Column("sentence", "string", "", "a text of the corpus with a trigger"),
@@ -146,17 +146,18 @@ class Neurons(_OfNeurons):
         if layer.activity[0] > 0:
             yield layer.row(ACTIVE, layer.activity, _EVEN, neurons=int(layer.living.sum()))
         if layer.away is not None and layer.detectors[0].found.any():
-            suppressing = np.array([layer.away[0][one.found].mean() for one in layer.detectors])
+            suppressing = np.array([_mean(layer.away[0], one.found) for one in layer.detectors])
             of_others = float(layer.away[1][layer.detectors[0].found].mean())
             yield layer.row(SUPPRESSING, suppressing, of_others, neurons=int(layer.detectors[0].found.sum()))
 
 
 class NeuronExamples(_OfNeurons):
-    """The clearest token detectors and positional neurons of each layer, as in `Neurons`.
+    r"""The clearest token detectors and positional neurons of each layer, as in `Neurons`.
 
     A detector has its triggers, and the tokens whose logits its update raises and lowers most: the row of the second
-    feed-forward matrix times the unembedding, $w_n^{out} U^T$, as if written to the last state and without a final
-    norm. A positional neuron has its profile: the share of tokens at which it is active, by position.
+    feed-forward matrix times the unembedding and the neuron's mean activation where it is active,
+    $\bar a_n w_n^{out} U^T$, as if written to the last state and without a final norm. In a gated layer $\bar a_n$ may
+    be negative. A positional neuron has its profile: the share of tokens at which it is active, by position.
 
     Args:
         each: Maximum number of neurons of each of both kinds in a layer.
@@ -313,9 +314,10 @@ class LayerNeurons:
         return weight if isinstance(module, Conv1D) else weight.T
 
     def effect(self, neuron: int) -> np.ndarray:
-        """Logits of all tokens for activation 1, (V,)."""
+        """Logits that the neuron adds to each token where it is active, mean, (V,)."""
         assert self._head is not None
-        return (self._head @ self._updates[neuron]).numpy()
+        mean = float(self._own.written[neuron]) / max(int(self.active[:, neuron].sum()), 1)
+        return (self._head @ self._updates[neuron] * mean).numpy()
 
     @cached_property
     def away(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -324,11 +326,11 @@ class LayerNeurons:
             return None
         away, others = np.zeros(self.neurons), np.zeros(self.neurons)
         common = np.flatnonzero(self._all.frequencies.sum(0).numpy() >= LEAST)
-        for one in self.detectors:
-            for neuron in np.flatnonzero(one.found):
-                logits, triggers = self.effect(int(neuron)), one.tokens[:, neuron]
-                away[neuron] = logits[triggers[triggers >= 0]].mean() < 0
-                others[neuron] = (logits[common] < 0).mean()
+        for neuron in np.flatnonzero(np.any([one.found for one in self.detectors], axis=0)):
+            triggers = next(one.tokens[:, neuron] for one in self.detectors if one.found[neuron])
+            logits = self.effect(int(neuron))
+            away[neuron] = logits[triggers[triggers >= 0]].mean() < 0
+            others[neuron] = (logits[common] < 0).mean()
         return away, others
 
     def detector_row(self, neuron: int) -> dict[str, Any]:
@@ -378,6 +380,10 @@ class LayerNeurons:
                 (sentence,) = self.reader.corpus.select([row])
                 return printable(sentence.text)[:_SENTENCE]
         return ""
+
+
+def _mean(values: np.ndarray, mask: np.ndarray) -> float:
+    return float(values[mask].mean()) if mask.any() else float("nan")
 
 
 def _leave_out(counts: np.ndarray) -> np.ndarray:
