@@ -366,7 +366,7 @@ class LayerNeurons:
         firsts = np.searchsorted(position_bin(np.arange(2 * self.reader.longest(self.reader.rows) + 2)), bins)
         activity = float(active.sum() / tokens.sum())
         profile = (active[bins] / tokens[bins]).tolist()
-        return {"neuron": neuron, "activity": activity, "positions": firsts.tolist(), "profile": profile}
+        return {"neuron": neuron, "activity": activity, "positions": firsts.astype(float).tolist(), "profile": profile}
 
     def _named(self, tokens: np.ndarray) -> str:
         tokenizer = self.reader.tokenizer(self.stack)
