@@ -15,7 +15,7 @@ from infoflow.report.forms._chart import HEIGHT, amount, finished, tips
 from infoflow.report.forms._lines import SHARE
 from infoflow.report.forms._marks import channel, draw
 from infoflow.report.forms._over_time import layer_color
-from infoflow.report.forms._rows import interval_dots
+from infoflow.report.forms._rows import cells, interval_dots
 
 from .measures import NEURON_EXAMPLES, NEURONS_BY_LAYER
 from .measures._tables import DEAD, DETECTOR, POSITIONAL, SUPPRESSING
@@ -58,7 +58,8 @@ _KINDS = LayerFigure(
     one_scale=False,
 )
 _SHOWN = 12
-_PROFILES = 6
+_PROFILES = 12
+_ROW = 20
 
 
 def _course(tables: ModelTables) -> Drawn | None:
@@ -131,38 +132,35 @@ def _detectors(own: pd.DataFrame) -> dict:
     own = own.sort_values("activity", ascending=False, kind="stable")
     order = own.groupby(["stack", "layer"]).cumcount().sort_values(kind="stable")
     rows = own.loc[order.index[:_SHOWN]].sort_values(["stack", "layer"], kind="stable")
-    has_head = rows["effect"].notna().all()
+    has_head = bool(rows["effect"].notna().all())
     label = [f"{layer}.{neuron} {named}" for layer, neuron, named in rows[["layer", "neuron", "triggers"]].to_numpy()]
     rows = rows.assign(label=label, value=rows["effect"] if has_head else rows["value"])
     rows = rows.assign(low=rows["value"], high=rows["value"]) if has_head else rows
     title = "logits that it adds to its triggers" if has_head else "share of activations on its triggers"
     tooltip = tips("label:N|neuron", "value:Q||.3f", "promoted:N", "suppressed:N", "sentence:N", "activity:Q||.3f")
     shown = rows[["label", "value", "low", "high", "promoted", "suppressed", "sentence", "activity"]]
-    ends = {"zero": has_head} if has_head else {"bounds": SHARE, "zero": False}
+    ends = {} if has_head else {"bounds": SHARE, "zero": False}
     return interval_dots(shown, {}, title=title, tooltip=tooltip, step=24, dim=False, **ends)
 
 
 def _profiles(own: pd.DataFrame) -> dict:
-    best = own.nlargest(_PROFILES, "value")
+    """A row of cells per neuron, by position."""
+    best = own.nlargest(_PROFILES, "value").sort_values(["stack", "layer", "neuron"], kind="stable")
     rows = pd.DataFrame(
         [
-            {"neuron": f"{one.layer}.{one.neuron} ({one.kind})", "position": position, "share": share}
+            {"neuron": f"{one.layer}.{one.neuron} {one.kind}", "position": int(position), "share": share}
             for one in best.itertuples()
             for position, share in zip(one.positions, one.profile, strict=True)
         ]
     ).round(4)
-    x = channel("x", "position:Q", title="position", scale={"zero": False, "nice": False})
-    at = {"x": x, "y": amount("y", "share", "share of tokens at which it is active", [0, 1])}
-    names = list(dict.fromkeys(rows["neuron"]))
-    shades = [f"var(--rank-{round(6 * place / max(len(names) - 1, 1))})" for place in range(len(names))]
-    legend = {"orient": "bottom", "columns": 2, "symbolType": "stroke"}
-    color = channel("color", "neuron:N", title=None, scale={"domain": names, "range": shades}, legend=legend)
-    tooltip = tips("neuron:N", "position:Q", "share:Q||.3f")
-    marks = [
-        draw("line", rows, at, color=color, strokeWidth=1.6),
-        draw("point", rows, at, color=color, filled=True, size=18, tooltip=tooltip),
-    ]
-    return finished(marks, HEIGHT)
+    names, positions = list(dict.fromkeys(rows["neuron"])), sorted(set(rows["position"]))
+    x = cells("x", "position", "position", positions, labelOverlap=True)
+    place = {"x": x, "y": cells("y", "neuron", None, names)}
+    legend = {"orient": "bottom", "gradientLength": 120, "gradientThickness": 8, "tickCount": 2, "format": "%"}
+    scale = {"domain": [0, 1], "range": ["var(--heat-0)", "var(--heat-2)"]}
+    color = channel("color", "share:Q", title="active", scale=scale, legend=legend)
+    tooltip = tips("neuron:N", "position:O", "share:Q|active|.3f")
+    return finished([draw("rect", rows, place, color=color, tooltip=tooltip)], max(_ROW * len(names), 60))
 
 
 def _sentences(series: Series, detectors: pd.DataFrame, positional: pd.DataFrame) -> Iterator[str]:
@@ -206,7 +204,8 @@ EXAMPLES = DeclaredFigure(
     how_to_read=(
         "Detectors: each row is a neuron (layer.neuron) with its triggers. Left of 0, it lowers the logits of the "
         "tokens that activate it. Its details have the tokens that it raises and lowers most.",
-        "Positional neurons: each line is a neuron; a line at 0 or 1 means that position alone decides.",
+        "Positional neurons: each row is a neuron; dark where it is active at all tokens of a position. A row of only the "
+        "palest and the darkest cells is a neuron for which position alone decides.",
     ),
     method=_METHOD,
     tables=(NEURON_EXAMPLES.name,),

@@ -250,8 +250,14 @@ class LayerNeurons:
         return share.sum(-1) / np.maximum((share > 0).sum(-1), 1)
 
     @cached_property
+    def _candidates(self) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens (16, F), and how often they activate each neuron in each group (G, 16, F)."""
+        ids, counts = self._own.tokens.by_group(_CANDIDATES)
+        return ids.numpy(), counts.numpy()
+
+    @cached_property
     def detectors(self) -> list[Detectors]:
-        ids, counts = (x.numpy() for x in self._own.tokens.by_group(_CANDIDATES))
+        ids, counts = self._candidates
         frequencies, lost = self._all.frequencies.numpy(), self._own.tokens.lost.numpy()
         each = zip(*(_leave_out(x) for x in (counts, lost, self.active, frequencies)), strict=True)
         return [token_detectors(ids, *one) for one in each]
@@ -336,7 +342,9 @@ class LayerNeurons:
     def detector_row(self, neuron: int) -> dict[str, Any]:
         triggers = self.detectors[0].tokens[:, neuron]
         triggers = triggers[triggers >= 0]
-        shares = np.array([one.share[neuron] for one in self.detectors])
+        ids, counts = self._candidates
+        on_triggers = counts[:, np.isin(ids[:, neuron], triggers), neuron].sum(1)
+        shares = _leave_out(on_triggers) / np.maximum(_leave_out(self.active[:, neuron]), 1)
         frequencies = self._all.frequencies.sum(0).numpy()
         written = {"effect": float("nan"), "promoted": "", "suppressed": ""}
         if self._head is not None:
