@@ -81,6 +81,10 @@ FIGURES = {
         f"analyze {MINILM} --only head_examples --sentences 100 --no-control",
         f"{MINILM}; the sentence of Tatoeba that shows this head most clearly",
     ),
+    "neurons": (
+        f"analyze {MINILM} --only neurons_by_layer,neuron_examples --sentences 3000",
+        f"{MINILM} on 3,000 sentences of Tatoeba; bands: 95% intervals over sentences",
+    ),
     "stages": (
         "experiments/studies/over-training",
         "translation models of width 64 with four layers, 2,000 updates; medians over 3 seeds",

@@ -1,0 +1,3 @@
+"""The public names of the subject neurons."""
+
+from infoflow.subjects.neurons.measures import *  # noqa: F403

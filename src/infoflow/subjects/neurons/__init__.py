@@ -1,0 +1,1 @@
+"""Neurons: which feed-forward neurons are dead, detect single tokens, or follow position."""

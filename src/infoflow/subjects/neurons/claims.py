@@ -1,0 +1,154 @@
+"""Claims about feed-forward neurons: neurons:N1, N2, N3 and N4."""
+
+import numpy as np
+
+from infoflow.findings._finding import CORRELATION, GAIN, SHARE, Condition, Control, Curves, claim, exceeds
+from infoflow.findings._model_group import CAUSAL, Absent
+from infoflow.findings._sources import Source
+from infoflow.findings._table import Reading, SeedRows, Table, untrained
+
+from .measures import NEURONS_BY_LAYER
+from .measures._tables import ACTIVE, DEAD, DETECTOR, POSITIONAL, SUPPRESSING
+
+_NEURONS = Source(
+    "Voita, Ferrando and Nalmpantis 2023, Neurons in Large Language Models: Dead, N-gram, Positional", "whole"
+)
+_OPT = "OPT models of 125M to 66B parameters, causal LMs with ReLU"
+
+
+def _kind(kind: str) -> Table:
+    return Table(NEURONS_BY_LAYER.name, CAUSAL).where(kind=kind)
+
+
+def _first_half(curve: np.ndarray) -> np.ndarray:
+    """Mean over the lower half of the layers minus that over the upper half; a middle layer is in neither."""
+    half = curve.shape[1] // 2
+    return curve[:, :half].mean(1, keepdims=True) - curve[:, -half:].mean(1, keepdims=True)
+
+
+_N1_READS: dict[str, Reading] = {"dead": _kind(DEAD).by()}
+
+
+@claim(
+    "neurons:N1",
+    "A causal LM's dead neurons are in the first half of its layers.",
+    source=_NEURONS,
+    published=f"{_OPT}: the first half has a solid share of dead neurons, over 70 % in some layers of the "
+    "66B model, and the second half none; the 350M model, with norms after the blocks, has none at all",
+    statistic="share of neurons that are never active, mean over the lower half of the layers minus that over the "
+    "upper half, above 0",
+    reads=_N1_READS,
+    controls=(Control(name="untrained model", reads=untrained(_N1_READS)),),
+    learned=(CAUSAL,),
+)
+def n1(curves: Curves) -> list[Condition]:
+    """Dead neurons of the causal LM by layer."""
+    values = _first_half(curves["dead"])
+    return [exceeds("dead neurons in the lower half beyond the upper half", values, 0.0, "share", bounds=GAIN)]
+
+
+def _over_detectors(rows: SeedRows) -> np.ndarray:
+    """Share of all detectors that suppress their triggers, and the same of all tokens, (1 + R, 2)."""
+    sizes = rows.column("neurons")
+    if sizes.sum() < _LEAST_DETECTORS:
+        raise Absent(f"the causal LM has {int(sizes.sum())} token detectors, needed {_LEAST_DETECTORS}")
+    control = np.broadcast_to(rows.column("baseline"), rows.numbers.shape)
+    return np.stack([(part * sizes).sum(1) / sizes.sum() for part in (rows.numbers, control)], axis=1)
+
+
+_LEAST_DETECTORS = 5
+_N2_READS: dict[str, Reading] = {
+    "away": Table(NEURONS_BY_LAYER.name, CAUSAL, needs=("neurons", "baseline"), known=True)
+    .where(kind=SUPPRESSING)
+    .reduce(_over_detectors)
+}
+
+
+@claim(
+    "neurons:N2",
+    "Token detectors of a causal LM suppress the tokens that they detect.",
+    source=_NEURONS,
+    published=f"{_OPT}: the updates of over 80 % of token detectors point away from their triggers",
+    statistic=f"share of token detectors (at least {_LEAST_DETECTORS}) whose update lowers the mean logit of their "
+    "triggers, above one half and above the share of all tokens whose logits these updates lower",
+    reads=_N2_READS,
+    controls=(Control(name="untrained model", reads=untrained(_N2_READS)),),
+    learned=(CAUSAL,),
+)
+def n2(curves: Curves) -> list[Condition]:
+    """What the detectors of the causal LM write."""
+    away, others = curves["away"][:, :1], curves["away"][:, 1:]
+    return [
+        exceeds("detectors that suppress their triggers", away, 0.5, "share", bounds=SHARE, published=0.8),
+        exceeds("the same beyond the share of all tokens", away - others, 0.0, "share", bounds=GAIN),
+    ]
+
+
+_N3_READS: dict[str, Reading] = {
+    "positional": _kind(POSITIONAL).by(),
+    "through tokens": _kind(POSITIONAL).by().changed(number="baseline"),
+}
+
+
+@claim(
+    "neurons:N3",
+    "Some neurons in the first half of a causal LM follow position, regardless of the text.",
+    source=_NEURONS,
+    published=f"{_OPT}: all have positional neurons, with two rises, in the first third of the layers and "
+    "above; the second layer of the 125M model has ten that together mark all positions",
+    statistic="share of neurons with more than .05 nats of information about position, minus that of the same activity "
+    "at the positions of other occurrences of the same token, above .01 in a layer of the lower half",
+    reads=_N3_READS,
+    controls=(Control(name="untrained model", reads=untrained(_N3_READS)),),
+    learned=(CAUSAL,),
+)
+def n3(curves: Curves) -> list[Condition]:
+    """Positional neurons of the causal LM by layer."""
+    gain = curves["positional"] - curves["through tokens"]
+    gain = gain[:, : gain.shape[1] // 2]
+    labels = [f"layer {layer}" for layer in range(gain.shape[1])]
+    name = "positional neurons beyond those through the token alone"
+    return [exceeds(name, gain, 0.01, "share", labels, over="any", bounds=GAIN)]
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    from scipy.stats import rankdata
+
+    return rankdata(values, axis=1)
+
+
+def _rank_correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Spearman's correlation of each row, (N, 1); 0 if one is constant."""
+    one, other = (ranks - ranks.mean(1, keepdims=True) for ranks in (_ranks(first), _ranks(second)))
+    size = np.sqrt((one**2).sum(1) * (other**2).sum(1))
+    return np.where(size > 0, (one * other).sum(1) / np.where(size > 0, size, 1), 0.0)[:, None]
+
+
+_N4_READS: dict[str, Reading] = {
+    "dead": _kind(DEAD).by(),
+    "activity": _kind(ACTIVE).by(),
+    "detectors": _kind(DETECTOR).by(),
+}
+
+
+@claim(
+    "neurons:N4",
+    "The layers of a causal LM with the most dead neurons are those whose living neurons fire most rarely, and token "
+    "detectors are in its first half.",
+    source=_NEURONS,
+    published=f"{_OPT}: layers with most dead neurons are the ones where living neurons activate most "
+    "rarely; detectors were looked for in the first half, where the 66B model has most of its 5,351",
+    statistic="rank correlation over layers of the share of dead neurons with the inactivity of living ones, above 0; "
+    "share of token detectors, mean over the lower half of the layers minus that over the upper half, above 0",
+    reads=_N4_READS,
+    controls=(Control(name="untrained model", reads=untrained(_N4_READS)),),
+    learned=(CAUSAL,),
+)
+def n4(curves: Curves) -> list[Condition]:
+    """Sparse layers of the causal LM."""
+    correlation = _rank_correlation(curves["dead"], -curves["activity"])
+    detectors = _first_half(curves["detectors"])
+    return [
+        exceeds("rank correlation of dead neurons and inactivity", correlation, 0.0, "1", bounds=CORRELATION),
+        exceeds("detectors in the lower half beyond the upper half", detectors, 0.0, "share", bounds=GAIN),
+    ]

@@ -1,0 +1,164 @@
+"""Where a model's feed-forward activations can be read, in any family."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from infoflow.foundation import UserError
+from infoflow.models import Model, evaluating, feed_forward_outputs, module_outputs, tiny_inputs
+
+_EXPERTS = (
+    "A router decides which tokens an expert sees, so its neurons cannot be compared with those of other models: "
+    "expert_routing measures the router"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FeedForward:
+    """The feed-forward part of one layer, as module names."""
+
+    stack: str
+    layer: int
+    gate: str
+    """A neuron is active where this module's output is above 0: the nonlinearity, or the projection before it."""
+    out: str
+    """Writes the activations to the residual stream."""
+    neurons: int
+
+
+Show = Callable[[FeedForward, Bool[Tensor, "place neuron"], Float[Tensor, "place neuron"]], None]
+"""Receives a layer, which neurons are active at each place of the batch, and the activations that it writes."""
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    name: str
+    module: nn.Module
+    output: Tensor
+
+
+@dataclass(slots=True, eq=False)
+class _Trial:
+    """The modules of all blocks that ran on a few tokens, in order, and the inputs of the output projections."""
+
+    calls: list[_Call] = field(default_factory=list)
+    inputs: dict[str, list[tuple[int, Tensor]]] = field(default_factory=dict)
+
+
+def feed_forward_parts(model: Model) -> list[FeedForward]:
+    """The feed-forward part of every layer, found by running the model on a few tokens.
+
+    Raises:
+        UserError: A layer has none, several (a mixture of experts), or one whose gate is not a module.
+    """
+    try:
+        names = {stack.name: feed_forward_outputs(model, stack.name) for stack in model.anatomy.stacks}
+    except UserError as error:
+        raise UserError(f"{error} {_EXPERTS}." if "experts" in str(error) else str(error)) from None
+    for out in {name for of_stack in names.values() for name in of_stack}:
+        if not _is_projection(model.module.get_submodule(out)):
+            raise UserError(f"{model.name} holds all experts of a mixture in one module ({out}). {_EXPERTS}.")
+    trial = _tried(model, {name for of_stack in names.values() for name in of_stack})
+    return [
+        _part(model, trial, stack.name, layer.index, layer.block, names[stack.name][layer.index])
+        for stack in model.anatomy.stacks
+        for layer in stack.layers
+    ]
+
+
+def _is_projection(module: nn.Module) -> bool:
+    weight = getattr(module, "weight", getattr(module, "qweight", None))
+    return weight is not None and (weight.ndim == 2 or not weight.is_floating_point())
+
+
+def _tried(model: Model, outs: set[str]) -> _Trial:
+    trial = _Trial()
+
+    def called(name: str) -> Any:
+        def after(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            if isinstance(output, Tensor):
+                trial.calls.append(_Call(name, module, output))
+
+        return after
+
+    def before(name: str) -> Any:
+        def entered(module: nn.Module, args: tuple[Any, ...]) -> None:
+            trial.inputs.setdefault(name, []).append((len(trial.calls), args[0]))
+
+        return entered
+
+    blocks = tuple({f"{layer.block}." for stack in model.anatomy.stacks for layer in stack.layers})
+    with ExitStack() as hooks:
+        for name, module in model.module.named_modules():
+            if name in outs:
+                hooks.callback(module.register_forward_pre_hook(before(name)).remove)
+            elif name.startswith(blocks) and not any(True for _ in module.children()):
+                hooks.callback(module.register_forward_hook(called(name)).remove)
+        with evaluating(model.module):
+            model.module(**tiny_inputs(model.module))
+    return trial
+
+
+def _part(model: Model, trial: _Trial, stack: str, layer: int, block: str, out: str) -> FeedForward:
+    entered = trial.inputs.get(out, [])
+    sharing = sum(one.block == block for one in model.anatomy.stack(stack).layers)
+    if len(entered) != sharing:
+        raise UserError(
+            f"{model.name} calls {out} {len(entered)} times for each text, as in a mixture of experts. {_EXPERTS}."
+        )
+    at, activation = entered[0]
+    before = [call for call in trial.calls[:at] if call.name.startswith(f"{block}.")]
+    fitting = [call for call in before if call.output.shape[-1:] == activation.shape[-1:]]
+    fitting = [call for call in fitting if call.output.numel() == activation.numel()]
+    gate = _gate(fitting, activation)
+    if gate is None:
+        raise UserError(
+            f"The nonlinearity of layer {layer} of {model.name}'s {stack} is no module, and its feed-forward part is "
+            "gated, so its active neurons cannot be read."
+        )
+    return FeedForward(stack=stack, layer=layer, gate=gate, out=out, neurons=activation.shape[-1])
+
+
+def _gate(calls: list[_Call], activation: Tensor) -> str | None:
+    """The last module without parameters before the output, or a projection with the sign of the activation."""
+    for call in reversed(calls):
+        if not any(True for _ in call.module.parameters()) and not isinstance(call.module, nn.Dropout | nn.Identity):
+            return call.name
+    for call in reversed(calls):
+        if torch.equal(call.output.reshape(activation.shape) > 0, activation > 0):
+            return call.name
+    return None
+
+
+@contextmanager
+def watched(model: Model, parts: list[FeedForward], show: Show) -> Iterator[None]:
+    """Call `show` for each feed-forward part that runs inside the block."""
+    latest: dict[str, tuple[FeedForward, Tensor]] = {}
+
+    def keep(own: list[FeedForward]) -> Any:
+        def edit(number: int, output: Tensor) -> None:
+            latest[own[number].out] = own[number], output
+
+        return edit
+
+    def before(out: str) -> Any:
+        def entered(module: nn.Module, args: tuple[Any, ...]) -> None:
+            part, output = latest.pop(out)
+            written = args[0].reshape(-1, part.neurons)
+            show(part, output.reshape(written.shape) > 0, written)
+
+        return entered
+
+    with ExitStack() as stack:
+        for name in dict.fromkeys(part.stack for part in parts):
+            own = [part for part in parts if part.stack == name]
+            stack.enter_context(module_outputs(model, [part.gate for part in own], keep(own)))
+        for out in dict.fromkeys(part.out for part in parts):
+            module = model.module.get_submodule(out)
+            stack.callback(module.register_forward_pre_hook(before(out)).remove)
+        yield
