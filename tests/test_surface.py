@@ -20,6 +20,7 @@ SHORT = {
     "evidence": "subjects.retrieval.measures",
     "explorer": "subjects.explorer.server",
     "over_training": "subjects.over_training.measures",
+    "patching": "subjects.patching.measures",
     "pruning": "subjects.pruning.measures",
     "retrieval": "subjects.retrieval.models",
 }

@@ -48,7 +48,10 @@ def bert(model):
 
 def bart(model):
     found, config, blocks = {}, model.module.config, {}
-    for stack, layers in (("encoder", model.module.model.encoder.layers), ("decoder", model.module.model.decoder.layers)):
+    for stack, layers in (
+        ("encoder", model.module.model.encoder.layers),
+        ("decoder", model.module.model.decoder.layers),
+    ):
         heads = getattr(config, f"{stack}_attention_heads")
         size, blocks[stack] = config.d_model // heads, list(layers)
         for layer, block in enumerate(layers):

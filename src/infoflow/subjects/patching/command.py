@@ -76,7 +76,8 @@ def _show(frame: "pd.DataFrame", top: int) -> None:
     """The parts with the largest exact effects, of each kind but residual states."""
     first = frame.iloc[0]
     show_text(
-        f"{int(first['count']):,} pairs: {first['clean']:.2f} nats for clean, {first['corrupted']:.2f} for corrupted inputs"
+        f"{int(first['count']):,} pairs: the metric is {first['clean']:.2f} nats for clean and "
+        f"{first['corrupted']:.2f} for corrupted inputs."
     )
     own = frame[(frame["direction"] == "denoising") & (frame["part"] != "residual")]
     keys = ["part", "stack", "kind", "layer", "head"]
@@ -89,7 +90,15 @@ def _show(frame: "pd.DataFrame", top: int) -> None:
         part, stack, kind, layer, head = key
         place = f"{stack} {kind}".strip() + f" {layer}" + (f".{head}" if head >= 0 else "")
         number = estimate(row["value"], row["low"], row["high"], digits=2)
-        rows.append([part, place, number, *(f"{other[one]:.2f}" for one in ("gradient", "integrated")), f"{row['baseline']:.2f}"])
+        rows.append(
+            [
+                part,
+                place,
+                number,
+                *(f"{other[one]:.2f}" for one in ("gradient", "integrated")),
+                f"{row['baseline']:.2f}",
+            ]
+        )
     show_table(["part", "place", "exact [95%]", "gradient", "integrated", "control"], rows, "Share of the difference")
 
 

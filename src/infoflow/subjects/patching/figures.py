@@ -13,8 +13,7 @@ from infoflow.report.forms._marks import draw, span
 from infoflow.report.forms._rows import cells
 
 from .measures import PATCHING_AGREEMENT, PATCHING_EFFECT, PATCHING_EXAMPLE, PATCHING_FAITHFULNESS
-from .measures._effects import DENOISING, DIRECTIONS, EXACT, GRADIENT, INTEGRATED
-from .measures._encoded import POSITIONS
+from .measures._effects import DENOISING, EXACT, GRADIENT, INTEGRATED
 from .measures._parts import HEAD, INPUTS, RESIDUAL
 
 _ROW, _LIMIT = 20, 1.0
@@ -188,8 +187,8 @@ def _faithfulness(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
         data=frame.drop(columns=["replicates"]),
         panels=panels,
         answer=answer,
-        caption=f"Parts were ranked on half of the pairs and scored on the other {int(frame['count'].median()):,}. Bands: "
-        "95% over pairs. Grey, dashed: the mean of ten random orders.",
+        caption=f"Parts were ranked on half of the pairs and scored on the other {int(frame['count'].median()):,}. "
+        "Bands: 95% over pairs. Grey, dashed: the mean of ten random orders.",
     )
 
 
@@ -264,8 +263,8 @@ def _figure(id: str, question: str, read: str, draw: Any, *tables: str) -> Decla
 _FIGURES = (
     _figure(
         "example", "Where does the difference travel in one pair?",
-        "Across: tokens. Up: states, from the embeddings to the last block. Red: the clean value of this state restores "
-        "the answer. The red path leads from the token that differs to the one that predicts.",
+        "Across: tokens. Up: states, from the embeddings to the last block. Red: the clean value of this state "
+        "restores the answer. The red path leads from the token that differs to the one that predicts.",
         _example, PATCHING_EXAMPLE.name,
     ),
     _figure(
@@ -276,9 +275,9 @@ _FIGURES = (
     ),
     _figure(
         "heads", "Which heads carry the difference?",
-        "Each square is a head. Red: its clean value restores the answer; blue: it works against it. The first map runs "
-        "the model once for each head; the others predict this from gradients, for all heads in one or a few runs. "
-        "Where they differ, believe the first.",
+        "Each square is a head. Red: its clean value restores the answer; blue: it works against it. The first map "
+        "runs the model once for each head; the others predict this from gradients, for all heads in one or a few "
+        "runs. Where they differ, believe the first.",
         _heads, PATCHING_EFFECT.name, PATCHING_AGREEMENT.name,
     ),
     _figure(
@@ -291,17 +290,15 @@ _FIGURES = (
 _SECTION = Section(
     id="patching",
     title="Which parts carry the difference?",
-    lead="Two inputs differ in one thing, and so do the answers. Each part of the model in turn gets its value from the "
-    "other input.",
+    lead="Two inputs differ in one thing, and so do the answers. Each part of the model in turn gets its value from "
+    "the other input.",
     names=names_of(_FIGURES),
 )
 
 
 def patching_section(tables: ModelTables) -> Section | None:
     """The section, or None if nothing was patched."""
-    figures = [
-        figure.of(tables[figure.tables[0]], tables) for figure in _FIGURES if figure.tables[0] in tables
-    ]
+    figures = [figure.of(tables[figure.tables[0]], tables) for figure in _FIGURES if figure.tables[0] in tables]
     frames = [tables[figure.tables[0]] for figure in _FIGURES if figure.tables[0] in tables]
     return _SECTION.drawn_with(figures, tables.models, frames)
 

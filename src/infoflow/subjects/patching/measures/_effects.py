@@ -52,9 +52,7 @@ def names_of(parts: Sequence[Part]) -> set[str]:
     return {one.slot.name for one in parts} | {RESIDUAL}
 
 
-def pair_effects(
-    runs: PairRuns, encoded: Sequence[EncodedPair], parts: Sequence[Part], steps: int
-) -> PairEffects:
+def pair_effects(runs: PairRuns, encoded: Sequence[EncodedPair], parts: Sequence[Part], steps: int) -> PairEffects:
     """Effects of all parts on all pairs, in both directions, by all three methods."""
     pairs = len(encoded)
     clean, corrupted, blocks = np.zeros(pairs), np.zeros(pairs), np.zeros(pairs, np.int64)

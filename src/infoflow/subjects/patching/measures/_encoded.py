@@ -183,9 +183,7 @@ def _masked(model: Model, pair: PatchPair) -> EncodedPair:
         return whole[place]
 
     wrong = token(pair.wrong) if pair.wrong.strip() else -1
-    return EncodedPair(
-        pair=pair, clean=clean, corrupted=corrupted, place=place, answer=token(pair.answer), wrong=wrong
-    )
+    return EncodedPair(pair=pair, clean=clean, corrupted=corrupted, place=place, answer=token(pair.answer), wrong=wrong)
 
 
 def _with_blank(text: str, mask: str) -> str:
@@ -201,9 +199,7 @@ def _next(model: Model, pair: PatchPair) -> EncodedPair:
     before = [_before(text) for text in (pair.clean, pair.corrupted)]
     clean, corrupted = (start + _bare(tokenizer, text) for text in before)
     answer, wrong = (_following(tokenizer, before[0], answer) for answer in (pair.answer, pair.wrong))
-    return EncodedPair(
-        pair=pair, clean=clean, corrupted=corrupted, place=len(clean) - 1, answer=answer, wrong=wrong
-    )
+    return EncodedPair(pair=pair, clean=clean, corrupted=corrupted, place=len(clean) - 1, answer=answer, wrong=wrong)
 
 
 def _written(model: Model, pair: PatchPair) -> EncodedPair:

@@ -112,11 +112,15 @@ def _pair(path: Path, number: int, record: Mapping[str, Any]) -> "PatchPair | st
         value = next((record[name] for name in names if record.get(name) not in (None, "")), "")
         if not isinstance(value, str) or (field in ("clean", "corrupted") and not value.strip()):
             got = "nothing" if value == "" else as_written(value)
-            raise UserError(f"{path}, line {number}: {names[0]} must be a text. Got {got}.\nComplete or delete the line.")
+            raise UserError(
+                f"{path}, line {number}: {names[0]} must be a text. Got {got}.\nComplete or delete the line."
+            )
         texts[field] = value
     if not texts["answer"].strip():
         if "clean" in record:
-            raise UserError(f"{path}, line {number}: there is no answer. Write the word that continues the clean input.")
+            raise UserError(
+                f"{path}, line {number}: there is no answer. Write the word that continues the clean input."
+            )
         return _from_sentences(texts["clean"], texts["corrupted"], number)
     for field in ("clean", "corrupted"):
         if texts[field].count(BLANK) > 1:
@@ -152,7 +156,9 @@ def _agreement(num: int) -> Iterator[PatchPair]:
     for _ in range(num):
         noun, verb, plural = drawn(lexicon["noun"]), drawn(lexicon["intransitive"]), random.random() < 0.5
         other = drawn(lexicon["noun"])
-        place = f" {drawn(lexicon['preposition']).lemma} the {other.plural if random.random() < 0.5 else other.singular}"
+        place = (
+            f" {drawn(lexicon['preposition']).lemma} the {other.plural if random.random() < 0.5 else other.singular}"
+        )
         rest = f"{place} {BLANK} ."
         one, two = (f"the {form}{rest}" for form in (noun.singular, noun.plural))
         forms = (verb.singular, verb.plural)

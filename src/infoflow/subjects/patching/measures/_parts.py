@@ -5,9 +5,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from infoflow.foundation import UserError, current_display, did_you_mean

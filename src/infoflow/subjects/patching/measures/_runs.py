@@ -61,9 +61,9 @@ class PairRuns:
     def recorded(self, batch: PairBatch, ids: Tensor, names: set[str]) -> Recorded:
         values: dict[Slot, Tensor] = {}
         with torch.no_grad(), FastLinear():
-            with seen_parts(self.model, names, lambda slot, value: values.update({slot: value})):
-                with recorded_blocks(self.model) as blocks:
-                    states = self._states(batch, ids)
+            keep = seen_parts(self.model, names, lambda slot, value: values.update({slot: value}))
+            with keep, recorded_blocks(self.model) as blocks:
+                states = self._states(batch, ids)
             logits = self._read(states)  # type: ignore[operator]
             metric = batch.metric(logits)
         return Recorded(ids=ids, metric=metric, logits=logits, values=values, blocks=blocks)
@@ -78,9 +78,7 @@ class PairRuns:
             for start in range(0, len(members), together):
                 part = members[start : start + together]
                 edit = _Swap([variants[index] for index in part], donor, batch)
-                skipped = skipped_blocks(
-                    self.model, base.blocks, stack, layer, len(part), keep_heads=not whole
-                )
+                skipped = skipped_blocks(self.model, base.blocks, stack, layer, len(part), keep_heads=not whole)
                 with torch.no_grad(), FastLinear():
                     with skipped, seen_parts(self.model, edit.names, edit):
                         states = self._states(batch, base.ids.repeat(len(part), 1))
@@ -125,13 +123,13 @@ class PairRuns:
         return seen.hidden[self.model.anatomy.predicts.name][-1][:, batch.place]
 
     def _groups(self, variants: Sequence[Sequence[Part]]) -> dict[tuple[str, int, bool], list[int]]:
-        """Variants by the first block that has to run, and whether all of its attention has to."""
+        """Variants by the first block that has to run, and whether its attention has to."""
         order = {stack.name: place for place, stack in enumerate(self.model.anatomy.stacks)}
         groups: dict[tuple[str, int, bool], list[int]] = {}
         for index, parts in enumerate(variants):
             if parts:
                 lowest = min(parts, key=lambda one: (order[one.stack], one.layer))
-                whole = any(one.name in INPUTS for one in parts)
+                whole = any(one.name in (*INPUTS, RESIDUAL) for one in parts)
                 stack, layer = first_block(self.model, lowest.stack, lowest.layer)
                 groups.setdefault((stack, layer, whole), []).append(index)
         return groups

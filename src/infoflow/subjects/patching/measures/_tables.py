@@ -32,11 +32,21 @@ from ._parts import DEFAULT, RESIDUAL, Part, check_parts, parts_of
 from ._runs import PairRuns
 
 _MADE_BY = "infoflow patch makes it"
-_PART = Column("part", "string", "", "head: output of a head (z); query, key, value: of a head; attention: all heads of "
-               "a layer; feed-forward: of a layer; residual: state between layers")  # fmt: skip
+_PART = Column(
+    "part",
+    "string",
+    "",
+    "head: output of a head (z); query, key, value: of a head; attention: all heads of a layer; feed-forward: of a "
+    "layer; residual: state between layers",
+)
 _DIRECTION = Column("direction", "string", "", "denoising: the corrupted input gets the clean value; noising: reversed")
-_METHOD = Column("method", "string", "", "exact: a run with the value; gradient: gradient × difference; integrated: the "
-                 "same with the mean gradient on the way between the inputs")  # fmt: skip
+_METHOD = Column(
+    "method",
+    "string",
+    "",
+    "exact: a run with the value; gradient: gradient × difference; integrated: the same with the mean gradient on the "
+    "way between the inputs",
+)
 _PLACE = (
     Column("stack", "string", "", "encoder or decoder"),
     Column("kind", "string", "", "self or cross, of attention"),
@@ -127,7 +137,7 @@ def patch_effects(
 
     | symbol | here |
     |---|---|
-    | $x, x'$ | input that is run, and the other one: corrupted and clean (denoising), or clean and corrupted (noising) |
+    | $x, x'$ | the input that is run, and the other one: corrupted, clean (denoising), or clean, corrupted (noising) |
     | $z$ | value of a part: a head's output, query, key or value; attention or feed-forward output; residual state |
     | $m$ | logit of the answer less that of the wrong one, or log-probability of the answer, in nats |
     | $e$ | exact effect: 1 if the part carries everything, 0 if nothing |
@@ -151,14 +161,16 @@ def patch_effects(
     Raises:
         UserError: The model predicts no token or has no such part, no pair suits it, or a setting is wrong.
 
-    Source: exact [@vig2020; @meng2022]; attribution patching [@nanda2023]; integrated and faithfulness [@hanna2024],
-    whose code has the steps $0, \dots, k - 1$ of $k$ instead of the middles.
+    Source: exact [@vig2020], [@meng2022locating]; attribution patching [@nanda2023]; integrated and faithfulness
+    [@hanna2024], who take the ends of the steps instead of their middles.
     """
     names = check_parts(parts)
     if steps < 1 or (limit is not None and limit < 1):
         raise UserError(f"steps and limit must be at least 1. Got {steps} and {limit}.")
     if model.task == "encoder":
-        raise UserError(f"{model.name} has no language-model head, so no answer can be compared. Load it with its head.")
+        raise UserError(
+            f"{model.name} has no language-model head, so no answer can be compared. Load it with its head."
+        )
     encoded = encoded_pairs(model, pairs, limit)
     chosen = present(parts_of(model, names), model, encoded)
     if not chosen:
@@ -250,9 +262,7 @@ def _overlaps(one: np.ndarray, other: np.ndarray, k: int) -> np.ndarray:
     return np.array([len({*a.tolist()} & {*b.tolist()}) / k for a, b in zip(*best, strict=True)])
 
 
-def _faithfulness_rows(
-    runs: PairRuns, encoded: Sequence[EncodedPair], found: PairEffects
-) -> Iterator[dict[str, Any]]:
+def _faithfulness_rows(runs: PairRuns, encoded: Sequence[EncodedPair], found: PairEffects) -> Iterator[dict[str, Any]]:
     pool = pool_of(found.parts)
     even = found.blocks % 2 == 0
     if not pool or not even.any() or even.all():
