@@ -21,6 +21,7 @@ SHORT = {
     "explorer": "subjects.explorer.server",
     "neurons": "subjects.neurons.measures",
     "over_training": "subjects.over_training.measures",
+    "patching": "subjects.patching.measures",
     "pruning": "subjects.pruning.measures",
     "retrieval": "subjects.retrieval.models",
     "routes": "subjects.routes.measures",

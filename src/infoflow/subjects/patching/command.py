@@ -1,0 +1,115 @@
+"""`infoflow patch`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from infoflow.cli._options import Reading, limited, names_in
+from infoflow.cli._session import (
+    Device,
+    Names,
+    Out,
+    Session,
+    estimate,
+    names_of,
+    run_folder,
+    run_name,
+    show_path,
+    show_table,
+    show_text,
+    working,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def patch(
+    model: str,
+    /,
+    *,
+    pairs: str,
+    parts: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    steps: Annotated[int, Parameter(converter=limited("Count"))] = 5,
+    limit: Annotated[int, Parameter(converter=limited("CountOrNone"))] = 100,
+    top: Annotated[int, Parameter(converter=limited("Count"))] = 10,
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
+    name: Names = (),
+    device: Device = None,
+    out: Out = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Swap parts of a model between two inputs that differ in one thing: which part carries the difference?
+
+    Args:
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
+        pairs: A file (.jsonl, .csv, .tsv) with clean, corrupted, answer and, if known, wrong; ___ marks the place of
+            the answer. BLiMP's files are read too. grammar:200 generates pairs of subjects and verbs.
+        parts: Parts to swap, separated by commas: head, query, key, value, attention, feed-forward, residual. Default:
+            all but query, key and value.
+        steps: Steps of integrated gradients.
+        limit: Maximum number of pairs, chosen by hash; 0: all.
+        top: Parts to list; the tables hold all of them.
+    """
+    with working(session, model):
+        from .measures import read_pairs
+        from .measures._parts import DEFAULT, check_parts
+        from .stages import patch as patch_model
+
+        chosen = check_parts(names_in("--parts", parts) or DEFAULT)
+        read_pairs(pairs)  # before a model is loaded
+        run = patch_model(
+            reading.load(model, device, *names_of([model], name)),
+            pairs,
+            run_folder(out, run_name("patch", *name or [model])),
+            parts=chosen,
+            steps=steps,
+            limit=limit or None,
+        )
+        _show(run.tables["patching_effect"], top)
+        _show_agreement(run.tables["patching_agreement"])
+        show_path("Tables", run.path / "tables")
+        show_path("Report", run.path / "report.html")
+
+
+def _show(frame: "pd.DataFrame", top: int) -> None:
+    """The parts with the largest exact effects, of each kind but residual states."""
+    first = frame.iloc[0]
+    show_text(
+        f"{int(first['count']):,} pairs: the metric is {first['clean']:.2f} nats for clean and "
+        f"{first['corrupted']:.2f} for corrupted inputs."
+    )
+    own = frame[(frame["direction"] == "denoising") & (frame["part"] != "residual")]
+    keys = ["part", "stack", "kind", "layer", "head"]
+    wide = own.pivot_table(index=keys, columns="method", values="value", sort=False)
+    exact = own[own["method"] == "exact"].set_index(keys)
+    order = exact["value"].abs().sort_values(ascending=False).index[:top]
+    rows = []
+    for key in order:
+        row, other = exact.loc[key], wide.loc[key]
+        part, stack, kind, layer, head = key
+        place = f"{stack} {kind}".strip() + f" {layer}" + (f".{head}" if head >= 0 else "")
+        number = estimate(row["value"], row["low"], row["high"], digits=2)
+        rows.append(
+            [
+                part,
+                place,
+                number,
+                *(f"{other[one]:.2f}" for one in ("gradient", "integrated")),
+                f"{row['baseline']:.2f}",
+            ]
+        )
+    show_table(["part", "place", "exact [95%]", "gradient", "integrated", "control"], rows, "Share of the difference")
+
+
+def _show_agreement(frame: "pd.DataFrame") -> None:
+    own = frame[(frame["direction"] == "denoising") & (frame["statistic"] != "pearson")]
+    rows = []
+    for (part, method), both in own.groupby(["part", "method"], sort=False):
+        by = both.set_index("statistic")
+        cells = [estimate(*(by.loc[one, column] for column in ("value", "low", "high")), digits=2)
+                 for one in ("spearman", "overlap")]  # fmt: skip
+        rows.append([part, method, *cells, f"{by.loc['overlap', 'baseline']:.2f}"])
+    if rows:
+        show_table(["part", "method", "rank correlation [95%]", "top tenth in common [95%]", "chance"], rows,
+                   "First order beside exact")  # fmt: skip

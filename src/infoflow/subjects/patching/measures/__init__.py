@@ -1,0 +1,6 @@
+"""Patching on pairs: effects of single parts, exactly and to first order."""
+
+from ._pairs import PatchPair as PatchPair
+from ._pairs import read_pairs as read_pairs
+from ._tables import PATCHING_AGREEMENT, PATCHING_EFFECT, PATCHING_EXAMPLE, PATCHING_FAITHFULNESS
+from ._tables import patch_effects as patch_effects

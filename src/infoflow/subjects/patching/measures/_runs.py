@@ -1,0 +1,180 @@
+"""Forward passes of pairs: recorded, with parts swapped (many variants in one pass), and with gradients."""
+
+# V variant, B pair, T token
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from infoflow.models import BlockOutputs, FastLinear, Model, first_block, readout, recorded_blocks, skipped_blocks, tap
+
+from ._encoded import PairBatch
+from ._parts import ATTENTION, HEAD, INPUTS, RESIDUAL, Part, Slot, seen_parts
+
+Values = Mapping[Slot, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Recorded:
+    """One side of a batch as the model reads it."""
+
+    ids: Int[Tensor, "pair token"]
+    metric: Float[Tensor, " pair"]
+    logits: Float[Tensor, "pair vocabulary"]
+    values: dict[Slot, Tensor]
+    blocks: BlockOutputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Donated:
+    """The values of chosen rows of both sides."""
+
+    sides: tuple[Recorded, Recorded]
+    rows: Int[np.ndarray, " pair"]
+    """Rows of the first side, then of the second one."""
+
+    def __getitem__(self, slot: Slot) -> Tensor:
+        values = [side.values[slot] for side in self.sides]
+        pairs = len(self.sides[0].ids)
+        whole = torch.cat([value.unflatten(0, (pairs, -1)) for value in values])
+        return whole[torch.from_numpy(self.rows)].flatten(0, 1)
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class PairRuns:
+    """Runs a model on pairs, and counts what it runs."""
+
+    model: Model
+    budget: int  # tokens in one pass
+    passes: int = 0
+    patched: int = 0
+    """Patched inputs: each would have been a pass of its own."""
+    _read: object = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._read = readout(self.model)
+
+    def recorded(self, batch: PairBatch, ids: Tensor, names: set[str]) -> Recorded:
+        values: dict[Slot, Tensor] = {}
+        with torch.no_grad(), FastLinear():
+            keep = seen_parts(self.model, names, lambda slot, value: values.update({slot: value}))
+            with keep, recorded_blocks(self.model) as blocks:
+                states = self._states(batch, ids)
+            logits = self._read(states)  # type: ignore[operator]
+            metric = batch.metric(logits)
+        return Recorded(ids=ids, metric=metric, logits=logits, values=values, blocks=blocks)
+
+    def swapped(
+        self, batch: PairBatch, base: Recorded, variants: Sequence[Sequence[Part]], donor: "Donated | Values"
+    ) -> Float[Tensor, "variant pair"]:
+        """The metric of the base with each variant's parts from the donor."""
+        found = base.metric.double().cpu().repeat(len(variants), 1)
+        together = max(1, self.budget // batch.tokens)
+        for (stack, layer, whole), members in self._groups(variants).items():
+            for start in range(0, len(members), together):
+                part = members[start : start + together]
+                edit = _Swap([variants[index] for index in part], donor, batch)
+                skipped = skipped_blocks(self.model, base.blocks, stack, layer, len(part), keep_heads=not whole)
+                with torch.no_grad(), FastLinear():
+                    with skipped, seen_parts(self.model, edit.names, edit):
+                        states = self._states(batch, base.ids.repeat(len(part), 1))
+                    metric = batch.metric(self._read(states))  # type: ignore[operator]
+                found[part] = metric.double().cpu().view(len(part), -1)
+                self.patched += len(part) * batch.size
+        return found
+
+    def gradients(
+        self, batch: PairBatch, base: Recorded, donor: Recorded, names: set[str], fraction: float
+    ) -> dict[Slot, Tensor]:
+        """The metric's gradients with respect to all slots, a fraction of the way from the base's input to the donor's.
+
+        The states of block 0 are the path; all else follows from them.
+        """
+        values: dict[Slot, Tensor] = {}
+
+        def see(slot: Slot, value: Tensor) -> Tensor | None:
+            changed = None
+            if slot.name == RESIDUAL and slot.layer == 0:
+                one, other = base.values[slot], donor.values[slot]
+                value = changed = (one + fraction * (other - one)).detach().requires_grad_()
+            if slot.name == HEAD:  # the model continues from what is returned
+                value = changed = value.view_as(value)
+            values[slot] = value
+            return changed
+
+        with torch.enable_grad():
+            with seen_parts(self.model, {*names, RESIDUAL}, see):
+                states = self._states(batch, base.ids)
+            metric = batch.metric(self._read(states)).sum()  # type: ignore[operator]
+            slots = list(values)
+            found = torch.autograd.grad(metric, [values[slot] for slot in slots], allow_unused=True)
+        return {slot: torch.zeros_like(values[slot]) if one is None else one
+                for slot, one in zip(slots, found, strict=True)}  # fmt: skip
+
+    def _states(self, batch: PairBatch, ids: Tensor) -> Tensor:
+        """The states of the last block that predict the answer."""
+        self.passes += 1
+        with tap(self.model, hidden=True) as seen:
+            self.model.module.base_model(**batch.inputs(self.model, ids))
+        return seen.hidden[self.model.anatomy.predicts.name][-1][:, batch.place]
+
+    def _groups(self, variants: Sequence[Sequence[Part]]) -> dict[tuple[str, int, bool], list[int]]:
+        """Variants by the first block that has to run, and whether its attention has to."""
+        order = {stack.name: place for place, stack in enumerate(self.model.anatomy.stacks)}
+        groups: dict[tuple[str, int, bool], list[int]] = {}
+        for index, parts in enumerate(variants):
+            if parts:
+                lowest = min(parts, key=lambda one: (order[one.stack], one.layer))
+                whole = any(one.name in (*INPUTS, RESIDUAL) for one in parts)
+                stack, layer = first_block(self.model, lowest.stack, lowest.layer)
+                groups.setdefault((stack, layer, whole), []).append(index)
+        return groups
+
+
+class _Swap:
+    """Puts a donor's values into the parts of each variant."""
+
+    def __init__(self, variants: Sequence[Sequence[Part]], donor: "Donated | Values", batch: PairBatch) -> None:
+        self._donor, self._batch, self._num = donor, batch, len(variants)
+        self._parts: dict[Slot, list[tuple[int, Part]]] = {}
+        for variant, parts in enumerate(variants):
+            for part in parts:
+                self._parts.setdefault(part.slot, []).append((variant, part))
+        self.names = {slot.name for slot in self._parts}
+
+    def __call__(self, slot: Slot, value: Tensor) -> Tensor | None:
+        if slot not in self._parts:
+            return None
+        new = value.clone().unflatten(0, (self._num, -1))
+        given = self._donor[slot].to(value)
+        for variant, part in self._parts[slot]:
+            if part.name == RESIDUAL:
+                here = self._batch.at(part.position, part.stack).to(value.device)
+                new[variant][here] = given[here]
+            else:
+                part.of(new[variant]).copy_(part.of(given))
+        return new.flatten(0, 1)
+
+
+def first_order(
+    parts: Sequence[Part], gradients: Values, base: Recorded, donor: "Donated | Values", batch: PairBatch
+) -> Float[np.ndarray, "part pair"]:
+    """Gradient times difference, summed over each part."""
+    found, products = [], dict[Slot, Tensor]()
+    for part in parts:
+        if part.slot not in products:
+            own = base.values[part.slot]
+            product = (gradients[part.slot].double() * (donor[part.slot] - own).double()).sum(-1)
+            products[part.slot] = product.unflatten(0, (batch.size, -1))
+        product = products[part.slot]
+        if part.name == RESIDUAL:
+            product = product[:, 0] if product.dim() == 3 else product
+            product = product * batch.at(part.position, part.stack).to(product.device)
+        elif part.name != ATTENTION and part.head >= 0:
+            product = product[..., part.head] if part.name == HEAD else product[..., part.head, :]
+        found.append(product.reshape(batch.size, -1).sum(1).cpu().numpy())
+    return np.array(found)

@@ -1,0 +1,340 @@
+"""Tables of patching: effects of parts, agreement of the methods, faithfulness of the best parts, and one example."""
+
+# N part, P pair, R bootstrap replicate
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.foundation import NUM_BLOCKS, UserError, block_interval, current_display, replicate_weights, stream
+from infoflow.models import Model
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
+
+from ._effects import (
+    DIRECTIONS,
+    EXACT,
+    GRADIENT,
+    INTEGRATED,
+    METHODS,
+    PairEffects,
+    names_of,
+    pair_effects,
+    pool_of,
+    present,
+    recorded_sides,
+)
+from ._encoded import EncodedPair, batches, encoded_pairs
+from ._pairs import PatchPair
+from ._parts import DEFAULT, RESIDUAL, Part, check_parts, parts_of
+from ._runs import PairRuns
+
+_MADE_BY = "infoflow patch makes it"
+_PART = Column(
+    "part",
+    "string",
+    "",
+    "head: output of a head (z); query, key, value: of a head; attention: all heads of a layer; feed-forward: of a "
+    "layer; residual: state between layers",
+)
+_DIRECTION = Column("direction", "string", "", "denoising: the corrupted input gets the clean value; noising: reversed")
+_METHOD = Column(
+    "method",
+    "string",
+    "",
+    "exact: a run with the value; gradient: gradient × difference; integrated: the same with the mean gradient on the "
+    "way between the inputs",
+)
+_PLACE = (
+    Column("stack", "string", "", "encoder or decoder"),
+    Column("kind", "string", "", "self or cross, of attention"),
+    Column("layer", "int64", "", "block, from 0; of a residual state 0..L"),
+)
+
+PATCHING_EFFECT = TableSchema(
+    name="patching_effect",
+    version=1,
+    description="Share of the difference between clean and corrupted inputs that one part carries, mean over pairs.",
+    made_by=_MADE_BY,
+    columns=(
+        _PART,
+        *_PLACE,
+        Column("head", "int64", "", "head, from 0; -1: not a single head"),
+        Column("position", "string", "", "all; of residual states: before, changed, after the difference, or answer"),
+        _DIRECTION,
+        _METHOD,
+        Column("clean", "float64", "nats", "metric of the clean inputs, mean over pairs"),
+        Column("corrupted", "float64", "nats", "metric of the corrupted inputs"),
+        *estimate_columns(
+            "share of the difference", "sum of effects over sum of differences",
+            "the same with values of another input that has the same metric", "pairs",
+        ),
+    ),
+)  # fmt: skip
+PATCHING_AGREEMENT = TableSchema(
+    name="patching_agreement",
+    version=1,
+    description="How well first-order effects agree with exact ones, over all parts of one kind.",
+    made_by=_MADE_BY,
+    columns=(
+        _PART,
+        _DIRECTION,
+        _METHOD,
+        Column("statistic", "string", "", "pearson, spearman: correlation; overlap: share of the top k in common"),
+        Column("k", "int64", "parts", "top parts by size of effect: a tenth; 0: all"),
+        *estimate_columns("", "the statistic", "of unrelated effects: 0, or k of all parts", "pairs"),
+    ),
+)
+PATCHING_FAITHFULNESS = TableSchema(
+    name="patching_faithfulness",
+    version=1,
+    description="Share of the difference that remains if only the best heads and feed-forward parts see the clean "
+    "input: all others have their values of the corrupted input. Chosen on half of the pairs, scored on the others.",
+    made_by=_MADE_BY,
+    columns=(
+        Column("ranking", "string", "", "the method whose effects (size, denoising) rank the parts"),
+        Column("parts", "int64", "parts", "kept parts"),
+        Column("total", "int64", "parts", "all parts"),
+        *estimate_columns("share of the difference", "the share", "mean of random parts, as many", "pairs"),
+    ),
+)
+PATCHING_EXAMPLE = TableSchema(
+    name="patching_example",
+    version=1,
+    description="One pair: the effect of each residual state at each position (denoising, exact). No interval.",
+    made_by=_MADE_BY,
+    columns=(
+        Column("stack", "string", "", "encoder or decoder"),
+        Column("layer", "int64", "", "state 0..L"),
+        Column("position", "int64", "", "token, from 0"),
+        Column("token", "string", "", "of the clean input"),
+        Column("corrupted", "string", "", "of the corrupted input"),
+        Column("answer", "string", "", "answer"),
+        Column("wrong", "string", "", "answer to the corrupted input"),
+        Column("value", "float64", "share of the difference", "effect of the state"),
+    ),
+)
+TABLES = (PATCHING_EFFECT, PATCHING_AGREEMENT, PATCHING_FAITHFULNESS, PATCHING_EXAMPLE)
+_DRAWS, _TOP, _FEWEST = 10, 0.1, 3
+
+
+def patch_effects(
+    model: Model,
+    pairs: Sequence[PatchPair],
+    *,
+    parts: Sequence[str] = DEFAULT,
+    steps: int = 5,
+    limit: int | None = 100,
+    tokens_per_batch: int = 4096,
+) -> dict[str, pd.DataFrame]:
+    r"""Which parts of a model carry the difference between two inputs to the answer.
+
+    $$ e(z) = \frac{\sum_p m(x_p \mid z \leftarrow z(x'_p)) - m(x_p)}{\sum_p m(x'_p) - m(x_p)}, \qquad
+       \hat e(z) \propto \sum_p \left(z(x'_p) - z(x_p)\right)^\top g_p, \qquad
+       g_p = \frac1k \sum_{i=1}^k \left. \frac{\partial m}{\partial z} \right|_{x_p + \frac{i - 1/2}{k} (x'_p - x_p)} $$
+
+    | symbol | here |
+    |---|---|
+    | $x, x'$ | the input that is run, and the other one: corrupted, clean (denoising), or clean, corrupted (noising) |
+    | $z$ | value of a part: a head's output, query, key or value; attention or feed-forward output; residual state |
+    | $m$ | logit of the answer less that of the wrong one, or log-probability of the answer, in nats |
+    | $e$ | exact effect: 1 if the part carries everything, 0 if nothing |
+    | $\hat e$ | first-order effect: with the gradient at $x$ (attribution patching), or integrated over $k$ steps |
+
+    The control replaces a part by its value in another input of the same length with the same metric under the pair's
+    answers: what unrelated content does. Queries, keys and values are those of each query head, also where heads share
+    keys. A pass runs many variants, without the blocks below the swapped part.
+
+    Args:
+        model: A causal, masked or sequence-to-sequence language model with a tokenizer.
+        pairs: From `read_pairs`, or constructed.
+        parts: Kinds of parts: head, query, key, value, attention, feed-forward, residual.
+        steps: Steps of the integral.
+        limit: Maximum number of pairs, chosen by hash; None: all.
+        tokens_per_batch: Maximum number of tokens in one pass.
+
+    Returns:
+        The tables `patching_effect`, `patching_agreement`, `patching_faithfulness` and `patching_example`.
+
+    Raises:
+        UserError: The model predicts no token or has no such part, no pair suits it, or a setting is wrong.
+
+    Source: exact [@vig2020], [@meng2022locating]; attribution patching [@nanda2023]; integrated and faithfulness
+    [@hanna2024], who take the ends of the steps instead of their middles.
+    """
+    names = check_parts(parts)
+    if steps < 1 or (limit is not None and limit < 1):
+        raise UserError(f"steps and limit must be at least 1. Got {steps} and {limit}.")
+    if model.task == "encoder":
+        raise UserError(
+            f"{model.name} has no language-model head, so no answer can be compared. Load it with its head."
+        )
+    encoded = encoded_pairs(model, pairs, limit)
+    chosen = present(parts_of(model, names), model, encoded)
+    if not chosen:
+        raise UserError(f"{model.name} has none of these parts: {', '.join(names)}.")
+    runs = PairRuns(model=model, budget=tokens_per_batch)
+    found = pair_effects(runs, encoded, chosen, steps)
+    _check_gap(model, found)
+    rows = list(_effect_rows(found))
+    frames = {
+        PATCHING_EFFECT: pd.DataFrame(rows),
+        PATCHING_AGREEMENT: pd.DataFrame(_agreement_rows(found)),
+        PATCHING_FAITHFULNESS: pd.DataFrame(_faithfulness_rows(runs, encoded, found)),
+        PATCHING_EXAMPLE: pd.DataFrame(_example_rows(runs, encoded, found)),
+    }
+    current_display().note(f"{runs.patched:,} patched inputs in {runs.passes:,} forward passes.")
+    return {
+        schema.name: schema.conform(frame if len(frame) else pd.DataFrame(columns=schema.column_names))
+        for schema, frame in frames.items()
+    }
+
+
+def _check_gap(model: Model, found: PairEffects) -> None:
+    mean = float(found.gap.mean())
+    sums, counts = found.by_block(found.gap), found.by_block(np.ones(len(found.gap)))
+    ends = block_interval(mean, (sums - mean * counts) / counts.sum(), units=int((counts > 0).sum()))
+    if not ends.low > 0:
+        current_display().warn(
+            f"The metric of {model.name} is {mean:.3g} nats higher for clean than for corrupted inputs ({ends.low:.3g} "
+            f"to {ends.high:.3g}): it may not be different at all, and then effects, which are shares of this "
+            "difference, mean nothing."
+        )
+
+
+def _effect_rows(found: PairEffects) -> Iterator[dict[str, Any]]:
+    gaps, metrics = found.by_block(found.gap), {"clean": found.clean.mean(), "corrupted": found.corrupted.mean()}
+    for (direction, method), values in found.effects.items():
+        control = found.controls[direction, method]
+        known = ~np.isnan(control).any(axis=0)
+        scale = found.gap[known].sum()
+        sums = found.by_block(values)
+        for index, part in enumerate(found.parts):
+            base = float(control[index, known].sum() / scale) if known.any() and scale else math.nan
+            keys = {"part": part.name, "stack": part.stack, "kind": part.kind, "layer": part.layer, "head": part.head}
+            keys |= {"position": part.position, "direction": direction, "method": method, **metrics}
+            yield keys | ratio_estimate(sums[index], gaps, base) | {"count": len(found.gap)}
+
+
+def _replicates(found: PairEffects, values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Effects of parts: all pairs first, then each replicate, (1 + R, N)."""
+    weights = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return weights @ found.by_block(values[rows]).T / (weights @ found.by_block(found.gap))[:, None]
+
+
+def _agreement_rows(found: PairEffects) -> Iterator[dict[str, Any]]:
+    names = np.array([part.name for part in found.parts])
+    for name in dict.fromkeys(names.tolist()):
+        rows = np.flatnonzero(names == name)
+        if len(rows) < _FEWEST:
+            continue
+        top = max(1, round(_TOP * len(rows)))
+        for direction in DIRECTIONS:
+            exact = _replicates(found, found.effects[direction, EXACT], rows)
+            for method in (GRADIENT, INTEGRATED):
+                other = _replicates(found, found.effects[direction, method], rows)
+                keys = {"part": name, "direction": direction, "method": method}
+                for statistic, values, k in (
+                    ("pearson", _correlations(exact, other), 0),
+                    ("spearman", _correlations(_ranks(exact), _ranks(other)), 0),
+                    ("overlap", _overlaps(exact, other, top), top),
+                ):
+                    scale = "share" if k else "correlation"
+                    number = estimate(values[0], values[1:], k / len(rows), len(found.gap), scale=scale)
+                    yield {**keys, "statistic": statistic, "k": k, **number}
+
+
+def _correlations(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    x, y = (each - each.mean(1, keepdims=True) for each in (one, other))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (x * y).sum(1) / np.sqrt((x * x).sum(1) * (y * y).sum(1))
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    return values.argsort(1, kind="stable").argsort(1).astype(float)
+
+
+def _overlaps(one: np.ndarray, other: np.ndarray, k: int) -> np.ndarray:
+    best = [np.abs(each).argsort(1, kind="stable")[:, ::-1][:, :k] for each in (one, other)]
+    return np.array([len({*a.tolist()} & {*b.tolist()}) / k for a, b in zip(*best, strict=True)])
+
+
+def _faithfulness_rows(runs: PairRuns, encoded: Sequence[EncodedPair], found: PairEffects) -> Iterator[dict[str, Any]]:
+    pool = pool_of(found.parts)
+    even = found.blocks % 2 == 0
+    if not pool or not even.any() or even.all():
+        return
+    place = np.array([found.parts.index(part) for part in pool])
+    sizes = sorted({0, *(2**power for power in range(int(math.log2(len(pool))) + 1)), len(pool)})
+    orders = {
+        method: np.abs(found.effects["denoising", method][place][:, even].sum(1)).argsort(kind="stable")[::-1]
+        for method in METHODS
+    }
+    orders |= {draw: stream("patching-random", draw).permutation(len(pool)) for draw in range(_DRAWS)}  # type: ignore[dict-item]
+    variants = {(key, size): [pool[index] for index in order[size:]] for key, order in orders.items() for size in sizes}
+    held_out = [encoded[row] for row in np.flatnonzero(~even)]
+    scores = _noised(runs, held_out, pool, list(variants.values()))
+    blocks, gap = found.blocks[~even], found.gap[~even]
+    corrupted = found.corrupted[~even]
+    gaps = np.bincount(blocks, weights=gap, minlength=NUM_BLOCKS)
+    shares = dict(zip(variants, scores - corrupted, strict=True))
+    for method in METHODS:
+        for size in sizes:
+            random = [shares[draw, size].sum() / gap.sum() for draw in range(_DRAWS)]  # type: ignore[index]
+            sums = np.bincount(blocks, weights=shares[method, size], minlength=NUM_BLOCKS)
+            number = ratio_estimate(sums, gaps, float(np.mean(random))) | {"count": len(gap)}
+            yield {"ranking": method, "parts": size, "total": len(pool), **number}
+
+
+def _noised(
+    runs: PairRuns, encoded: Sequence[EncodedPair], pool: Sequence[Part], variants: Sequence[Sequence[Part]]
+) -> np.ndarray:
+    """The clean inputs' metric with each variant's parts from the corrupted ones, (variant, pair)."""
+    found = np.zeros((len(variants), len(encoded)))
+    for batch in batches(runs.model, encoded, max(1, runs.budget // 8)):
+        clean, corrupted = recorded_sides(runs, batch, names_of(pool))
+        found[:, batch.rows] = runs.swapped(batch, clean, variants, corrupted.values).numpy()
+    return found
+
+
+def _example_rows(runs: PairRuns, encoded: Sequence[EncodedPair], found: PairEffects) -> Iterator[dict[str, Any]]:
+    """The pair with the median difference."""
+    middle = int(np.argsort(found.gap, kind="stable")[len(encoded) // 2])
+    one, model = encoded[middle], runs.model
+    (batch,) = batches(model, [one], runs.budget)
+    clean, corrupted = recorded_sides(runs, batch, {RESIDUAL})
+    parts = [
+        Part(RESIDUAL, stack.name, "", layer, position=str(position))
+        for stack in model.anatomy.stacks
+        for layer in range(len(stack.layers) + 1)
+        for position in range(batch.at("all", stack.name).shape[1])
+    ]
+    scores = runs.swapped(batch, corrupted, [[part] for part in parts], clean.values)[:, 0]
+    gap = float(clean.metric[0] - corrupted.metric[0])
+    names = {stack.name: _tokens(model, one, stack.name) for stack in model.anatomy.stacks}
+    for part, score in zip(parts, scores.tolist(), strict=True):
+        token, other = names[part.stack][int(part.position)]
+        yield {
+            "stack": part.stack,
+            "layer": part.layer,
+            "position": int(part.position),
+            "token": token,
+            "corrupted": other,
+            "answer": one.pair.answer,
+            "wrong": one.pair.wrong,
+            "value": (score - float(corrupted.metric[0])) / gap if gap else math.nan,
+        }
+
+
+def _tokens(model: Model, one: EncodedPair, stack: str) -> list[tuple[str, str]]:
+    """The tokens of both inputs as people read them."""
+    reads = stack == model.anatomy.reads.name
+    tokenizer = model.require_tokenizer() if reads else model.output_tokenizer
+    assert tokenizer is not None
+    sides = (one.clean, one.corrupted) if reads else (one.written, one.written)
+    texts = [[tokenizer.decode([token]).strip() or str(tokenizer.convert_ids_to_tokens(token)) for token in side]
+             for side in sides]  # fmt: skip
+    return list(zip(*texts, strict=True))
