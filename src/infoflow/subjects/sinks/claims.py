@@ -129,8 +129,12 @@ def s3(curves: Curves) -> list[Condition]:
     return [exceeds("excess attention on the first token", gap, 0.0, "share of attention", bounds=CORRELATION)]
 
 
+def _largest(rows: SeedRows) -> np.ndarray:
+    return rows.numbers.max(axis=1, keepdims=True)
+
+
 def _course(rows: SeedRows) -> np.ndarray:
-    """Largest ratio; share of its rise that one block makes; share of later layers (but the last) above 1,000."""
+    """Share of the ratio's rise that one block makes, and share of later layers (but the last) above 1,000."""
     frame = rows.frame.sort_values("layer")
     if len(frame) < 4:
         raise Absent(f"the model is too shallow: it has {len(frame) - 1} blocks, needed 3")
@@ -139,15 +143,14 @@ def _course(rows: SeedRows) -> np.ndarray:
     rises, total = np.diff(logs, axis=1), logs.max(axis=1) - logs[:, 0]
     step = int(rises[0].argmax()) + 1
     by_one = rises[:, step - 1] / np.maximum(total, 1e-9)
-    inner = ratios[:, step : max(step + 1, ratios.shape[1] - 1)]
-    return np.stack([ratios.max(axis=1), np.clip(by_one, 0, 1), (inner >= _TIMES).mean(axis=1)], axis=1)
+    later = ratios[:, step : max(step + 1, ratios.shape[1] - 1)]
+    return np.stack([np.clip(by_one, 0, 1), (later >= _TIMES).mean(axis=1)], axis=1)
 
 
-_S4_READS: dict[str, Reading] = {
-    "course": Table(MASSIVE_ACTIVATION.name, CAUSAL, needs=("layer",), known=True)
-    .where(statistic="largest", dimension=-1, token="any")
-    .reduce(_course)
-}
+_RATIO = Table(MASSIVE_ACTIVATION.name, CAUSAL, needs=("layer",), known=True).where(
+    statistic="largest", dimension=-1, token="any"
+)
+_S4_READS: dict[str, Reading] = {"largest": _RATIO.reduce(_largest), "course": _RATIO.reduce(_course)}
 
 
 @claim(
@@ -165,9 +168,9 @@ _S4_READS: dict[str, Reading] = {
 )
 def s4(curves: Curves) -> list[Condition]:
     """The causal LM's massive activations."""
-    largest, by_one, later = (curves["course"][:, number : number + 1] for number in range(3))
+    by_one, later = np.split(curves["course"], 2, axis=1)
     return [
-        exceeds("largest activation over the median", largest, _TIMES, "ratio"),
+        exceeds("largest activation over the median", curves["largest"], _TIMES, "ratio"),
         exceeds("share of the rise that one block makes", by_one, 0.5, "share of the rise", bounds=SHARE),
         exceeds("layers after it with such activations", later, 0.5, "share", bounds=SHARE),
     ]
