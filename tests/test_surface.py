@@ -19,6 +19,7 @@ SHORT = {
     "experts": "subjects.experts.measures",
     "evidence": "subjects.retrieval.measures",
     "explorer": "subjects.explorer.server",
+    "head_weights": "subjects.head_weights.measures",
     "over_training": "subjects.over_training.measures",
     "pruning": "subjects.pruning.measures",
     "retrieval": "subjects.retrieval.models",

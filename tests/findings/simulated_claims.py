@@ -309,6 +309,9 @@ FORMS: dict[str, Form | dict[str, Form]] = {
     "time:T19": Form(3, -2.0, 3.0, {2: 0.05}),
     "time:T20": reached(2, 1),
     "time:T22": reached(2, 1, -3.0, 3.0),
+    "weights:W1": Signed(),
+    "weights:W2": Signed(),
+    "weights:W3": Form(2, 0.0, 9.0),
 }
 
 
