@@ -45,8 +45,8 @@ _W1_READS: dict[str, Reading] = {
     "Heads of a causal LM whose weights say that they copy do raise the logits of the tokens they attend to.",
     source=_FRAMEWORK,
     published="no number: most heads of a one-layer model have mostly positive eigenvalues, and copy",
-    statistic="Spearman's correlation over heads: copying score of the weights with the share of tokens whose own logit "
-    "rises when the head attends to them, on repeated random tokens; above 0",
+    statistic="Spearman's correlation over heads: copying score of the weights with the share of tokens whose own "
+    "logit rises when the head attends to them, on repeated random tokens; above 0",
     reads=_W1_READS,
     controls=(Control(name="untrained model", reads=untrained(_W1_READS), decisive=False),),
     learned=(CAUSAL,),
@@ -74,8 +74,8 @@ _W2_READS: dict[str, Reading] = {
     "Heads of a masked LM that look at the previous token in text do so by their weights for positions.",
     source=_FRAMEWORK.beyond,
     published="none",
-    statistic="Spearman's correlation over heads: share of positions whose best key by weights is the previous one, with "
-    "the share of queries whose strongest key is the previous token; above 0",
+    statistic="Spearman's correlation over heads: share of positions whose best key by weights is the previous one, "
+    "with the share of queries whose strongest key is the previous token; above 0",
     reads=_W2_READS,
     controls=(Control(name="untrained model", reads=untrained(_W2_READS)),),
     learned=(MASKED,),

@@ -40,7 +40,7 @@ def _map(own: pd.DataFrame, ends: tuple[float, float], title: str, text: str = "
     place = {"x": cells("x", "head", "head"), "y": cells("y", "layer", "layer", layers)}
     columns = ["layer", "head", "offset", "value", "baseline", "control_low", "control_high"]
     tooltip = tips(
-        "layer:O|layer", "head:O|head", "value:Q|value|.2f", "baseline:Q|control|.2f", "control_high:Q|its upper end|.2f",
+        "layer:O|layer", "head:O|head", "value:Q|value|.2f", "baseline:Q|control|.2f", "control_high:Q|at most|.2f",
         *(["offset:O|offset"] if text else []),
     )  # fmt: skip
     rows = own[columns].round(4)
@@ -63,9 +63,9 @@ def _weights(frame: pd.DataFrame, tables: ModelTables, statistic: str, drawing: 
             above = int((own["value"] > own["control_high"]).sum())
             looks = f", at offset {int(best['offset'])}" if statistic == "preferred" else ""
             answer.append(
-                f"{above} of {len(own)} heads of {series.label} exceed the control; highest is head {int(best['head'])} of "
-                f"layer {int(best['layer'])} with {best['value']:.2f}{looks} (control {best['baseline']:.2f}, at most "
-                f"{best['control_high']:.2f} in 97.5% of draws)."
+                f"{above} of {len(own)} heads of {series.label} exceed the control; highest is head "
+                f"{int(best['head'])} of layer {int(best['layer'])} with {best['value']:.2f}{looks} (control "
+                f"{best['baseline']:.2f}, at most {best['control_high']:.2f} in 97.5% of draws)."
             )
             answer.append(_on_text(own, tables, series.key, statistic))
     if not panels:
@@ -76,25 +76,18 @@ def _weights(frame: pd.DataFrame, tables: ModelTables, statistic: str, drawing: 
 
 def _on_text(own: pd.DataFrame, tables: ModelTables, series: str, statistic: str) -> str:
     """The rank correlation over heads with what the same heads do on text, if that was measured."""
-    if statistic == "copying":
-        name, what = HEAD_PATTERNS.name, "copying on repeated random tokens"
-        text = tables.get(name)
-        text = None if text is None else text[(text["pattern"] == "copying") & (text["score"] == "positive")]
-    else:
-        name, what = HEAD_POSITIONAL.name, "the share of queries that look at one offset in text"
-        text = tables.get(name)
-        text = (
-            None
-            if text is None
-            else text.groupby(["series", "seed", "trained", "kind", *_HEAD], as_index=False)["value"].max()
-        )
+    copying = statistic == "copying"
+    text = tables.get(HEAD_PATTERNS.name if copying else HEAD_POSITIONAL.name)
     if text is None:
         return ""
+    text = text[(text["series"] == series) & (text["kind"] == "self")]
+    if copying:
+        text, what = text[(text["pattern"] == "copying") & (text["score"] == "positive")], "copying on random tokens"
+    else:
+        what = "the share of queries that look at one offset in text"
     keys = ["series", "seed", "trained", *_HEAD]
-    both = own.merge(text[(text["series"] == series) & (text["kind"] == "self")], on=keys, suffixes=("", "_text"))
-    if len(both) < 4:
-        return ""
-    rho = both["value"].corr(both["value_text"], method="spearman")
+    both = own.merge(text.groupby(keys, as_index=False)["value"].max(), on=keys, suffixes=("", "_text"))
+    rho = both["value"].corr(both["value_text"], method="spearman") if len(both) > 3 else None
     return f"Over its heads, the rank correlation with {what} is {rho:.2f}." if pd.notna(rho) else ""
 
 
@@ -115,15 +108,15 @@ def _composition(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
         if top.empty:
             continue
         names = (
-            top["layer"].astype(str) + "." + top["head"].astype(str) + " reads " + top["earlier_layer"].astype(str) + "."
-            + top["earlier_head"].astype(str) + " by " + top["via"].astype(str)
+            _place(top, "layer", "head") + " reads " + _place(top, "earlier_layer", "earlier_head") + " by "
+            + top["via"].astype(str)
         )  # fmt: skip
         panels.append(Panel(spec=_bars(top.assign(pair=names)), title=series.label))
         best = top.iloc[0]
         answer.append(
             f"Strongest in {series.label}: head {int(best['head'])} of layer {int(best['layer'])} reads head "
-            f"{int(best['earlier_head'])} of layer {int(best['earlier_layer'])} by its {best['via']} {best['ratio']:.1f} "
-            f"times as much as with random rotations (score {best['value']:.2f})."
+            f"{int(best['earlier_head'])} of layer {int(best['earlier_layer'])} by its {best['via']}, "
+            f"{best['ratio']:.1f} times as much as with random rotations (score {best['value']:.2f})."
         )
     return Drawn(
         data=frame,
@@ -131,6 +124,10 @@ def _composition(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
         answer=answer,
         caption="The first seed of each model. Heads are layer.head. The dashed line, 1, is random rotations.",
     )
+
+
+def _place(rows: pd.DataFrame, layer: str, head: str) -> pd.Series:
+    return rows[layer].astype(str) + "." + rows[head].astype(str)
 
 
 def _bars(top: pd.DataFrame) -> dict[str, Any]:
@@ -165,9 +162,9 @@ PREFERRED = DeclaredFigure(
     id="offset-weights",
     question="Which heads look at a fixed offset, by their weights?",
     how_to_read=(
-        "Each square is a head; the colour is the share of positions whose best key, by the weights for positions, lies "
-        "at the head's best offset. The offset is written where the share exceeds 97.5% of random matrices: −1 is the "
-        "previous token.",
+        "Each square is a head; the colour is the share of positions whose best key, by the weights for positions, "
+        "lies at the head's best offset. The offset is written where the share exceeds that of 97.5% of random "
+        "matrices: −1 is the previous token.",
         "Models with rotary or relative positions add none to their embeddings, and are not shown.",
     ),
     draw=_preferred,
@@ -179,8 +176,9 @@ COMPOSITION = DeclaredFigure(
     id="head-composition",
     question="Which heads read what other heads write?",
     how_to_read=(
-        "Each bar is a pair of heads: the later one reads what the earlier one writes, to decide where it looks (query), "
-        "where it is found (key), or what it moves (value). Bars end at the score divided by that of random rotations.",
+        "Each bar is a pair of heads: the later one reads what the earlier one writes, to decide where it looks "
+        "(query), which tokens it finds (key), or what it moves (value). Bars end at the score divided by that "
+        "of random rotations.",
     ),
     method=_METHOD,
     tables=(HEAD_COMPOSITION.name,),
@@ -191,8 +189,8 @@ _FIGURES = (COPYING, PREFERRED, COMPOSITION)
 _SECTION = Section(
     id="head-weights",
     title="What do heads do by their weights alone?",
-    lead="The matrices of a head say what it would do with any text: copy, look at a fixed offset, read what an earlier "
-    "head wrote. On text, other blocks take part.",
+    lead="The matrices of a head say what it would do with any text: copy, look at a fixed offset, read what an "
+    "earlier head wrote. On text, other blocks take part.",
     names=names_of(_FIGURES),
 )
 

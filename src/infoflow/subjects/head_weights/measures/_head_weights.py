@@ -52,8 +52,9 @@ class HeadWeights(Intervention):
        \mathrm{share}_o = \frac{1}{|T_o|} \sum_{i \in T_o} \big[\arg\max_j p_i W_Q W_K^\top p_j^\top = i + o\big] $$
 
     E are embeddings, U is the output matrix without its mean over tokens. The eigenvalues are those of the d × d matrix
-    $W_O U E W_V$. A score of 1 means that every direction of tokens that the head reads raises itself. $p_i$ is what position i adds to the states
-    before the first block, less its mean over positions; $T_o$ are the positions with a visible key at offset o.
+    $W_O U E W_V$. A score of 1 means that every direction of tokens that the head reads raises itself. $p_i$ is what
+    position i adds to the states before the first block, less its mean over positions; $T_o$ are the positions with a
+    visible key at offset o.
 
     The gain and centring of the norms before a block and before U are folded in. Left out: a norm's division, biases,
     norms of queries and keys, all other blocks, and of a masked LM's output head all but its last norm and matrix. So

@@ -21,6 +21,7 @@ from infoflow.models import (
     model_inputs,
     tap,
     tiny_inputs,
+    unusual_weights,
     weight_of,
 )
 from infoflow.models._first_pass import output_embeddings

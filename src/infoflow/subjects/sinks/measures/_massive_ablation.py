@@ -72,10 +72,11 @@ class MassiveAblation(Intervention):
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         scorer, means, sums = SentenceScorer(reader), _Means(), BlockSums()
         rows = scorer.choose(self.sentences, "massive-ablation")
+        budget = max(1, options.tokens_per_batch // (2 * len(MODES)))  # all variants of a batch run together
         with torch.inference_mode():
-            for batch in scorer.batches(rows, options.tokens_per_batch):
+            for batch in scorer.batches(rows, budget):
                 self._add_means(scorer, batch, means)
-            for batch in scorer.batches(rows, options.tokens_per_batch):
+            for batch in scorer.batches(rows, budget):
                 for place, changes in self._changes(scorer, batch, means).items():
                     sums.add(place, "changes", changes, batch.padded.blocks)
                     sums.add(place, "tokens", batch.counts, batch.padded.blocks)
