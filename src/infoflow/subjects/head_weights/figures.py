@@ -8,7 +8,7 @@ from infoflow.heads import HEAD_PATTERNS, HEAD_POSITIONAL
 from infoflow.report._curves import first_seed
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, Section, names_of
 from infoflow.report._model_tables import ModelTables
-from infoflow.report.forms._chart import finished, tips
+from infoflow.report.forms._chart import color_if, finished, tips
 from infoflow.report.forms._marks import channel, draw
 from infoflow.report.forms._rows import cells
 
@@ -47,7 +47,8 @@ def _map(own: pd.DataFrame, ends: tuple[float, float], title: str, text: str = "
     marks = [draw("rect", rows, place, stroke="var(--paper)", strokeWidth=1, color=color, tooltip=tooltip)]
     if text:
         clear = rows[rows["value"] > rows["control_high"]]
-        marks.append(draw("text", clear, place, fontSize=9, color="var(--ink)", text=text))
+        ink = color_if("datum.value > 0.55", "var(--paper)", "var(--ink)")
+        marks.append(draw("text", clear, place, fontSize=9, color=ink, text=text))
     return finished(marks, max(_ROW * len(layers), 60))
 
 
