@@ -1,5 +1,6 @@
 """Figures of head weights: copying and preferred offsets of each head, and which heads compose."""
 
+import math
 from typing import Any
 
 import pandas as pd
@@ -53,7 +54,7 @@ def _map(own: pd.DataFrame, ends: tuple[float, float], title: str, text: str = "
 
 
 def _weights(frame: pd.DataFrame, tables: ModelTables, statistic: str, drawing: dict[str, Any]) -> Drawn | None:
-    frame = frame[frame["statistic"] == statistic]
+    frame = frame.loc[frame["statistic"] == statistic]
     panels, answer = [], []
     for series in tables.models.present(frame):
         own = first_seed(frame[(frame["series"] == series.key) & frame["trained"]])
@@ -88,8 +89,8 @@ def _on_text(own: pd.DataFrame, tables: ModelTables, series: str, statistic: str
         what = "the share of queries that look at one offset in text"
     keys = ["series", "seed", "trained", *_HEAD]
     both = own.merge(text.groupby(keys, as_index=False)["value"].max(), on=keys, suffixes=("", "_text"))
-    rho = both["value"].corr(both["value_text"], method="spearman") if len(both) > 3 else None
-    return f"Over its heads, the rank correlation with {what} is {rho:.2f}." if pd.notna(rho) else ""
+    rho = float(both["value"].corr(both["value_text"], method="spearman")) if len(both) > 3 else math.nan
+    return "" if math.isnan(rho) else f"Over its heads, the rank correlation with {what} is {rho:.2f}."
 
 
 def _copying(frame: pd.DataFrame, tables: ModelTables) -> Drawn | None:

@@ -21,7 +21,6 @@ from infoflow.models import (
     model_inputs,
     tap,
     tiny_inputs,
-    unusual_weights,
     weight_of,
 )
 from infoflow.models._first_pass import output_embeddings
@@ -109,12 +108,19 @@ def _projections(model: Model, attention: Attention) -> tuple[Projection, Projec
 
 def unknown_layout(model: Model) -> str | None:
     """Why the matrices of the heads cannot be read, or None."""
-    if reason := unusual_weights(model.module):
-        return f"the matrices of its heads cannot be read: {reason}"
+    parameters = dict(model.module.named_parameters())
     for attention in model.anatomy.attentions():
-        if None in (attention.query, attention.key, attention.value, attention.output):
-            return "its queries, keys and values are no plain projections, so its heads have no such matrices"
+        for projection in (attention.query, attention.key, attention.value, attention.output):
+            if projection is None:
+                return "its queries, keys and values are no plain projections, so its heads have no such matrices"
+            weight = parameters.get(projection.weight.parameter)
+            if weight is None or weight.is_meta or not _plain(weight):
+                return "the matrices of its heads are quantised or not in memory; load it without quantisation"
     return None
+
+
+def _plain(weight: Tensor) -> bool:
+    return weight.is_floating_point() and not hasattr(weight, "__tensor_flatten__")
 
 
 def _reading(parameters: dict[str, Tensor], part: ParameterSlice) -> Float[Tensor, "D d"]:
