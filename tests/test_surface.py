@@ -22,6 +22,7 @@ SHORT = {
     "over_training": "subjects.over_training.measures",
     "pruning": "subjects.pruning.measures",
     "retrieval": "subjects.retrieval.models",
+    "spectra": "subjects.spectra.measures",
 }
 """Rooms of subjects that have a short name."""
 PARTS = ("claims", "figures", "objectives", "settings", "stages", "training")

@@ -3,9 +3,9 @@
 from infoflow.flow import AbstractMeasure
 from infoflow.studies._plan_sections import AnalysisPlan
 
-from ._layer_spectrum import CURVATURE, LAYER_SPECTRUM, MEASURES
+from ._layer_spectrum import DIME, LAYER_SPECTRUM, MEASURES
 from ._layer_spectrum import LayerSpectrum as LayerSpectrum
-from ._spectra import curvature, dime, directions, info_nce, lidar
+from ._spectra import curvature, dime, directions, info_nce, lidar, weighed_entropy
 from ._spectra import matrix_entropy as matrix_entropy
 
 

@@ -156,14 +156,12 @@ class _Text:
 
 def _groups(lengths: np.ndarray) -> Iterator[np.ndarray]:
     """Consecutive texts of at least `_GROUP` tokens together, and at least two; the last group may be smaller."""
-    found: list[int] = []
-    for place, length in enumerate(lengths.tolist()):
-        found.append(place)
-        if sum(lengths[found]) >= _GROUP and len(found) > 1 and place < len(lengths) - 2:
-            yield np.array(found)
-            found = []
-    if found:
-        yield np.array(found)
+    first, num = 0, len(lengths)
+    for end in range(1, num + 1):
+        full = end - first > 1 and lengths[first:end].sum() >= _GROUP and num - end > 1
+        if full or end == num:
+            yield np.arange(first, end)
+            first = end
 
 
 def _states(reader: Reader, batch: Any) -> dict[str, Float[Tensor, "layer sentence token width"]]:
@@ -224,7 +222,8 @@ class _Stack:
             value, control = torch.stack(own)[:, :, layer].numpy().T
             known = np.isfinite(value)
             sums, counts = (
-                np.bincount(blocks[known], weights=w, minlength=NUM_BLOCKS) for w in (value[known], np.ones(known.sum()))
+                np.bincount(blocks[known], weights=w, minlength=NUM_BLOCKS)
+                for w in (value[known], np.ones(known.sum()))
             )
             baseline = float(np.nanmean(control)) if np.isfinite(control).any() else math.nan
             found[measure] = ratio_estimate(sums, counts, baseline, "positive")
