@@ -15,6 +15,7 @@ SOURCES = ROOT / "src" / "infoflow"
 SHORT = {
     "adaptation": "subjects.adaptation.measures",
     "alignment": "subjects.alignment.measures",
+    "detached": "subjects.detached.measures",
     "dynamics": "subjects.allocation.measures",
     "experts": "subjects.experts.measures",
     "evidence": "subjects.retrieval.measures",

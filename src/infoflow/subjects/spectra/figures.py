@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from infoflow.probing import PROBE_SCORES
@@ -65,23 +66,24 @@ def _rows(own: pd.DataFrame) -> Iterator[dict[str, Any]]:
 def _probe_rows(series: Series, probed: pd.DataFrame | None) -> Iterator[dict[str, Any]]:
     if probed is None:
         return
-    wanted = {"series": series.key, "trained": True, "labels": "task", "probe": "linear", "words": "all"}
-    for name, value in {**wanted, "metric": "accuracy"}.items():
-        probed = probed[probed[name] == value]
-    for task, own in probed[probed["share"] == probed["share"].max()].groupby("task", sort=False):
+    wanted: dict[str, Any] = {"series": series.key, "trained": True, "labels": "task", "probe": "linear"}
+    wanted |= {"words": "all", "metric": "accuracy", "share": probed["share"].max()}
+    found = probed.loc[np.all([probed[name] == value for name, value in wanted.items()], axis=0)]
+    for task, own in found.groupby("task", sort=False):
         yield from _scaled(f"probe: {task}", own)
 
 
 def _scaled(label: str, own: pd.DataFrame) -> list[dict[str, Any]]:
     """One row per layer, with its place between the lowest and the highest layer."""
     found = [(int(str(layer)), Samples.of(rows).estimate(), rows) for layer, rows in own.groupby("layer")]
-    values = [estimate.value for _, estimate, _ in found]
+    values = [float(estimate.value) for _, estimate, _ in found]
     least, most = min(values, default=0.0), max(values, default=0.0)
+    span = most - least
     return [
         {
             "measure": label,
             "layer": layer,
-            "place": (estimate.value - least) / (most - least) if most > least else 0.5,
+            "place": (estimate.value - least) / span if span else 0.5,
             "text": f"{estimate.value:.2f}",
             "shown": f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})",
             "control": f"{rows['baseline'].mean():.3f}",
@@ -101,8 +103,8 @@ def _chart(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _answers(series: Series, rows: pd.DataFrame, chosen: pd.DataFrame | None) -> Iterator[str]:
-    own = None if chosen is None else chosen[(chosen["series"] == series.key) & chosen["trained"]]
-    if own is None or own.empty:
+    own = None if chosen is None else chosen.loc[(chosen["series"] == series.key) & chosen["trained"]]
+    if own is None or not len(own):
         top = rows[rows["highest"]].groupby("measure", sort=False)["layer"].first()
         yield f"{series.label}: highest at layer {listed([f'{layer} ({name})' for name, layer in top.items()])}."
         return
@@ -146,7 +148,7 @@ _SECTION = Section(
 def spectra_section(tables: ModelTables) -> Section | None:
     """The section, or None if no model's spectra were measured."""
     frame = tables.get(LAYER_SPECTRUM.name)
-    if frame is None or not frame["trained"].any():
+    if frame is None or not bool(frame["trained"].any()):
         return None
     figure = SPECTRA.of(frame, tables)
     return None if figure is None else replace(_SECTION, figures=[figure], keys=tables.models.present(frame))

@@ -3,7 +3,7 @@
 # R bootstrap replicates, L layers
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -70,19 +70,21 @@ def _measured(tables: Mapping[str, pd.DataFrame]) -> Iterator[tuple[tuple[Any, .
     found = [spectra]
     if GEOMETRY.name in tables:
         geometry = with_keys(tables[GEOMETRY.name])
-        found.append(geometry[(geometry["space"] == "raw") & geometry["measure"].isin(_GEOMETRY)])
+        found.append(geometry.loc[(geometry["space"] == "raw") & geometry["measure"].isin(_GEOMETRY)])
     if _EFFECTIVE_RANK in tables:
         found.append(with_keys(tables[_EFFECTIVE_RANK]).assign(measure=_EFFECTIVE_RANK))
     for frame in found:
-        for (*keys, measure), own in frame.groupby([*_NAMES, "stack", "measure"], sort=False):
+        for key, own in frame.groupby([*_NAMES, "stack", "measure"], sort=False):
+            *keys, measure = cast(tuple[Any, ...], key)
             yield tuple(keys), str(measure), _by_layer(own)
 
 
 def _probed(scores: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], str, SeedRows]]:
     wanted = {"labels": "task", "probe": "linear", "words": "all", "metric": "accuracy"}
-    scores = scores[np.all([scores[name] == value for name, value in wanted.items()], axis=0)]
-    scores = scores[scores["share"] == scores.groupby("task")["share"].transform("max")]
-    for (*keys, task), own in scores.groupby([*_NAMES, "stack", "task"], sort=False):
+    chosen = scores.loc[np.all([scores[name] == value for name, value in wanted.items()], axis=0)]
+    chosen = chosen.loc[chosen["share"] == chosen.groupby("task")["share"].transform("max")]
+    for key, own in chosen.groupby([*_NAMES, "stack", "task"], sort=False):
+        *keys, task = cast(tuple[Any, ...], key)
         yield tuple(keys), str(task), _by_layer(own)
 
 
