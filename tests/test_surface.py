@@ -15,6 +15,7 @@ SOURCES = ROOT / "src" / "infoflow"
 SHORT = {
     "adaptation": "subjects.adaptation.measures",
     "alignment": "subjects.alignment.measures",
+    "detached": "subjects.detached.measures",
     "dynamics": "subjects.allocation.measures",
     "experts": "subjects.experts.measures",
     "evidence": "subjects.retrieval.measures",
@@ -27,6 +28,7 @@ SHORT = {
     "retrieval": "subjects.retrieval.models",
     "routes": "subjects.routes.measures",
     "sinks": "subjects.sinks.measures",
+    "spectra": "subjects.spectra.measures",
 }
 """Rooms of subjects that have a short name."""
 PARTS = ("claims", "figures", "objectives", "settings", "stages", "training")

@@ -1,0 +1,3 @@
+"""The public names of the subject spectra."""
+
+from infoflow.subjects.spectra.measures import *  # noqa: F403
