@@ -56,7 +56,12 @@ def test_what_is_the_same_in_all_rows_is_said_once(printed):
 def test_a_single_row_and_equal_rows_keep_a_column(printed):
     assert printed(["a", "b"], [["1", "2"]]) == ["a  b", "1  2"]
     assert printed(["a", "b"], [["1", "2"], ["1", "2"]]) == ["a 1", "b", "2", "2"]
-    assert printed(["a", "b"], []) == ["a  b"]
+
+
+def test_a_column_without_values_and_a_table_without_rows_are_left_out(printed):
+    assert printed(["a", "b"], [["1", "–"], ["2", "–"]]) == ["a", "1", "2"]
+    assert printed(["a", "b"], [], "Roles held") == ["Roles held: none."]
+    assert printed(["a", "b"], []) == []
 
 
 def test_long_names_and_texts_wrap_and_numbers_stay_whole(printed):

@@ -59,8 +59,13 @@ def _short(value: float, digits: int) -> str:
     return text.replace("0.", ".", 1) if abs(float(text)) < 1 and digits else text
 
 
+_NO_VALUE = ("", "–")
+
+
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
     """Print a table in at most 100 columns: what is the same in all rows stands once above it, long texts wrap.
+
+    A column without any value is left out; of a table without rows only the title is printed.
 
     The name of a column of `estimate`s ends in ` [95%]`, which is said once above the table.
     """
@@ -68,11 +73,19 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
 
     if not is_first_process():
         return
+    if not rows:
+        if title:
+            show_text(f"{title}: none.")
+        return
     cells = [[visible(cell) for cell in row] for row in rows]
     fixed = [place for place, column in enumerate(columns) if not column.endswith(_INTERVAL)]
     same = [place for place in fixed if len(cells) > 1 and len({row[place] for row in cells}) == 1]
     kept = [place for place in range(len(columns)) if place not in same] or [len(columns) - 1]
-    said = [_plain(f"{columns[place]} {cells[0][place]}") for place in same if place not in kept and cells[0][place]]
+    said = [
+        _plain(f"{columns[place]} {cells[0][place]}")
+        for place in same
+        if place not in kept and cells[0][place] not in _NO_VALUE
+    ]
     if any(column.endswith(_INTERVAL) for column in columns):
         said.append("95% intervals")
     for line in filter(None, (title, ", ".join(said))):
