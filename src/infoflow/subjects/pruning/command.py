@@ -94,16 +94,18 @@ def prune(
 
 def _show_each(found: "PrunedToEach") -> None:
     """A row for each number of heads."""
+    from infoflow.foundation import said_size
+
     metrics = list(dict.fromkeys(found.quality["metric"]))
     rows = []
     for number, point, random in zip(found.keep, found.points, found.random_loss, strict=True):
         scores = point.quality.set_index("metric")
         cells = [f"{scores.loc[one, 'after']:.4f} ({scores.loc[one, 'change']:+.4f})" for one in metrics]
         last = point.speed.iloc[-1]
-        size = [f"{int(last['parameters']):,}", f"{last['megabytes']:.1f}", f"{last['speed-up']:.2f}"]
+        size = [f"{int(last['parameters']):,}", said_size(1e6 * last["megabytes"]), f"{last['speed-up']:.2f}"]
         rows.append([str(number), *cells, f"{random:.4f}", *size])
     heads = [f"{one} (change)" for one in metrics]
-    show_table(["heads", *heads, f"{metrics[0]}, random heads", "parameters", "MB", "speed-up"], rows)
+    show_table(["heads", *heads, f"{metrics[0]}, random heads", "parameters", "size", "speed-up"], rows)
     show_path("Pruned models", found.folder / "keep-HEADS")
     if found.report is not None:
         show_path("Report", found.report)
@@ -111,6 +113,7 @@ def _show_each(found: "PrunedToEach") -> None:
 
 def _show(pruned: "Pruned") -> None:
     from infoflow.corpus import printable
+    from infoflow.foundation import said_size
 
     rows = []
     for row in pruned.quality.to_dict("records"):
@@ -123,9 +126,9 @@ def _show(pruned: "Pruned") -> None:
         )
     rows = []
     for r in pruned.speed.to_dict("records"):
-        sizes = [str(r["heads"]), f"{r['parameters']:,}", f"{r['megabytes']:.1f}"]
+        sizes = [str(r["heads"]), f"{r['parameters']:,}", said_size(1e6 * r["megabytes"])]
         rows.append([r["model"], *sizes, str(r["batch"]), f"{r['milliseconds']:.1f}", f"{r['speed-up']:.2f}"])
-    show_table(["model", "heads", "parameters", "MB", "batch", "ms", "speed-up"], rows)
+    show_table(["model", "heads", "parameters", "size", "batch", "ms", "speed-up"], rows)
     left = pruned.model.anatomy.attentions()
     show_text("Heads left: " + ", ".join(f"{a.stack} {a.kind} {a.layer}: {a.num_heads}" for a in left))
     show_path("Pruned model", pruned.folder)
