@@ -29,7 +29,7 @@ from ._options import check_arguments, check_extras
 from ._predict import predict
 from ._probe import bert_score, probe
 from ._session import Incomplete, explain
-from ._study import findings, report, study, train, worker
+from ._study import findings, report, stage, stages, study, train, worker
 
 
 def _version() -> str:
@@ -54,7 +54,7 @@ _COMMANDS: dict[str, dict[int, Callable[..., object]]] = {
     BEGIN: {0: study, 1: analyze, 2: heads, 3: view, 5: report, 6: list_names},
     EXPERIMENTS: {0: train, 2: compare, 3: probe, 4: fill_in, 5: bert_score, 8: predict},
     RESULTS: {1: findings, 3: merge},
-    SURROUNDINGS: {0: doctor, 1: worker},
+    SURROUNDINGS: {0: doctor, 1: worker, 2: stages, 3: stage},
 }
 
 

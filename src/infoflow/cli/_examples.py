@@ -29,6 +29,8 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "data show": ('"the old cat sleeps"', '"the old cat sleeps" --objective masked-lm,bart'),
     "data index": ("wiki.txt --out wiki-index", 'wiki-index --ask "where is Paris"'),
     "doctor": ("", f"{_MASKED} --corpus wiki.txt"),
+    "stages": ("runs/quick --json", "study.toml --out runs/mine --json"),
+    "stage": ("runs/mine 3f1c9a7be2d04856", "runs/mine 3f1c9a7be2d04856 --threads 2"),
     "worker": ("runs/mine", "runs/mine --processes 2 --patience 2h"),
 }
 """What follows the command's name."""

@@ -369,3 +369,54 @@ def worker(
         code = work(run, processes, session.threads or 1, list(gpus) or None, patience)
     if code:
         sys.exit(code)
+
+
+def stages(
+    run: Path,
+    /,
+    *,
+    settings: Settings = (),
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    out: Out = None,
+    log: Log = None,
+) -> None:
+    """List the stages of a study for another engine: Snakemake, Parsl, SLURM arrays. A plan is prepared, not run.
+
+    Args:
+        run: A study's run folder, a plan's TOML file, or a preset.
+        as_json: One list of objects with key, label, kind, needs, done, cost (seconds), memory (bytes), threads, gpus.
+    """
+    with reporting(log):
+        import json
+
+        from infoflow.results import RunFolder
+        from infoflow.studies import StudyPlan, list_stages
+
+        if (run / "run.json").is_file():
+            found = list_stages(RunFolder.existing(run))
+        else:
+            plan = with_settings(StudyPlan.load(str(run)), settings)
+            found = list_stages(RunFolder(run_folder(out, run.stem)), plan)
+        if as_json:
+            show(json.dumps(found, indent=1))
+        else:
+            names = ("key", "label", "done", "cost", "gpus")
+            show_table(
+                ["key", "stage", "done", "seconds", "GPUs"], [[str(one[name]) for name in names] for one in found]
+            )
+
+
+def stage(run: Path, key: str, /, *, session: Session = Session()) -> None:  # noqa: B008 (frozen)
+    """Run one stage of a study, whose needs are done; `infoflow stages` lists them. Run it again to continue it.
+
+    The exit code is 0 if the stage is done, 2 if it cannot run or fails, and 130 after Ctrl-C or SIGTERM. When all
+    stages are done, `infoflow study` with the same plan and folder writes the report.
+
+    Args:
+        run: A study's run folder.
+        key: The stage's key.
+    """
+    with working(session):
+        from infoflow.studies import run_stage
+
+        show(f"{key}: {'done' if run_stage(run, key) else 'was done before'}")
