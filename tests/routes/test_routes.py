@@ -346,7 +346,12 @@ def test_bad_settings_of_the_measure():
 
 def test_a_gate_behind_the_heads_is_refused():
     config = t.Qwen3NextConfig(
-        **GROUPED, head_dim=8, num_experts=4, moe_intermediate_size=8, layer_types=["full_attention"] * 2
+        **GROUPED,
+        head_dim=8,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=8,
+        layer_types=["full_attention"] * 2,
     )
     model = load_model(t.Qwen3NextForCausalLM(config), None, "cpu")
     with pytest.raises(UserError, match="has no routes: a gate multiplies"):

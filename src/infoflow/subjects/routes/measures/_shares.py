@@ -178,8 +178,15 @@ class _Linear:
         moved = parts - parts.mean(-1, keepdim=True) if self.norm.centred else parts
         return moved * self.norm.gain.float()
 
-    def __call__(self, parts: Float[Tensor, "sentence token width"]) -> Float[Tensor, "sentence token width"]:
-        return self.unscaled(parts) * self.scale.unsqueeze(-1)
+    def __call__(
+        self, parts: Float[Tensor, "sentence token width"], rows: Tensor | slice = slice(None)
+    ) -> Float[Tensor, "sentence token width"]:
+        """A whole sum of parts in some sentences, with the norm's bias."""
+        moved = self.unscaled(parts) * self.scale[rows].unsqueeze(-1)
+        return moved if self.norm.bias is None else moved + self.norm.bias.float()
+
+    def part(self, part: Float[Tensor, "sentence token width"]) -> Float[Tensor, "sentence token width"]:
+        return self.unscaled(part) * self.scale.unsqueeze(-1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -226,40 +233,35 @@ class _Sum:
         """Shares in some sentences, the residual's last, and how much of the states the parts do not explain."""
         call, real, shown = self.attended.call, real_BT[rows, :, None], visible_BTS[rows, None]
         used_BS = shown.any(2).squeeze(1)
-        written_BHSD = call.value[rows].float().where(used_BS[:, None, :, None], 0) @ output_HdD
+        value_BHSd = call.value[rows].float().where(used_BS[:, None, :, None], 0)
         weights_BHTS = (call.weights[rows].float() * self.factor).where(shown & real.unsqueeze(1), 0)
-        constant_BTD = self._constant(model, rows, real_BT[rows], _summed(weights_BHTS, written_BHSD))
+        heads_BTD = (weights_BHTS @ value_BHSd).transpose(1, 2).flatten(2) @ output_HdD.flatten(0, 1)
+        summed_BTD = heads_BTD + self._constant(model, rows, real_BT[rows], heads_BTD)
+        written_BHSD = value_BHSd @ output_HdD
         for norm in self.norms:
+            summed_BTD = norm(summed_BTD, rows)
             written_BHSD = norm.unscaled(written_BHSD)
             weights_BHTS = weights_BHTS * norm.scale[rows, None, :, None].where(real.unsqueeze(1), 0)
         whole_BTD, residual_BTD = (each[rows].float().where(real, 0) for each in (self.whole, self.residual))
         proximity_BHTS = head_proximities(whole_BTD, written_BHSD, weights_BHTS)
         kept_BT = whole_BTD.abs().sum(2) - (whole_BTD - residual_BTD).abs().sum(2)
         both = [proximity_BHTS.transpose(1, 2).flatten(2), kept_BT.clamp(min=0).unsqueeze(2)]
-        missing = residual_BTD + _summed(weights_BHTS, written_BHSD) + constant_BTD - whole_BTD
+        missing = residual_BTD + summed_BTD - whole_BTD
         lost = missing.where(real, 0).abs().max() / whole_BTD.abs().max().clamp(min=1e-9)
         return _normalised(torch.cat(both, dim=2)), float(lost)
 
     def _constant(self, model: Model, rows: Tensor, real_BT: Tensor, heads_BTD: Tensor) -> Tensor:
-        """What biases add to the states: of the output projection and of the norms."""
+        """The bias of the output projection."""
         projected = self.attended.projected
         assert projected is not None
         projection = model.module.get_submodule(self.attended.attention.output_projection)
-        bias = weight_of(projection, "bias").float() if getattr(projection, "bias", None) is not None else 0.0
-        bias_BTD = heads_BTD.new_zeros(()) + bias * self.factor
-        if not close((heads_BTD + bias_BTD)[real_BT], (projected[rows] * self.factor)[real_BT]):
+        own = weight_of(projection, "bias").float() if getattr(projection, "bias", None) is not None else 0.0
+        bias_D = heads_BTD.new_zeros(heads_BTD.shape[2]) + own * self.factor
+        if not close((heads_BTD + bias_D)[real_BT], (projected[rows] * self.factor)[real_BT]):
             raise NothingToRead(
                 "its heads' outputs are changed before their projection, so they are no sums over tokens"
             )
-        for norm in self.norms:
-            bias_BTD = norm.unscaled(bias_BTD.expand_as(heads_BTD)) * norm.scale[rows].unsqueeze(2)
-            if norm.norm.bias is not None:
-                bias_BTD = bias_BTD + norm.norm.bias.float()
-        return bias_BTD
-
-
-def _summed(weights_BHTS: Tensor, written_BHSD: Tensor) -> Float[Tensor, "sentence token width"]:
-    return (weights_BHTS @ written_BHSD).sum(1)
+        return bias_D
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -309,7 +311,7 @@ class _Pass:
             used = [inner, joined if post else None]
             linear = tuple(_Linear.of(norm, real_BT) for norm in used if norm is not None)
             whole = state + factor * update if joined is None else joined.output if post else joined.before
-            residual = state.float() if not post or joined is None else linear[-1](state.float())
+            residual = state.float() if not post or joined is None else linear[-1].part(state.float())
             sums.append(_Sum(attended=one, whole=whole, residual=residual, factor=factor, norms=linear))
             state, known = whole, known and joined is not None
         rest = after - state
@@ -317,7 +319,7 @@ class _Pass:
             return sums, torch.zeros_like(state.float()), state.float()
         if known and post:
             last, summed = _Linear.of(self.norms[-1], real_BT), self.norms[-1].before.float()
-            return sums, last(summed - state.float()), last(state.float())
+            return sums, last.part(summed - state.float()), last.part(state.float())
         added = (rest, after - self.before)  # Falcon adds the attention to what its feed-forward block returned
         if not known and (post or not any(same(one, other) for one in self.outputs for other in added)):
             raise NothingToRead(
