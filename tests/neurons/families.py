@@ -82,7 +82,8 @@ def marian(vocab):
 def t5(vocab):
     config = t.T5Config(
         vocab_size=vocab, d_model=WIDTH, d_kv=8, d_ff=NEURONS, num_layers=LAYERS, num_heads=4,
-        feed_forward_proj="gated-gelu", pad_token_id=0, decoder_start_token_id=0, eos_token_id=2, initializer_factor=3.0,
+        feed_forward_proj="gated-gelu", pad_token_id=0, decoder_start_token_id=0, eos_token_id=2,
+        initializer_factor=3.0,
     )  # fmt: skip
     return t.T5ForConditionalGeneration(config)
 

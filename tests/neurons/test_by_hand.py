@@ -75,7 +75,9 @@ def test_each_neuron_is_what_it_was_made(built):
     kinds = {ONE: "detector", THREE: "detector", EARLY: "two-sided", WAVE: "oscillating", RARE: "oscillating"}
     assert examples["kind"].to_dict() == kinds
     assert examples.loc[ONE, "triggers"] == f"“{tokenizer.decode([word[0]])}”"
-    assert sorted(examples.loc[THREE, "triggers"].split(", ")) == sorted(f"“{tokenizer.decode([w])}”" for w in word[1:4])
+    assert sorted(examples.loc[THREE, "triggers"].split(", ")) == sorted(
+        f"“{tokenizer.decode([w])}”" for w in word[1:4]
+    )
     assert examples.loc[ONE, "effect"] < 0 < examples.loc[THREE, "effect"]
     assert examples.loc[ONE, "suppressed"].split(", ")[0] == f"“{tokenizer.decode([word[0]])}”"
     assert WORDS[0] in examples.loc[ONE, "sentence"].split()

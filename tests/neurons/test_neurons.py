@@ -111,4 +111,4 @@ def test_analyze_by_name_and_its_report(corpus, tmp_path):
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "How many neurons are dead, detect tokens or follow position?" in page
     assert set(run.tables["neurons_by_layer"]["kind"]) >= {"dead", "detector", "positional", "activity"}
-    assert set(run.tables["neurons_by_layer"]["update"]) == {-1, 0} or len(set(run.tables["neurons_by_layer"]["update"])) == 2
+    assert set(run.tables["neurons_by_layer"]["trained"]) == {True, False}

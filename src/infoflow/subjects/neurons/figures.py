@@ -64,7 +64,8 @@ _ROW = 20
 
 def _course(tables: ModelTables) -> Drawn | None:
     frame = tables.over_training(NEURONS_BY_LAYER.at_checkpoints)
-    if frame is None or (frame := frame[frame["kind"] == DEAD]).empty:
+    frame = None if frame is None else frame[frame["kind"] == DEAD]
+    if frame is None or frame.empty:
         return None
     drawn = seed_bands(frame, ["series", "stack", "layer", "update"])
     panels, answer = [], []
@@ -204,8 +205,8 @@ EXAMPLES = DeclaredFigure(
     how_to_read=(
         "Detectors: each row is a neuron (layer.neuron) with its triggers. Left of 0, it lowers the logits of the "
         "tokens that activate it. Its details have the tokens that it raises and lowers most.",
-        "Positional neurons: each row is a neuron; dark where it is active at all tokens of a position. A row of only the "
-        "palest and the darkest cells is a neuron for which position alone decides.",
+        "Positional neurons: each row is a neuron; dark where it is active at all tokens of a position. A row of "
+        "only the palest and the darkest cells is a neuron for which position alone decides.",
     ),
     method=_METHOD,
     tables=(NEURON_EXAMPLES.name,),

@@ -132,8 +132,8 @@ def _triggers(
 
 
 def _highest(counts: np.ndarray, lost: np.ndarray, active: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
-    """An upper bound of the activations on triggers, (F,): every count may be `lost` higher, also of tokens not held."""
+    """An upper bound of the activations on triggers, (F,): every count may be `lost` higher, and that of others too."""
     most = np.where(counts > 0, np.minimum(counts + lost, occurrences), 0)
     possible = np.where((occurrences >= LEAST) & (most >= _COVERED * occurrences), most, 0)
     best = -np.sort(-possible, axis=0)[:TRIGGERS]
-    return np.minimum(np.where(best > 0, best, lost).sum(0), active)
+    return np.minimum(np.maximum(best, lost).sum(0), active)

@@ -16,7 +16,6 @@ from transformers.pytorch_utils import Conv1D
 from infoflow.corpus import printable
 from infoflow.flow import Intervention, PassOptions, Reader
 from infoflow.foundation import UserError
-
 from infoflow.models import Model, weight_of
 from infoflow.representations._paired_distance import BlockGroups
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
@@ -76,7 +75,12 @@ NEURON_EXAMPLES = TableSchema(
         Column("neuron", "int64", "", "index of the activation, from 0"),
         Column("kind", "string", "", "detector, or the shape of a positional neuron's profile"),
         Column("triggers", "string", "", "tokens that it detects, most frequent first"),
-        Column("effect", "float64", "logits", "that its update adds to those of its triggers where it is active, mean; NaN: no head"),
+        Column(
+            "effect",
+            "float64",
+            "logits",
+            "that its update adds to those of its triggers where it is active, mean; NaN: no head",
+        ),
         Column("promoted", "string", "", "tokens with the highest logits of the update; empty: no head"),
         Column("suppressed", "string", "", "tokens with the lowest logits of the update"),
         Column("sentence", "string", "", "a text of the corpus with a trigger"),
