@@ -207,4 +207,4 @@ def test_the_answer_without_a_wrong_one_is_a_log_probability():
     table = patch_effects(model, [pair], parts=("head",))["patching_effect"]
     ids = tokenizer("w1 w2", return_tensors="pt")["input_ids"]
     expected = model.module(ids).logits[0, -1].log_softmax(-1)[tokenizer.convert_tokens_to_ids("w4")]
-    assert table["clean"].iloc[0] == pytest.approx(float(expected), abs=1e-5)
+    assert table["clean"].iloc[0] == pytest.approx(expected.item(), abs=1e-5)

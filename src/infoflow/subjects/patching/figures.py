@@ -234,8 +234,6 @@ def _example(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
             order = rows.drop_duplicates("position").sort_values("position")["word"].tolist()
             title = series.label + (f", {stack}" if own["stack"].nunique() > 1 else "")
             panels.append(Panel(spec=_map(rows, "word", _LIMIT, order), title=title))
-    first = frame.iloc[0]
-    wrong = f" rather than “{first['wrong'].strip()}”" if first["wrong"] else ""
     return Drawn(
         data=frame,
         panels=panels,
