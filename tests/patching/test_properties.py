@@ -21,7 +21,7 @@ def pairs_of(model, program, num=48, seed=5):
     for text in sampled(model, program, num, seed):
         clean = text.split()[: program.length - 1]
         corrupted = list(clean)
-        place = int(random.integers(len(clean)))
+        place = len(clean) - 1 - int(random.integers(4 if random.random() < 0.7 else len(clean)))
         corrupted[place] = str(random.choice([word for word in words if word != clean[place]]))
         ids = [model.tokenizer(" ".join(side), return_tensors="pt")["input_ids"] for side in (clean, corrupted)]
         with torch.no_grad():
@@ -43,7 +43,7 @@ PROGRAM = Program(
 @pytest.fixture(scope="module")
 def linear():
     model = compiled(PROGRAM)
-    pairs = pairs_of(model, PROGRAM, 150)
+    pairs = pairs_of(model, PROGRAM, 200)
     return model, pairs, patch_effects(model, pairs, parts=("head", "feed-forward", "residual"), limit=None)
 
 
@@ -112,7 +112,7 @@ def test_effects_find_the_heads_that_matter_in_compiled_circuits():
     for seed in (0, 1, 2, 3, 4, 5, 6, 10, 11, 12, 13, 14):
         program = random_program(seed)
         model, matters = compiled(program), program.matters()
-        pairs = pairs_of(model, program, 60)
+        pairs = pairs_of(model, program, 80)
         table = patch_effects(model, pairs, parts=("head",), limit=None)["patching_effect"]
         table = table[table["direction"] == "denoising"]
         for method, scores in found.items():
@@ -207,4 +207,4 @@ def test_the_answer_without_a_wrong_one_is_a_log_probability():
     table = patch_effects(model, [pair], parts=("head",))["patching_effect"]
     ids = tokenizer("w1 w2", return_tensors="pt")["input_ids"]
     expected = model.module(ids).logits[0, -1].log_softmax(-1)[tokenizer.convert_tokens_to_ids("w4")]
-    assert table["clean"].iloc[0] == pytest.approx(float(expected), abs=1e-5)
+    assert table["clean"].iloc[0] == pytest.approx(expected.item(), abs=1e-5)

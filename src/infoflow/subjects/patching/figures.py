@@ -7,16 +7,16 @@ import pandas as pd
 from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, Section, names_of
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._theme import Series
-from infoflow.report.forms._chart import amount, channel, finished, tips
+from infoflow.report.forms._chart import amount, color_if, finished, tips
 from infoflow.report.forms._lines import LineKind, control_lines, lines, looks_of, names_above
-from infoflow.report.forms._marks import draw, span
-from infoflow.report.forms._rows import cells
+from infoflow.report.forms._marks import span
+from infoflow.report.forms._rows import cells, squares
 
 from .measures import PATCHING_AGREEMENT, PATCHING_EFFECT, PATCHING_EXAMPLE, PATCHING_FAITHFULNESS
 from .measures._effects import DENOISING, EXACT, GRADIENT, INTEGRATED
 from .measures._parts import HEAD, INPUTS, RESIDUAL
 
-_ROW, _LIMIT = 20, 1.0
+_ROW, _LIMIT, _MOST = 20, 1.0, 0.5
 _METHOD = Method(
     id="patching",
     title="Patching",
@@ -71,7 +71,7 @@ def _heads(frame: pd.DataFrame, tables: ModelTables) -> Drawn | None:
         data=frame.drop(columns=["replicates"]),
         panels=panels,
         answer=answer,
-        caption=f"{count:,} pairs; denoising. All maps of one kind share a scale.",
+        caption=f"{count:,} pairs; denoising. The strongest colour is the largest effect of any method.",
     )
 
 
@@ -103,15 +103,13 @@ def _best(own: pd.DataFrame, agreement: pd.DataFrame | None, series: Series) -> 
 
 def _map(rows: pd.DataFrame, field: str, top: float, order: list | None = None) -> dict[str, Any]:
     layers = sorted((int(layer) for layer in rows["layer"].unique()), reverse=True)
-    legend = {"orient": "bottom", "gradientLength": 120, "gradientThickness": 8, "tickCount": 3}
-    scale = {"domain": [-top, 0, top], "range": ["var(--below)", "var(--heat-0)", "var(--above)"], "clamp": True}
-    color = channel("color", "value:Q", title="share of the difference", scale=scale, legend=legend)
-    place = {"x": cells("x", field, field, order), "y": cells("y", "layer", "layer", layers)}
-    known = [name for name in ("low", "high", "baseline", "token", "corrupted") if name in rows]
-    shown = rows[["layer", field, "value", *known]].round(4)
-    fields = ["layer:O", f"{field}:N", "value:Q|share|.3f", *(f"{name}:Q|{name}|.3f" for name in known[:3])]
-    marks = draw("rect", shown, place, stroke="var(--paper)", strokeWidth=1, color=color, tooltip=tips(*fields))
-    return finished([marks], max(_ROW * len(layers), 60))
+    known = [name for name in ("low", "high", "baseline") if name in rows]
+    shown = rows[["layer", field, "value", *known]].round(4).assign(size=rows["value"].abs().round(4))
+    tooltip = tips("layer:O", f"{field}:N", *(f"{name}:Q|{name}|.3f" for name in ("value", *known)))
+    x, y = cells("x", field, field, order), cells("y", "layer", "layer", layers)
+    color = color_if("datum.value < 0", "var(--below)", "var(--above)")
+    marks = squares(shown, x, y, "size", ends=(0.0, top), color=color, text=None, tooltip=tooltip)
+    return finished(marks, max(_ROW * len(layers), 60))
 
 
 def _states(frame: pd.DataFrame, tables: ModelTables) -> Drawn | None:
@@ -236,15 +234,28 @@ def _example(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
             order = rows.drop_duplicates("position").sort_values("position")["word"].tolist()
             title = series.label + (f", {stack}" if own["stack"].nunique() > 1 else "")
             panels.append(Panel(spec=_map(rows, "word", _LIMIT, order), title=title))
-    first = frame.iloc[0]
-    wrong = f" rather than “{first['wrong'].strip()}”" if first["wrong"] else ""
     return Drawn(
         data=frame,
         panels=panels,
         caption="The pair whose difference is the median. Exact, denoising. Where the inputs differ, both tokens are "
-        "shown: clean / corrupted. A single pair has no interval.",
-        words=f"Each square is one state at one position: how much its clean value restores “{first['answer'].strip()}”"
-        f"{wrong}.",
+        "shown: clean / corrupted. The strongest colour is the whole difference. A single pair has no interval.",
+        words=_path(frame),
+    )
+
+
+def _path(frame: pd.DataFrame) -> str:
+    """From which state on the position that predicts carries most of the difference."""
+    first = frame.iloc[0]
+    own = frame[(frame["series"] == first["series"]) & (frame["stack"] == frame["stack"].iloc[-1])]
+    last = own[own["layer"] == own["layer"].max()]
+    predicts = own[own["position"] == last.loc[last["value"].idxmax(), "position"]].sort_values("layer")
+    weak = predicts[predicts["value"] < _MOST]
+    start = int(weak["layer"].max()) + 1 if len(weak) else 0
+    wrong = f" rather than “{first['wrong'].strip()}”" if first["wrong"] else ""
+    where = f"the position “{_word(predicts.iloc[0])}”"
+    return (
+        f"From state {start} of {int(own['layer'].max())} on, {where} alone restores more than half of the difference "
+        f"that leads to “{first['answer'].strip()}”{wrong}."
     )
 
 
@@ -263,8 +274,8 @@ def _figure(id: str, question: str, read: str, draw: Any, *tables: str) -> Decla
 _FIGURES = (
     _figure(
         "example", "Where does the difference travel in one pair?",
-        "Across: tokens. Up: states, from the embeddings to the last block. Red: the clean value of this state "
-        "restores the answer. The red path leads from the token that differs to the one that predicts.",
+        "Across: tokens. Up: states, from the embeddings to the last block. Blue: the clean value of this state "
+        "restores the answer. The blue path leads from the token that differs to the one that predicts.",
         _example, PATCHING_EXAMPLE.name,
     ),
     _figure(
@@ -275,7 +286,7 @@ _FIGURES = (
     ),
     _figure(
         "heads", "Which heads carry the difference?",
-        "Each square is a head. Red: its clean value restores the answer; blue: it works against it. The first map "
+        "Each square is a head. Blue: its clean value restores the answer; orange: it works against it. The first map "
         "runs the model once for each head; the others predict this from gradients, for all heads in one or a few "
         "runs. Where they differ, believe the first.",
         _heads, PATCHING_EFFECT.name, PATCHING_AGREEMENT.name,
