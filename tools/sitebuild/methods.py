@@ -18,7 +18,6 @@ _PARTS = re.compile(r"^(Args|Raises|Returns|Attributes|Example|Examples):\n(?:(?
 _KINDS = {"10": "Layers", "20": "Heads", "30": "Over training", "40": "Probes"}
 """Parts of the list of methods, by the `order` of their pages."""
 MINILM = "all-MiniLM-L6-v2"
-SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _FEW = "--set analysis.occurrences=4000 --set analysis.clusters=100"
 _TWIN = "beside the same architecture with random weights; bands: 95% intervals over sentences"
 _SMALL = "lens,head_importance,head_relevance,head_pruning_curve,head_ablation,ngram_agreement,effective_rank"
@@ -31,10 +30,6 @@ FIGURES = {
     "named": (
         f"analyze {MINILM} --name minilm --sentences 300 --only {_NAMED},head_positional",
         f"{MINILM} on 300 sentences of Tatoeba, {_TWIN}",
-    ),
-    "smollm2": (
-        f"analyze {SMOLLM2} --name smollm2 --sentences 60 --only {_NAMED},massive_ablation",
-        f"SmolLM2 (135M) on 60 sentences of Tatoeba, {_TWIN}",
     ),
     "heads": (
         f"heads {MINILM} --corpus grammar:2000 --sentences 500",
