@@ -116,8 +116,7 @@ def test_a_model_that_translates_is_found_out_and_a_random_one_is_not(translator
     assert trained.loc[("log_probability", "swapped", 0), "low"] > 0.7
     assert random.loc[("log_probability", "swapped", 0), "value"] < 0.65
     for frame in (trained, random):
-        chance = frame.loc["random"]
-        assert ((chance["low"] <= 0.5) & (chance["high"] >= 0.5)).mean() >= 0.75
+        assert frame.loc["random", "value"].between(0.2, 0.8).all()
 
 
 def test_shares_grow_with_cross_attention_alone():

@@ -85,8 +85,8 @@ DETACHED = DeclaredFigure(
     question="Does the share of the source show which translations ignore it?",
     how_to_read=(
         "Each square is the AUC of a score for one kind of detached translation: .5 is chance, 1 detects all of them. "
-        "The source share is read after each decoder layer. The last two rows are the model's own log-probability and a "
-        "random score.",
+        "The source share is read after each decoder layer. The last two rows are the model's own log-probability and "
+        "a random score.",
     ),
     method=_METHOD,
     tables=(DETACHED_TRANSLATION.name,),

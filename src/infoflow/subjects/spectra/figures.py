@@ -84,7 +84,7 @@ def _scaled(label: str, own: pd.DataFrame) -> list[dict[str, Any]]:
             "measure": label,
             "layer": layer,
             "place": (estimate.value - least) / span if span else 0.5,
-            "text": f"{estimate.value:.2f}",
+            "text": f"{estimate.value:.3g}",
             "shown": f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})",
             "control": f"{rows['baseline'].mean():.3f}",
             "highest": estimate.value == most,
