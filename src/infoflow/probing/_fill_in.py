@@ -240,7 +240,7 @@ def _answers(
     ]
     read = facts.families if TOGETHER in families else families
     relations, num = facts.relations, options.facts_per_relation
-    with current_display().progress(f"Facts of {model.name}", len(relations), "relations") as progress:
+    with current_display().progress("Relations", len(relations), "relations") as progress:
         for relation in relations:
             prompts = facts.prompts_of(relation, read, options.prompts_per_family)
             train = facts.chosen(relation, num, train=True)
