@@ -66,7 +66,7 @@ FIGURES = {
     ),
     "annotated": (
         "experiments/studies/annotated",
-        "pretrained models on annotated text (GUM, BLiMP, LAMA); whiskers and bands: 95% intervals over sentences",
+        "pretrained models on annotated text (GUM, LAMA); whiskers and bands: 95% intervals over sentences",
     ),
     "words": (
         f"probe {MINILM} --task upos --corpus grammar:2000 --sentences 300 --only probe_examples --no-control",
