@@ -13,7 +13,7 @@ from infoflow.results import RunFolder
 
 from ._graph import Graph, graph, records, run_stages
 from ._plan import StudyPlan, stored_plan
-from ._study import only_one, stage_of
+from ._study import only_one, stage_of, stored_graph
 
 
 def list_stages(run: RunFolder, plan: StudyPlan | None = None) -> list[dict[str, Any]]:
@@ -75,7 +75,7 @@ def run_stage(folder: Path | str, key: str) -> bool:
     stage = stage_of(os.fspath(run.path), key)
     if stage.is_done():
         return False
-    every = graph(stored_plan(run, run_code=True), run, prepared=True)
+    every = stored_graph(os.fspath(run.path))
     missing = [every[need].label for need in stage.needs if not every[need].is_done()]
     if missing:
         raise UserError(f"{stage.label} needs stages that are not done: {', '.join(missing[:4])}. Run them first.")

@@ -203,11 +203,15 @@ def _jobs(plan: StudyPlan, wanted: int | None) -> int:
 
 def stage_of(folder: str, key: str) -> AbstractStage:
     """The stage with that key in the graph of the run folder's plan, for a process of an engine."""
-    manifest = Path(folder) / "run.json"
-    stages = _graph(os.fspath(folder), manifest.stat().st_mtime_ns)
+    stages = stored_graph(folder)
     if key not in stages.by_key:
         raise UserError(f"The plan in {folder} has no stage {key}: it has changed. Run the same command again.")
     return stages[key]
+
+
+def stored_graph(folder: str) -> Graph:
+    """The graph of the plan in a run folder whose data are prepared."""
+    return _graph(os.fspath(folder), (Path(folder) / "run.json").stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=1)
