@@ -3,10 +3,13 @@
     .venv/bin/python benchmarks/neurons.py                    # CPU seconds of both
     .venv/bin/python benchmarks/neurons.py --memory 1000000   # peak memory of the pass over that many tokens
 
-A GPT-2 of 4 layers, width 64 and 256 neurons per layer (random weights) reads texts of 40 words, of 8,000 types with the
-frequencies of Zipf. The loop runs the same padded batches with hooks on the activations, and holds an array (type, neuron)
-and one (position, neuron) for each layer: 8 MB per layer here, and 300 MB per layer of SmolLM2. It has neither error bars
-nor controls; the pass has both.
+A GPT-2 of 4 layers, width 64 and 256 neurons per layer (random weights) reads texts of 40 words, of 8,000 types with
+the frequencies of Zipf. The loop runs the same padded batches with hooks on the activations, and holds an array (type,
+neuron) and one (position, neuron) for each layer: 6 MB per layer here, and 300 MB per layer of SmolLM2. It has neither
+error bars nor controls; the pass has both, and counts all activity twice for them.
+
+On one busy core, 100,000 tokens: 2.3 CPU seconds for the loop, 4.1 for the pass (1.8 times). The pass over
+62,000 tokens adds 80 MB to the peak.
 """
 
 import argparse

@@ -7,8 +7,15 @@ import pytest
 import torch
 
 from infoflow.neurons import position_information
-from infoflow.subjects.neurons.measures._counts import TokenCounts, other_occurrences, position_bin
-from infoflow.subjects.neurons.measures._kinds import OSCILLATING, SHAPES, shapes, token_detectors
+from infoflow.subjects.neurons.measures import (
+    OSCILLATING,
+    SHAPES,
+    TokenCounts,
+    other_occurrences,
+    position_bin,
+    shapes,
+    token_detectors,
+)
 
 
 def streamed(types, batches, kept, groups=1, seed=0, neurons=6):

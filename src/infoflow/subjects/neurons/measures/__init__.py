@@ -3,6 +3,8 @@
 from infoflow.flow import AbstractMeasure
 from infoflow.studies._plan_sections import AnalysisPlan
 
+from ._counts import TokenCounts, other_occurrences, position_bin
+from ._kinds import OSCILLATING, SHAPES, shapes, token_detectors
 from ._kinds import position_information as position_information
 from ._tables import NEURON_EXAMPLES, NEURONS_BY_LAYER
 from ._tables import NeuronExamples as NeuronExamples
