@@ -96,10 +96,6 @@ FIGURES = {
     ),
     "long": ("experiments/studies/long-texts", "SmolLM2 (135M) on long texts"),
     "spectra": (f"analyze {MINILM} --only layer_spectrum --sentences 500", f"{MINILM} on 500 sentences of Tatoeba"),
-    "detached": (
-        "study docs/methods/detached.toml",
-        f"a translation model (3 and 2 layers of width 64, 3,000 updates) on {_TATOEBA}",
-    ),
     "grammar": (
         "experiments/studies/grammar",
         "encoders of three objectives on generated sentences; bands: 95% intervals over 3 seeds",
