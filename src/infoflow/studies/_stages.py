@@ -20,9 +20,9 @@ def list_stages(run: RunFolder, plan: StudyPlan | None = None) -> list[dict[str,
     """The stages of a run's plan, each after those that it needs, as plain values.
 
     With a `plan`, the run folder is prepared for it: keys depend on the split sentences and tokenizers. Each stage has
-    `key`, `label`, `kind`, `needs` (keys), `done`, `cost` (seconds; estimated until a stage of its kind has run),
-    `memory` (bytes at its peak, or the median of its kind; null until one has run), `threads` and `gpus` (0 on a CPU; a
-    share if stages share a GPU).
+    `key`, `label`, `kind`, `needs` (keys), `done` (never for the last one, which judges claims), `cost` (seconds;
+    estimated until a stage of its kind has run), `memory` (bytes at its peak, or the median of its kind; null until one
+    has run), `threads` and `gpus` (0 on a CPU; a share if stages share a GPU).
 
     Raises:
         UserError: The folder or the plan is unsuitable.
