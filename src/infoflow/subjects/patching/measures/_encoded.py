@@ -94,6 +94,8 @@ def encoded_pairs(model: Model, pairs: Sequence[PatchPair], limit: int | None) -
     Raises:
         UserError: There is none.
     """
+    if not pairs:
+        raise UserError("Patching needs at least one pair. Got none.")
     found: list[EncodedPair] = []
     reasons: Counter[str] = Counter()
     first: dict[str, PatchPair] = {}
