@@ -215,10 +215,11 @@ def invented(share, likely, untrained=0.5):
 def verdict(frame):
     about = {"model": "translation", "objective": "translation", "variant": "", "architecture": "bert", "start": ""}
     scores = [
-        about | {"seed": seed, "update": update, "trained": update == -1, "split": split, "metric": "loss",
+        about | {"seed": seed, "update": update, "trained": update == -1, "split": split, "metric": metric,
                  "signature": "", "value": value, "low": value, "high": value, "baseline": 6.0, "count": 9,
                  "replicates": [value] * 40}
-        for seed in (1, 2, 3) for update, value in ((-1, 2.0), (0, 6.0)) for split in ("validation", "test")
+        for seed in (1, 2, 3) for split in ("validation", "test")
+        for metric, update, value in (("loss", -1, 2.0), ("loss", 0, 6.0), ("bleu", -1, 30.0), ("bleu", 0, 0.1))
     ]  # fmt: skip
     tables = {"detached_translation": frame, "task_scores": pd.DataFrame(scores)}
     return evaluate(tables, [FINDINGS["heads:D1"]]).iloc[0]["verdict"]
