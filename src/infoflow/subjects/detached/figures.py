@@ -32,7 +32,7 @@ _METHOD = Method(
 
 def _detached(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
     panels, answer = [], []
-    frame = frame[frame["trained"]]
+    frame = frame.loc[frame["trained"]]
     for series in tables.models.present(frame):
         own = frame[frame["series"] == series.key]
         panels.append(Panel(spec=_chart(pd.DataFrame([*_cells(own)])), title=series.label))
@@ -43,7 +43,7 @@ def _detached(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
 
 
 def _cells(own: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for (score, layer, kind), rows in own.groupby(["score", "layer", "kind"], sort=False):
+    for (score, layer, kind), rows in own.groupby(["score", "layer", "kind"], sort=False):  # type: ignore[misc]
         found = Samples.of(rows, scale="share").estimate()
         yield {
             "score": _NAMES.get(str(score), f"source share, layer {layer}"),

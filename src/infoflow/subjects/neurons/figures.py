@@ -71,7 +71,7 @@ def _course(tables: ModelTables) -> Drawn | None:
     panels, answer = [], []
     for series in tables.models.present(frame):
         for stack, own in drawn[drawn["series"] == series.key].groupby("stack"):
-            title = series.label if drawn["stack"].nunique() == 1 else f"{series.label}, {stack}"
+            title = series.label if len(set(drawn["stack"])) == 1 else f"{series.label}, {stack}"
             panels.append(Panel(spec=_over_time(own), title=title))
             answer.append(_death(title, own))
     return Drawn(
