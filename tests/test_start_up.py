@@ -41,16 +41,14 @@ def test_help_is_shown_without_torch(command):
 
 def test_a_class_that_is_imported_later_is_the_real_one():
     """Instances, calls and attributes of a stand-in are those of the class it stands for."""
-    import transformers
-
-    from infoflow._transformers import BertConfig, PreTrainedModel
-
-    made = BertConfig(hidden_size=8, num_attention_heads=2)
-    assert type(made) is transformers.BertConfig
-    assert isinstance(made, BertConfig)
-    assert BertConfig.model_type == "bert"
-    assert issubclass(transformers.BertModel, PreTrainedModel)
-    assert not issubclass(transformers.BertConfig, PreTrainedModel)
+    _loaded(
+        "import transformers\nfrom infoflow._transformers import BertConfig, PreTrainedModel\n"
+        "made = BertConfig(hidden_size=8, num_attention_heads=2)\n"
+        "assert type(made) is transformers.BertConfig and isinstance(made, BertConfig)\n"
+        "assert BertConfig.model_type == 'bert'\n"
+        "assert issubclass(transformers.BertModel, PreTrainedModel)\n"
+        "assert not issubclass(transformers.BertConfig, PreTrainedModel)"
+    )
 
 
 def test_own_models_load_through_transformers_after_their_module_is_imported(tmp_path):

@@ -17,7 +17,7 @@ from infoflow.corpus import printable
 from infoflow.flow import Intervention, PassOptions, Reader
 from infoflow.foundation import UserError
 from infoflow.models import Model, weight_of
-from infoflow.representations._paired_distance import BlockGroups
+from infoflow.representations import BlockGroups
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 from ._activity import feed_forward_parts
