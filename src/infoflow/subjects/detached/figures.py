@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -32,7 +32,7 @@ _METHOD = Method(
 
 def _detached(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
     panels, answer = [], []
-    frame = frame[frame["trained"]]
+    frame = frame.loc[frame["trained"]]
     for series in tables.models.present(frame):
         own = frame[frame["series"] == series.key]
         panels.append(Panel(spec=_chart(pd.DataFrame([*_cells(own)])), title=series.label))
@@ -43,10 +43,11 @@ def _detached(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
 
 
 def _cells(own: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for (score, layer, kind), rows in own.groupby(["score", "layer", "kind"], sort=False):
+    for key, rows in own.groupby(["score", "layer", "kind"], sort=False):
+        score, layer, kind = cast(tuple[str, int, str], key)
         found = Samples.of(rows, scale="share").estimate()
         yield {
-            "score": _NAMES.get(str(score), f"source share, layer {layer}"),
+            "score": _NAMES.get(score, f"source share, layer {layer}"),
             "kind": kind,
             "auc": found.value,
             "text": f"{found.value:.2f}",
