@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -43,10 +43,11 @@ def _detached(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
 
 
 def _cells(own: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for (score, layer, kind), rows in own.groupby(["score", "layer", "kind"], sort=False):  # type: ignore[misc]
+    for key, rows in own.groupby(["score", "layer", "kind"], sort=False):
+        score, layer, kind = cast(tuple[str, int, str], key)
         found = Samples.of(rows, scale="share").estimate()
         yield {
-            "score": _NAMES.get(str(score), f"source share, layer {layer}"),
+            "score": _NAMES.get(score, f"source share, layer {layer}"),
             "kind": kind,
             "auc": found.value,
             "text": f"{found.value:.2f}",

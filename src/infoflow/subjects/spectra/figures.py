@@ -20,6 +20,7 @@ from .claims import LAYER_CHOICE
 from .measures import LAYER_SPECTRUM, MEASURES
 
 _ROW = 26
+_NUMBERS = 13  # squares side by side that have room for a number
 _LABELS = {
     "prompt_entropy": "entropy of a text",
     "dataset_entropy": "entropy of all texts",
@@ -45,10 +46,12 @@ def _spectra(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
     frame = tables.models.main(frame[frame["trained"]])
     chosen, probed = tables.get(LAYER_CHOICE.name), tables.get(PROBE_SCORES.name)
     panels, answer = [], []
-    for series in tables.models.present(frame):
+    present = tables.models.present(frame)
+    written = len(present) * frame["layer"].nunique() <= _NUMBERS
+    for series in present:
         own = frame[frame["series"] == series.key]
         rows = pd.DataFrame([*_rows(own), *_probe_rows(series, probed)])
-        panels.append(Panel(spec=_chart(rows), title=series.label))
+        panels.append(Panel(spec=_chart(rows, written), title=series.label))
         answer += _answers(series, rows, chosen)
     texts = int(frame["count"].median())
     caption = (
@@ -76,14 +79,14 @@ def _probe_rows(series: Series, probed: pd.DataFrame | None) -> Iterator[dict[st
 def _scaled(label: str, own: pd.DataFrame) -> list[dict[str, Any]]:
     """One row per layer, with its place between the lowest and the highest layer."""
     found = [(int(str(layer)), Samples.of(rows).estimate(), rows) for layer, rows in own.groupby("layer")]
-    values = [float(estimate.value) for _, estimate, _ in found]
+    values: list[float] = [float(estimate.value) for _, estimate, _ in found]
     least, most = min(values, default=0.0), max(values, default=0.0)
-    span = most - least
+    span = float(most - least)
     return [
         {
             "measure": label,
             "layer": layer,
-            "place": (estimate.value - least) / span if span else 0.5,
+            "place": (estimate.value - least) / span if span > 0 else 0.5,
             "text": f"{estimate.value:.3g}",
             "shown": f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})",
             "control": f"{rows['baseline'].mean():.3f}",
@@ -93,12 +96,11 @@ def _scaled(label: str, own: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _chart(rows: pd.DataFrame) -> dict[str, Any]:
+def _chart(rows: pd.DataFrame, written: bool) -> dict[str, Any]:
     order = list(dict.fromkeys(rows["measure"]))
     x, y = cells("x", "layer", "layer"), cells("y", "measure", None, order, labelLimit=150)
     tooltip = tips("measure:N|measure", "layer:O|layer", "shown:N|value", "control:N|control")
-    text = "text:N" if len(set(rows["layer"])) <= 14 else None
-    marks = squares(rows, x, y, "place", text=text, tooltip=tooltip)
+    marks = squares(rows, x, y, "place", text="text:N" if written else None, tooltip=tooltip)
     return finished([*marks, *frames(rows[rows["highest"]], x, y)], _ROW * len(order))
 
 
@@ -113,11 +115,13 @@ def _answers(series: Series, rows: pd.DataFrame, chosen: pd.DataFrame | None) ->
             str(name): Samples.of(rows, scale="correlation").estimate() for name, rows in of_task.groupby("measure")
         }
         name = max(found, key=lambda one: abs(found[one].value))
-        best, first = found[name], of_task.iloc[0]
-        depth, label = of_task.groupby("seed")["baseline"].first().mean(), _LABELS.get(name, name.replace("_", " "))
+        best, seeds = found[name], of_task.drop_duplicates("seed")
+        layers = sorted(set(seeds["best"].astype(int)))
+        depth, label = seeds["baseline"].mean(), _LABELS.get(name, name.replace("_", " "))
         yield (
-            f"{series.label}: the probe of {task} is best at layer {int(first['best'])} ({first['at_best']:.1%}, last "
-            f"layer {first['at_last']:.1%}). Of the measures without labels, {label} "
+            f"{series.label}: the probe of {task} is best at {'layer' if len(layers) == 1 else 'layers'} "
+            f"{listed([str(layer) for layer in layers])} ({seeds['at_best'].mean():.1%}; last layer "
+            f"{seeds['at_last'].mean():.1%}). Of the measures without labels, {label} "
             f"orders the layers most like it: rank correlation {best.value:.2f} ({best.low:.2f} to {best.high:.2f}); "
             f"the layer's number alone has {depth:.2f}."
         )

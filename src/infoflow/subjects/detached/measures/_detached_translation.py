@@ -97,7 +97,8 @@ class DetachedTranslation(Intervention):
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         if not reader.has_target or reader.decoder_side == "text":
-            raise NothingToRead(f"{reader.model.name} does not translate {reader.corpus.name}")
+            name = reader.model.name
+            raise NothingToRead(f"{name} does not translate {reader.corpus.name}: {reader.no_target}")
         rows = SentenceScorer(reader).choose(self.sentences, "detached-translation")
         if len(rows) < _LEAST:
             raise NothingToRead(f"{reader.corpus.name} has {len(rows)} pairs of sentences, fewer than {_LEAST}")
@@ -122,9 +123,9 @@ class DetachedTranslation(Intervention):
         )
         scores = _scores(reader.model, [pair.saying(reader, text) for pair, text in zip(pairs, outputs, strict=True)])
         progress.advance(1)
-        worst = np.zeros(len(pairs), dtype=bool)
-        worst[np.argsort(quality, kind="stable")[: max(1, round(self.worst * len(pairs)))]] = True
-        if quality[worst].max() == quality[~worst].min():
+        cut = np.sort(quality)[max(0, round(self.worst * len(pairs)) - 1)]
+        worst = quality <= cut if cut < quality.max() else quality < cut
+        if not worst.any():
             current_display().note(f"Translations of {reader.model.name} are alike in chrF: none is the worst.")
             return []
         return list(_rows(WORST, scores.at(worst), scores.at(~worst)))
