@@ -95,6 +95,10 @@ FIGURES = {
         "translation models of width 64 with four layers, 2,000 updates; medians over 3 seeds",
     ),
     "long": ("experiments/studies/long-texts", "SmolLM2 (135M) on long texts"),
+    "detached": (
+        "study docs/methods/detached.toml",
+        f"a translation model (3 and 2 layers of width 64, 3,000 updates) on 150 pairs of {_TATOEBA}",
+    ),
     "spectra": (f"analyze {MINILM} --only layer_spectrum --sentences 500", f"{MINILM} on 500 sentences of Tatoeba"),
     "grammar": (
         "experiments/studies/grammar",
