@@ -93,6 +93,15 @@ def test_a_plan_names_the_tables_it_wants() -> None:
         standard_measures(AnalysisPlan(tables=("heads",)))
 
 
+def test_every_table_that_a_plan_can_name_is_measured_once():
+    with pytest.raises(UserError) as refused:
+        standard_measures(AnalysisPlan(tables=("heads",)))
+    known = str(refused.value).split("Choose among: ")[1].rstrip(".").split(", ")
+    made = [(type(one), getattr(one, "regime", None)) for one in standard_measures(AnalysisPlan(tables=tuple(known)))]
+    assert len(known) > 50
+    assert len(made) == len(set(made))
+
+
 def test_combinations_that_do_not_exist_are_left_out() -> None:
     plan = StudyPlan(
         objectives=("causal-lm", "masked-lm", "translation", "bart"), architectures=("bert", "gpt2", "albert", "t5")

@@ -1,7 +1,6 @@
 """How well scores of a translation show that it ignores its source."""
 
 from infoflow.flow import AbstractMeasure
-from infoflow.studies._plan_sections import AnalysisPlan
 
 from ._detached_translation import (
     DETACHED_TRANSLATION,
@@ -15,11 +14,6 @@ from ._detached_translation import (
 )
 from ._detached_translation import DetachedTranslation as DetachedTranslation
 from ._detection import Detection, source_shares
-
-
-def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
-    """Only in plans that name the table."""
-    return [DetachedTranslation()] if DETACHED_TRANSLATION.name in plan.tables else []
 
 
 def course_measures(occurrences: int) -> list[AbstractMeasure]:

@@ -1,7 +1,6 @@
 """Kinds of feed-forward neurons."""
 
 from infoflow.flow import AbstractMeasure
-from infoflow.studies._plan_sections import AnalysisPlan
 
 from ._counts import TokenCounts, other_occurrences, position_bin
 from ._kinds import OSCILLATING, SHAPES, shapes, token_detectors
@@ -9,11 +8,6 @@ from ._kinds import position_information as position_information
 from ._tables import NEURON_EXAMPLES, NEURONS_BY_LAYER
 from ._tables import NeuronExamples as NeuronExamples
 from ._tables import Neurons as Neurons
-
-
-def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
-    """In a study, of every model if its plan names the tables."""
-    return [measure for measure in (Neurons(), NeuronExamples()) if measure.name in plan.tables]
 
 
 def course_measures(occurrences: int) -> list[AbstractMeasure]:

@@ -1,17 +1,11 @@
 """Measures of layers that need no labels."""
 
 from infoflow.flow import AbstractMeasure
-from infoflow.studies._plan_sections import AnalysisPlan
 
 from ._layer_spectrum import DIME, LAYER_SPECTRUM, MEASURES
 from ._layer_spectrum import LayerSpectrum as LayerSpectrum
 from ._spectra import curvature, dime, directions, info_nce, lidar, weighed_entropy
 from ._spectra import matrix_entropy as matrix_entropy
-
-
-def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
-    """Only in plans that name the table."""
-    return [LayerSpectrum()] if LAYER_SPECTRUM.name in plan.tables else []
 
 
 def course_measures(occurrences: int) -> list[AbstractMeasure]:
