@@ -199,7 +199,7 @@ def test_half_precision_agrees(linear):
 
 def test_the_answer_without_a_wrong_one_is_a_log_probability():
     torch.manual_seed(0)
-    tokenizer = compiled(PROGRAM).tokenizer
+    tokenizer = compiled(PROGRAM).require_tokenizer()
     config = GPT2Config(
         vocab_size=len(tokenizer), n_positions=16, n_embd=16, n_layer=1, n_head=2, initializer_range=0.5
     )

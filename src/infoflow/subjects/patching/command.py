@@ -1,6 +1,6 @@
 """`infoflow patch`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -87,7 +87,7 @@ def _show(frame: "pd.DataFrame", top: int) -> None:
     rows = []
     for key in order:
         row, other = exact.loc[key], wide.loc[key]
-        part, stack, kind, layer, head = key
+        part, stack, kind, layer, head = key  # type: ignore[misc]
         place = f"{stack} {kind}".strip() + f" {layer}" + (f".{head}" if head >= 0 else "")
         number = estimate(row["value"], row["low"], row["high"], digits=2)
         rows.append(
@@ -105,7 +105,8 @@ def _show(frame: "pd.DataFrame", top: int) -> None:
 def _show_agreement(frame: "pd.DataFrame") -> None:
     own = frame[(frame["direction"] == "denoising") & (frame["statistic"] != "pearson")]
     rows = []
-    for (part, method), both in own.groupby(["part", "method"], sort=False):
+    groups: Any = own.groupby(["part", "method"], sort=False)
+    for (part, method), both in groups:
         by = both.set_index("statistic")
         cells = [estimate(*(by.loc[one, column] for column in ("value", "low", "high")), digits=2)
                  for one in ("spearman", "overlap")]  # fmt: skip

@@ -42,25 +42,26 @@ def _of(frame: pd.DataFrame, series: Series) -> pd.DataFrame:
     return own.reset_index(drop=True)
 
 
-def _place(row: pd.Series) -> str:
+def _place(row: Any) -> str:
     kind = "cross-attention " if row["kind"] == "cross" else ""
     of_stack = "encoder " if row["stack"] == "encoder" else ""
     return f"{row['part']} {int(row['head'])} of {of_stack}{kind}layer {int(row['layer'])}"
 
 
-def _interval(row: pd.Series) -> str:
+def _interval(row: Any) -> str:
     return f"{row['value']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
 
 
 def _heads(frame: pd.DataFrame, tables: ModelTables) -> Drawn | None:
-    frame = frame[frame["part"].isin([HEAD, *INPUTS]) & (frame["direction"] == DENOISING)]
+    frame = frame.loc[frame["part"].isin([HEAD, *INPUTS]) & (frame["direction"] == DENOISING)]
     panels, answer = [], []
     for series in tables.models.present(frame):
         own = _of(frame, series)
-        for (part, stack, kind), part_rows in own.groupby(["part", "stack", "kind"], sort=False):
+        groups: Any = own.groupby(["part", "stack", "kind"], sort=False)
+        for (part, stack, kind), part_rows in groups:
             for method in (EXACT, INTEGRATED, GRADIENT):
                 name = f"{series.label}, {part}{' ' * (part == HEAD)}{'outputs' * (part == HEAD)}: {method}"
-                where = f" ({stack} {kind})" if own["stack"].nunique() > 1 or kind == "cross" else ""
+                where = f" ({stack} {kind})" if len(set(own["stack"])) > 1 or kind == "cross" else ""
                 chart = _map(part_rows[part_rows["method"] == method], "head", _top(part_rows))
                 panels.append(Panel(spec=chart, title=f"{name}{where}"))
         answer += _best(own, tables.get(PATCHING_AGREEMENT.name), series)
@@ -113,7 +114,7 @@ def _map(rows: pd.DataFrame, field: str, top: float, order: list | None = None) 
 
 
 def _states(frame: pd.DataFrame, tables: ModelTables) -> Drawn | None:
-    frame = frame[(frame["part"] == RESIDUAL) & (frame["method"] == EXACT) & (frame["direction"] == DENOISING)]
+    frame = frame.loc[(frame["part"] == RESIDUAL) & (frame["method"] == EXACT) & (frame["direction"] == DENOISING)]
     if frame.empty:
         return None
     panels, answer = [], []
@@ -202,9 +203,8 @@ def _reached(rows: pd.DataFrame, label: str) -> str:
 
 
 def _curve(own: pd.DataFrame, series: Series) -> dict[str, Any]:
-    own = own.assign(seeds=1, at=own["parts"] + 1)[
-        ["ranking", "parts", "at", "value", "low", "high", "baseline", "seeds"]
-    ].round(4)
+    columns = ["ranking", "parts", "at", "value", "low", "high", "baseline", "seeds"]
+    own = own.assign(seeds=1, at=own["parts"] + 1).loc[:, columns].round(4)
     top = span(own[["value", "baseline"]], [0.0, 1.0], margin=0.06)
     own = own.assign(low=own["low"].clip(*top), high=own["high"].clip(*top))
     known = [one for one in _METHODS if bool((own["ranking"] == one.key).any())]
@@ -232,7 +232,7 @@ def _example(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
         for stack, rows in own.groupby("stack", sort=False):
             rows = rows.assign(word=rows.apply(_word, axis=1))
             order = rows.drop_duplicates("position").sort_values("position")["word"].tolist()
-            title = series.label + (f", {stack}" if own["stack"].nunique() > 1 else "")
+            title = series.label + (f", {stack}" if len(set(own["stack"])) > 1 else "")
             panels.append(Panel(spec=_map(rows, "word", _LIMIT, order), title=title))
     return Drawn(
         data=frame,
@@ -251,7 +251,7 @@ def _path(frame: pd.DataFrame) -> str:
     predicts = own[own["position"] == last.loc[last["value"].idxmax(), "position"]].sort_values("layer")
     weak = predicts[predicts["value"] < _MOST]
     start = int(weak["layer"].max()) + 1 if len(weak) else 0
-    wrong = f" rather than “{first['wrong'].strip()}”" if first["wrong"] else ""
+    wrong = f" rather than “{first['wrong'].strip()}”" if str(first["wrong"]) else ""
     where = f"the position “{_word(predicts.iloc[0])}”"
     return (
         f"From state {start} of {int(own['layer'].max())} on, {where} alone restores more than half of the difference "
@@ -259,7 +259,7 @@ def _path(frame: pd.DataFrame) -> str:
     )
 
 
-def _word(row: pd.Series) -> str:
+def _word(row: Any) -> str:
     token = row["token"] if row["token"] == row["corrupted"] else f"{row['token']} / {row['corrupted']}"
     return f"{int(row['position'])} {token}"
 

@@ -97,7 +97,7 @@ def _chart(rows: pd.DataFrame) -> dict[str, Any]:
     order = list(dict.fromkeys(rows["measure"]))
     x, y = cells("x", "layer", "layer"), cells("y", "measure", None, order, labelLimit=150)
     tooltip = tips("measure:N|measure", "layer:O|layer", "shown:N|value", "control:N|control")
-    text = "text:N" if rows["layer"].nunique() <= 14 else None
+    text = "text:N" if len(set(rows["layer"])) <= 14 else None
     marks = squares(rows, x, y, "place", text=text, tooltip=tooltip)
     return finished([*marks, *frames(rows[rows["highest"]], x, y)], _ROW * len(order))
 
