@@ -55,8 +55,8 @@ _STATES = LayerFigure(
     caption=lambda rows: f"{int(rows['count'].median()):,} pairs; exact, denoising.",
     panels="position",
     titles={
-        "changed": "where the inputs differ", "after": "after it", "answer": "where the answer is predicted",
-        "before": "before it",
+        "changed": "tokens that differ", "after": "tokens after them", "answer": "token that predicts the answer",
+        "before": "tokens before them",
     },
 )  # fmt: skip
 
@@ -183,10 +183,10 @@ def _example(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
 
 def _path(own: pd.DataFrame) -> str:
     """From which state on the position that predicts carries most of the difference."""
-    own = own[own["stack"] == own["stack"].iloc[-1]]
-    last = own.loc[own.loc[own["layer"] == own["layer"].max(), "value"].idxmax()]
-    predicts = own[own["position"] == last["position"]]
-    start = int(predicts.loc[predicts["value"] < 0.5, "layer"].max() + 1 if (predicts["value"] < 0.5).any() else 0)
+    own = own.loc[own["stack"] == own["stack"].iloc[-1]]
+    last: Any = own.loc[own.loc[own["layer"] == own["layer"].max(), "value"].idxmax()]
+    weak = own.loc[(own["position"] == last["position"]) & (own["value"] < 0.5), "layer"]
+    start = max((int(layer) + 1 for layer in weak), default=0)
     wrong = f" rather than “{last['wrong'].strip()}”" if str(last["wrong"]) else ""
     return (
         f"From state {start} of {last['layer']} on, the position “{last['word']}” alone restores more than half of the "
@@ -239,7 +239,24 @@ def _states(frame: pd.DataFrame, tables: ModelTables) -> Iterator[ReportFigure]:
     rows = frame[(frame["part"] == RESIDUAL) & (frame["method"] == EXACT) & (frame["direction"] == DENOISING)]
     for stack, own in rows.groupby("stack", sort=False):
         other = {"id": f"{_STATES.id}-{stack}", "question": f"{_STATES.question.removesuffix('?')}, in the {stack}?"}
-        yield _STATES.drawn(own, tables.models.present(own), **(other if len(set(rows["stack"])) > 1 else {}))
+        how = other if len(set(rows["stack"])) > 1 else {}
+        moved = own[own.groupby("position")["value"].transform(lambda values: values.abs().max()) > 0]
+        if len(moved):
+            said = [text for series, of_model in _each(own, tables) if (text := _moves(series, of_model))]
+            yield _STATES.drawn(moved, tables.models.present(own), **how, answer=said, words="")
+
+
+def _moves(series: Series, own: pd.DataFrame) -> str:
+    """The first state that carries more where the answer is predicted than where the inputs differ."""
+    changed, answer = (own[own["position"] == one].set_index("layer") for one in ("changed", "answer"))
+    more = [layer for layer in answer.index.intersection(changed.index)
+            if answer.loc[layer, "value"] > changed.loc[layer, "value"]]  # fmt: skip
+    if not more:
+        return ""
+    return (
+        f"In {series.label}, state {more[0]} is the first in which the token that predicts the answer carries more "
+        f"({_interval(answer.loc[more[0]])}) than the tokens that differ ({_interval(changed.loc[more[0]])})."
+    )
 
 
 def patching_section(tables: ModelTables) -> Section | None:
