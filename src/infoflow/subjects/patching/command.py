@@ -88,7 +88,9 @@ def _show(frame: "pd.DataFrame", top: int) -> None:
         place = f"{stack} {kind}".strip() + f" {layer}" + (f".{head}" if head >= 0 else "")
         others = [f"{by.loc[one, 'value']:.2f}" for one in ("gradient", "integrated")]
         rows.append([part, place, _number(by.loc["exact"]), *others, f"{by.loc['exact', 'baseline']:.2f}"])
-    show_table(["part", "place", "exact [95%]", "gradient", "integrated", "control"], rows, "Share of the difference")
+    if rows:
+        head = ["part", "place", "exact [95%]", "gradient", "integrated", "control"]
+        show_table(head, rows, "Share of the difference")
 
 
 def _show_agreement(frame: "pd.DataFrame") -> None:

@@ -240,7 +240,7 @@ def _states(frame: pd.DataFrame, tables: ModelTables) -> Iterator[ReportFigure]:
     for stack, own in rows.groupby("stack", sort=False):
         other = {"id": f"{_STATES.id}-{stack}", "question": f"{_STATES.question.removesuffix('?')}, in the {stack}?"}
         how = other if len(set(rows["stack"])) > 1 else {}
-        moved = own[own.groupby("position")["value"].transform(lambda values: values.abs().max()) > 0]
+        moved = own[own.groupby("position")["value"].transform(lambda values: values.abs().max()) > 1e-3]
         if len(moved):
             said = [text for series, of_model in _each(own, tables) if (text := _moves(series, of_model))]
             yield _STATES.drawn(moved, tables.models.present(own), **how, answer=said, words="")
