@@ -88,7 +88,7 @@ FIGURES = {
         f"{MINILM}; the sentence of Tatoeba that shows this head most clearly",
     ),
     "agreement": (
-        f"patch {SMOLLM2} --pairs docs/methods/agreement.tsv --parts residual",
+        f"patch {SMOLLM2} --name SmolLM2 --pairs docs/methods/agreement.tsv --parts residual",
         "SmolLM2-135M-Instruct (4-bit weights) on ten pairs whose subjects differ in number; bands: 95% intervals over "
         "pairs",
     ),

@@ -55,7 +55,7 @@ _STATES = LayerFigure(
     caption=lambda rows: f"{int(rows['count'].median()):,} pairs; exact, denoising.",
     panels="position",
     titles={
-        "changed": "tokens that differ", "after": "tokens after them", "answer": "token that predicts the answer",
+        "changed": "tokens that differ", "after": "tokens after them", "answer": "predicting token",
         "before": "tokens before them",
     },
 )  # fmt: skip
@@ -254,7 +254,7 @@ def _moves(series: Series, own: pd.DataFrame) -> str:
     if not more:
         return ""
     return (
-        f"In {series.label}, state {more[0]} is the first in which the token that predicts the answer carries more "
+        f"In {series.label}, state {more[0]} is the first in which the predicting token carries more "
         f"({_interval(answer.loc[more[0]])}) than the tokens that differ ({_interval(changed.loc[more[0]])})."
     )
 
