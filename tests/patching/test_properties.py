@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 from support.compiled import HeadProgram, Program, compiled, random_program, sampled
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -98,6 +99,17 @@ def test_batches_do_not_matter(linear):
     tables = [patch_effects(model, some, parts=("head", "key"), tokens_per_batch=size) for size in (40, 4096)]
     one, other = (table["patching_effect"]["value"].to_numpy() for table in tables)
     assert one == pytest.approx(other, abs=1e-4)
+
+
+def test_the_rank_correlation_is_the_one_of_scipy(linear):
+    """Also with ties: states before the first difference have no effect at all."""
+    effects, agreement = (linear[2][name] for name in ("patching_effect", "patching_agreement"))
+    rows = agreement[agreement["statistic"] == "spearman"]
+    assert len(rows) >= 4
+    for row in rows.itertuples():
+        own = effects[(effects["part"] == row.part) & (effects["direction"] == row.direction)]
+        one, other = (own[own["method"] == method]["value"].to_numpy() for method in ("exact", row.method))
+        assert row.value == pytest.approx(spearmanr(one, other).statistic, abs=1e-9)
 
 
 def auc(values, matters):
@@ -199,7 +211,7 @@ def test_half_precision_agrees(linear):
 
 def test_the_answer_without_a_wrong_one_is_a_log_probability():
     torch.manual_seed(0)
-    tokenizer = compiled(PROGRAM).tokenizer
+    tokenizer = compiled(PROGRAM).require_tokenizer()
     config = GPT2Config(
         vocab_size=len(tokenizer), n_positions=16, n_embd=16, n_layer=1, n_head=2, initializer_range=0.5
     )

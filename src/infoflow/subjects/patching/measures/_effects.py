@@ -4,22 +4,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 
 from infoflow.foundation import NUM_BLOCKS, current_display
 from infoflow.models import Model
 
 from ._encoded import EncodedPair, PairBatch, batches
-from ._parts import ATTENTION, HEAD, RESIDUAL, Part
+from ._parts import ATTENTION, FEED_FORWARD, HEAD, RESIDUAL, Part, Slot
 from ._runs import Donated, PairRuns, Recorded, first_order
 
 EXACT, GRADIENT, INTEGRATED = "exact", "gradient", "integrated"
 METHODS = (EXACT, GRADIENT, INTEGRATED)
 DENOISING, NOISING = "denoising", "noising"
 DIRECTIONS = (DENOISING, NOISING)
-_SHARE = 8  # a batch is at most this part of the tokens of a pass, so that several variants run together
+SHARE = 8  # a batch is at most this part of the tokens of a pass, so that several variants run together
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -60,7 +62,7 @@ def pair_effects(runs: PairRuns, encoded: Sequence[EncodedPair], parts: Sequence
     effects = {key: np.zeros((len(parts), pairs)) for key in keys}
     controls = {key: np.full((len(parts), pairs), np.nan) for key in keys}
     with current_display().progress(f"Patching {runs.model.name}", pairs, "pairs") as progress:
-        for batch in batches(runs.model, encoded, max(1, runs.budget // _SHARE)):
+        for batch in batches(runs.model, encoded, max(1, runs.budget // SHARE)):
             sides = recorded_sides(runs, batch, names_of(parts))
             clean[batch.rows], corrupted[batch.rows] = (one.metric.double().cpu().numpy() for one in sides)
             blocks[batch.rows] = batch.blocks
@@ -86,11 +88,10 @@ def _of_batch(
     before = base.metric.double().cpu()
     twins = _twins(batch, base, donor)
     at_base = runs.gradients(batch, base, donor, names, 0.0)
-    path = [(step + 0.5) / steps for step in range(steps)]
-    totals = runs.gradients(batch, base, donor, names, path[0])
-    for fraction in path[1:]:
-        for slot, one in runs.gradients(batch, base, donor, names, fraction).items():
-            totals[slot] = totals[slot] + one
+    totals: dict[Slot, Any] = {}
+    for step in range(steps):
+        for slot, one in runs.gradients(batch, base, donor, names, (step + 0.5) / steps).items():
+            totals[slot] = totals.get(slot, 0) + one
     means = {slot: total / steps for slot, total in totals.items()}
     found: dict[tuple[str, bool], np.ndarray] = {}
     for is_control, given in ((False, donor.values), (True, twins)):
@@ -105,21 +106,13 @@ def _twins(batch: PairBatch, base: Recorded, donor: Recorded) -> Donated | None:
     """For each pair the input of another pair, of either side, with the nearest metric by this pair's answers."""
     if batch.size < 2:
         return None
-    rows = []
-    for row in range(batch.size):
-        only = [side.logits.float() for side in (base, donor)]
-        metric = np.concatenate([_metric(batch, row, logits) for logits in only])
-        distance = np.abs(metric - float(base.metric[row]))
-        distance[[row, batch.size + row]] = np.inf
-        rows.append(int(distance.argmin()))
-    return Donated((base, donor), np.array(rows))
-
-
-def _metric(batch: PairBatch, row: int, logits) -> np.ndarray:
-    """The metric of one pair's answers, on the inputs of all pairs."""
-    answer, wrong = int(batch.answer[row]), int(batch.wrong[row])
-    against = logits.logsumexp(1) if wrong < 0 else logits[:, wrong]
-    return (logits[:, answer] - against).cpu().numpy()
+    logits = torch.cat([side.logits.float() for side in (base, donor)])
+    answer, wrong = batch.answer.to(logits.device), batch.wrong.to(logits.device)
+    against = torch.where(wrong < 0, logits.logsumexp(1, keepdim=True), logits[:, wrong.clamp(min=0)])
+    distance = (logits[:, answer] - against - base.metric).abs()  # of each input's metric, by each pair's answers
+    own = torch.arange(batch.size)
+    distance[own, own] = distance[own + batch.size, own] = torch.inf
+    return Donated((base, donor), distance.argmin(0).cpu())
 
 
 def present(parts: Sequence[Part], model: Model, encoded: Sequence[EncodedPair]) -> list[Part]:
@@ -135,6 +128,5 @@ def present(parts: Sequence[Part], model: Model, encoded: Sequence[EncodedPair])
 
 def pool_of(parts: Sequence[Part]) -> list[Part]:
     """The parts that together are everything between the embeddings and the answer: heads, and feed-forward parts."""
-    heads = any(part.name == HEAD for part in parts)
-    kept = (HEAD if heads else ATTENTION, "feed-forward")
-    return [part for part in parts if part.name in kept]
+    heads = HEAD if any(part.name == HEAD for part in parts) else ATTENTION
+    return [part for part in parts if part.name in (heads, FEED_FORWARD)]

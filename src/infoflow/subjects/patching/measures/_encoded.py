@@ -2,7 +2,6 @@
 
 # B pair, T token, V vocabulary
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,24 +95,24 @@ def encoded_pairs(model: Model, pairs: Sequence[PatchPair], limit: int | None) -
     """
     if not pairs:
         raise UserError("Patching needs at least one pair. Got none.")
-    found: list[EncodedPair] = []
-    reasons: Counter[str] = Counter()
-    first: dict[str, PatchPair] = {}
-    for pair in dict.fromkeys(pairs):
-        one = _encoded(model, pair)
-        if isinstance(one, str):
-            reasons[one] += 1
-            first.setdefault(one, pair)
-        else:
-            found.append(one)
-    said = [f"{count:,} because {why} (such as {_named(first[why])})" for why, count in reasons.most_common()]
+    read = {pair: _encoded(model, pair) for pair in pairs}
+    unfit: dict[str, list[PatchPair]] = {}
+    for pair, why in read.items():
+        if isinstance(why, str):
+            unfit.setdefault(why, []).append(pair)
+    said = "; ".join(
+        f"{len(unfit[why]):,} because {why} (such as {_named(unfit[why][0])})"
+        for why in sorted(unfit, key=lambda why: -len(unfit[why]))
+    )
+    found = [one for one in read.values() if isinstance(one, EncodedPair)]
     if not found:
         raise UserError(
-            f"{model.name} can read none of the {len(pairs):,} pairs: {'; '.join(said)}.\nBoth inputs of a pair need "
-            "the same number of tokens, and the answers different first tokens."
+            f"{model.name} can read none of the {len(pairs):,} pairs: {said}.\nBoth inputs of a pair need the same "
+            "number of tokens, and the answers different first tokens."
         )
     if said:
-        current_display().note(f"{reasons.total():,} of {len(pairs):,} pairs are left out: {'; '.join(said)}.")
+        left_out = len(read) - len(found)
+        current_display().note(f"{left_out:,} of {len(read):,} pairs are left out: {said}.")
     return sorted(found, key=lambda one: one.id)[:limit]
 
 
@@ -126,13 +125,13 @@ def batches(model: Model, encoded: Sequence[EncodedPair], tokens: int) -> Iterat
         size = max(1, tokens // (length + steps))
         for start in range(0, len(rows), size):
             part = [encoded[row] for row in rows[start : start + size]]
+            ids = {
+                name: torch.tensor([getattr(one, name) for one in part])
+                for name in ("clean", "corrupted", "written", "answer", "wrong")
+            }
             yield PairBatch(
-                clean=torch.tensor([one.clean for one in part]),
-                corrupted=torch.tensor([one.corrupted for one in part]),
-                written=torch.tensor([one.written for one in part]) if steps else None,
+                **ids | ({} if steps else {"written": None}),
                 place=place,
-                answer=torch.tensor([one.answer for one in part]),
-                wrong=torch.tensor([one.wrong for one in part]),
                 blocks=block_of(np.array([one.id for one in part])),
                 rows=np.array(rows[start : start + size]),
                 stacks=tuple(stack.name for stack in model.anatomy.stacks),
@@ -171,7 +170,8 @@ def _masked(model: Model, pair: PatchPair) -> EncodedPair:
     mask = tokenizer.mask_token
     if mask is None:
         raise UserError(f"The tokenizer of {model.name} has no mask token, so the model fills no blank.")
-    texts = [_with_blank(text, mask).replace(BLANK, mask) for text in (pair.clean, pair.corrupted)]
+    texts = [text.replace(BLANK, mask) for text in (pair.clean, pair.corrupted)]
+    texts = [text if mask in text else f"{text.rstrip()} {mask}" for text in texts]
     clean, corrupted = (list(tokenizer(text)["input_ids"]) for text in texts)
     places = [place for place, token in enumerate(clean) if token == tokenizer.mask_token_id]
     if len(places) != 1 or corrupted[places[0] : places[0] + 1] != [tokenizer.mask_token_id]:
@@ -188,17 +188,12 @@ def _masked(model: Model, pair: PatchPair) -> EncodedPair:
     return EncodedPair(pair=pair, clean=clean, corrupted=corrupted, place=place, answer=token(pair.answer), wrong=wrong)
 
 
-def _with_blank(text: str, mask: str) -> str:
-    return text if BLANK in text or mask in text else f"{text.rstrip()} {BLANK}"
-
-
 def _next(model: Model, pair: PatchPair) -> EncodedPair:
     """The answer is the next token after the text up to the blank."""
     tokenizer = model.require_tokenizer()
-    start = leading(tokenizer)
     first = front_token(tokenizer)
-    start = start or ([] if first is None else [first])
-    before = [_before(text) for text in (pair.clean, pair.corrupted)]
+    start = leading(tokenizer) or ([] if first is None else [first])
+    before = [text.split(BLANK)[0].rstrip() for text in (pair.clean, pair.corrupted)]
     clean, corrupted = (start + _bare(tokenizer, text) for text in before)
     answer, wrong = (_following(tokenizer, before[0], answer) for answer in (pair.answer, pair.wrong))
     return EncodedPair(pair=pair, clean=clean, corrupted=corrupted, place=len(clean) - 1, answer=answer, wrong=wrong)
@@ -217,14 +212,8 @@ def _written(model: Model, pair: PatchPair) -> EncodedPair:
     target = torch.tensor([[*start, *(_bare(writes, before) if before else []), answer]])
     inputs, labels = decoder_inputs(model, target)
     place = labels.shape[1] - 1
-    written = tuple(inputs[0, : place + 1].tolist())
-    return EncodedPair(
-        pair=pair, clean=clean, corrupted=corrupted, place=place, answer=answer, wrong=wrong, written=written
-    )
-
-
-def _before(text: str) -> str:
-    return text.split(BLANK)[0].rstrip()
+    ids = {"clean": clean, "corrupted": corrupted, "written": tuple(inputs[0, : place + 1].tolist())}
+    return EncodedPair(pair=pair, **ids, place=place, answer=answer, wrong=wrong)
 
 
 def _bare(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:

@@ -34,14 +34,13 @@ class Donated:
     """The values of chosen rows of both sides."""
 
     sides: tuple[Recorded, Recorded]
-    rows: Int[np.ndarray, " pair"]
+    rows: Int[Tensor, " pair"]
     """Rows of the first side, then of the second one."""
 
     def __getitem__(self, slot: Slot) -> Tensor:
-        values = [side.values[slot] for side in self.sides]
-        pairs = len(self.sides[0].ids)
-        whole = torch.cat([value.unflatten(0, (pairs, -1)) for value in values])
-        return whole[torch.from_numpy(self.rows)].flatten(0, 1)
+        pairs = len(self.rows)
+        whole = torch.cat([side.values[slot].unflatten(0, (pairs, -1)) for side in self.sides])
+        return whole[self.rows].flatten(0, 1)
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.foundation import NUM_BLOCKS, UserError, block_interval, current_display, replicate_weights, stream
+from infoflow.foundation import NUM_BLOCKS, UserError, current_display, replicate_weights, stream
 from infoflow.models import Model
+from infoflow.probing._structural_probe import spearman_rows
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
 
 from ._effects import (
+    DENOISING,
     DIRECTIONS,
     EXACT,
     GRADIENT,
     INTEGRATED,
     METHODS,
+    SHARE,
     PairEffects,
     names_of,
     pair_effects,
@@ -32,27 +35,23 @@ from ._parts import DEFAULT, RESIDUAL, Part, check_parts, parts_of
 from ._runs import PairRuns
 
 _MADE_BY = "infoflow patch makes it"
-_PART = Column(
+
+
+def _text(name: str, description: str) -> Column:
+    return Column(name, "string", "", description)
+
+
+_PART = _text(
     "part",
-    "string",
-    "",
     "head: output of a head (z); query, key, value: of a head; attention: all heads of a layer; feed-forward: of a "
     "layer; residual: state between layers",
 )
-_DIRECTION = Column("direction", "string", "", "denoising: the corrupted input gets the clean value; noising: reversed")
-_METHOD = Column(
+_DIRECTION = _text("direction", "denoising: the corrupted input gets the clean value; noising: reversed")
+_METHOD = _text(
     "method",
-    "string",
-    "",
     "exact: a run with the value; gradient: gradient × difference; integrated: the same with the mean gradient on the "
     "way between the inputs",
 )
-_PLACE = (
-    Column("stack", "string", "", "encoder or decoder"),
-    Column("kind", "string", "", "self or cross, of attention"),
-    Column("layer", "int64", "", "block, from 0; of a residual state 0..L"),
-)
-
 PATCHING_EFFECT = TableSchema(
     name="patching_effect",
     version=1,
@@ -60,9 +59,11 @@ PATCHING_EFFECT = TableSchema(
     made_by=_MADE_BY,
     columns=(
         _PART,
-        *_PLACE,
+        _text("stack", "encoder or decoder"),
+        _text("kind", "self or cross, of attention"),
+        Column("layer", "int64", "", "block, from 0; of a residual state 0..L"),
         Column("head", "int64", "", "head, from 0; -1: not a single head"),
-        Column("position", "string", "", "all; of residual states: before, changed, after the difference, or answer"),
+        _text("position", "all; of residual states: before, changed, after the difference, or answer"),
         _DIRECTION,
         _METHOD,
         Column("clean", "float64", "nats", "metric of the clean inputs, mean over pairs"),
@@ -82,7 +83,7 @@ PATCHING_AGREEMENT = TableSchema(
         _PART,
         _DIRECTION,
         _METHOD,
-        Column("statistic", "string", "", "pearson, spearman: correlation; overlap: share of the top k in common"),
+        _text("statistic", "spearman: rank correlation; overlap: share of the top k in common"),
         Column("k", "int64", "parts", "top parts by size of effect: a tenth; 0: all"),
         *estimate_columns("", "the statistic", "of unrelated effects: 0, or k of all parts", "pairs"),
     ),
@@ -94,7 +95,7 @@ PATCHING_FAITHFULNESS = TableSchema(
     "input: all others have their values of the corrupted input. Chosen on half of the pairs, scored on the others.",
     made_by=_MADE_BY,
     columns=(
-        Column("ranking", "string", "", "the method whose effects (size, denoising) rank the parts"),
+        _text("ranking", "the method whose effects (size, denoising) rank the parts"),
         Column("parts", "int64", "parts", "kept parts"),
         Column("total", "int64", "parts", "all parts"),
         *estimate_columns("share of the difference", "the share", "mean of random parts, as many", "pairs"),
@@ -106,13 +107,13 @@ PATCHING_EXAMPLE = TableSchema(
     description="One pair: the effect of each residual state at each position (denoising, exact). No interval.",
     made_by=_MADE_BY,
     columns=(
-        Column("stack", "string", "", "encoder or decoder"),
+        _text("stack", "encoder or decoder"),
         Column("layer", "int64", "", "state 0..L"),
         Column("position", "int64", "", "token, from 0"),
-        Column("token", "string", "", "of the clean input"),
-        Column("corrupted", "string", "", "of the corrupted input"),
-        Column("answer", "string", "", "answer"),
-        Column("wrong", "string", "", "answer to the corrupted input"),
+        _text("token", "of the clean input"),
+        _text("corrupted", "of the corrupted input"),
+        _text("answer", "answer"),
+        _text("wrong", "answer to the corrupted input"),
         Column("value", "float64", "share of the difference", "effect of the state"),
     ),
 )
@@ -178,9 +179,8 @@ def patch_effects(
     runs = PairRuns(model=model, budget=tokens_per_batch)
     found = pair_effects(runs, encoded, chosen, steps)
     _check_gap(model, found)
-    rows = list(_effect_rows(found))
     frames = {
-        PATCHING_EFFECT: pd.DataFrame(rows),
+        PATCHING_EFFECT: pd.DataFrame(_effect_rows(found)),
         PATCHING_AGREEMENT: pd.DataFrame(_agreement_rows(found)),
         PATCHING_FAITHFULNESS: pd.DataFrame(_faithfulness_rows(runs, encoded, found)),
         PATCHING_EXAMPLE: pd.DataFrame(_example_rows(runs, encoded, found)),
@@ -193,14 +193,12 @@ def patch_effects(
 
 
 def _check_gap(model: Model, found: PairEffects) -> None:
-    mean = float(found.gap.mean())
-    sums, counts = found.by_block(found.gap), found.by_block(np.ones(len(found.gap)))
-    ends = block_interval(mean, (sums - mean * counts) / counts.sum(), units=int((counts > 0).sum()))
-    if not ends.low > 0:
+    gap = ratio_estimate(found.by_block(found.gap), found.by_block(np.ones(len(found.gap))), math.nan)
+    if not gap["low"] > 0:
         current_display().warn(
-            f"The metric of {model.name} is {mean:.3g} nats higher for clean than for corrupted inputs ({ends.low:.3g} "
-            f"to {ends.high:.3g}): it may not be different at all, and then effects, which are shares of this "
-            "difference, mean nothing."
+            f"The metric of {model.name} is {gap['value']:.3g} nats higher for clean than for corrupted inputs "
+            f"({gap['low']:.3g} to {gap['high']:.3g}): it may not be different at all, and then effects, "
+            "which are shares of this difference, mean nothing."
         )
 
 
@@ -237,24 +235,14 @@ def _agreement_rows(found: PairEffects) -> Iterator[dict[str, Any]]:
             for method in (GRADIENT, INTEGRATED):
                 other = _replicates(found, found.effects[direction, method], rows)
                 keys = {"part": name, "direction": direction, "method": method}
-                for statistic, values, k in (
-                    ("pearson", _correlations(exact, other), 0),
-                    ("spearman", _correlations(_ranks(exact), _ranks(other)), 0),
-                    ("overlap", _overlaps(exact, other, top), top),
-                ):
-                    scale = "share" if k else "correlation"
-                    number = estimate(values[0], values[1:], k / len(rows), len(found.gap), scale=scale)
-                    yield {**keys, "statistic": statistic, "k": k, **number}
+                ranks = estimate(*_first(spearman_rows(exact, other)), 0, len(found.gap), scale="correlation")
+                common = estimate(*_first(_overlaps(exact, other, top)), top / len(rows), len(found.gap), scale="share")
+                yield {**keys, "statistic": "spearman", "k": 0, **ranks}
+                yield {**keys, "statistic": "overlap", "k": top, **common}
 
 
-def _correlations(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    x, y = (each - each.mean(1, keepdims=True) for each in (one, other))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return (x * y).sum(1) / np.sqrt((x * x).sum(1) * (y * y).sum(1))
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    return values.argsort(1, kind="stable").argsort(1).astype(float)
+def _first(values: np.ndarray) -> tuple[float, np.ndarray]:
+    return values[0], values[1:]
 
 
 def _overlaps(one: np.ndarray, other: np.ndarray, k: int) -> np.ndarray:
@@ -263,41 +251,27 @@ def _overlaps(one: np.ndarray, other: np.ndarray, k: int) -> np.ndarray:
 
 
 def _faithfulness_rows(runs: PairRuns, encoded: Sequence[EncodedPair], found: PairEffects) -> Iterator[dict[str, Any]]:
-    pool = pool_of(found.parts)
-    even = found.blocks % 2 == 0
-    if not pool or not even.any() or even.all():
+    """Parts are ranked on the pairs of even blocks, and scored on those of odd ones."""
+    pool, odd = pool_of(found.parts), found.blocks % 2 == 1
+    if not pool or odd.all() or not odd.any():
         return
-    place = np.array([found.parts.index(part) for part in pool])
-    sizes = sorted({0, *(2**power for power in range(int(math.log2(len(pool))) + 1)), len(pool)})
-    orders = {
-        method: np.abs(found.effects["denoising", method][place][:, even].sum(1)).argsort(kind="stable")[::-1]
-        for method in METHODS
-    }
-    orders |= {draw: stream("patching-random", draw).permutation(len(pool)) for draw in range(_DRAWS)}  # type: ignore[dict-item]
-    variants = {(key, size): [pool[index] for index in order[size:]] for key, order in orders.items() for size in sizes}
-    held_out = [encoded[row] for row in np.flatnonzero(~even)]
-    scores = _noised(runs, held_out, pool, list(variants.values()))
-    blocks, gap = found.blocks[~even], found.gap[~even]
-    corrupted = found.corrupted[~even]
-    gaps = np.bincount(blocks, weights=gap, minlength=NUM_BLOCKS)
-    shares = dict(zip(variants, scores - corrupted, strict=True))
-    for method in METHODS:
-        for size in sizes:
-            random = [shares[draw, size].sum() / gap.sum() for draw in range(_DRAWS)]  # type: ignore[index]
-            sums = np.bincount(blocks, weights=shares[method, size], minlength=NUM_BLOCKS)
-            number = ratio_estimate(sums, gaps, float(np.mean(random))) | {"count": len(gap)}
-            yield {"ranking": method, "parts": size, "total": len(pool), **number}
-
-
-def _noised(
-    runs: PairRuns, encoded: Sequence[EncodedPair], pool: Sequence[Part], variants: Sequence[Sequence[Part]]
-) -> np.ndarray:
-    """The clean inputs' metric with each variant's parts from the corrupted ones, (variant, pair)."""
-    found = np.zeros((len(variants), len(encoded)))
-    for batch in batches(runs.model, encoded, max(1, runs.budget // 8)):
+    places = [found.parts.index(part) for part in pool]
+    sizes = sorted({0, *(2**power for power in range(len(pool).bit_length())), len(pool)})
+    effects = {method: found.effects[DENOISING, method][places][:, ~odd].sum(1) for method in METHODS}
+    orders = {method: np.abs(values).argsort(kind="stable")[::-1] for method, values in effects.items()}
+    orders |= {str(draw): stream("patching-random", draw).permutation(len(pool)) for draw in range(_DRAWS)}
+    swapped = [[pool[place] for place in order[size:]] for order in orders.values() for size in sizes]
+    scores = np.zeros((len(swapped), len(encoded)))
+    for batch in batches(runs.model, [encoded[row] for row in np.flatnonzero(odd)], runs.budget // SHARE):
         clean, corrupted = recorded_sides(runs, batch, names_of(pool))
-        found[:, batch.rows] = runs.swapped(batch, clean, variants, corrupted.values).numpy()
-    return found
+        scores[:, np.flatnonzero(odd)[batch.rows]] = runs.swapped(batch, clean, swapped, corrupted.values).numpy()
+    kept = np.where(odd, scores - found.corrupted, 0).reshape(len(orders), len(sizes), -1)
+    shares, gap = dict(zip(orders, kept, strict=True)), np.where(odd, found.gap, 0)
+    random = kept[len(METHODS) :].sum((0, 2)) / _DRAWS / gap.sum()
+    for method in METHODS:
+        for size, share, chance in zip(sizes, shares[method], random, strict=True):
+            number = ratio_estimate(found.by_block(share), found.by_block(gap), chance) | {"count": int(odd.sum())}
+            yield {"ranking": method, "parts": size, "total": len(pool), **number}
 
 
 def _example_rows(runs: PairRuns, encoded: Sequence[EncodedPair], found: PairEffects) -> Iterator[dict[str, Any]]:
@@ -313,20 +287,14 @@ def _example_rows(runs: PairRuns, encoded: Sequence[EncodedPair], found: PairEff
         for position in range(batch.at("all", stack.name).shape[1])
     ]
     scores = runs.swapped(batch, corrupted, [[part] for part in parts], clean.values)[:, 0]
-    gap = float(clean.metric[0] - corrupted.metric[0])
+    gap, before = float(clean.metric[0] - corrupted.metric[0]), float(corrupted.metric[0])
     names = {stack.name: _tokens(model, one, stack.name) for stack in model.anatomy.stacks}
     for part, score in zip(parts, scores.tolist(), strict=True):
         token, other = names[part.stack][int(part.position)]
-        yield {
-            "stack": part.stack,
-            "layer": part.layer,
-            "position": int(part.position),
-            "token": token,
-            "corrupted": other,
-            "answer": one.pair.answer,
-            "wrong": one.pair.wrong,
-            "value": (score - float(corrupted.metric[0])) / gap if gap else math.nan,
-        }
+        yield {"stack": part.stack, "layer": part.layer, "position": int(part.position), "token": token} | {
+            "corrupted": other, "answer": one.pair.answer, "wrong": one.pair.wrong,
+            "value": (score - before) / gap if gap else math.nan,
+        }  # fmt: skip
 
 
 def _tokens(model: Model, one: EncodedPair, stack: str) -> list[tuple[str, str]]:
@@ -335,6 +303,8 @@ def _tokens(model: Model, one: EncodedPair, stack: str) -> list[tuple[str, str]]
     tokenizer = model.require_tokenizer() if reads else model.output_tokenizer
     assert tokenizer is not None
     sides = (one.clean, one.corrupted) if reads else (one.written, one.written)
-    texts = [[tokenizer.decode([token]).strip() or str(tokenizer.convert_ids_to_tokens(token)) for token in side]
-             for side in sides]  # fmt: skip
-    return list(zip(*texts, strict=True))
+    return [(_read(tokenizer, one), _read(tokenizer, other)) for one, other in zip(*sides, strict=True)]
+
+
+def _read(tokenizer: Any, token: int) -> str:
+    return tokenizer.decode([token]).strip() or str(tokenizer.convert_ids_to_tokens(token))
