@@ -263,6 +263,7 @@ FORMS: dict[str, Form | dict[str, Form]] = {
     "heads:V9": Signed(2),
     **{f"objectives:O{number}": Form(1, 0.3, 1.0) for number in (2, 4, 5, 7, 8, 9, 10)},
     "neurons:N2": Pair(),
+    "neurons:N3": Signed(LAYERS),
     "objectives:O3": {"electra operations": Form(fixed={0: 1.0}), "masked operations": Form(fixed={0: 1.0})},
     "objectives:O6": Form(1, 0.3, 0.6),
     **dict.fromkeys(("probing:M-1", "probing:M-3"), Form(LAYERS + 1, 1.0, 9.0)),

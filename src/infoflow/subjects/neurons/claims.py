@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from infoflow.findings._curves import spearman
 from infoflow.findings._finding import CORRELATION, GAIN, SHARE, Condition, Control, Curves, claim, exceeds
 from infoflow.findings._model_group import CAUSAL, Absent
 from infoflow.findings._sources import Source
@@ -72,8 +73,9 @@ _N2_READS: dict[str, Reading] = {
     statistic=f"share of token detectors (at least {_LEAST_DETECTORS}) whose update lowers the mean logit of their "
     "triggers, above one half and above the share of all tokens whose logits these updates lower",
     reads=_N2_READS,
-    controls=(Control(name="untrained model", reads=untrained(_N2_READS)),),
     learned=(CAUSAL,),
+    controls=(),
+    uncontrolled="an untrained model has no token detectors, and the second condition compares them with all tokens",
 )
 def n2(curves: Curves) -> list[Condition]:
     """What the detectors of the causal LM write."""
@@ -84,9 +86,16 @@ def n2(curves: Curves) -> list[Condition]:
     ]
 
 
+def _beyond_control(rows: SeedRows) -> np.ndarray:
+    """Values less their control by layer, (1 + R, L)."""
+    order = rows.column("layer").argsort()
+    return rows.numbers[:, order] - rows.column("baseline")[order]
+
+
 _N3_READS: dict[str, Reading] = {
-    "positional": _kind(POSITIONAL).by(),
-    "through tokens": _kind(POSITIONAL).by().changed(number="baseline"),
+    "gain": Table(NEURONS_BY_LAYER.name, CAUSAL, needs=("layer", "baseline"), known=True)
+    .where(kind=POSITIONAL)
+    .reduce(_beyond_control)
 }
 
 
@@ -104,24 +113,10 @@ _N3_READS: dict[str, Reading] = {
 )
 def n3(curves: Curves) -> list[Condition]:
     """Positional neurons of the causal LM by layer."""
-    gain = curves["positional"] - curves["through tokens"]
-    gain = gain[:, : gain.shape[1] // 2]
+    gain = curves["gain"][:, : curves["gain"].shape[1] // 2]
     labels = [f"layer {layer}" for layer in range(gain.shape[1])]
     name = "positional neurons beyond those through the token alone"
     return [exceeds(name, gain, 0.01, "share", labels, over="any", bounds=GAIN)]
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    from scipy.stats import rankdata
-
-    return rankdata(values, axis=1)
-
-
-def _rank_correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Spearman's correlation of each row, (N, 1); 0 if one is constant."""
-    one, other = (ranks - ranks.mean(1, keepdims=True) for ranks in (_ranks(first), _ranks(second)))
-    size = np.sqrt((one**2).sum(1) * (other**2).sum(1))
-    return np.where(size > 0, (one * other).sum(1) / np.where(size > 0, size, 1), 0.0)[:, None]
 
 
 _N4_READS: dict[str, Reading] = {
@@ -146,7 +141,7 @@ _N4_READS: dict[str, Reading] = {
 )
 def n4(curves: Curves) -> list[Condition]:
     """Sparse layers of the causal LM."""
-    correlation = _rank_correlation(curves["dead"], -curves["activity"])
+    correlation = spearman(curves["dead"], -curves["activity"])
     detectors = _first_half(curves["detectors"])
     return [
         exceeds("rank correlation of dead neurons and inactivity", correlation, 0.0, "1", bounds=CORRELATION),
