@@ -78,7 +78,7 @@ def main() -> None:
     for path in sorted((ROOT / "docs" / "methods").glob("*.md")):
         if path.name == "index.md":
             continue
-        for name in front(path.read_text(encoding="utf-8"))["measures"]:
+        for name in front(path.read_text(encoding="utf-8")).get("measures", []):
             room, cls = name.split(".")
             _add(found, cls, getattr(importlib.import_module(f"infoflow.{room}"), cls), model, corpus)
             text = json.dumps(found, indent=1, ensure_ascii=False)  # after each: the last ones take longest

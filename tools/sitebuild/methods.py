@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from infoflow.results import TABLES
+
 from . import checks
 from .escaping import cell, escaped
 from .findings import anchor
@@ -130,31 +132,31 @@ def front(text: str) -> dict[str, list[str]]:
 def page(text: str, root: Path) -> str:
     """The whole page of a method from its written part."""
     about = front(text)
-    measures = [_object(path) for path in about["measures"]]
+    paths = about.get("measures", [])
+    measures = [_object(path) for path in paths]
+    schema = measures[0].table if measures else TABLES[about["table"][0]]
     intro, mark, rest = text.partition("\n## Traps\n")
     if about["order"][0] not in _KINDS:
-        raise ValueError(
-            f"The order of {about['measures'][0]} must be among {', '.join(_KINDS)}. Got {about['order'][0]}."
-        )
+        raise ValueError(f"The order of {schema.name} must be among {', '.join(_KINDS)}. Got {about['order'][0]}.")
     if not mark:
-        raise ValueError(f"The page of {about['measures'][0]} has no section ## Traps.")
+        raise ValueError(f"The page of {schema.name} has no section ## Traps.")
     used = [_object(path) for path in about.get("functions", [])]
     costs = json.loads((root / "docs" / "methods" / "costs.json").read_text(encoding="utf-8"))
-    names = [_name(path) for path in (*about["measures"], *about.get("functions", []))]
+    names = [_name(path) for path in (*paths, *about.get("functions", []))]
     parts = [
         _captioned(intro.rstrip(), about),
         "\n## What is computed\n",
-        *(_docstring(item, path) for item, path in zip(measures, about["measures"], strict=True)),
+        *(_docstring(item, path) for item, path in zip(measures, paths, strict=True)),
         *(_docstring(item, path) for item, path in zip(used, about.get("functions", []), strict=True)),
         "\n## Unit, control, interval\n",
-        _numbers(measures[0].table),
+        _numbers(schema),
         "\n## Traps\n",
         rest.strip(),
         "\n## Cost\n",
-        _cost(costs, measures),
+        _cost(costs, [measure.__name__ for measure in measures] or [schema.name]),
         "\n## How it was checked\n",
         checks.told(root / "tests", names),
-        _claims(measures[0].table.name),
+        _claims(schema.name),
     ]
     return "\n".join(part for part in parts if part) + "\n"
 
@@ -194,9 +196,9 @@ def _numbers(schema: Any) -> str:
     return "\n".join([*lines, '??? note "All columns"', "", folded, ""])
 
 
-def _cost(costs: dict[str, Any], measures: list[Any]) -> str:
+def _cost(costs: dict[str, Any], names: list[str]) -> str:
     """Seconds of the measure beside one bare pass, as measured."""
-    names = list(dict.fromkeys(measure.__name__ for measure in measures))
+    names = list(dict.fromkeys(names))
     known = [(name, costs["measures"][name]) for name in names if name in costs["measures"]]
     if not known:
         return f"Not measured on the reference model: {costs['missing'].get(names[0], 'it takes other input')}.\n"
