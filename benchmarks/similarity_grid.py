@@ -29,10 +29,9 @@ from threadpoolctl import threadpool_limits
 
 from infoflow.foundation import block_of, set_threads
 from infoflow.representations import ItemPairs, LayerSpace, RankedSpace, centred_ranks, pwcca, rsa, space_values
-from infoflow.representations._block_groups import BlockGroups
 from infoflow.representations._cca import canonical_of_overlap, weighted_mean
 from infoflow.representations._layer_space import LayerPair
-from infoflow.representations._paired_distance import distance_columns
+from infoflow.representations._paired_distance import BlockGroups, LayerView, distance_columns
 
 TIMED_PAIRS = 3
 
@@ -124,7 +123,7 @@ def bench_bars(small: bool) -> None:
     groups = layers.groups
 
     def anew(x: np.ndarray, y: np.ndarray) -> float:
-        return 1 - distance_columns(LayerSpace(x, groups), LayerSpace(y, groups), "mean")["value"]
+        return 1 - distance_columns(LayerView(x, groups), LayerView(y, groups), "mean")["value"]
 
     seconds, values = seconds_of(lambda: shared_with_bars(layers))
     compare("with error bars and baseline / each pair anew", layers, seconds, values, anew)

@@ -76,7 +76,7 @@ def test_change_is_the_distance_of_the_first_occurrences_of_each_bin(display):
         ranks = sample.occurrences.token + 1
         chosen = np.flatnonzero((ranks >= row.rank_low) & (ranks < row.rank_high))[:size]
         states = [sample.states(layer)[chosen] for layer in (row.layer, row.next_layer)]
-        assert row.value == pytest.approx(1 - pwcca(*states), abs=1e-6)
+        assert row.value == pytest.approx(1 - pwcca(*states), abs=1e-9)
         assert row.low <= row.value <= row.high
         assert row.value < row.baseline
         assert len(row.replicates) == 200

@@ -94,50 +94,13 @@ def test_shuffled_rows_are_far_apart():
 
 
 def test_replicates_of_distance_have_the_bootstraps_spread_and_its_pairing():
-    """To first order they are the bootstrap's, whose repeated rows hide some of the spread.
-
-    Over 200 fresh samples of 3,000 the replicates' standard deviation is 1.12 times the true one (measured).
-    """
+    """To first order they are the bootstrap's; on fresh samples the true spread lies between the two (measured)."""
     sample = make_sample(num=6000, num_states=2)
     [row] = LayerDistance().compute(sample).to_dict("records")
     plain = bootstrap(sample, lambda s: 1 - pwcca(s.states(0), s.states(1)))
     linear = np.array(row["replicates"][: len(plain)])
-    assert 0.9 < linear.std() / plain.std() < 1.6
+    assert 0.9 < linear.std() / plain.std() < 1.3
     assert np.corrcoef(plain, linear)[0, 1] > 0.7
-
-
-@pytest.mark.parametrize("side", ["mean", "x", "y"])
-def test_error_bars_of_distance_are_those_of_leaving_out_each_block(side):
-    """The slow way, a `pwcca` without each block, for correlations that are far apart."""
-    rng = np.random.default_rng(0)
-    sample = make_sample(num=12_000, width=4, num_states=2, sentence_length=20)
-    signal = rng.normal(size=(12_000, 4)) + rng.normal(size=(600, 4))[sample.occurrences.sentence] / 2
-    noise = signal + np.array([0.2, 0.7, 1.5, 4]) * rng.normal(size=signal.shape)
-    states = np.stack([signal @ rng.normal(size=(4, 4)), noise @ rng.normal(size=(4, 4))]).astype(np.float32)
-    sample = TokenSample(sample.occurrences, states, sample.facts)
-    [row] = LayerDistance(side=side).compute(sample).to_dict("records")
-    kept = [np.arange(len(sample)), *(np.flatnonzero(sample.blocks != block) for block in range(64))]
-    slow = np.array([1 - pwcca(states[0][rows], states[1][rows], side=side) for rows in kept])
-    expected = BlockGroups.of(sample.blocks, width=4).replicates(slow)
-    assert np.corrcoef(row["replicates"], expected)[0, 1] > 0.99
-    assert np.std(row["replicates"]) / np.std(expected) == pytest.approx(1, abs=0.1)
-
-
-def test_states_wider_than_a_thousand_are_compared_on_their_principal_components():
-    """Components beyond the first 1,024 are left out: here they are noise that no layer shares."""
-    rng = np.random.default_rng(0)
-    sample = make_sample(num=2500, width=4, num_states=2)
-    rotate = np.linalg.qr(rng.normal(size=(1100, 1024)))[0]
-    signal = rng.normal(size=(2500, 1024))
-    wide = [
-        view @ rotate.T + 1e-3 * rng.normal(size=(2500, 1100))
-        for view in (signal, signal @ rng.normal(size=(1024, 1024)))
-    ]
-    sample = TokenSample(sample.occurrences, np.stack(wide).astype(np.float32), sample.facts)
-    with pytest.warns(UserWarning, match="biased towards similarity"):
-        [row] = LayerDistance().compute(sample).to_dict("records")
-    assert row["width"] == 1100
-    assert row["value"] < 0.01
 
 
 def test_wide_states_leave_out_groups_of_blocks():
@@ -177,7 +140,7 @@ def test_model_distance_compares_the_layers_both_have():
 
 def test_a_model_is_at_distance_zero_from_itself():
     sample = make_sample()
-    np.testing.assert_allclose(ModelDistance().compute(sample, sample)["value"], 0, atol=1e-6)
+    np.testing.assert_allclose(ModelDistance().compute(sample, sample)["value"], 0, atol=1e-9)
 
 
 @pytest.mark.parametrize("measure", [LayerDistance(), ModelDistance()])
@@ -239,7 +202,7 @@ def test_nearly_dependent_states_are_measured_as_by_the_function(side):
     noisy = sample.states(1) + 1e-2 * np.random.default_rng(0).normal(size=states.shape)
     near = TokenSample(sample.occurrences, np.stack([states, noisy]), sample.facts)
     [row] = LayerDistance(side=side).compute(near).to_dict("records")
-    assert row["value"] == pytest.approx(1 - pwcca(states, noisy, side=side), abs=1e-6)
+    assert row["value"] == pytest.approx(1 - pwcca(states, noisy, side=side), abs=1e-8)
     check_estimates(pd.DataFrame([row]))
 
 
@@ -249,8 +212,8 @@ def test_a_dependent_direction_and_one_of_correlation_zero_do_not_mix():
     balanced = np.stack([signs, signs, np.ones(3000)], axis=1)
     states = np.stack([balanced, balanced[:, [0, 2, 2]], sample.states(0)[:, :3]])
     frame = LayerDistance().compute(TokenSample(sample.occurrences, states, sample.facts))
-    assert frame["value"][0] == pytest.approx(0, abs=1e-5)  # equal rows add up their rounding
-    assert frame["value"][1] == pytest.approx(1 - pwcca(states[1], states[2]), abs=1e-5)
+    assert frame["value"][0] == pytest.approx(0, abs=1e-12)
+    assert frame["value"][1] == pytest.approx(1 - pwcca(states[1], states[2]), abs=1e-12)
 
 
 def test_layers_that_do_not_vary_are_at_distance_one():

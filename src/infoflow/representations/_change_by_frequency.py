@@ -12,9 +12,8 @@ from infoflow.flow import RankStrata, SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import UserError, as_written, current_display
 from infoflow.results import Column, TableSchema, estimate_columns
 
-from ._block_groups import BlockGroups
 from ._cca import LEAST_PER_DIMENSION, ROWS_PER_DIMENSION, check_side, warn_few_rows
-from ._paired_distance import distance_columns, layer_space
+from ._paired_distance import BlockGroups, LayerView, distance_columns
 
 # Bins of tokens by frequency rank, with equal numbers of occurrences.
 
@@ -145,9 +144,9 @@ class ChangeByFrequency(SampleMeasure):
 
     def _bin_rows(self, sample: TokenSample, index: int) -> list[dict]:
         groups = BlockGroups.of(sample.blocks, sample.width, GROUPS)
-        rows, layer = [], layer_space(sample.states(0), groups)
+        rows, layer = [], LayerView(sample.states(0), groups)
         for number in range(sample.num_states - 1):
-            following = layer_space(sample.states(number + 1), groups)
+            following = LayerView(sample.states(number + 1), groups)
             keys = {"stack": sample.facts.stack, "layer": number, "next_layer": number + 1}
             columns = distance_columns(layer, following, self.side)
             rows.append({**keys, **bin_keys(self.edges, index), **columns, "width": sample.width, "side": self.side})

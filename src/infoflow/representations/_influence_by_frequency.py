@@ -20,10 +20,9 @@ from infoflow.foundation import UserError, block_of, current_display, hash64_arr
 from infoflow.models import BlockRerun, Model, rerun_blocks, without_token
 from infoflow.results import Column, TableSchema, estimate_columns
 
-from ._block_groups import BlockGroups
 from ._cca import canonical_of, check_side, weighted_mean
 from ._change_by_frequency import GROUPS, RANK_EDGES, bin_columns, bin_keys, check_bins, equal_bins
-from ._paired_distance import layer_space, narrowed, paired_distance
+from ._paired_distance import BlockGroups, LayerView, paired_distance
 
 # Tokens to remove for measuring their influence: one per sentence and frequency bin, chosen from tokens alone.
 
@@ -343,9 +342,9 @@ class InfluenceByFrequency(Intervention):
             groups = BlockGroups.of(influenced.blocks(targets, pool), width, GROUPS)
             keys = {"stack": influenced.stack, "pool": pool, "width": width, "side": self.side}
             for block, (own, control) in enumerate(zip(own_L2ND, control_L2ND, strict=True)):
-                with_token, without = (layer_space(view, groups) for view in own)
+                with_token, without = (LayerView(view, groups) for view in own)
                 distance = paired_distance(with_token, without, self.side)
-                baseline = 1 - weighted_mean(canonical_of(*map(narrowed, control)), self.side)
+                baseline = 1 - weighted_mean(canonical_of(*control), self.side)
                 numbers = distance.columns(baseline, influenced.size)
                 rows.append({**keys, "block": block, **numbers})
         return rows

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ._block_groups import BlockGroups
 from ._cca import orthonormal, singular_floor, whiten
 from ._cka import LEAST_ROWS, hsic_debiased
+from ._paired_distance import BlockGroups
 from ._views import by_direction, centred, gram, product
 
 _SHARE = 0.99  # of the variance, explained by the components that SVCCA keeps
@@ -34,7 +34,7 @@ class LayerSpace:
             directions, loadings = x @ white.basis, white.loadings
         else:
             directions, loadings = orthonormal(x, singular_floor(raw.dtype))
-        self.groups, self.width = groups, raw.shape[1]
+        self.groups = groups
         self.directions: Float[Tensor, "token direction"] = by_direction(directions)
         self.loadings: Float[Tensor, "direction width"] = loadings
         self.squares: Float[Tensor, " token"] = torch.linalg.vector_norm(x, dim=1).square()
@@ -47,12 +47,6 @@ class LayerSpace:
     def grams(self) -> Float[Tensor, "leave_out direction direction"]:
         """Q'Q of all rows (the identity, up to rounding), then without each group, centred on the other rows."""
         return self.groups.covariances(self.directions, self.directions)
-
-    @cached_property
-    def direction_sums(self) -> Float[Tensor, "group direction"]:
-        """The sum of each group's rows of Q."""
-        parts = self.directions.split(self.groups.counts.tolist())
-        return torch.stack([part.sum(0, dtype=torch.float64) for part in parts])
 
     @cached_property
     def spread(self) -> Float[Tensor, "direction direction"]:
@@ -156,15 +150,6 @@ class LayerPair:
     def of(cls, x: LayerSpace, y: LayerSpace) -> "LayerPair":
         """The pair of both layers on the same tokens."""
         return cls(x, y, x.groups.covariances(x.directions, y.directions), x.sums(x.squares * y.squares))
-
-    @classmethod
-    def of_all(cls, x: LayerSpace, y: LayerSpace) -> "LayerPair":
-        """The pair of all rows on the same tokens, with no group left out.
-
-        Its overlap is summed in float64: of layers that are nearly equal, 1 − similarity has few digits.
-        """
-        overlap = x.directions.to(torch.float64).mT @ y.directions.to(torch.float64)
-        return cls(x, y, overlap.unsqueeze(0), (x.squares @ y.squares).unsqueeze(0))
 
     @classmethod
     def shuffled(cls, x: LayerSpace, y: LayerSpace, order: Int[Tensor, " token"]) -> "LayerPair":

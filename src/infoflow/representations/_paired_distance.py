@@ -1,42 +1,119 @@
 """Distances 1 − PWCCA on the same tokens: between layers of one model, and between models."""
 
+# G group of bootstrap blocks, D width; leading dimension G+1 of covariances: all rows, then all rows but group g
+
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from infoflow.flow import SAMPLE_COLUMNS, PairMeasure, SampleMeasure, SampleRequest, TokenSample
-from infoflow.foundation import Interval, stream
-from infoflow.results import Column, TableSchema, estimate, estimate_columns
+from infoflow.foundation import NUM_BLOCKS, NUM_REPLICATES, Interval, Scale, block_interval, stream
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
-from ._block_groups import BlockGroups, undefined_columns
-from ._cca import canonical_of_overlap, check_side, too_few_rows, warn_few_rows, weighted_mean
-from ._layer_space import LayerPair, LayerSpace
-from ._space_metrics import projection_weighted
-from ._views import centred
+from ._cca import (
+    Whitening,
+    canonical_by_qr,
+    canonical_of_covariance,
+    check_side,
+    singular_floor,
+    too_few_rows,
+    warn_few_rows,
+    weighted_mean,
+    whiten,
+)
+from ._views import centred, product
 
-# 1 − PWCCA between layers of token samples, with error bars from the decomposition of all rows.
-
-
-WIDEST = 1024
-"""Wider states are projected to this many principal components: decompositions grow with the cube of the width."""
-
-
-def layer_space(states: Float[np.ndarray, "token width"], groups: BlockGroups) -> LayerSpace:
-    """One layer for `paired_distance`."""
-    return LayerSpace(narrowed(states), groups)
+# 1 − PWCCA between layers of token samples, with error bars from a few decompositions instead of hundreds.
 
 
-def narrowed(states: Float[np.ndarray, "token width"]) -> Float[np.ndarray, "token component"]:
-    """The states; only their leading principal components if they are wider than `WIDEST`."""
-    if states.shape[1] <= WIDEST:
-        return states
-    x = centred(torch.from_numpy(states).to(torch.float32))
-    vectors = torch.linalg.eigh(x.mT @ x).eigenvectors[:, -WIDEST:]
-    return (x @ vectors).numpy()
+_WIDE = 256
+_GROUPS_OF_WIDE = 16
+"""Each group costs a decomposition per layer; 64 of them take minutes above a width of 256."""
+_CANCELLED = 1e-6
+"""A column that varies in one group only leaves this share of its norm behind when the group is subtracted."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockGroups:
+    """Groups of bootstrap blocks that are left out one at a time."""
+
+    num_groups: int
+    order: Int[Tensor, " token"]
+    """Rows sorted by group."""
+    counts: Int[Tensor, " group"]
+
+    @classmethod
+    def of(cls, blocks: Int[np.ndarray, " token"], width: int, num_groups: int | None = None) -> "BlockGroups":
+        """The groups: by default one for each block, or fewer for wide states."""
+        if num_groups is None:
+            num_groups = NUM_BLOCKS if width <= _WIDE else _GROUPS_OF_WIDE
+        groups = torch.from_numpy(blocks % num_groups)
+        return cls(num_groups, groups.argsort(stable=True), groups.bincount(minlength=num_groups))
+
+    def covariances(
+        self, x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"]
+    ) -> Float[Tensor, "leave_out width_x width_y"]:
+        """Unnormalised cross-covariances of centred views in group order: of all rows, then without each group."""
+        parts_x, parts_y = x.split(self.counts.tolist()), y.split(self.counts.tolist())
+        products = torch.stack([product(a, b) for a, b in zip(parts_x, parts_y, strict=True)]).to(torch.float64)
+        sums_x, sums_y = (
+            torch.stack([part.sum(0, dtype=torch.float64) for part in parts]) for parts in (parts_x, parts_y)
+        )
+        total = products.sum(0)
+        rest = (self.counts.sum() - self.counts).clamp(min=1).to(torch.float64)
+        # The rows left are no longer centred: their mean is minus the group's sum over their number.
+        shift = sums_x.unsqueeze(2) * sums_y.unsqueeze(1) / rest[:, None, None]
+        return torch.cat([total.unsqueeze(0), total - products - shift])
+
+    def replicates(self, values: Float[np.ndarray, " leave_out"]) -> Float[np.ndarray, " replicate"]:
+        """Bootstrap replicates (`linear_replicates`) from the values of all rows, then without each group.
+
+        A group's effect is divided among its blocks; the square root preserves its variance.
+        """
+        effects = self._effects(values) / np.sqrt(NUM_BLOCKS / self.num_groups)
+        return linear_replicates(values[0], values[0] - effects[np.arange(NUM_BLOCKS) % self.num_groups])
+
+    def interval(self, value: float, values: Float[np.ndarray, " leave_out"], scale: Scale = "any") -> Interval:
+        """The interval around `value`, given the values of all rows, then without each group."""
+        return block_interval(value, self._effects(values), units=int((self.counts > 0).sum()), scale=scale)
+
+    def _effects(self, values: Float[np.ndarray, " leave_out"]) -> Float[np.ndarray, " group"]:
+        r"""Each group's contribution, beyond the effect of merely leaving out as many rows.
+
+        $$ e_g = (1 - s_g)(v - v_{(g)}) - s_g \sum_h (1 - s_h)(v - v_{(h)}) $$
+
+        s are the groups' shares of the rows. PWCCA is closer to 1 with fewer rows, so leaving out any rows lowers the
+        distance, and a large group lowers it more. The second term removes this effect, because a new sample would have
+        as many rows as this one.
+
+        Source: [@busing1999], the pseudo-values of unequal groups.
+        """
+        shares = (self.counts / self.counts.sum()).numpy()
+        added = (1 - shares) * (values[0] - values[1:])
+        return added - shares * added.sum()
+
+
+class LayerView:
+    """One layer's states in group order, with its whitenings."""
+
+    def __init__(self, states: Float[np.ndarray, "token width"], groups: BlockGroups) -> None:
+        raw = torch.from_numpy(states)
+        self.groups, self.singular_floor = groups, singular_floor(raw.dtype)
+        self.centred = centred(raw.to(torch.float64)[groups.order])
+
+    @cached_property
+    def whitenings(self) -> list[Whitening]:
+        """Whitenings of all rows, then without each group; all pairs of the layer share them."""
+        covariances = self.groups.covariances(self.centred, self.centred)
+        floor = _CANCELLED * covariances[0].diagonal().sqrt()
+        return [whiten(covariance, floor) for covariance in covariances]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,29 +129,39 @@ class Distance:
         return estimate(self.value, self.replicates, baseline, count, ends=self.ends)
 
 
-def distance_columns(x: LayerSpace, y: LayerSpace, side: str) -> dict:
+def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
     """Estimate columns of 1 − PWCCA between two layers on the same occurrences; the baseline shuffles the rows of y.
 
     NaN with too few rows for the width (`too_few_rows`).
     """
-    count = len(x.squares)
-    if too_few_rows(count, max(x.width, y.width)):
-        return undefined_columns(count)
-    return paired_distance(x, y, side).columns(_shuffled_distance(x, y, side), count)
+    if too_few_rows(len(x.centred), max(x.centred.shape[1], y.centred.shape[1])):
+        return undefined_columns(len(x.centred))
+    return paired_distance(x, y, side).columns(_shuffled_distance(x, y, side), len(x.centred))
 
 
-def paired_distance(x: LayerSpace, y: LayerSpace, side: str) -> Distance:
-    """1 − PWCCA between two views of the same occurrences; 1 if one of them does not vary."""
-    values = np.ones(x.groups.num_groups + 1)
-    if x.varies and y.varies:
-        values -= projection_weighted(LayerPair.of_all(x, y), side).values_by_rows(x, y).numpy()
-    return Distance(float(values[0]), x.groups.replicates(values), x.groups.interval(values[0], values, "positive"))
+def undefined_columns(count: int) -> dict[str, Any]:
+    """Estimate columns of a similarity that is undefined for so few occurrences."""
+    return estimate(math.nan, np.full(NUM_REPLICATES, np.nan), math.nan, count, ends=Interval(math.nan, math.nan))
 
 
-def _shuffled_distance(x: LayerSpace, y: LayerSpace, side: str) -> float:
+def paired_distance(x: LayerView, y: LayerView, side: str) -> Distance:
+    """1 − PWCCA between two views of the same occurrences."""
+    crosses = x.groups.covariances(x.centred, y.centred)
+    each = [canonical_of_covariance(*parts) for parts in zip(x.whitenings, y.whitenings, crosses, strict=True)]
+    values = 1 - np.array([weighted_mean(canonical, side) for canonical in each])
+    value = values[0]
+    if not (x.whitenings[0].safe and y.whitenings[0].safe):
+        value = 1 - weighted_mean(canonical_by_qr(x.centred, y.centred, x.singular_floor, y.singular_floor), side)
+    # Differences between covariances of the same conditioning, around the exact value.
+    ends = x.groups.interval(value, values, scale="positive")
+    return Distance(value, x.groups.replicates(values) + (value - values[0]), ends)
+
+
+def _shuffled_distance(x: LayerView, y: LayerView, side: str) -> float:
     """The distance of two layers with unrelated rows."""
-    order = torch.from_numpy(stream("pwcca-baseline").permutation(len(y.squares)))
-    return 1 - weighted_mean(canonical_of_overlap(x.overlap(y, order), x.loadings, y.loadings), side)
+    order = torch.from_numpy(stream("pwcca-baseline").permutation(len(y.centred)))
+    cross = x.centred.mT @ y.centred[order]
+    return 1 - weighted_mean(canonical_of_covariance(x.whitenings[0], y.whitenings[0], cross), side)
 
 
 # How much each layer changes the states.
@@ -103,11 +190,8 @@ class LayerDistance(SampleMeasure):
     """1 − PWCCA between the states of consecutive layers (`pwcca`), of the same occurrences.
 
     Error bars are a first-order approximation to resampling sentences (`linear_replicates`), since the repeated rows of
-    a bootstrap would bias PWCCA towards similarity. The effect of leaving out blocks of sentences is the derivative of
-    PWCCA, through correlations and weights, so all error bars need one decomposition. For states of width up to 256
-    each of 64 blocks is left out in turn, for wider ones each of 16 groups of four blocks. States wider than 1,024 are
-    projected to their first 1,024 principal components: a decomposition takes time with the cube of the width, and
-    PWCCA needs occurrences with the width.
+    a bootstrap would bias PWCCA towards similarity. For states of width up to 256 each of 64 blocks is left out in
+    turn, for wider ones each of 16 groups of four blocks.
 
     Args:
         occurrences: At most this many sampled tokens; at least 10, preferably 20, per dimension.
@@ -126,9 +210,9 @@ class LayerDistance(SampleMeasure):
     def compute(self, sample: TokenSample) -> pd.DataFrame:
         warn_few_rows(len(sample), sample.width)
         groups = BlockGroups.of(sample.blocks, sample.width)
-        rows, layer = [], layer_space(sample.states(0), groups)
+        rows, layer = [], LayerView(sample.states(0), groups)
         for index in range(sample.num_states - 1):
-            following = layer_space(sample.states(index + 1), groups)
+            following = LayerView(sample.states(index + 1), groups)
             keys = {"stack": sample.facts.stack, "layer": index, "next_layer": index + 1}
             columns = distance_columns(layer, following, self.side)
             rows.append({**keys, **columns, "width": sample.width, "side": self.side})
@@ -186,6 +270,6 @@ class ModelDistance(PairMeasure):
         sizes = {"width_a": first.width, "width_b": second.width, "side": self.side}
         rows = []
         for layer in range(min(first.num_states, second.num_states)):
-            x, y = layer_space(first.states(layer), groups), layer_space(second.states(layer), groups)
+            x, y = LayerView(first.states(layer), groups), LayerView(second.states(layer), groups)
             rows.append({**keys, "layer": layer, **distance_columns(x, y, self.side), **sizes})
         return pd.DataFrame(rows).assign(**first.sizes(self.request, second))

@@ -15,9 +15,9 @@ from torch import Tensor
 from infoflow.foundation import stream
 from infoflow.results import estimate
 
-from ._block_groups import BlockGroups
-from ._cca import canonical_of_overlap, complete_svd, correlations_svd, thin_svd, weighted_mean
+from ._cca import canonical_of_overlap, complete_svd, thin_svd, weighted_mean
 from ._layer_space import LayerPair, LayerSpace, batch_hsic
+from ._paired_distance import BlockGroups
 
 # Similarities of two layers from their `LayerPair`: of all rows, then, for the error bars, without each group.
 #
@@ -146,17 +146,6 @@ class Gradient:
         change = torch.stack(changes).sum(0)
         return self.value + change - change[0]
 
-    def values_by_rows(self, x: LayerSpace, y: LayerSpace) -> Float[Tensor, " leave_out"]:
-        """The same, from each row's share: faster for a pair of layers that meet no others."""
-        parts = ((x, y, self.overlap), (x, x, self.gram_x), (y, y, self.gram_y))
-        shares, shift = torch.zeros_like(x.squares), torch.zeros(x.groups.num_groups, dtype=torch.float64)
-        for one, other, weights in parts:
-            shares += ((one.directions @ weights.to(one.directions.dtype)) * other.directions).sum(1)
-            shift += torch.einsum("gi,ij,gj->g", one.direction_sums, weights, other.direction_sums)
-        rest = (x.groups.counts.sum() - x.groups.counts).clamp(min=1)
-        of_groups = torch.stack([part.sum() for part in shares.split(x.groups.counts.tolist())])
-        return torch.cat([torch.zeros(1, dtype=torch.float64), -of_groups - shift / rest]) + self.value
-
 
 def mean_correlation(overlap: Float[Tensor, "p q"]) -> Gradient:
     """Mean CCA."""
@@ -165,24 +154,15 @@ def mean_correlation(overlap: Float[Tensor, "p q"]) -> Gradient:
     return _in_directions(left, rho, right, float(rho.clamp(0, 1) @ weights), _diagonal(weights, overlap.shape))
 
 
-def projection_weighted(meeting: LayerPair, side: str = "mean") -> Gradient:
-    """PWCCA, weighted by one view or the mean of both; see `pwcca`."""
-    square = meeting.overlap.shape[0] == meeting.overlap.shape[1]
-    left, rho, right = parts = (correlations_svd if square else complete_svd)(meeting.overlap)
+def projection_weighted(meeting: LayerPair) -> Gradient:
+    """PWCCA, the mean of both sides' weights; see `pwcca`."""
+    left, rho, right = parts = complete_svd(meeting.overlap)
     smoothing = _SMOOTHING / math.sqrt(meeting.num_tokens)
     x = _one_side(rho, left.mT @ meeting.x.loadings, len(right), smoothing)
     y = _one_side(rho, right @ meeting.y.loadings, len(left), smoothing)
-    of_x, of_y = _SHARES[side]
     return _in_directions(
-        *parts,
-        of_x * x.value + of_y * y.value,
-        of_x * x.on_overlap + of_y * y.on_overlap.mT,
-        of_x * x.on_gram,
-        of_y * y.on_gram,
+        *parts, (x.value + y.value) / 2, (x.on_overlap + y.on_overlap.mT) / 2, x.on_gram / 2, y.on_gram / 2
     )
-
-
-_SHARES = {"mean": (0.5, 0.5), "x": (1.0, 0.0), "y": (0.0, 1.0)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
