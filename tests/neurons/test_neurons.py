@@ -109,6 +109,7 @@ def test_analyze_by_name_and_its_report(corpus, tmp_path):
     only = ("neurons_by_layer", "neuron_examples")
     run = infoflow.analyze([tmp_path / "opt"], corpus="grammar", sentences=200, only=only, out=tmp_path / "run")
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "rgb(0, 0, 0)" not in page  # what Vega makes of a scale between CSS variables
     assert "How many neurons are dead, detect tokens or follow position?" in page
     assert set(run.tables["neurons_by_layer"]["kind"]) >= {"dead", "detector", "positional", "activity"}
     assert set(run.tables["neurons_by_layer"]["trained"]) == {True, False}

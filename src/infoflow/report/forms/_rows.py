@@ -112,6 +112,17 @@ def squares(
     return [marks, draw("text", base, fontSize=size, x=x, y=y, text=words, color=ink)]
 
 
+def signed_squares(
+    rows: pd.DataFrame, x: Channel, y: Channel, field: str, ends: tuple[float, float], middle: float = 0.0, **how: Any
+) -> list[Layer]:
+    """Squares in two colours, for values of `field` below and above `middle`; they are strongest at `ends`."""
+    low, high = ends
+    value = rows[field].clip(low, high)
+    strength = ((value - middle) / (high - middle)).where(value > middle, (middle - value) / (middle - low))
+    color = color_if(f"datum.{field} < {middle}", "var(--below)", "var(--above)")
+    return squares(rows.assign(strength=strength.round(3)), x, y, "strength", color=color, **how)
+
+
 def frames(rows: Rows, x: Channel, y: Channel) -> list[Layer]:
     """A light outline with a dark one inside, visible on pale and on strong squares."""
     lines = (("paper", 3.5), ("ink", 1.5))

@@ -9,8 +9,7 @@ from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, Sectio
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import finished, tips
-from infoflow.report.forms._marks import channel, draw
-from infoflow.report.forms._rows import cells
+from infoflow.report.forms._rows import cells, signed_squares
 
 from .measures import EXPERT_ROUTING
 from .measures._routing import ALL
@@ -48,20 +47,17 @@ def _routing(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
         data=frame.drop(columns=["replicates", "ratio"]),
         panels=panels,
         answer=answer,
-        caption=f"{count:,} tokens. Colours: the share divided by its control, at most 3 times.",
+        caption=f"{count:,} tokens. Blue: more than the control, darkest at 3 times; orange: less.",
     )
 
 
 def _chart(own: pd.DataFrame, field: str, title: str) -> dict[str, Any]:
     order = sorted(own[field].unique(), reverse=field == "layer")
-    legend = {"orient": "bottom", "gradientLength": 120, "gradientThickness": 8, "tickCount": 3}
-    scale = {"domain": [0, 1, 3], "clamp": True, "range": ["var(--below)", "var(--heat-0)", "var(--above)"]}
-    color = channel("color", "ratio:Q", title="share / control", scale=scale, legend=legend)
     place = {"x": cells("x", "expert", "expert"), "y": cells("y", field, title, order)}
     rows = own[[field, "expert", "ratio", "value", "baseline"]].round(4)
     tooltip = tips(f"{field}:N|{title}", "expert:O|expert", "value:Q|share|.3f", "baseline:Q|control|.3f")
-    marks = draw("rect", rows, place, stroke="var(--paper)", strokeWidth=1, color=color, tooltip=tooltip)
-    return finished([marks], max(_ROW * len(order), 60))
+    marks = signed_squares(rows, field="ratio", ends=(0.0, 3.0), middle=1.0, text=None, tooltip=tooltip, **place)
+    return finished(marks, max(_ROW * len(order), 60))
 
 
 def _evenness(series: Series, every: pd.DataFrame) -> str:

@@ -11,7 +11,7 @@ from infoflow.report._figure import DeclaredFigure, Drawn, Method, Panel, Sectio
 from infoflow.report._model_tables import ModelTables
 from infoflow.report.forms._chart import color_if, finished, tips
 from infoflow.report.forms._marks import channel, draw
-from infoflow.report.forms._rows import cells
+from infoflow.report.forms._rows import cells, signed_squares, squares
 
 from .measures import HEAD_COMPOSITION, HEAD_WEIGHTS
 
@@ -30,13 +30,9 @@ _ROW, _SHOWN = 20, 12
 _HEAD = ["stack", "layer", "head"]
 
 
-def _map(own: pd.DataFrame, ends: tuple[float, float], title: str, text: str = "") -> dict[str, Any]:
-    """Squares by layer and head; those inside the interval of the control are pale."""
-    low, high = ends
-    legend = {"orient": "bottom", "gradientLength": 120, "gradientThickness": 8, "tickCount": 3}
-    colours = ["var(--below)", "var(--heat-0)", "var(--above)"] if low < 0 else [f"var(--heat-{i})" for i in range(3)]
-    scale = {"domain": [low, (low + high) / 2, high], "range": colours, "clamp": True}
-    color = channel("color", "value:Q", title=title, scale=scale, legend=legend)
+def _map(own: pd.DataFrame, ends: tuple[float, float], text: str = "") -> dict[str, Any]:
+    """Squares by layer and head."""
+    low, _ = ends
     layers = sorted((int(layer) for layer in own["layer"].unique()), reverse=True)
     place = {"x": cells("x", "head", "head"), "y": cells("y", "layer", "layer", layers)}
     columns = ["layer", "head", "offset", "value", "baseline", "control_low", "control_high"]
@@ -45,7 +41,10 @@ def _map(own: pd.DataFrame, ends: tuple[float, float], title: str, text: str = "
         *(["offset:O|offset"] if text else []),
     )  # fmt: skip
     rows = own[columns].round(4)
-    marks = [draw("rect", rows, place, stroke="var(--paper)", strokeWidth=1, color=color, tooltip=tooltip)]
+    if low < 0:
+        marks = signed_squares(rows, field="value", ends=ends, text=None, tooltip=tooltip, **place)
+    else:
+        marks = squares(rows, strength="value", ends=ends, text=None, tooltip=tooltip, **place)
     if text:
         clear = rows[rows["value"] > rows["control_high"]]
         ink = color_if("datum.value > 0.55", "var(--paper)", "var(--ink)")
@@ -94,12 +93,11 @@ def _on_text(own: pd.DataFrame, tables: ModelTables, series: str, statistic: str
 
 
 def _copying(frame: pd.DataFrame, tables: ModelTables) -> Drawn | None:
-    return _weights(frame, tables, "copying", {"ends": (-1.0, 1.0), "title": "copying score"})
+    return _weights(frame, tables, "copying", {"ends": (-1.0, 1.0)})
 
 
 def _preferred(frame: pd.DataFrame, tables: ModelTables) -> Drawn | None:
-    drawing = {"ends": (0.0, 1.0), "title": "share of positions", "text": "offset:O"}
-    return _weights(frame, tables, "preferred", drawing)
+    return _weights(frame, tables, "preferred", {"ends": (0.0, 1.0), "text": "offset:O"})
 
 
 def _composition(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
@@ -151,7 +149,8 @@ COPYING = DeclaredFigure(
     id="copying-weights",
     question="Which heads copy, by their weights?",
     how_to_read=(
-        "Each square is a head. At 1, whatever token it reads, it raises the logit of that token; at −1 it lowers it. "
+        "Each square is a head. At 1 (dark blue), whatever token it reads, it raises the logit of that token; at −1 "
+        "(dark orange) it lowers it. "
         "Random matrices with the same singular values are near 0.",
         "Only the direct way from embeddings to logits counts, so the score says less about heads in the middle.",
     ),
@@ -164,9 +163,9 @@ PREFERRED = DeclaredFigure(
     id="offset-weights",
     question="Which heads look at a fixed offset, by their weights?",
     how_to_read=(
-        "Each square is a head; the colour is the share of positions whose best key, by the weights for positions, "
-        "lies at the head's best offset. The offset is written where the share exceeds that of 97.5% of random "
-        "matrices: −1 is the previous token.",
+        "Each square is a head; the darker, the larger the share of positions whose best key, by the weights for "
+        "positions, lies at the head's best offset. The offset is written where the share exceeds that of 97.5% of "
+        "random matrices: −1 is the previous token.",
         "Models with rotary or relative positions add none to their embeddings, and are not shown.",
     ),
     draw=_preferred,

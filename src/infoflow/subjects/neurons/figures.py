@@ -15,7 +15,7 @@ from infoflow.report.forms._chart import HEIGHT, amount, finished, tips
 from infoflow.report.forms._lines import SHARE
 from infoflow.report.forms._marks import channel, draw
 from infoflow.report.forms._over_time import layer_color
-from infoflow.report.forms._rows import cells, interval_dots
+from infoflow.report.forms._rows import cells, interval_dots, squares
 
 from .measures import NEURON_EXAMPLES, NEURONS_BY_LAYER
 from .measures._tables import DEAD, DETECTOR, POSITIONAL, SUPPRESSING
@@ -157,11 +157,8 @@ def _profiles(own: pd.DataFrame) -> dict:
     names, positions = list(dict.fromkeys(rows["neuron"])), sorted(set(rows["position"]))
     x = cells("x", "position", "position", positions, labelOverlap=True)
     place = {"x": x, "y": cells("y", "neuron", None, names)}
-    legend = {"orient": "bottom", "gradientLength": 120, "gradientThickness": 8, "tickCount": 2, "format": "%"}
-    scale = {"domain": [0, 1], "range": ["var(--heat-0)", "var(--heat-2)"]}
-    color = channel("color", "share:Q", title="active", scale=scale, legend=legend)
     tooltip = tips("neuron:N", "position:O", "share:Q|active|.3f")
-    return finished([draw("rect", rows, place, color=color, tooltip=tooltip)], max(_ROW * len(names), 60))
+    return finished(squares(rows, strength="share", text=None, tooltip=tooltip, **place), max(_ROW * len(names), 60))
 
 
 def _sentences(series: Series, detectors: pd.DataFrame, positional: pd.DataFrame) -> Iterator[str]:
