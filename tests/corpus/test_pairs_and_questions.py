@@ -73,8 +73,7 @@ def test_choices_are_lists_of_texts(tmp_path, choices, message):
 
 
 def test_what_is_beside_a_text_is_no_tag_of_its_words():
-    from infoflow.corpus import WHOLE_COLUMNS
-    from infoflow.flow import tag_columns
+    from infoflow.corpus import WHOLE_COLUMNS, tag_columns
     from infoflow.probing import tasks
 
     rows = {"words": [["a", "dog"]], "tag": [["DET", "NOUN"]], "second": ["a cat"], "question": ["What?"], "l": ["x"]}

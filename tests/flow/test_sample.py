@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from transformers import BertConfig, BertForMaskedLM
 
-from infoflow.corpus import Corpus, load_corpus, train_tokenizer
+from infoflow.corpus import Corpus, load_corpus, tag_columns, train_tokenizer
 from infoflow.flow import (
     Intervention,
     PassOptions,
@@ -22,7 +22,6 @@ from infoflow.flow import (
     TypeStrata,
     collect,
     measure,
-    tag_columns,
 )
 from infoflow.foundation import UserError
 from infoflow.models import load_model

@@ -83,7 +83,7 @@ def test_what_has_not_begun_is_not_estimated(monkeypatch):
         "Study: 0 %, estimating, now train x, 0:10",
         "Study: 0 %, estimating, now train x, 0:20",
         "Study: 10 %, 4:30 left, now train x, 0:30",  # without a unit no pace is told
-        "Study: 100 %, now train x, 0:30",
+        "Study: 100 %, 0:30",
     ]
     assert [json.loads(line)["seconds_left"] for line in events.getvalue().splitlines()] == [None, None, 270, 0]
 

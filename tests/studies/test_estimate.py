@@ -39,4 +39,4 @@ def test_counts_are_those_of_the_loaded_model_and_no_weights_are_read(tmp_path, 
     assert "GFLOP/s in layers of width 36" in shown
     assert "head_ablation" not in shown
     assert run(["doctor", "--corpus", str(text)]) == 2
-    assert "needs a model: infoflow doctor MODEL" in capsys.readouterr().err
+    assert "need a model to estimate: infoflow doctor MODEL" in capsys.readouterr().err

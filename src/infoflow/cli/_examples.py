@@ -17,7 +17,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "bert-score": (f"{_MASKED} --pairs pairs.tsv", f"{_MASKED} --pairs pairs.tsv --idf"),
     "predict": (f'{_MASKED} "the old ___ sleeps ."', f'{_CAUSAL} "I want to" --tokens 9'),
     "prune": (f"{_MASKED} --keep 50% --out smaller", f"{_MASKED} --keep 40,20,10 --out sizes"),
-    "patch": (f"{_CAUSAL} --pairs grammar:200", f"{_CAUSAL} --pairs pairs.tsv --parts head,key"),
+    "patch": (f"{_CAUSAL} --pairs grammar:200", f"{_CAUSAL} --pairs my.tsv --parts key"),
     "over-training": ("my-checkpoints/ --corpus wiki.txt", "EleutherAI/pythia-70m@log:12"),
     "explore": (_MASKED, f"{_MASKED} {_CAUSAL}"),
     "findings": ("runs/quick", "runs/quick --claims my_claims.py"),

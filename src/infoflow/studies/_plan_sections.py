@@ -144,7 +144,7 @@ class AnalysisPlan:
     more_information: bool = field(default=False, metadata=LATER)
     # Maximum number of training sentences that information by clusters reads in addition, then with up to 10,000.
     training_sentences: CountOrNone = field(default=0, metadata=LATER)
-    distance_occurrences: Count = 20_000  # sampled tokens for PWCCA
+    distance_occurrences: Several = 20_000  # sampled tokens for PWCCA
     neighbour_occurrences: Count = 20_000
     neighbours: Count = 50
     frequency_occurrences: Count = 3000  # tokens of each frequency bin, for change and influence by frequency

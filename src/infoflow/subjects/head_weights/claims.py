@@ -73,7 +73,7 @@ _W2_READS: dict[str, Reading] = {
     "weights:W2",
     "Heads of a masked LM that look at the previous token in text do so by their weights for positions.",
     source=_FRAMEWORK.beyond,
-    published="none",
+    published="no number; the question is ours",
     statistic="Spearman's correlation over heads: share of positions whose best key by weights is the previous one, "
     "with the share of queries whose strongest key is the previous token; above 0",
     reads=_W2_READS,
