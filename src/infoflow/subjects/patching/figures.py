@@ -66,8 +66,8 @@ def _each(frame: pd.DataFrame, tables: ModelTables) -> Iterator[tuple[Series, pd
         yield series, frame.loc[frame["series"] == series.key]
 
 
-def _interval(row: "pd.Series[Any]") -> str:
-    return estimate_text(Samples.of_row(row.to_dict()).estimate())
+def _interval(row: Any) -> str:
+    return estimate_text(Samples.of_row(dict(row)).estimate())
 
 
 def _heads(frame: pd.DataFrame, tables: ModelTables) -> Drawn | None:
