@@ -97,7 +97,7 @@ furtherViews.route = (() => {
     for (const [name, value] of [["viewBox", `0 0 ${at.width} ${at.height}`], ["width", at.width], ["height", at.height]]) svg.setAttribute(String(name), String(value));
     return { edges, reached };
   };
-  const told = (of, data, token, least, { edges, reached }) => {
+  const summary = (of, data, token, least, { edges, reached }) => {
     const strongest = (part, most) => edges.filter((edge) => edge.part === part).sort((a, b) => b.share - a.share).slice(0, most).map((edge) => `${named(of, edge)} (${attention.percent(edge.share)})`).join(", ");
     const ends = Object.keys(of.rows).flatMap((stack, number) => data.tokens[stack].filter((_, one) => reached.has(`${number}.0.${one}`)).map((one) => attention.quoted(one)));
     const heads = edges.filter((edge) => edge.part === route.HEAD).length, count = `${edges.length} edges of at least ${attention.percent(least)}, ${heads} of them through heads`;
@@ -132,7 +132,7 @@ furtherViews.route = (() => {
       shown.textContent = attention.percent(least());
       range.setAttribute("aria-valuetext", shown.textContent);
       svg.setAttribute("aria-label", `Route of the prediction at token ${token() + 1}, ${tokens[token()]?.text}`);
-      say(told(of, data, token(), least(), draw(svg, of, data, token(), least(), at)));
+      say(summary(of, data, token(), least(), draw(svg, of, data, token(), least(), at)));
     };
     const choose = (one, focus) => {
       remember({ ["at" + suffix]: String(one) });

@@ -10,10 +10,10 @@ from infoflow.report._in_words import estimate_text
 from infoflow.report._layer_figure import LayerFigure, moves
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._theme import Series
-from infoflow.report.forms._chart import amount, color_if, finished, tips
+from infoflow.report.forms._chart import amount, finished, tips
 from infoflow.report.forms._lines import ANY, LineKind, control_lines, lines, looks_of, names_above
 from infoflow.report.forms._marks import span
-from infoflow.report.forms._rows import cells, squares
+from infoflow.report.forms._rows import cells, signed_squares
 from infoflow.results import Samples
 
 from .measures import PATCHING_AGREEMENT, PATCHING_EFFECT, PATCHING_EXAMPLE, PATCHING_FAITHFULNESS
@@ -116,11 +116,10 @@ def _best(series: Series, own: pd.DataFrame, agreement: pd.DataFrame | None) -> 
 def _map(rows: pd.DataFrame, field: str, top: float, order: list | None = None) -> dict[str, Any]:
     layers = sorted({int(layer) for layer in rows["layer"]}, reverse=True)
     known = [name for name in ("low", "high", "baseline") if name in rows]
-    shown = rows[["layer", field, "value", *known]].round(4).assign(size=rows["value"].abs().round(4))
+    shown = rows[["layer", field, "value", *known]].round(4)
     tooltip = tips("layer:O", f"{field}:N", *(f"{name}:Q|{name}|.3f" for name in ("value", *known)))
     x, y = cells("x", field, field, order, labelOverlap=order is None), cells("y", "layer", "layer", layers)
-    color = color_if("datum.value < 0", "var(--below)", "var(--above)")
-    marks = squares(shown, x, y, "size", ends=(0.0, top), color=color, text=None, tooltip=tooltip)
+    marks = signed_squares(shown, x, y, "value", (-top, top), text=None, tooltip=tooltip)
     return finished(marks, max(_ROW * len(layers), 60))
 
 

@@ -179,7 +179,7 @@ def norms_before(model: Model) -> dict[str, Fold]:
 
 
 def token_map(model: Model, stack: Stack) -> Float[Tensor, "D D"] | None:
-    """Output matrix times embeddings, $U^\\top E$: what a token adds to the logits of which token; None without logits.
+    """Output matrix times embeddings, $U^\\top E$: what one token adds to the logits of another; None without logits.
 
     Only the stack that predicts has it. Of a masked LM's output head, only its last norm and matrix count.
     """

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from transformers.pytorch_utils import Conv1D
 
+from infoflow._transformers import Conv1D
 from infoflow.corpus import printable
 from infoflow.flow import Intervention, PassOptions, Reader
 from infoflow.foundation import UserError
@@ -47,13 +47,13 @@ NEURONS_BY_LAYER = TableSchema(
     version=1,
     description="Shares of feed-forward neurons of each kind. A neuron is active where its nonlinearity is above 0. "
     "dead: never active; detector: active if and only if the token is one of at most five; positional: its activity "
-    "has more than .05 nats of information about the token's position, of which oscillating, two-sided, one-sided "
-    "and other position are the shapes; activity: mean share of tokens at which living neurons are active; "
+    "has more than .05 nats of information about the token's position; oscillating, two-sided, one-sided and other "
+    "position: positional neurons by shape; activity: mean share of tokens at which living neurons are active; "
     "suppressing: share of the detectors whose update lowers the logits of their own triggers.",
     columns=(
         *_PLACE,
         Column("kind", "string", "", "see above"),
-        Column("neurons", "int64", "neurons", "of which the value is a share, or over which it is a mean"),
+        Column("neurons", "int64", "neurons", "number behind the value, which is a share or a mean of them"),
         Column("undecided", "float64", "share", "neurons that bounded counts leave open; they widen the interval"),
         *estimate_columns(
             "share",

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
+from infoflow._transformers import PreTrainedTokenizerBase
 from infoflow.foundation import UserError, block_of, current_display, hash64
 from infoflow.models import Model, decoder_inputs, model_inputs
 from infoflow.probing._blanks import front_token, leading
