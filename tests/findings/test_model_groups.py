@@ -1,6 +1,7 @@
 """Models of another architecture, update, start or variant never change a claim's row: they have rows of their own."""
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -43,6 +44,7 @@ BASES = (
     "probed",
     "adapted",
     "retrieved",
+    "others",
 )
 RETRIEVED = (
     "knowledge",
@@ -59,8 +61,37 @@ RETRIEVED = (
     "task_scores",
 )
 ADAPTED = ("tuned_scores", "tuning_change", "tuning_heads", "layer_swaps", "domain_loss", "task_scores")
+OTHERS_OF = ("weights:", "sinks:", "neurons:", "heads:D", "probing:S-")
+OTHER_CLAIMS = [name for name in FINDINGS if name.startswith(OTHERS_OF)]
+COMPARED = {  # settings that a claim compares, or that its table has only one of
+    "head_composition": {"via": ["key", "value"]},
+    "massive_ablation": {"mode": ["zero", "mean"]},
+    "detached_translation": {"layer": 6},
+}
+OBJECTIVES = ("causal-lm", "masked-lm", "translation")
 TWO_AT_ONCE = "objectives:O2"  # reads two architectures, so that no row is of one
 PLACES = ("removed", "share")  # a column of floats that says what a row is about
+
+
+def read_by(names) -> dict[str, pd.DataFrame]:
+    """Random numbers for all tables that these claims read: each of their settings, in several layers and heads."""
+    rows: dict[str, list[dict]] = {}
+    for read in dict.fromkeys(one for name in names for of in FINDINGS[name].reads.values() for one in of.tables):
+        settings = {key: value[0] if isinstance(value, tuple) else value for key, value in read.settings}
+        rows.setdefault(read.name, []).append(COMPARED.get(read.name, {}) | settings)
+    return {name: invented(own, heads=3 if "head" in name or "sink" in name else 1) for name, own in rows.items()}
+
+
+def invented(settings: list[dict], heads: int) -> pd.DataFrame:
+    rng, rows = np.random.default_rng(0), {}
+    for objective, seed, trained, layer, head in product(OBJECTIVES, (1, 2, 3), (True, False), range(7), range(heads)):
+        keys = {"objective": objective, "seed": seed, "trained": trained, "stack": "encoder", "layer": layer}
+        for own in settings:
+            for kind in product(*(value if isinstance(value, list) else [value] for value in own.values())):
+                number = {"value": rng.random(), "baseline": rng.random(), "count": 9, "replicates": rng.random(30)}
+                named = keys | {"head": head, "neurons": 64.0} | dict(zip(own, kind, strict=True))
+                rows[tuple(named.items())] = named | number
+    return pd.DataFrame(rows.values())
 
 
 @cache
@@ -82,6 +113,7 @@ def base(name: str) -> dict[str, pd.DataFrame]:
         "adapted": lambda: Adapted().tables(ADAPTED),
         "retrieved": lambda: Retrieved().tables(RETRIEVED),
         "corpora": lambda: corpora(Recordings(), Recordings(corpus=1)),
+        "others": lambda: read_by(OTHER_CLAIMS) | {"task_scores": task_scores(Sweeps(objectives=OBJECTIVES))},
     }[name]()
     return {name: keyed(frame) for name, frame in tables.items()}
 
@@ -212,6 +244,8 @@ def test_two_models_of_one_objective_and_seed_are_refused(name):
         own = claims(base(name), source)
         if source == "task_scores":  # readers with passages are judged by another table
             own = [one for one in own if not one.id.startswith("retrieval:")]
+        if name == "others":  # claims of other bases lack their settings here
+            own = [one for one in own if one.id in OTHER_CLAIMS]
         if not own:
             continue
         found = evaluate(base(name) | {source: twice[source]}, own).set_index("id")

@@ -76,7 +76,7 @@ def _short_of(condition: Condition, to: Side, num_seeds: int) -> TooFew | None:
 
 
 def _clear(ends: tuple[float, float], threshold: float, upwards: bool) -> bool:
-    return ends[0] > threshold if upwards else ends[1] < threshold
+    return bool(ends[0] > threshold if upwards else ends[1] < threshold)
 
 
 # Whether a model has learned its task, since a claim about an objective says nothing about a model that has not.

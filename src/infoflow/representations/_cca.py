@@ -76,6 +76,8 @@ _EIGENVALUE_FLOOR = 1e-12
 _SAFE_EIGENVALUE = 1e-8
 """A covariance squares the condition number: below this share its small directions have lost digits, so use QR."""
 _SINGULAR_FLOOR_SINGLE, _SINGULAR_FLOOR = 1e-6, 1e-10
+_SAFE_PIVOT = 1e-4
+"""Cholesky replaces eigenvectors if no column has less of its variance unexplained by the columns before it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -150,7 +152,12 @@ def whiten(covariance: Float[Tensor, "width width"], floor: Float[Tensor, " widt
     norms = covariance.diagonal().clamp(min=0).sqrt()
     varying = norms > (0 if floor is None else floor)
     shrink = torch.where(varying, 1 / norms.where(varying, 1), 0)
-    values, vectors = torch.linalg.eigh(covariance * shrink.unsqueeze(1) * shrink)
+    scaled = covariance * shrink.unsqueeze(1) * shrink
+    triangle, failed = torch.linalg.cholesky_ex(scaled)
+    if not failed and (triangle.diagonal().square() >= _SAFE_PIVOT).all():
+        inverse = torch.linalg.solve_triangular(triangle, torch.eye(len(triangle), dtype=triangle.dtype), upper=False)
+        return Whitening(basis=shrink.unsqueeze(1) * inverse.mT, loadings=triangle.mT * norms, safe=True)
+    values, vectors = torch.linalg.eigh(scaled)
     # Only directions that the view has: others would mix with variates of correlation 0.
     kept = values > _EIGENVALUE_FLOOR * values[-1].clamp(min=torch.finfo(values.dtype).tiny)
     values, vectors = values[kept], vectors[:, kept]

@@ -15,8 +15,7 @@ from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, Samples, estimate_text, extreme, listed, number, sentence
 from .._model_selection import ModelSelection
 from ..forms._chart import finished
-from ..forms._marks import channel, draw
-from ..forms._rows import cells
+from ..forms._rows import cells, signed_squares, squares
 from ._roles import Place, chance_note, examples_by_grid, roles_by_place, trained_roles
 from ._statistics import GROUPS, KINDS, Statistic, head_name, head_statistics, kind_label
 
@@ -118,12 +117,12 @@ def heat_panels(rows: pd.DataFrame, statistic: Statistic, models: ModelSelection
     first = rows[(rows["statistic"] == statistic.id) & rows["trained"]]
     first = first[first["seed"] == first["seed"].min()]
     groups = [(series, stack, kind) for series in models.series for stack, kind in _kinds_of(first, series.key)]
+    full = f"full colour: {'±' if statistic.signed else ''}{number(statistic.top, _places(statistic))}"
     panels = []
     for series, stack, kind in groups:
         own = first[(first["series"] == series.key) & (first["stack"] == stack) & (first["kind"] == kind)]
         title = f"{series.label}, {kind_label(stack, kind)}"
-        is_last = (series, stack, kind) == groups[-1]
-        panels.append(Panel(spec=_heat_chart(own, statistic, with_legend=is_last), title=title))
+        panels.append(Panel(spec=_heat_chart(own, statistic), title=title if panels else f"{title} ({full})"))
     return panels
 
 
@@ -312,16 +311,12 @@ def _caption(rows: pd.DataFrame) -> str:
     return f"Intervals in the panel: 95%, bootstrap over sentences; about {count:,} queries per head.{several}"
 
 
-def _heat_chart(own: pd.DataFrame, statistic: Statistic, with_legend: bool) -> dict[str, Any]:
+def _heat_chart(own: pd.DataFrame, statistic: Statistic) -> dict[str, Any]:
     layers = sorted((int(layer) for layer in own["layer"].unique()), reverse=True)
-    title = f"{statistic.label}{f' ({statistic.unit})' if statistic.unit else ''}"
-    legend = {"orient": "bottom", "gradientLength": 120, "gradientThickness": 8, "tickCount": 3}
-    ends = ["below", "heat-0", "above"] if statistic.signed else [f"heat-{i}" for i in range(3)]
-    least = -statistic.top if statistic.signed else 0.0
-    domain = [least, (least + statistic.top) / 2, statistic.top]
-    scale = {"domain": domain, "range": [f"var(--{end})" for end in ends], "clamp": True}
-    color = channel("color", "value:Q", title=title, scale=scale, legend=legend if with_legend else None)
     rows = own[["layer", "head"]].assign(value=_painted(own, statistic))
-    place = {"x": cells("x", "head", "head"), "y": cells("y", "layer", "layer", layers)}
-    marks = draw("rect", rows, place, stroke="var(--paper)", strokeWidth=1, color=color)
-    return finished([marks], max(20 * len(layers), 60))
+    x, y = cells("x", "head", "head"), cells("y", "layer", "layer", layers)
+    if statistic.signed:
+        marks = signed_squares(rows, x, y, "value", (-statistic.top, statistic.top), text=None)
+    else:
+        marks = squares(rows, x, y, "value", ends=(0.0, statistic.top), text=None)
+    return finished(marks, max(20 * len(layers), 60))
