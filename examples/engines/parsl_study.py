@@ -9,6 +9,7 @@ for your cluster (SLURM, Kubernetes, ...), whose machines must see the run folde
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import parsl
 from parsl.config import Config
@@ -16,8 +17,8 @@ from parsl.executors import ThreadPoolExecutor
 
 
 @parsl.bash_app
-def stage(run: str, key: str, needs: list) -> str:
-    """`needs` are the futures of other stages."""
+def stage(run: str, key: str, inputs: Sequence = ()) -> str:
+    """Parsl waits for all `inputs`, the futures of other stages."""
     return f"infoflow stage {run} {key}"
 
 
@@ -29,7 +30,7 @@ def main(plan: str, run: str) -> None:
         for one in json.loads(listed.stdout):  # each after those that it needs
             if not one["done"]:
                 needs = [futures[key] for key in one["needs"] if key in futures]
-                futures[one["key"]] = stage(run, one["key"], needs)
+                futures[one["key"]] = stage(run, one["key"], inputs=needs)
         for future in futures.values():
             future.result()
     subprocess.run(["infoflow", "study", plan, "--out", run], check=True)
