@@ -232,8 +232,8 @@ def behind_each_other(stages: Sequence[StudyStage]) -> list[StudyStage]:
 def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:
     """The pairs that the plan compares: both trained or both untrained, and never different in both objective and seed.
 
-    "objectives": every two objectives of one seed and every two seeds of one objective; a variant of an objective only
-    with that objective. "neighbours": those of these pairs that are adjacent in the plan, so their number grows
+    "objectives": every two objectives of one seed, and each seed of an objective with the next, the last with the first
+    (all pairs of up to three seeds); a variant of an objective only with that objective. "neighbours": those of these pairs that are adjacent in the plan, so their number grows
     linearly. "NAME|NAME": these two of each seed; with one name twice, its seeds. None if nothing is measured, and none
     with static vectors, which have no layers.
     """
@@ -264,10 +264,11 @@ def _share_one(first: Recipe, second: Recipe) -> bool:
 def _asked(plan: StudyPlan, rule: str, first: Recipe, second: Recipe) -> bool:
     a, b = first.objective, second.objective
     comparable = not (a.variant or b.variant) or a.name == b.name
+    names, seeds = list(plan.objectives), list(plan.seeds)
     if rule == "objectives":
-        return comparable
+        apart = abs(seeds.index(first.seed) - seeds.index(second.seed))
+        return comparable and apart in (0, 1, len(seeds) - 1)
     if rule == "neighbours":
-        names, seeds = list(plan.objectives), list(plan.seeds)
         steps = names.index(a.label) - names.index(b.label), seeds.index(first.seed) - seeds.index(second.seed)
         return comparable and max(map(abs, steps)) == 1
     return sorted(rule.split("|")) == sorted((a.label, b.label))
