@@ -274,11 +274,11 @@ def test_a_measure_that_fails_is_left_out_and_tried_again(folders: list[str], tm
     options = AnalyzeOptions(corpus="grammar:60", only=two, control=False, measures=SETTINGS)
     with monkeypatch.context() as broken:
         broken.setattr(Entropy, "result", lambda self: 1 / 0)
-        with pytest.warns(UserWarning, match="head_entropy of model failed and is left out"):
+        with pytest.warns(UserWarning, match="head_entropy of 0 failed and is left out"):
             run = analyze(folders[:1], options, tmp_path / "run")
     assert set(run.tables) == {"head_confidence"}
     (failure,) = run.failures
-    assert (failure.table, failure.model) == ("head_entropy", "model")
+    assert (failure.table, failure.model) == ("head_entropy", "0")
     assert "ZeroDivisionError: division by zero" in failure.reason
     assert "1 / 0" in failure.traceback
     with monkeypatch.context() as counted:

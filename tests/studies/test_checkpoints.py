@@ -211,7 +211,7 @@ def test_a_budget_is_checked_before_anything_is_trained(plan, kept, tmp_path: Pa
     models, recipe = models_of(plan, kept)
     size = sum(tensor.numel() * 4 for tensor in load_file(models.checkpoint(recipe, 0) / "model.safetensors").values())
     small = with_schedule(plan, "every:1", budget=7.5 * size / 1e9)
-    with pytest.raises(UserError, match=r'13 for one training, .* GB. Got .*schedule = "log:6" fits') as caught:
+    with pytest.raises(UserError, match=r'13 for one training run, .* GB. Got .*schedule = "log:6" fits') as caught:
         train_model("masked-lm", small, out=tmp_path / "small")
     assert not (tmp_path / "small" / "work" / "training").exists()
     # Step 0 is one more, and the last update of the warm-up, 1, is in every log:K.

@@ -68,7 +68,7 @@ def changed(plan: StudyPlan, **changes) -> StudyPlan:
 
 def stage_of(stages, name: str, frozen: bool, draw: int = 0) -> Transplant:
     asked = (name, frozen, draw)
-    (found,) = [s for s in stages.of(Transplant) if (s.arm.name, s.arm.frozen, s.arm.draw) == asked]
+    (found,) = [s for s in stages.of(Transplant) if (s.variant.name, s.variant.frozen, s.variant.draw) == asked]
     return found
 
 
@@ -157,7 +157,7 @@ def watched(plan, run, tmp_path_factory):
         patch.setattr(StudyModels, "train_into", watching)
         for stage in stages.of(Transplant):
             stage.run()
-            found[stage.arm.name, stage.arm.frozen, stage.arm.draw] = found.pop("now")
+            found[stage.variant.name, stage.variant.frozen, stage.variant.draw] = found.pop("now")
     return found
 
 
@@ -262,14 +262,14 @@ def test_an_interrupted_arm_ends_with_the_same_numbers(plan, run, tmp_path, monk
 def test_what_is_done_stays_done_and_more_is_only_more(plan, run) -> None:
     assert not [stage for stage in run.stages.missing() if isinstance(stage, ChooseHeads | Transplant)]
     more = graph(changed(plan, random_draws=3, frozen=(True, False)), run.path)
-    assert {str(stage.arm) for stage in more.missing() if isinstance(stage, Transplant)} == {
+    assert {str(stage.variant) for stage in more.missing() if isinstance(stage, Transplant)} == {
         "random 2",
         "random 2, frozen",
     }
     longer = graph(changed(plan, updates=6), run.path).missing()
     assert len([stage for stage in longer if isinstance(stage, Transplant)]) == 10
     fewer = graph(changed(plan, heads=1), run.path).missing()
-    assert "none" not in {str(stage.arm) for stage in fewer if isinstance(stage, Transplant)}  # has no heads put in
+    assert "none" not in {str(stage.variant) for stage in fewer if isinstance(stage, Transplant)}  # has no heads put in
     plain = graph(dataclasses.replace(plan, transplant=TransplantPlan()), run.path)
     assert not plain.of(Transplant)
     assert not plain.of(ChooseHeads)
