@@ -179,10 +179,12 @@ def _compare(model: Model, plain: Any, texts: infoflow.Corpus, found: dict) -> d
             own = getattr(output, f"{stack.name}_hidden_states" if two else "hidden_states", None)
             ours = found[identity][stack.name]
             if own is not None:
-                without = model.anatomy.unread and len(ours) > 1 and np.allclose(ours[1], own[0][0].numpy(), atol=1e-5)
-                for mine, its in zip(ours[1:] if without else ours[:-1], own[:-1], strict=True):
-                    note("states", mine, its[0])  # Mamba and RWKV leave out the embeddings
-            note("states", ours[-1], last[stack.name][0][: len(ours[-1])])  # Longformer's own blocks pad the text
+                own = [stack.joined(its)[0] for its in own[:-1]]
+                without = model.anatomy.unread and len(ours) > 1 and np.allclose(ours[1], own[0].numpy(), atol=1e-5)
+                for mine, its in zip(ours[1:] if without else ours[:-1], own, strict=True):
+                    note("states", mine, its)  # Mamba and RWKV leave out the embeddings
+            returned = stack.joined(last[stack.name])[0]
+            note("states", ours[-1], returned[: len(ours[-1])])  # Longformer's own blocks pad the text
             for kind in stack.kinds:
                 name = "cross_attentions" if kind == "cross" else f"{stack.name}_attentions" if two else "attentions"
                 attends = [kind in layer.attentions for layer in stack.layers]

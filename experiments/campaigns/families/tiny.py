@@ -91,7 +91,11 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "num_layers": 3, "num_hidden_layers": 6, "zero_expert_num": 2, "head_dim": 4, "qk_head_dim": 8,
         "num_key_value_heads": 4,
     },
-    "gemma3n_text": {"num_kv_shared_layers": 0, "intermediate_size": [48] * 3},
+    **{
+        name: {"num_kv_shared_layers": 1, "layer_types": ["full_attention"] * 3, "intermediate_size": width}
+        for name, width in (("gemma3n_text", [48] * 3), ("gemma4_text", 48))
+    },
+    "deepseek_v4": {"layer_types": [f"{how}_attention" for how in ("heavily_compressed", "compressed_sparse")] * 2},
     "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 1},
     "jamba": {
         "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1,

@@ -54,6 +54,7 @@ from ._rerun import (
     without_token,
 )
 from ._saved import save_model, save_tokenizers, save_weights
+from ._states import reading, states_of, states_read, with_states
 from ._tap import HeadCall, Tap, open_gates, tap
 from ._text_scores import (
     BleuStatistics,

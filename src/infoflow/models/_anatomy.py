@@ -175,6 +175,17 @@ class Stack:
     causal: bool  # no token sees a later one
     width: int
     layers: tuple[Layer, ...]
+    streams: tuple[int, int] | None = None  # residual streams (Gemma 3n): their dimension in a block's states, number
+
+    def joined(self, states: Tensor) -> Tensor:
+        """A block's own states as one vector per token: parallel residual streams, one after the other."""
+        return states if self.streams is None else states.movedim(self.streams[0], -2).flatten(-2)
+
+    def parted(self, states: Tensor) -> Tensor:
+        """The inverse of `joined`."""
+        if self.streams is None:
+            return states
+        return states.unflatten(-1, (self.streams[1], -1)).movedim(-2, self.streams[0])
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -250,6 +261,13 @@ class Anatomy:
         if not found:
             return None
         return f"its tokens also reach each other outside attention (Mamba, convolution, ...), in {'; '.join(found)}"
+
+    def several_streams(self) -> str | None:
+        """Why no head only adds to the state, as a reason; None if there is one residual stream."""
+        num = max((stack.streams[1] for stack in self.stacks if stack.streams), default=0)
+        return (
+            f"its blocks hand on {num} residual streams and mix them, so no head only adds to a state" if num else None
+        )
 
     def lacks(self) -> str | None:
         """What is missing for measurements, as a reason: layers, or heads; None if the model has both."""

@@ -374,6 +374,8 @@ def _note_peculiarities(model: Model) -> None:
             f"{model.name} multiplies the outputs of its heads by gates. Copying scores and the lengths of values are "
             "measured before the gates; LRP methods and ALTI do not apply."
         )
+    if reason := model.anatomy.several_streams():
+        current_display().note(f"A state of {model.name} is all of its streams, one after the other: {reason}.")
     if not model.pads:
         current_display().note(
             f"Padding changes the results of {model.name} for a sentence, so its batches hold sentences of equal "
