@@ -66,7 +66,7 @@ def test_blocks_of_another_model_leave_shared_keys_as_they_are(given, build_modu
 
 def test_what_takes_heads_for_parts_of_the_state_is_refused(given):
     model, _ = given
-    assert "4 residual streams" in RouteImportance().why_not(model)
+    assert "mix 4 residual streams" in RouteImportance().why_not(model)
     assert PatternScores().why_not(model) is None
     with pytest.raises(UserError, match="built in another way"):
         relevance(model, {"input_ids": torch.tensor([[5, 6, 7]])}, "alti")

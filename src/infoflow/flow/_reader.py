@@ -414,7 +414,8 @@ def _vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
 
 def _check_vocabulary(encoded: Encoded, module: PreTrainedModel, name: str) -> None:
     """Raise a UserError if a token has no embedding, since the tokenizer belongs to another model."""
-    table = getattr(module.get_input_embeddings(), "weight", None)
+    found = getattr(module, "get_input_embeddings", None)  # FSMT's decoder has none
+    table = getattr(found and found(), "weight", None)
     if table is None or encoded.num_tokens == 0:
         return
     if (largest := int(encoded.flat_ids.max())) >= (rows := len(table)):

@@ -175,17 +175,18 @@ class Stack:
     causal: bool  # no token sees a later one
     width: int
     layers: tuple[Layer, ...]
-    streams: tuple[int, int] | None = None  # residual streams (Gemma 3n): their dimension in a block's states, number
+    layout: tuple[int, ...] = ()  # order of a block's own states: sentence, token, (stream,) width; (): this one
+    streams: int = 1  # residual streams that the blocks hand on (Gemma 3n: 4)
 
     def joined(self, states: Tensor) -> Tensor:
-        """A block's own states as one vector per token: parallel residual streams, one after the other."""
-        return states if self.streams is None else states.movedim(self.streams[0], -2).flatten(-2)
+        """A block's own states as (sentence, token, width), with residual streams one after the other."""
+        return states.permute(self.layout).flatten(2) if self.layout else states
 
     def parted(self, states: Tensor) -> Tensor:
         """The inverse of `joined`."""
-        if self.streams is None:
-            return states
-        return states.unflatten(-1, (self.streams[1], -1)).movedim(-2, self.streams[0])
+        states = states.unflatten(-1, (self.streams, -1)) if self.streams > 1 else states
+        order = sorted(range(len(self.layout)), key=lambda dim: self.layout[dim])
+        return states.permute(order) if order else states
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -264,10 +265,8 @@ class Anatomy:
 
     def several_streams(self) -> str | None:
         """Why no head only adds to the state, as a reason; None if there is one residual stream."""
-        num = max((stack.streams[1] for stack in self.stacks if stack.streams), default=0)
-        return (
-            f"its blocks hand on {num} residual streams and mix them, so no head only adds to a state" if num else None
-        )
+        num = max((stack.streams for stack in self.stacks), default=1)
+        return f"its blocks mix {num} residual streams, so no head only adds to a state" if num > 1 else None
 
     def lacks(self) -> str | None:
         """What is missing for measurements, as a reason: layers, or heads; None if the model has both."""

@@ -470,6 +470,8 @@ def _task(module: PreTrainedModel, anatomy: Anatomy) -> Task:
         return "seq2seq"
     if family in _classes("CAUSAL_LM", "PlainBertLMHeadModel"):
         if not all(stack.causal for stack in anatomy.stacks):
+            if not hasattr(module.config, "is_decoder"):  # XLNet predicts tokens in any order
+                return "encoder"
             raise UserError(
                 f"{family} predicts the next token but attends to later tokens: its configuration lacks "
                 "is_decoder=True. Set it, or load the checkpoint as a masked language model."

@@ -9,6 +9,7 @@ stream, whose results depend on padding, or whose tokens interact outside attent
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from typing import Any
 
 import torch
@@ -49,8 +50,8 @@ def tried(model: Model) -> Model:
     inputs = {name: ids.repeat(2, 1) for name, ids in tiny_inputs(model.module).items()}
     with torch.no_grad():
         seen = _look(model, inputs)
-        if any(states[0].dim() == 4 for states in seen.hidden.values()):
-            model = _with_streams(model, seen, inputs)
+        model = _with_layout(model, seen, inputs)
+        if any(stack.layout for stack in model.anatomy.stacks):
             seen = _look(model, inputs)
         _require_one_stream(model, seen, inputs)
         _require_the_stream(model, seen)
@@ -164,13 +165,19 @@ def _ids_of(stack: Stack, inputs: dict[str, Tensor]) -> Tensor:
     return inputs[own]
 
 
-def _with_streams(model: Model, seen: _Seen, inputs: dict[str, Tensor]) -> Model:
-    """The model whose blocks hand on several vectors per token (Gemma 3n, DeepSeek-V4), read as one long vector."""
+def _with_layout(model: Model, seen: _Seen, inputs: dict[str, Tensor]) -> Model:
+    """The model with the layout of its blocks' states: with the token first (XLNet), or streams (Gemma 3n)."""
     stacks = []
     for stack in model.anatomy.stacks:
         shape, tokens = seen.hidden[stack.name][0].shape, tuple(_ids_of(stack, inputs).shape)
-        own = [(dim, shape[dim]) for dim in range(3) if shape[:dim] + shape[dim + 1 : -1] == tokens]
-        stacks.append(replace(stack, streams=own[0] if len(shape) == 4 and len(own) == 1 else None))
+        found = [
+            order
+            for order in permutations(range(len(shape)))
+            if tuple(shape[dim] for dim in order[:2]) == tokens and list(order[2:]) == sorted(order[2:])
+        ]
+        layout = found[0] if len(found) == 1 and len(shape) in (3, 4) else ()
+        streams = shape[layout[2]] if len(layout) == 4 else 1
+        stacks.append(replace(stack, layout=() if layout == (0, 1, 2) else layout, streams=streams))
     return replace(model, anatomy=replace(model.anatomy, stacks=tuple(stacks)))
 
 
@@ -181,14 +188,13 @@ def _require_one_stream(model: Model, seen: _Seen, inputs: dict[str, Tensor]) ->
             "streams do (Reformer). infoflow needs one vector per token; analyse a model of another family."
         )
     for stack in model.anatomy.stacks:
+        if len(stack.layout) == 3 and stack.kinds:
+            raise UserError(
+                f"{_family(model)} has the token dimension before the batch dimension, so its heads cannot be read by "
+                "sentence. Analyse a model of another family."
+            )
         ids = _ids_of(stack, inputs)
         for layer, states in enumerate(seen.hidden[stack.name]):
-            if states.dim() == 3 and states.shape[:2] == ids.shape[::-1]:
-                raise UserError(
-                    f"{_family(model)} returns states with the token dimension before the batch dimension, of shape "
-                    f"{tuple(states.shape)} for {ids.shape[0]} sentences of {ids.shape[1]} tokens (its {stack.name}); "
-                    "infoflow expects the batch dimension first. Analyse a model of another family."
-                )
             if states.dim() != 3 or states.shape[:2] != ids.shape:
                 raise UserError(
                     f"{_family(model)} returns states of shape {tuple(states.shape)} for {ids.shape[0]} sentences of "
@@ -239,10 +245,11 @@ def _require_own_states(model: Model, hidden: dict[str, list[Tensor]], output: A
     Mamba and RWKV leave out the embeddings, and return the last state before and after the norm.
     """
     for stack in model.anatomy.stacks:
-        own, ours = _own_states(model, stack, output), hidden[stack.name]
+        own, ours = _own_states(model, stack.name, output), hidden[stack.name]
         if own is None:
             continue
-        if len(own) != len(ours) or not (_all_equal(ours[:-1], own[:-1]) or _all_equal(ours[1:], own[:-1])):
+        forms = [own[:-1], [stack.joined(one) for one in own[:-1]]]  # XLNet returns them in order, Gemma 3n does not
+        if len(own) != len(ours) or not any(_all_equal(part, f) for part in (ours[:-1], ours[1:]) for f in forms):
             raise UserError(
                 f"The states between the blocks of {_family(model)} are not those that it returns itself with "
                 f"output_hidden_states ({len(ours)} and {len(own)} of its {stack.name}), so infoflow does not know its "
@@ -254,12 +261,10 @@ def _all_equal(ours: Sequence[Tensor], own: Sequence[Tensor]) -> bool:
     return all(mine.shape == its.shape and _equal(mine, its) for mine, its in zip(ours, own, strict=True))
 
 
-def _own_states(model: Model, stack: Stack, output: Any) -> tuple[Tensor, ...] | None:
-    names = [f"{stack.name}_hidden_states"] if len(model.anatomy.stacks) > 1 else ["hidden_states"]
+def _own_states(model: Model, stack: str, output: Any) -> tuple[Tensor, ...] | None:
+    names = [f"{stack}_hidden_states"] if len(model.anatomy.stacks) > 1 else ["hidden_states"]
     found = next((getattr(output, name, None) for name in names), None)
-    if not (isinstance(found, tuple) and found and all(isinstance(one, Tensor) for one in found)):
-        return None
-    return (*map(stack.joined, found[:-1]), found[-1])
+    return found if isinstance(found, tuple) and found and all(isinstance(one, Tensor) for one in found) else None
 
 
 def _require_the_last_state(model: Model, seen: _Seen, inputs: dict[str, Tensor]) -> None:
