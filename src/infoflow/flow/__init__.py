@@ -3,7 +3,7 @@
 from ._corruption import cannot_hide
 from ._distributed import agree, first_then_others, is_first, wait_for_all
 from ._distributed import processes as processes
-from ._forward import check_finite, cut_to_budget, forward, query_block
+from ._forward import attention_size, check_finite, cut_to_budget, forward, query_block
 from ._measure import AbstractMeasure as AbstractMeasure
 from ._measure import Failure, Failures, NothingToRead, Origin, describe_measure
 from ._measure import Intervention as Intervention

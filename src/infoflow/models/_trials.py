@@ -199,8 +199,7 @@ def _require_one_stream(model: Model, seen: _Seen, inputs: dict[str, Tensor]) ->
                 raise UserError(
                     f"{_family(model)} returns states of shape {tuple(states.shape)} for {ids.shape[0]} sentences of "
                     f"{ids.shape[1]} tokens (state {layer} of its {stack.name}): not one vector for each token, as "
-                    "models with several residual streams or shortened sequences do. infoflow needs one vector per "
-                    "token; analyse a model of another family."
+                    "models that shorten the text do. Analyse a model of another family."
                 )
 
 
