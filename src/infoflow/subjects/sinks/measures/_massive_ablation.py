@@ -67,6 +67,7 @@ class MassiveAblation(Intervention):
     Source: [@sun2024massive], who replace those of one layer, at most four; the control is ours.
     """
 
+    by_token = True
     table: ClassVar[TableSchema] = MASSIVE_ABLATION
 
     def __init__(self, sentences: int = 100, changed: int = 4) -> None:
