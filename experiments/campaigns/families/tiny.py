@@ -84,6 +84,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}},
         "layer_types": ["full_attention"] * 3,
     },
+    "dory": {"n_input_layers": 2, "n_output_layers": 2},
     "xlstm": {"embedding_dim": 32, "num_blocks": 3},
     "bamba": {"attn_layer_indices": [1]},
     **{f"{name}_text": {"rope_parameters": _SECTIONS} for name in ("qwen2_vl", "qwen2_5_vl")},

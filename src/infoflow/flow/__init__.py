@@ -15,7 +15,7 @@ from ._occurrences import Occurrences, RankStrata, Tag, TypeStrata
 from ._own_measures import given_measures, load_measures, measure_of
 from ._pass import SampleKey
 from ._reader import Reader as Reader
-from ._reader import Row
+from ._rows import Row
 from ._runner import MODEL, Measured, accepted_corpus, accepted_model, compare, compare_samples, match_words, measure
 from ._runner import collect as collect
 from ._sample import NO_LABEL, SAMPLE_COLUMNS, AttentionKey, Need, PaddedBatch, Regime, SampleFacts
