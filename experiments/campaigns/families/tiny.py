@@ -104,6 +104,10 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     },
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv"], "num_dense_layers": 1},
     "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8], "attn_layers": ["local"] * 3},
+    "zamba": {
+        "num_hidden_layers": 4, "layers_block_type": ["linear_attention", "hybrid"] * 2, "use_mamba_kernels": False,
+        "attention_head_dim": 16, "attention_hidden_size": 64, "n_mamba_heads": 2, "mamba_dt_rank": 4,
+    },
     "zamba2": {
         "num_hidden_layers": 3, "layers_block_type": ["mamba", "hybrid", "mamba"], "num_mem_blocks": 1,
         "mamba_headdim": 8, "n_mamba_heads": 8, "layer_types": ["mamba", "hybrid", "mamba"],
