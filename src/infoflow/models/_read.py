@@ -9,15 +9,7 @@ import torch
 from torch.nn import Module
 
 from infoflow._transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, transformers
-from infoflow.foundation import (
-    UserError,
-    as_written,
-    current_display,
-    launched,
-    local_rank,
-    model_name_of,
-    patient_hub,
-)
+from infoflow.foundation import UserError, as_written, current_display, launched, local_rank, model_name_of, patient_hub
 
 from ._adapter import adapted_classes, base_of, fits, held_shapes, is_adapter_folder, merged, set_labels, supplied
 from ._checks import check_family, check_features, check_folder, check_index, model_class, without_kernels
@@ -28,7 +20,6 @@ from ._quantised import check_quantize, quantised_loading
 from ._saved import without_unused
 from ._weights import check_loaded, listed, read_gguf
 
-_GIVE_ONE = "config.json: name the folder of one checkpoint."
 _LONGEST_NAME = 255
 
 
@@ -54,7 +45,7 @@ def existing(source: object) -> Path | str:
             held = sorted(one.name for one in path.iterdir() if one.is_dir() and is_adapter_folder(one))
             raise UserError(
                 f"A model folder must contain config.json and weights, as save_pretrained writes them. {path} has no "
-                + (f"config.json, but adapters in {listed(held)}: name one of these." if held else _GIVE_ONE)
+                f"config.json{f', but adapters in {listed(held)}' if held else ''}: name the folder of one checkpoint."
             )
         return path
     if path.is_file():

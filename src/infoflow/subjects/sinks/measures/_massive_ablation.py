@@ -16,15 +16,7 @@ from torch import Tensor, nn
 from infoflow.flow import Intervention, PassOptions, Reader, forward
 from infoflow.foundation import UserError, stream
 from infoflow.heads import ScoredBatch, SentenceScorer, no_loss
-from infoflow.models import (
-    BlockOutputs,
-    Model,
-    first_block,
-    recorded_blocks,
-    skipped_blocks,
-    states_of,
-    with_states,
-)
+from infoflow.models import BlockOutputs, Model, first_block, recorded_blocks, skipped_blocks, states_of, with_states
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._tokens import BlockSums
