@@ -310,7 +310,8 @@ def test_training_noise_gives_every_token_the_same_chance(matched_models) -> Non
     reader = Reader(matched_models["masked-lm"], corpus, max_length=512, seed=0, decoder=False)
     reader.use_training_noise(50)
     lengths, probes = [], []
-    for _, row in reader.candidates("encoder", "training", draw=0):
+    for number in reader.rows.tolist():
+        row = reader.sentence_rows(number, "training", 0)["encoder"]
         lengths.append(len(row.tokens))
         probes.append(len(row.probes))
     lengths, probes = np.array(lengths), np.array(probes)

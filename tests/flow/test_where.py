@@ -5,9 +5,17 @@ import pytest
 import torch
 from support.tiny_heads import llama, trees
 
-from infoflow.flow import PassOptions, Reader, measure, select_occurrences
+from infoflow.flow import PassOptions, Reader, measure, measure_of, select_occurrences
 from infoflow.foundation import UserError
-from infoflow.heads import AttentionByDistance, Confidence, Entropy, PositionalScores, SentenceScorer
+from infoflow.heads import (
+    AttentionByDistance,
+    Confidence,
+    Entropy,
+    PositionalScores,
+    RareTokenScores,
+    SentenceScorer,
+    SurfaceStatistics,
+)
 from infoflow.representations import Lens
 
 CORPUS = trees(40)
@@ -21,9 +29,11 @@ def model():
 
 def tables(model, where=None):
     measures = [Confidence(), Entropy(), PositionalScores(), AttentionByDistance(exclude_queries=("special",))]
-    found = measure(model, CORPUS, measures, options=PassOptions(where=where))
-    more = ("offset", "to", "nearest")
-    return {n: frame.set_index([*KEYS, *(one for one in more if one in frame)]) for n, frame in found.items()}
+    measures += [SurfaceStatistics(exclude_queries=("special",)), RareTokenScores(top=2)]
+    own = measure_of(lambda states: states[..., 0], name="first", unit="", description="The first number of a state.")
+    found = measure(model, CORPUS, [*measures, own], options=PassOptions(where=where))
+    keys = (*KEYS, "offset", "to", "nearest", "statistic", "target")
+    return {n: frame.set_index([one for one in keys if one in frame]) for n, frame in found.items()}
 
 
 def test_the_parts_of_a_tag_add_up_to_the_whole(model):
@@ -33,7 +43,7 @@ def test_the_parts_of_a_tag_add_up_to_the_whole(model):
     for name, frame in whole.items():
         own = [part[name].reindex(frame.index) for part in parts]
         counts = sum(part["count"].fillna(0) for part in own)
-        for column in ("value", "baseline"):
+        for column in ("value", "baseline") if name != "first" else ("value",):
             total = sum((part[column] * part["count"]).fillna(0) for part in own)
             np.testing.assert_allclose(total / counts, frame[column], rtol=1e-6, atol=1e-9)
         assert counts.tolist() == frame["count"].tolist()

@@ -41,6 +41,14 @@ _TRANSLATION = {
 }
 _FEWER = {"num_hidden_layers": 2}
 
+# Two blocks attend to the keys and values of the first one; gemma3n also has four residual streams.
+_SHARED = (
+    _GROUPED
+    | {"layer_types": ["full_attention"] * 3, "num_kv_shared_layers": 2, "hidden_size_per_layer_input": 4}
+    | {"vocab_size_per_layer_input": VOCABULARY}
+)
+SHARING = ("gemma3n", "gemma4")
+
 _FAMILIES: dict[str, tuple[str, str, dict]] = {
     "bert": ("BertForMaskedLM", "BertConfig", _SIZES),
     "roberta": ("RobertaForMaskedLM", "RobertaConfig", _SIZES),
@@ -78,6 +86,8 @@ _FAMILIES: dict[str, tuple[str, str, dict]] = {
     "mistral": ("MistralForCausalLM", "MistralConfig", _GROUPED | {"sliding_window": 4}),
     "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", _GROUPED | {"sliding_window": 4}),
     "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", _GROUPED | {"sliding_window": 4}),
+    "gemma3n": ("Gemma3nForCausalLM", "Gemma3nTextConfig", _SHARED | {"intermediate_size": [24] * 3}),
+    "gemma4": ("Gemma4ForCausalLM", "Gemma4TextConfig", _SHARED | {"global_head_dim": 6}),
     "phi3": ("Phi3ForCausalLM", "Phi3Config", {name: _GROUPED[name] for name in _GROUPED if name != "head_dim"}),
     "marian": ("MarianMTModel", "MarianConfig", _TRANSLATION),
     "bart": ("BartForConditionalGeneration", "BartConfig", _TRANSLATION),
@@ -91,7 +101,7 @@ _FAMILIES: dict[str, tuple[str, str, dict]] = {
         | {"eos_token_id": 2},
     ),
 }
-FAMILIES = (*_FAMILIES, "encoder-decoder")
+FAMILIES = (*(name for name in _FAMILIES if name not in SHARING), "encoder-decoder")
 
 
 def build(family: str) -> PreTrainedModel:
@@ -150,6 +160,11 @@ def family(request) -> str:
 @pytest.fixture
 def model(models, family):
     return models(family)
+
+
+@pytest.fixture(params=(*FAMILIES, *SHARING))
+def any_model(models, request):
+    return models(request.param)
 
 
 @pytest.fixture(params=["left", "right"])

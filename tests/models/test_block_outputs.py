@@ -26,19 +26,19 @@ def without(call, layer, stack, heads):
     return changed
 
 
-def test_agrees_with_whole_runs_from_every_block_on(model, rows):
-    inputs = padded(model, rows)
-    with torch.no_grad(), recorded_blocks(model) as recorded:
-        clean = model.module(**inputs).logits
-    for stack in model.anatomy.stacks:
+def test_agrees_with_whole_runs_from_every_block_on(any_model, rows):
+    inputs = padded(any_model, rows)
+    with torch.no_grad(), recorded_blocks(any_model) as recorded:
+        clean = any_model.module(**inputs).logits
+    for stack in any_model.anatomy.stacks:
         for layer in range(len(stack.layers)):
-            together = run_upper(model, recorded, inputs, stack.name, layer, heads=(0, 1))
+            together = run_upper(any_model, recorded, inputs, stack.name, layer, heads=(0, 1))
             for variant, head in enumerate((0, 1)):
-                alone = run_whole(model, inputs, stack.name, layer, head)
+                alone = run_whole(any_model, inputs, stack.name, layer, head)
                 torch.testing.assert_close(together[variant], alone, rtol=1e-4, atol=2e-5)
                 assert (alone - clean).abs().max() > 1e-5
     with torch.no_grad():
-        assert torch.equal(model.module(**inputs).logits, clean)
+        assert torch.equal(any_model.module(**inputs).logits, clean)
 
 
 def run_upper(model, recorded, inputs, stack, layer, heads):
@@ -94,23 +94,23 @@ def test_the_first_attention_is_not_computed_again(model, rows):
         assert ran
 
 
-def test_the_first_attention_runs_where_it_is_asked_to(model, rows):
+def test_the_first_attention_runs_where_it_is_asked_to(any_model, rows):
     """What changes in its weights is then seen, as in a whole run."""
-    inputs = padded(model, rows)
-    with torch.no_grad(), recorded_blocks(model) as recorded:
-        model.module(**inputs)
+    inputs = padded(any_model, rows)
+    with torch.no_grad(), recorded_blocks(any_model) as recorded:
+        any_model.module(**inputs)
 
     def uniform(call):
         if (call.stack, call.kind, call.layer) != (name, "self", 1):
             return None
         return call.edited(weights=torch.full_like(call.weights, 1 / call.weights.shape[-1]))
 
-    for stack in model.anatomy.stacks:
+    for stack in any_model.anatomy.stacks:
         name = stack.name
-        with torch.no_grad(), tap(model, on_attention=uniform):
-            whole = model.module(**inputs).logits
-            with skipped_blocks(model, recorded, *first_block(model, name, 1), 1, keep_heads=False):
-                upper = model.module(**inputs).logits
+        with torch.no_grad(), tap(any_model, on_attention=uniform):
+            whole = any_model.module(**inputs).logits
+            with skipped_blocks(any_model, recorded, *first_block(any_model, name, 1), 1, keep_heads=False):
+                upper = any_model.module(**inputs).logits
         torch.testing.assert_close(upper, whole, rtol=1e-4, atol=2e-5)
 
 

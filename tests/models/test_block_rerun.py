@@ -47,19 +47,19 @@ def rerun(model, stack, inputs, token):
         return rerun_blocks(model, stack, [lambda call: without_token(call, token)], lambda: model.module(**inputs))
 
 
-def test_agrees_with_the_whole_model_in_every_block(model, rows, side):
-    stack = model.anatomy.stacks[0]
-    inputs, mask, decoder = batch(model, rows, side)
+def test_agrees_with_the_whole_model_in_every_block(any_model, rows, side):
+    stack = any_model.anatomy.stacks[0]
+    inputs, mask, decoder = batch(any_model, rows, side)
     starts = mask.argmax(dim=1)
-    blocks = rerun(model, stack.name, inputs, starts + torch.tensor(TARGETS))
-    with torch.no_grad(), tap(model, hidden=True, attention=True) as seen:
-        model.module(**inputs)
+    blocks = rerun(any_model, stack.name, inputs, starts + torch.tensor(TARGETS))
+    with torch.no_grad(), tap(any_model, hidden=True, attention=True) as seen:
+        any_model.module(**inputs)
     assert len(blocks) == len(stack.layers)
     for layer, block in enumerate(blocks):
         torch.testing.assert_close(block.kept, seen.hidden[stack.name][layer + 1], rtol=0, atol=0)
         for index, (row, token) in enumerate(zip(rows, TARGETS, strict=True)):
             alone = None if decoder is None else decoder[index : index + 1]
-            expected = whole_model(model, stack.name, layer, row, token, alone)
+            expected = whole_model(any_model, stack.name, layer, row, token, alone)
             others = [place for place in range(len(row)) if place != token]
             found = block.edited[0][index, starts[index] :][others]
             torch.testing.assert_close(found, expected[others], rtol=1e-4, atol=2e-5)

@@ -90,7 +90,7 @@ def test_a_tokenizer_can_be_given(build_module, word_tokenizer, tmp_path):
 
 def test_a_tokenizer_that_does_not_fit_is_refused(build_module, word_tokenizer):
     word_tokenizer.add_tokens([f"new{index}" for index in range(50)])
-    with pytest.raises(UserError, match="does not fit bert: it has 64 tokens, the model 40"):
+    with pytest.raises(UserError, match="does not fit bert: its largest token id is 63, the model's 39"):
         load_model(build_module("bert"), tokenizer=word_tokenizer)
 
 

@@ -317,7 +317,6 @@ def test_heads_of_falcon_with_alibi_are_not_read():
     ("name", "settings", "reason"),
     [
         ("SqueezeBertForMaskedLM", {"embedding_size": 16}, "no linear output projection"),
-        ("XLNetLMHeadModel", {"d_model": 16, "n_layer": 2, "n_head": 4, "d_inner": 24}, "no linear output projection"),
         ("FunnelForMaskedLM", {"block_sizes": [1, 1], "d_model": 16, "n_head": 4, "d_head": 4}, "queries for 5 tokens"),
     ],
 )

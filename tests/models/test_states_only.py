@@ -20,6 +20,7 @@ CASES = {
     "FNetForMaskedLM": _SIZES,
     "ConvBertForMaskedLM": _SIZES | _HEADS,
     "BitNetForCausalLM": _SIZES | _HEADS | {"num_key_value_heads": 2},
+    "XLNetLMHeadModel": {"vocab_size": 40, "d_model": 16, "n_layer": 3, "n_head": 2, "d_inner": 24},
 }
 CAUSAL = {"MambaForCausalLM", "Mamba2ForCausalLM", "RwkvForCausalLM", "BitNetForCausalLM"}
 

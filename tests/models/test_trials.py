@@ -131,15 +131,6 @@ def test_merged_self_and_cross_attention_is_not_read():
     assert re.search(r"9 keys for 4 tokens.*self- and cross-attention merged", model.anatomy.unread)
 
 
-def test_parallel_residual_streams_are_refused():
-    config = transformers.Gemma3nTextConfig(
-        **_TEXT, vocab_size_per_layer_input=40, hidden_size_per_layer_input=8, num_kv_shared_layers=0, laurel_rank=4,
-        sliding_window=8, layer_types=["full_attention"] * 3,
-    )  # fmt: skip
-    with pytest.raises(UserError, match="not one vector for each token, as models with several residual streams"):
-        load_model(random_model("Gemma3nForCausalLM", config))
-
-
 def test_experts_chosen_across_the_batch_are_refused():
     config = transformers.DogeConfig(**_TEXT, is_moe=True, num_experts=16, num_experts_per_tok=2)
     with pytest.raises(UserError, match="depends on the other sentences of its batch"):

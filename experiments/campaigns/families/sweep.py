@@ -168,10 +168,10 @@ def _compare(model: Model, plain: Any, texts: infoflow.Corpus, found: dict) -> d
     logits = _padded_logits(model, [sentence for sentence, _ in chosen])
     for number, (sentence, identity) in enumerate(chosen):
         ids = torch.tensor([encode(sentence.text)["input_ids"]])
-        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         if two:
             target = torch.tensor([encode(sentence.translation)["input_ids"]])
-            inputs["decoder_input_ids"] = decoder_inputs(model, target)[0]
+            inputs |= {"decoder_input_ids": decoder_inputs(model, target)[0], "use_cache": False}
         with torch.no_grad(), _last_blocks(model, plain) as last:
             running = plain if plain.get_output_embeddings() is not None else plain.base_model
             output = running(**inputs, output_hidden_states=True, output_attentions=True)
@@ -179,10 +179,12 @@ def _compare(model: Model, plain: Any, texts: infoflow.Corpus, found: dict) -> d
             own = getattr(output, f"{stack.name}_hidden_states" if two else "hidden_states", None)
             ours = found[identity][stack.name]
             if own is not None:
-                without = model.anatomy.unread and len(ours) > 1 and np.allclose(ours[1], own[0][0].numpy(), atol=1e-5)
-                for mine, its in zip(ours[1:] if without else ours[:-1], own[:-1], strict=True):
-                    note("states", mine, its[0])  # Mamba and RWKV leave out the embeddings
-            note("states", ours[-1], last[stack.name][0][: len(ours[-1])])  # Longformer's own blocks pad the text
+                own = [its[0] if its.shape[:-1] == (1, len(ours[0])) else stack.joined(its)[0] for its in own[:-1]]
+                without = model.anatomy.unread and len(ours) > 1 and np.allclose(ours[1], own[0].numpy(), atol=1e-5)
+                for mine, its in zip(ours[1:] if without else ours[:-1], own, strict=True):
+                    note("states", mine, its)  # Mamba and RWKV leave out the embeddings
+            returned = stack.joined(last[stack.name])[0]
+            note("states", ours[-1], returned[: len(ours[-1])])  # Longformer's own blocks pad the text
             for kind in stack.kinds:
                 name = "cross_attentions" if kind == "cross" else f"{stack.name}_attentions" if two else "attentions"
                 attends = [kind in layer.attentions for layer in stack.layers]

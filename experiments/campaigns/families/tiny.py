@@ -84,6 +84,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}},
         "layer_types": ["full_attention"] * 3,
     },
+    "dory": {"n_input_layers": 2, "n_output_layers": 2},
     "xlstm": {"embedding_dim": 32, "num_blocks": 3},
     "bamba": {"attn_layer_indices": [1]},
     **{f"{name}_text": {"rope_parameters": _SECTIONS} for name in ("qwen2_vl", "qwen2_5_vl")},
@@ -91,7 +92,11 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "num_layers": 3, "num_hidden_layers": 6, "zero_expert_num": 2, "head_dim": 4, "qk_head_dim": 8,
         "num_key_value_heads": 4,
     },
-    "gemma3n_text": {"num_kv_shared_layers": 0, "intermediate_size": [48] * 3},
+    **{
+        name: {"num_kv_shared_layers": 1, "layer_types": ["full_attention"] * 3, "intermediate_size": width}
+        for name, width in (("gemma3n_text", [48] * 3), ("gemma4_text", 48))
+    },
+    "deepseek_v4": {"layer_types": [f"{how}_attention" for how in ("heavily_compressed", "compressed_sparse")] * 2},
     "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 1},
     "jamba": {
         "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1,
@@ -99,6 +104,10 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     },
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv"], "num_dense_layers": 1},
     "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8], "attn_layers": ["local"] * 3},
+    "zamba": {
+        "num_hidden_layers": 4, "layers_block_type": ["linear_attention", "hybrid"] * 2, "use_mamba_kernels": False,
+        "attention_head_dim": 16, "attention_hidden_size": 64, "n_mamba_heads": 2, "mamba_dt_rank": 4,
+    },
     "zamba2": {
         "num_hidden_layers": 3, "layers_block_type": ["mamba", "hybrid", "mamba"], "num_mem_blocks": 1,
         "mamba_headdim": 8, "n_mamba_heads": 8, "layer_types": ["mamba", "hybrid", "mamba"],

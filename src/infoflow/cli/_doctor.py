@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 _MODELS = 6  # of the hub's cache that are named
 _PATIENCE = 5  # seconds
-_GIGABYTE = 1e9
-_DISK_OF_A_STUDY = 2 * _GIGABYTE
+_DISK_OF_A_STUDY = 2e9
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 

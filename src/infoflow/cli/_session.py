@@ -58,13 +58,13 @@ def _memory_is_limited() -> bool:
 
 def explain(error: BaseException) -> str | None:
     """The message for a user who can do something about `error`; None for our own mistakes, which need a traceback."""
-    from infoflow.foundation import UserError, plain_fault
+    from infoflow.foundation import UserError, plain_fault, said_size
 
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, ImportError | SystemError) and _memory_is_limited():  # a library that found no room to load
         memory = plain_fault(MemoryError())
-        return f"{memory}\nThe address space of this process is limited to {_address_space() / 1e9:.1f} GB (ulimit -v)."
+        return f"{memory}\nThe address space of this process is limited to {said_size(_address_space())} (ulimit -v)."
     return plain_fault(error)
 
 

@@ -88,6 +88,8 @@ def measure_of(
 class _FunctionMeasure(Measure):
     """Base of one subclass per function, which only holds its table."""
 
+    by_token = True
+
     def __init__(self, function: Function, of: Need) -> None:
         self._function, self._of = function, of
         self._sums: dict[str, np.ndarray] = {}  # "stack/kind" → (layers + 1, heads, 64); the last: number of tokens
@@ -101,7 +103,7 @@ class _FunctionMeasure(Measure):
         blocks = activations.blocks.cpu().numpy()
         for key, layers in read.items():
             stack, kind = (key, "") if isinstance(key, str) else key
-            valid = activations.streams[stack].valid
+            valid = activations.streams[stack].valid & activations.streams[stack].counted
             seen = np.stack([self._sentence_sums(layer, valid) for layer in layers])  # (layers, B, heads)
             tokens = np.broadcast_to(valid.sum(1).double().cpu().numpy()[:, None], seen.shape[1:])
             found = np.concatenate([seen, tokens[None]]).transpose(0, 2, 1)

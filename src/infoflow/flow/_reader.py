@@ -3,8 +3,8 @@
 # B sentence, T token
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -23,30 +23,18 @@ from infoflow.corpus import (
 )
 from infoflow.foundation import UserError, running_word_spans, stream
 from infoflow.models import Model, decoder_inputs
-from infoflow.objectives import AbstractObjective, Corrupted, pad_arrays
+from infoflow.objectives import AbstractObjective, Corrupted
 
 from ._corruption import PROBED_SHARE, NoisySentence, ProbingNoise, corrupt_text, corruption_of, symbol_ids
 from ._occurrences import tagged_words
-from ._sample import NO_LABEL, PaddedBatch, Regime, Stream
+from ._rows import Row, clean_row, padded_stream, ranks_of
+from ._sample import NO_LABEL, PaddedBatch, Regime
 
 _NOISY_SENTENCES = 1 << 18
 """Corrupted sentences in memory: each is chosen from, clustered and read. About 120 MB.
 
 All passes of training noise over 9,000 short sentences are 144,000: with less room, each would be drawn twice.
 """
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Row:
-    """One sentence for one stack: its input and its prediction targets."""
-
-    tokens: np.ndarray
-    clean: np.ndarray  # the same before corruption
-    labels: np.ndarray
-    special: np.ndarray
-    words: np.ndarray
-    counted: np.ndarray  # all tokens, or those with the requested tag
-    probes: np.ndarray  # positions whose states are worth sampling
 
 
 class Reader:
@@ -130,10 +118,12 @@ class Reader:
         sides = {self.source_stack: self._source}
         if self._target is not None:
             sides["decoder"] = self._target
-        return {
-            stack: token_frequencies(encoded, _vocabulary_size(self.tokenizer(stack)))
-            for stack, encoded in sides.items()
-        }
+        counts = {}
+        for stack, encoded in sides.items():
+            tokenizer = self.tokenizer(stack)
+            size = max(len(tokenizer), 1 + max(tokenizer.get_vocab().values()))
+            counts[stack] = token_frequencies(encoded, size)
+        return counts
 
     def symbols(self, stack: str) -> tuple[int, ...]:
         """Token ids of the stack's text without any letter or digit: punctuation."""
@@ -158,7 +148,7 @@ class Reader:
         counts = self.frequencies
         if self._ranks_from is not None:
             counts = {stack: token_frequencies(self.counted_rows(stack), len(own)) for stack, own in counts.items()}
-        return {stack: _ranks(count) for stack, count in counts.items()}
+        return {stack: ranks_of(count) for stack, count in counts.items()}
 
     def use_training_noise(self, top_types: int) -> None:
         """Prepare regime "training", whose replacements come from the `top_types` most frequent tokens."""
@@ -282,7 +272,7 @@ class Reader:
         labels = np.full(len(tokens), NO_LABEL)
         if self.source_stack == "decoder":
             labels[:-1] = np.where((tokens[1:] < self.model.num_outputs) & counted[1:], tokens[1:], NO_LABEL)
-        rows = {self.source_stack: _clean(tokens, labels, special, words, counted)}
+        rows = {self.source_stack: clean_row(tokens, labels, special, words, counted)}
         if self._target is not None:
             rows["decoder"] = self._target_row(row)
         return rows
@@ -338,9 +328,13 @@ class Reader:
             ids[0].numpy() for ids in decoder_inputs(self.model, torch.from_numpy(tokens.astype(np.int64))[None])
         )
         if len(labels) < len(tokens):
-            return _clean(inputs, labels, special[:-1], words[:-1])
+            return clean_row(inputs, labels, special[:-1], words[:-1])
         shifted_words = np.concatenate([[NOT_A_WORD], words[:-1]])
-        return _clean(inputs, labels, np.concatenate([[True], special[:-1]]), shifted_words)
+        return clean_row(inputs, labels, np.concatenate([[True], special[:-1]]), shifted_words)
+
+    def _pad(self, stack: str) -> int:
+        pad = self.tokenizer(stack).pad_token_id
+        return self.model.pad_token_id if pad is None else pad
 
     def padded(self, rows: np.ndarray, regime: Regime = "clean", draw: int = 0) -> PaddedBatch:
         """The sentences `rows` as right-padded tensors.
@@ -349,7 +343,10 @@ class Reader:
             UserError: Padding affects the model's results, and the sentences differ in length (see `even`).
         """
         sentences = [self.sentence_rows(int(row), regime, draw) for row in rows]
-        streams = {stack: self._stream([sentence[stack] for sentence in sentences], stack) for stack in sentences[0]}
+        streams = {
+            stack: padded_stream([sentence[stack] for sentence in sentences], self._pad(stack))
+            for stack in sentences[0]
+        }
         if not self.model.pads and not all(stream.real.all() for stream in streams.values()):
             raise UserError(
                 f"Padding changes what {self.model.name} computes for a sentence, so it cannot read sentences of "
@@ -358,63 +355,11 @@ class Reader:
         ids = self.corpus.content_ids[rows]
         return PaddedBatch(rows=rows, lines=self.corpus.ids[rows], sentence_ids=ids, streams=streams)
 
-    def _stream(self, rows: list[Row], stack: str) -> Stream:
-        pad = self.tokenizer(stack).pad_token_id
-        lengths = np.array([len(row.tokens) for row in rows])
-        position = np.arange(lengths.max())
-        real = position < lengths[:, None]
-        special = pad_arrays([row.special for row in rows], True)
-        return Stream(
-            input_ids=torch.from_numpy(
-                pad_arrays([row.tokens for row in rows], self.model.pad_token_id if pad is None else pad)
-            ),
-            real=torch.from_numpy(real),
-            valid=torch.from_numpy(real & ~special.astype(bool)),
-            counted=torch.from_numpy(pad_arrays([row.counted for row in rows], False).astype(bool)),
-            labels=torch.from_numpy(pad_arrays([row.labels for row in rows], NO_LABEL)),
-            position=torch.from_numpy(np.where(real, position, -1)),
-            words=torch.from_numpy(pad_arrays([row.words for row in rows], NOT_A_WORD)),
-        )
-
-    def candidates(self, stack: str, regime: Regime, draw: int) -> Iterator[tuple[int, Row]]:
-        """Every row of the corpus in the encoding of `stack`, without sentences that have no token."""
-        for row in self.rows.tolist():
-            yield row, self.sentence_rows(row, regime, draw)[stack]
-
-
-def _ranks(counts: np.ndarray) -> np.ndarray:
-    order = np.argsort(-counts, kind="stable")
-    ranks = np.empty(len(counts), dtype=np.int64)
-    ranks[order] = np.arange(1, len(counts) + 1)
-    return np.where(counts > 0, ranks, 0)
-
-
-def _clean(
-    tokens: np.ndarray,
-    labels: np.ndarray,
-    special: np.ndarray,
-    words: np.ndarray,
-    counted: np.ndarray | None = None,
-) -> Row:
-    counted = np.ones(len(tokens), dtype=bool) if counted is None else counted
-    return Row(
-        tokens=tokens,
-        clean=tokens,
-        labels=labels,
-        special=special,
-        words=words,
-        counted=counted,
-        probes=np.flatnonzero(counted & ~special),
-    )
-
-
-def _vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
-    return max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)
-
 
 def _check_vocabulary(encoded: Encoded, module: PreTrainedModel, name: str) -> None:
     """Raise a UserError if a token has no embedding, since the tokenizer belongs to another model."""
-    table = getattr(module.get_input_embeddings(), "weight", None)
+    found = getattr(module, "get_input_embeddings", None)  # FSMT's decoder has none
+    table = getattr(found and found(), "weight", None)
     if table is None or encoded.num_tokens == 0:
         return
     if (largest := int(encoded.flat_ids.max())) >= (rows := len(table)):

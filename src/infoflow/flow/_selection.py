@@ -11,7 +11,8 @@ from infoflow.corpus import NOT_A_WORD
 from infoflow.foundation import hash64_array, reserve_space
 
 from ._occurrences import Occurrences, Strata, Tag, first_of_each
-from ._reader import Reader, Row
+from ._reader import Reader
+from ._rows import Row
 from ._sample import STATES, Activations, PaddedBatch, Regime, SampleFacts, TokenSample
 
 _BUFFERED_ROWS = 20_000  # sentences between two prunings: bounds memory on any corpus
@@ -28,7 +29,8 @@ def select_occurrences(
     wanted = _Wanted(num, reader.seed, reader.ranks[stack], tuple(strata))
     kept, buffer = _empty(), []
     for draw in range(draws):
-        for row, sentence in reader.candidates(stack, regime, draw):
+        for row in reader.rows.tolist():
+            sentence = reader.sentence_rows(row, regime, draw)[stack]
             if len(sentence.probes):
                 buffer.append(_columns(reader, row, sentence, draw))
             if len(buffer) == _BUFFERED_ROWS:

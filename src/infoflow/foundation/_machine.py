@@ -124,7 +124,6 @@ def lock_on_windows(descriptor: int, wait: bool) -> bool:
 # How much memory this process may still allocate.
 
 
-_GIGABYTE = 1e9
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
@@ -151,8 +150,7 @@ def require_memory(size: float, what: str, advice: str) -> None:
     available = available_memory()
     if available is not None and size > available:
         raise UserError(
-            f"{what}: at least {size / _GIGABYTE:,.1f} GB of memory. This machine has {available / _GIGABYTE:,.1f} GB "
-            f"available. {advice}"
+            f"{what}: at least {said_size(size)} of memory. This machine has {said_size(available)} available. {advice}"
         )
 
 

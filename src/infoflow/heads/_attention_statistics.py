@@ -64,7 +64,6 @@ class Confidence(AbstractHeadMeasure):
     Source: [@voita2019heads].
     """
 
-    by_token = True
     table: ClassVar[TableSchema] = HEAD_CONFIDENCE
 
     def sums(
@@ -81,7 +80,6 @@ class Entropy(AbstractHeadMeasure):
     Source: [@clark2019].
     """
 
-    by_token = True
     table: ClassVar[TableSchema] = HEAD_ENTROPY
 
     def sums(
@@ -109,7 +107,6 @@ class PositionalScores(AbstractHeadMeasure):
     Source: [@voita2019heads]: positional from a share of 0.9.
     """
 
-    by_token = True
     table: ClassVar[TableSchema] = HEAD_POSITIONAL
 
     def __init__(self, offsets: Sequence[int] = (-1, 1), denominator: str = "valid", **exclusions: Any) -> None:

@@ -58,7 +58,6 @@ class AttentionByDistance(AbstractHeadMeasure):
     Source: [@xiao2024] for sinks; the profile is ours.
     """
 
-    by_token = True
     table: ClassVar[TableSchema] = HEAD_BY_DISTANCE
 
     def __init__(self, **exclusions: Any) -> None:

@@ -182,6 +182,7 @@ class AbstractHeadMeasure(SummedMeasure):
     """
 
     needs: frozenset[Need] = frozenset({"attention"})
+    by_token = True
 
     def __init__(
         self,

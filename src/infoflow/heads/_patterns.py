@@ -162,6 +162,8 @@ class PatternScores(Intervention):
         if reader.model.task == "encoder" or stack not in reader.frequencies:
             return None
         try:
+            if reason := reader.model.anatomy.several_streams():
+                raise UserError(f"{reason}.")
             return readout(reader.model)
         except UserError as error:
             current_display().note(f"Copying is left out: {error}")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from infoflow.flow import Intervention, NothingToRead, PaddedBatch, PassOptions, Reader, forward, query_block
 from infoflow.foundation import NUM_BLOCKS, UserError, stream
-from infoflow.models import AttentionCall, Model, Readout, module_outputs, readout, tap
+from infoflow.models import AttentionCall, Model, Readout, module_outputs, readout, states_of, tap
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, compact
@@ -154,7 +154,7 @@ def _look(model: Model, text: _Text, read: Readout, options: PassOptions) -> _Se
         hits[call.layer] = hits.get(call.layer, 0) + on_target.double().sum(1).cpu()
 
     def keep_states(layer: int, output: Any) -> None:
-        states.append((output if isinstance(output, Tensor) else output[0])[0, queries])
+        states.append(states_of(output)[0, queries])
 
     ids, number = torch.from_numpy(text.ids)[None], np.zeros(1, np.int64)
     streams = {read.stack.name: stream_of(ids, torch.ones(ids.shape[1], dtype=torch.bool))}

@@ -9,7 +9,7 @@ from ._card import model_card
 from ._discovery import discover
 from ._first_pass import tiny_inputs
 from ._hub import at_revision, unreadable
-from ._load import check_loading, empty_model, existing, load_tokenizer_of
+from ._load import check_loading, load_tokenizer_of
 from ._load import load_model as load_model
 from ._losses import (
     IGNORED,
@@ -42,6 +42,7 @@ from ._own_models import (
 )
 from ._placed import is_placed, on_several_devices, place_like, quantisation, require_whole, unusual_weights, weight_of
 from ._pruned import check_free, is_pruned_folder, kept_heads, remove_heads, save_pruned
+from ._read import empty_model, existing
 from ._rerun import (
     BlockOutputs,
     BlockRerun,
@@ -54,6 +55,7 @@ from ._rerun import (
     without_token,
 )
 from ._saved import save_model, save_tokenizers, save_weights
+from ._states import reading, states_of, states_read, with_states
 from ._tap import HeadCall, Tap, open_gates, tap
 from ._text_scores import (
     BleuStatistics,

@@ -175,6 +175,18 @@ class Stack:
     causal: bool  # no token sees a later one
     width: int
     layers: tuple[Layer, ...]
+    layout: tuple[int, ...] = ()  # order of a block's own states: sentence, token, (stream,) width; (): this one
+    streams: int = 1  # residual streams that the blocks hand on (Gemma 3n: 4)
+
+    def joined(self, states: Tensor) -> Tensor:
+        """A block's own states as (sentence, token, width), with residual streams one after the other."""
+        return states.permute(self.layout).flatten(2) if self.layout else states
+
+    def parted(self, states: Tensor) -> Tensor:
+        """The inverse of `joined`."""
+        states = states.unflatten(-1, (self.streams, -1)) if self.streams > 1 else states
+        order = sorted(range(len(self.layout)), key=lambda dim: self.layout[dim])
+        return states.permute(order) if order else states
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -250,6 +262,11 @@ class Anatomy:
         if not found:
             return None
         return f"its tokens also reach each other outside attention (Mamba, convolution, ...), in {'; '.join(found)}"
+
+    def several_streams(self) -> str | None:
+        """Why no head only adds to the state, as a reason; None if there is one residual stream."""
+        num = max((stack.streams for stack in self.stacks), default=1)
+        return f"its blocks mix {num} residual streams, so no head only adds to a state" if num > 1 else None
 
     def lacks(self) -> str | None:
         """What is missing for measurements, as a reason: layers, or heads; None if the model has both."""

@@ -55,7 +55,7 @@ def _run(module: PreTrainedModel) -> tuple[Runs, bool]:
     def after(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         read = args[0] if args else kwargs.get("hidden_states")
         returned = output if isinstance(output, Tensor) else output[0] if isinstance(output, tuple) and output else None
-        if isinstance(read, Tensor) and isinstance(returned, Tensor) and read.dim() == returned.dim() == 3:
+        if isinstance(read, Tensor) and isinstance(returned, Tensor) and read.dim() == returned.dim() in (3, 4):
             runs.setdefault(block, []).append((read, returned))
 
     inputs = tiny_inputs(module)

@@ -40,7 +40,8 @@ def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str, tabl
         if isinstance(table, nn.Embedding) and _in_stack(name, anatomy, stack):
             padding = 0 if table.padding_idx is None else table.padding_idx + 1
             return table.num_embeddings - padding - int(getattr(table, "offset", 0))
-    return getattr(_text_config(module.config, stack), "max_position_embeddings", None)
+    longest = getattr(_text_config(module.config, stack), "max_position_embeddings", None)
+    return None if longest is None or longest < 1 else longest  # XLNet has -1
 
 
 def position_tables(module: nn.Module) -> dict[str, nn.Module]:

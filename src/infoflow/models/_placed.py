@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from infoflow._transformers import AutoModel, PreTrainedConfig, PreTrainedModel
-from infoflow.foundation import UserError, available_memory, current_display, launched
+from infoflow.foundation import UserError, available_memory, current_display, launched, said_size
 
 _ROOM = 1.1  # states and logits beside the weights
 _SHARE = 0.9  # of free memory that accelerate may fill
@@ -170,8 +170,8 @@ def placement(
     limits: dict[int | str, int] = {index: int(_SHARE * (_free(torch.device("cuda", index)) or 0)) for index in gpus}
     limits["cpu"] = int(_SHARE * (available_memory() or 0) / _ROOM)
     current_display().note(
-        f"{home} takes {size / 1e9:,.1f} GB, and {device} has {free / 1e9:,.1f} GB free: accelerate places its layers "
-        "on all devices, in memory and on disk. It runs more slowly and computes the same."
+        f"{home} takes {said_size(size)}, and {device} has {said_size(free)} free: accelerate places its layers on all "
+        "devices, in memory and on disk. It runs more slowly and computes the same."
     )
     folder = tempfile.mkdtemp(prefix="infoflow-offload-")
     return {"device_map": "auto", "max_memory": limits, "offload_folder": folder}

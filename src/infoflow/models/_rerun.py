@@ -20,6 +20,7 @@ from infoflow.foundation import UserError
 from ._anatomy import Attention
 from ._attention_call import AttentionCall
 from ._model import Model
+from ._states import returning, run_again, shared_keys, states_of, states_read, with_states
 from ._tap import tap
 
 # Run the upper blocks only: the lower ones return their recorded outputs, repeated for several variants.
@@ -44,6 +45,8 @@ class BlockOutputs:
 
     outputs: dict[tuple[str, int], Any] = field(default_factory=dict)
     """(stack, layer) → the block's output."""
+    shared: dict[tuple[str, int], dict[str, dict[str, Any]]] = field(default_factory=dict)
+    """(stack, layer) → keys and values that later blocks attend to as well, from this block and those below."""
     attentions: dict[tuple[str, int], AttentionOutput] = field(default_factory=dict)
     """(stack, layer) → the block's self-attention; empty if layers share their modules."""
 
@@ -56,7 +59,7 @@ def recorded_blocks(model: Model) -> Iterator[BlockOutputs]:
         for anatomy in model.anatomy.stacks:
             calls = deque(layer.index for layer in anatomy.layers)
             for block in {model.module.get_submodule(layer.block) for layer in anatomy.layers}:
-                handle = block.register_forward_hook(_keep(result, anatomy.name, calls))
+                handle = block.register_forward_hook(_keep(result, anatomy.name, calls), with_kwargs=True)
                 stack.callback(handle.remove)
             for layer in () if anatomy.shared else anatomy.layers:
                 if "self" not in layer.attentions:
@@ -68,10 +71,11 @@ def recorded_blocks(model: Model) -> Iterator[BlockOutputs]:
         yield result
 
 
-def _keep(result: BlockOutputs, stack: str, calls: deque[int]) -> Callable[[nn.Module, Any, Any], None]:
-    def keep(block: nn.Module, args: Any, output: Any) -> None:
+def _keep(result: BlockOutputs, stack: str, calls: deque[int]) -> Callable[..., None]:
+    def keep(block: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
         if calls:  # later calls belong to other passes, such as a readout's
-            result.outputs[stack, calls.popleft()] = output
+            layer = calls.popleft()
+            result.outputs[stack, layer], result.shared[stack, layer] = output, shared_keys(kwargs)
 
     return keep
 
@@ -119,10 +123,14 @@ def skipped_blocks(
     with ExitStack() as restore:
         for one, index in skipped:
             block = model.module.get_submodule(one.layers[index].block)
-            output = _repeated(recorded.outputs[one.name, index], variants)
-            restore.enter_context(returning(block, lambda output=output: output))
+            output = recorded.outputs[one.name, index]
+            output = _repeated(with_states(output, one.joined(states_of(output))), variants)
+            output = with_states(output, one.parted(states_of(output)))
+            shared = _repeated(recorded.shared[one.name, index], variants)
+            restore.enter_context(returning(block, lambda output=output: output, shared))
         if keep_heads and (kept := recorded.attentions.get((stack, layer))):
-            restore.enter_context(_kept_heads(model, kept, variants))
+            shared = _repeated(recorded.shared[stack, layer], variants)
+            restore.enter_context(_kept_heads(model, kept, variants, shared))
         yield
 
 
@@ -132,7 +140,7 @@ def first_block(model: Model, stack: str, layer: int) -> tuple[str, int]:
 
 
 @contextmanager
-def _kept_heads(model: Model, kept: AttentionOutput, variants: int) -> Iterator[None]:
+def _kept_heads(model: Model, kept: AttentionOutput, variants: int, shared: dict[str, Any]) -> Iterator[None]:
     """The attention passes its recorded heads to the output projection, inside it (GPT-2) or outside (BERT).
 
     An attention that does more with the projected heads (a residual connection, a norm) runs normally.
@@ -143,13 +151,13 @@ def _kept_heads(model: Model, kept: AttentionOutput, variants: int) -> Iterator[
         yield
     elif _same(first, kept.heads):
         output = _repeated(kept.output, variants)
-        with returning(module, lambda: output):
+        with returning(module, lambda: output, shared):
             yield
     elif _same(first, kept.projected):
         projection = model.module.get_submodule(kept.attention.output_projection)
         heads = _repeated(kept.heads, variants)
         rest = _repeated(kept.output, variants)[1:] if isinstance(kept.output, tuple) else None
-        with returning(module, lambda: projection(heads) if rest is None else (projection(heads), *rest)):
+        with returning(module, lambda: projection(heads) if rest is None else (projection(heads), *rest), shared):
             yield
     else:
         yield
@@ -159,22 +167,10 @@ def _same(one: Tensor, other: Tensor | None) -> bool:
     return other is not None and one.shape == other.shape and torch.equal(one, other)
 
 
-@contextmanager
-def returning(module: nn.Module, output: Callable[[], Any]) -> Iterator[None]:
-    """The module only returns the value of `output`."""
-    saved = vars(module).get("forward")
-    module.forward = lambda *args, **kwargs: output()
-    try:
-        yield
-    finally:
-        if saved is None:
-            del module.forward
-        else:
-            module.forward = saved
-
-
 def _repeated(output: Any, variants: int) -> Any:
-    """States, with T5's position biases (one per batch or one per sentence)."""
+    """States, with T5's position biases (one per batch or one per sentence), or shared keys and values."""
+    if isinstance(output, dict):
+        return {name: _repeated(part, variants) for name, part in output.items()}
     if isinstance(output, Tensor):
         return output.repeat(variants, *[1] * (output.dim() - 1)) if output.dim() > 1 and variants > 1 else output
     if isinstance(output, tuple):
@@ -242,7 +238,7 @@ def rerun_blocks(
     >>> len(blocks), bool((blocks[0].kept != blocks[0].edited[0]).any())
     (3, True)
     """
-    layers, reruns = model.anatomy.stack(stack).layers, []
+    own, reruns = model.anatomy.stack(stack), []
     applied: Edit | None = None
 
     def on_attention(call: AttentionCall) -> AttentionCall | None:
@@ -255,15 +251,14 @@ def rerun_blocks(
         edited = []
         for edit in edits:
             applied = edit
-            # Not `block(...)`: hooks of other taps must see one run of the block.
-            edited.append(states_of(block.forward(*args, **kwargs)))
+            edited.append(own.joined(run_again(block, args, kwargs)))
         applied = None
-        reruns.append(BlockRerun(kept=states_of(output), edited=tuple(edited)))
+        reruns.append(BlockRerun(kept=own.joined(states_of(output)), edited=tuple(edited)))
 
-    modules = {model.module.get_submodule(layer.block) for layer in layers}
+    modules = {model.module.get_submodule(layer.block) for layer in own.layers}
     with tap(model, on_attention=on_attention), _after(modules, again):
         forward()
-    assert len(reruns) == len(layers), f"{len(reruns)} of {len(layers)} blocks ran"
+    assert len(reruns) == len(own.layers), f"{len(reruns)} of {len(own.layers)} blocks ran"
     return reruns
 
 
@@ -280,6 +275,7 @@ def rerun_others(model: Model, others: Sequence[Model], stack: str, forward: Cal
         One entry per block, from the lowest.
     """
     layers, found = model.anatomy.stack(stack).layers, list[BlockUpdates]()
+    joined = model.anatomy.stack(stack).joined
     for other in others:
         if len(other.anatomy.stack(stack).layers) != len(layers):
             raise UserError(
@@ -288,10 +284,9 @@ def rerun_others(model: Model, others: Sequence[Model], stack: str, forward: Cal
 
     def again(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         _require_no_cache(model, [*args, *kwargs.values()])
-        states = args[0] if args else kwargs["hidden_states"]
-        path = layers[len(found)].block
-        theirs = [states_of(other.module.get_submodule(path).forward(*args, **kwargs)) for other in others]
-        found.append(BlockUpdates(own=states_of(output) - states, others=tuple(each - states for each in theirs)))
+        states, path = joined(states_read(args, kwargs)), layers[len(found)].block
+        theirs = [joined(run_again(other.module.get_submodule(path), args, kwargs)) - states for other in others]
+        found.append(BlockUpdates(own=joined(states_of(output)) - states, others=tuple(theirs)))
 
     with _after({model.module.get_submodule(layer.block) for layer in layers}, again):
         forward()
@@ -332,11 +327,6 @@ def without_edges(call: AttentionCall, forbidden: Bool[Tensor, "#sentence #token
     # The lowest finite number, not -inf and not a sum of two: a fully masked row must not become NaN.
     forbidden = forbidden.to(mask.device)  # that of the layer, where accelerate spreads a model over several
     return call.edited(mask=torch.where(forbidden[:, None], torch.finfo(mask.dtype).min, mask))
-
-
-def states_of(output: Any) -> Tensor:
-    """The states that a block returns, alone or first."""
-    return output if isinstance(output, Tensor) else output[0]
 
 
 def _require_no_cache(model: Model, given: list[Any]) -> None:

@@ -17,6 +17,7 @@ from ._attention import Listener, listening
 from ._attention_call import AtSite, AttentionCall, Site
 from ._model import Model
 from ._placed import is_placed
+from ._states import states_of, states_read
 
 StackKind = tuple[str, str]
 Gates = Mapping[StackKind, Tensor | Sequence[Tensor]]
@@ -194,18 +195,21 @@ def _store(
 
 
 def _tap_blocks(model: Model, stack: ExitStack, result: Tap, rounds: _Rounds) -> None:
-    states_of = {one.name: _Rows(first=0, num=len(one.layers) + 1) for one in model.anatomy.stacks}
+    stacks = {one.name: one for one in model.anatomy.stacks}
+
+    def keep(site: Site, index: int, states: Tensor) -> None:
+        own = stacks[site.stack]
+        rows = _Rows(first=0, num=len(own.layers) + 1)
+        _store(result.hidden, site.stack, index, rows, rounds.kept(own.joined(states)))
 
     def before(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         site = rounds.site("blocks", block, advance=False)
         if site.layer == 0:
-            states = args[0] if args else kwargs["hidden_states"]
-            _store(result.hidden, site.stack, 0, states_of[site.stack], rounds.kept(states))
+            keep(site, 0, states_read(args, kwargs))
 
     def after(block: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         site = rounds.site("blocks", block)
-        states = output if isinstance(output, Tensor) else output[0]
-        _store(result.hidden, site.stack, site.layer + 1, states_of[site.stack], rounds.kept(states))
+        keep(site, site.layer + 1, states_of(output))
 
     for block in rounds.blocks:
         stack.enter_context(_hook(block.register_forward_pre_hook(before, with_kwargs=True)))

@@ -1,7 +1,7 @@
 """Predictions of a model: by its output head from any state, and translations by beam search."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
@@ -24,6 +24,7 @@ from ._anatomy import Stack
 from ._first_pass import tiny_inputs
 from ._losses import forward_logits, pad_rows, start_token_id, without_cache
 from ._model import Model
+from ._states import returning, with_states
 from ._tap import tap
 from ._tokenizers import language_id, reading_of
 
@@ -55,7 +56,7 @@ class Readout:
         Do not call inside a `tap` of the same model, which would see the skipped blocks.
         """
         rows_ND = states.reshape(-1, states.shape[-1]).to(self._dtype)
-        with _returning(self._outputs, rows_ND.unsqueeze(1)):
+        with _returning(self._outputs, self.stack.parted(rows_ND.unsqueeze(1))):
             logits_NV = forward_logits(self._model, self._inputs(len(rows_ND))).squeeze(1)
         return logits_NV.reshape(*states.shape[:-1], logits_NV.shape[-1])
 
@@ -104,18 +105,10 @@ def readout(model: Model) -> Readout:
 @contextmanager
 def _returning(outputs: dict[nn.Module, Any], states: Tensor) -> Iterator[None]:
     """Blocks only return `states`, in the form of their original outputs."""
-    saved = {block: vars(block).get("forward") for block in outputs}
-    try:
+    with ExitStack() as stack:
         for block, output in outputs.items():
-            returned = states if isinstance(output, Tensor) else (states, *output[1:])
-            block.forward = lambda *args, _returned=returned, **kwargs: _returned
+            stack.enter_context(returning(block, lambda output=output: with_states(output, states)))
         yield
-    finally:
-        for block, forward in saved.items():
-            if forward is None:
-                vars(block).pop("forward", None)
-            else:
-                block.forward = forward
 
 
 def _require_equal(model: Model, logits: Tensor, expected: Tensor) -> None:

@@ -9,6 +9,7 @@ stream, whose results depend on padding, or whose tokens interact outside attent
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from typing import Any
 
 import torch
@@ -17,12 +18,13 @@ from torch import Tensor, nn
 from infoflow._transformers import Cache
 from infoflow.foundation import UserError
 
-from ._anatomy import Anatomy
+from ._anatomy import Anatomy, Stack
 from ._attention_call import AttentionCall
 from ._first_pass import runs_alone, tiny_inputs
 from ._losses import accepts, without_cache
 from ._model import Model, position_tables
-from ._rerun import returning, states_of, without_token
+from ._rerun import without_token
+from ._states import reading, returning, run_again, states_of, states_read, with_states
 from ._tap import tap
 
 _CHANGED = 1  # index of the changed token: not the first, with neighbours on both sides
@@ -48,6 +50,9 @@ def tried(model: Model) -> Model:
     inputs = {name: ids.repeat(2, 1) for name, ids in tiny_inputs(model.module).items()}
     with torch.no_grad():
         seen = _look(model, inputs)
+        model = _with_layout(model, seen, inputs)
+        if any(stack.layout for stack in model.anatomy.stacks):
+            seen = _look(model, inputs)
         _require_one_stream(model, seen, inputs)
         _require_the_stream(model, seen)
         _require_the_last_state(model, seen, inputs)
@@ -85,29 +90,28 @@ def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
 
     seen = _Seen(hidden={})
 
-    def after(stack: str) -> Callable[..., None]:
+    def after(stack: Stack) -> Callable[..., None]:
         def hook(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
             nonlocal hiding
-            states = args[0] if args else kwargs["hidden_states"]
-            seen.inputs.setdefault(stack, []).append(states)
+            states = stack.joined(states_read(args, kwargs))
+            leaks = seen.leaks.setdefault(stack.name, [])
+            seen.inputs.setdefault(stack.name, []).append(states)
             seen.outputs[block] = output
             if any(isinstance(given, Cache) for given in (*args, *kwargs.values())):
                 # A second run would append to it (XLM always fills one).
-                seen.leaks.setdefault(stack, []).append(True)
+                leaks.append(True)
             elif states.dim() == 3:
-                args, kwargs = _with_states(args, kwargs, _one_changed(states))
                 hiding = True
-                # Not `block(...)`: hooks must see one run of the block.
-                found = states_of(block.forward(*args, **kwargs))
+                found = run_again(block, *reading(args, kwargs, stack.parted(_one_changed(states))))
                 hiding = False
-                seen.leaks.setdefault(stack, []).append(_differ(found))
+                leaks.append(_differ(stack.joined(found)))
 
         return hook
 
     with ExitStack() as restore, tap(model, hidden=True, on_attention=on_attention) as tapped:
         for stack in model.anatomy.stacks:
             for block in {model.module.get_submodule(layer.block) for layer in stack.layers}:
-                handle = block.register_forward_hook(after(stack.name), with_kwargs=True)
+                handle = block.register_forward_hook(after(stack), with_kwargs=True)
                 restore.callback(handle.remove)
         for name, table in position_tables(model.module).items():
             handle = table.register_forward_hook(lambda *_, name=name: seen.tables.update({name: None}))
@@ -121,12 +125,6 @@ def _run(model: Model, inputs: dict[str, Tensor], **more: Any) -> Any:
     running = runs_alone(model.module)
     more = {name: value for name, value in more.items() if accepts(running, name)} | without_cache(running)
     return running(**inputs, **more)
-
-
-def _with_states(
-    args: tuple[Any, ...], kwargs: dict[str, Any], states: Tensor
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return ((states, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": states})
 
 
 def _one_changed(states_BTD: Tensor) -> Tensor:
@@ -162,6 +160,27 @@ def _epsilon(states: Tensor) -> float:
 # -- states
 
 
+def _ids_of(stack: Stack, inputs: dict[str, Tensor]) -> Tensor:
+    own = "decoder_input_ids" if "decoder_input_ids" in inputs and stack.name == "decoder" else "input_ids"
+    return inputs[own]
+
+
+def _with_layout(model: Model, seen: _Seen, inputs: dict[str, Tensor]) -> Model:
+    """The model with the layout of its blocks' states: with the token first (XLNet), or streams (Gemma 3n)."""
+    stacks = []
+    for stack in model.anatomy.stacks:
+        shape, tokens = seen.hidden[stack.name][0].shape, tuple(_ids_of(stack, inputs).shape)
+        found = [
+            order
+            for order in permutations(range(len(shape)))
+            if tuple(shape[dim] for dim in order[:2]) == tokens and list(order[2:]) == sorted(order[2:])
+        ]
+        layout = found[0] if len(found) == 1 and len(shape) in (3, 4) else ()
+        streams = shape[layout[2]] if len(layout) == 4 else 1
+        stacks.append(replace(stack, layout=() if layout == (0, 1, 2) else layout, streams=streams))
+    return replace(model, anatomy=replace(model.anatomy, stacks=tuple(stacks)))
+
+
 def _require_one_stream(model: Model, seen: _Seen, inputs: dict[str, Tensor]) -> None:
     if any(hasattr(output, "_fields") for output in seen.outputs.values()):
         raise UserError(
@@ -169,20 +188,18 @@ def _require_one_stream(model: Model, seen: _Seen, inputs: dict[str, Tensor]) ->
             "streams do (Reformer). infoflow needs one vector per token; analyse a model of another family."
         )
     for stack in model.anatomy.stacks:
-        ids = inputs["decoder_input_ids" if "decoder_input_ids" in inputs and stack.name == "decoder" else "input_ids"]
+        if len(stack.layout) == 3 and stack.kinds:
+            raise UserError(
+                f"{_family(model)} has the token dimension before the batch dimension, so its heads cannot be read by "
+                "sentence. Analyse a model of another family."
+            )
+        ids = _ids_of(stack, inputs)
         for layer, states in enumerate(seen.hidden[stack.name]):
-            if states.dim() == 3 and states.shape[:2] == ids.shape[::-1]:
-                raise UserError(
-                    f"{_family(model)} returns states with the token dimension before the batch dimension, of shape "
-                    f"{tuple(states.shape)} for {ids.shape[0]} sentences of {ids.shape[1]} tokens (its {stack.name}); "
-                    "infoflow expects the batch dimension first. Analyse a model of another family."
-                )
             if states.dim() != 3 or states.shape[:2] != ids.shape:
                 raise UserError(
                     f"{_family(model)} returns states of shape {tuple(states.shape)} for {ids.shape[0]} sentences of "
                     f"{ids.shape[1]} tokens (state {layer} of its {stack.name}): not one vector for each token, as "
-                    "models with several residual streams or shortened sequences do. infoflow needs one vector per "
-                    "token; analyse a model of another family."
+                    "models that shorten the text do. Analyse a model of another family."
                 )
 
 
@@ -230,7 +247,8 @@ def _require_own_states(model: Model, hidden: dict[str, list[Tensor]], output: A
         own, ours = _own_states(model, stack.name, output), hidden[stack.name]
         if own is None:
             continue
-        if len(own) != len(ours) or not (_all_equal(ours[:-1], own[:-1]) or _all_equal(ours[1:], own[:-1])):
+        forms = [own[:-1], [stack.joined(one) for one in own[:-1]]]  # XLNet returns them in order, Gemma 3n does not
+        if len(own) != len(ours) or not any(_all_equal(part, f) for part in (ours[:-1], ours[1:]) for f in forms):
             raise UserError(
                 f"The states between the blocks of {_family(model)} are not those that it returns itself with "
                 f"output_hidden_states ({len(ours)} and {len(own)} of its {stack.name}), so infoflow does not know its "
@@ -255,8 +273,7 @@ def _require_the_last_state(model: Model, seen: _Seen, inputs: dict[str, Tensor]
     same = _result(_passed_over(model, seen.outputs, inputs))
     changed = dict(seen.outputs)
     states = states_of(changed[last])
-    other = 1.5 * states.flip(-1) - states
-    changed[last] = other if isinstance(changed[last], Tensor) else (other, *changed[last][1:])
+    changed[last] = with_states(changed[last], 1.5 * states.flip(-1) - states)
     if bool(same.isfinite().all()) and _equal(_result(_passed_over(model, changed, inputs)), same):
         raise UserError(
             f"What the last block of {_family(model)}'s {stack} returns has no effect on the model's output, so it is "

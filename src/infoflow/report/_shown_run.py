@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.foundation import command_without_folders, model_name_of, name_of, without_folders
+from infoflow.foundation import command_without_folders, model_name_of, name_of, said_size, without_folders
 from infoflow.results import RunFolder, StoredTable, Tables
 
 from ._figure import Section
@@ -261,7 +261,7 @@ def _stage_time(stage: dict[str, Any], longest: float) -> StageTime:
         kind=str(stage["kind"]),
         seconds=duration_text(float(stage["seconds"])),
         cpu_seconds=duration_text(float(stage.get("cpu_seconds", math.nan))),
-        memory=f"{memory / 2**30:.1f} GiB" if memory else "",
+        memory=said_size(memory) if memory else "",
         share=round(100 * float(stage["seconds"]) / longest, 1),
     )
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from infoflow._transformers import Conv1D
 from infoflow.corpus import Corpus
-from infoflow.flow import AbstractMeasure, Measure, PassOptions, SampleMeasure
+from infoflow.flow import AbstractMeasure, Intervention, Measure, PassOptions, SampleMeasure, attention_size
 from infoflow.foundation import UserError
 from infoflow.models import empty_model, existing, find_tokenizers
 
@@ -80,12 +80,10 @@ _PASSES: dict[str, Callable[[Any, Counts], float]] = {
     "EncoderContext": lambda m, c: _share(m, c) * (1 + c.layers),
     "InfluenceByFrequency": lambda m, c: 1.5 * c.tokens / c.sentences,
     "Relevance": lambda m, c: _share(m, c) * 2 * c.tokens / c.sentences,
-    "AttentionProbe": lambda m, c: _share(m, c),
     "TellingSentences": lambda m, c: min(1.0, 100 / c.sentences),
     "PatternScores": lambda m, c: m.sequences * m.length * m.repeats / c.tokens,
-    "Lens": lambda m, c: 1.0,
 }
-"""Passes over the sentences that a measure runs itself, by its class; others share one pass."""
+"""Passes that a measure runs itself, by its class; see `_passes` for others."""
 _OF_PREDICTIONS = {
     *("Lens", "SpecialGradient", "Relevance", "Importance", "Ablation", "PruningCurve", "EncoderContext"),
 }
@@ -112,23 +110,15 @@ _OWN: dict[str, tuple[str, float]] = {
     "UsableInformation": ("covariances", 1.1),
     "UsableInformationMLP": ("covariances", 9.5),
     "LayerDistance": ("covariances", 1.2),
-    "ChangeByFrequency": ("states", 1.4),
     "IdentityNeighbours": ("pairs of states", 0.7),
     "PositionNeighbours": ("pairs of states", 0.1),
     "ContextNeighbours": ("pairs of states", 0.1),
     "TagNeighbours": ("pairs of states", 0.1),
     "TokenMap": ("layers", 2.2),
-    "WordGeometry": ("states", 1.0),
     "WordNeighbours": ("pairs of states", 0.9),
     "IntrinsicDimension": ("pairs of states", 0.45),
-    "DistanceDistribution": ("states", 1.2),
     "Lens": ("updates", 2.6),
-    "Confidence": ("attention", 0.02),
     "Entropy": ("attention", 0.25),
-    "PositionalScores": ("attention", 0.05),
-    "SurfaceStatistics": ("attention", 0.1),
-    "RelationScores": ("attention", 0.1),
-    "RareTokenScores": ("attention", 0.05),
     "PatternScores": ("layers", 0.6),
     "HeadDistance": ("pairs of heads", 0.25),
     "HeadLayerDistance": ("pairs of heads", 0.1),
@@ -136,7 +126,22 @@ _OWN: dict[str, tuple[str, float]] = {
     "Relevance": ("sentences and layers", 14.0),
     "InfluenceByFrequency": ("states", 0.3),
 }
-"""What a measure's own work grows with, and its seconds in costs.json beyond the passes."""
+"""What a measure's own work grows with, and its seconds in costs.json beyond the passes; see `_law` for others."""
+
+
+def _passes(measure: AbstractMeasure, counts: Counts) -> float:
+    """Passes over the sentences that a measure runs itself; by default an intervention reads its sentences once."""
+    by_default = _share if isinstance(measure, Intervention) else lambda m, c: 0.0
+    return _PASSES.get(type(measure).__name__, by_default)(measure, counts)
+
+
+def _law(measure: AbstractMeasure) -> tuple[str, float]:
+    """As in `_OWN`; by default the cost of reading what it reads: attention, sampled states, or states once."""
+    reads_attention = isinstance(measure, Measure) and "attention" in measure.needs
+    by_default = (
+        ("attention", 0.1) if reads_attention else ("states", 1.2 if isinstance(measure, SampleMeasure) else 0.1)
+    )
+    return _OWN.get(type(measure).__name__, by_default)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,14 +157,15 @@ class Estimate:
 def _as_in_costs(measure: AbstractMeasure) -> AbstractMeasure:
     """A measure of this class with its default settings, which costs.json has."""
     kind: Any = type(measure)
-    return kind() if kind.__name__ in _OWN else measure
+    return kind() if kind.__name__ in (*_OWN, *_PASSES) else measure
 
 
 def estimates(measures: Sequence[AbstractMeasure], counts: Counts, options: PassOptions) -> list[Estimate]:
     """The shared pass first, then each measure."""
     batch = min(options.tokens_per_batch, counts.tokens)
     states = 4 * batch * counts.width * (counts.layers + 1)
-    weights = min(options.attention_bytes, 4 * counts.layers * counts.heads * batch * counts.longest)
+    of_text = attention_size(counts.layers * counts.heads, counts.longest)
+    weights = min(options.attention_bytes, of_text * batch // counts.longest)
     found = [Estimate(table="(one pass, shared)", passes=1, bytes=states, seconds=counts.pass_seconds)]
     for measure in measures:
         name = type(measure).__name__
@@ -167,8 +173,8 @@ def estimates(measures: Sequence[AbstractMeasure], counts: Counts, options: Pass
             measure.regime == "training" and counts.predicts != "masked-lm"
         ):
             continue  # it does not apply
-        passes = _PASSES[name](measure, counts) if name in _PASSES else 0.0
-        law, seconds = _OWN.get(name, ("states", 0.1))
+        passes = _passes(measure, counts)
+        law, seconds = _law(measure)
         scale = _LAWS[law](measure, counts) / _LAWS[law](_as_in_costs(measure), _REFERENCE)
         own = _FIXED + _SLOWER * seconds * scale * (_REFERENCE.rate / counts.rate if law != "layers" else 1)
         size = weights if isinstance(measure, Measure) and "attention" in measure.needs else states

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from infoflow.foundation import UserError
-from infoflow.models import Model, open_gates, tap
+from infoflow.models import Model, Stack, open_gates, reading, states_read, tap
 
 from ._lrp import propagate, require_whole, unembedding_of
 from ._nodes import AttentionNode
@@ -125,21 +125,19 @@ def _leaves_at_state_0(model: Model) -> Iterator[dict[str, Tensor]]:
     """The input of each stack's first block becomes a leaf of the gradient."""
     embeddings: dict[str, Tensor] = {}
 
-    def before(name: str) -> Callable[..., Any]:
+    def before(own: Stack) -> Callable[..., Any]:
         def hook(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if name in embeddings:  # a shared block runs once per layer
+            if own.name in embeddings:  # a shared block runs once per layer
                 return None
-            embeddings[name] = (args[0] if args else kwargs["hidden_states"]).detach().requires_grad_()
-            if args:
-                return (embeddings[name], *args[1:]), kwargs
-            return args, kwargs | {"hidden_states": embeddings[name]}
+            embeddings[own.name] = own.joined(states_read(args, kwargs)).detach().requires_grad_()
+            return reading(args, kwargs, own.parted(embeddings[own.name]))
 
         return hook
 
     with ExitStack() as stack:
         for one in model.anatomy.stacks:
             block = model.module.get_submodule(one.layers[0].block)
-            stack.callback(block.register_forward_pre_hook(before(one.name), with_kwargs=True).remove)
+            stack.callback(block.register_forward_pre_hook(before(one), with_kwargs=True).remove)
         yield embeddings
 
 

@@ -17,6 +17,7 @@ from infoflow.models import (
     Projection,
     on_several_devices,
     quantisation,
+    states_read,
     tap,
     weight_of,
 )
@@ -105,7 +106,7 @@ class _Recorder(TorchFunctionMode):
     def _source(self, name: str) -> Callable[..., None]:
         def before(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if name not in self.tape.sources:  # a shared block runs once per layer
-                self.tape.sources[name] = self.tape.new(args[0] if args else kwargs["hidden_states"])
+                self.tape.sources[name] = self.tape.new(states_read(args, kwargs))
 
         return before
 

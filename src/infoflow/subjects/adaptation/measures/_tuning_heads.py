@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from infoflow.corpus import Corpus
-from infoflow.flow import AbstractMeasure, PassOptions, measure
+from infoflow.flow import AbstractMeasure, PassOptions, attention_size, measure
 from infoflow.foundation import NUM_BLOCKS
 from infoflow.heads import (
     HEAD_ABLATION,
@@ -201,7 +201,8 @@ def _budget(model: Model, part: TaskPart) -> int:
     """Padded tokens per batch such that two models' attention weights fit into the byte budget."""
     heads = sum(one.num_heads for one in model.anatomy.attentions())
     longest = int(np.max(part.rows.lengths))
-    return min(part.options.tokens_per_batch, max(longest, part.options.attention_bytes // (8 * heads * longest)))
+    texts = part.options.attention_bytes // (2 * attention_size(heads, longest))
+    return min(part.options.tokens_per_batch, longest * max(1, texts))
 
 
 def _weights(model: Model, batch: TaskBatch) -> dict[Site, Float[Tensor, "row head query key"]]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from infoflow.foundation import UserError
 from infoflow.heads import ReadSentence, ablate, head_set
-from infoflow.models import AttentionCall, Model, keys_stack, tap, without_token
+from infoflow.models import AttentionCall, Model, keys_stack, states_read, tap, with_states, without_token
 from infoflow.report import further_views
 
 # Interventions on a model while it reads one sentence: hidden tokens, ablated heads, skipped layers.
@@ -112,8 +112,7 @@ def _closed_layers(model: Model, closed: set[Place]) -> Iterator[None]:
         calls[block] = count + 1
         if runs[block][count % len(runs[block])] not in closed:
             return None
-        states = args[0] if args else kwargs["hidden_states"]
-        return states if isinstance(output, Tensor) else (states, *output[1:])
+        return with_states(output, states_read(args, kwargs))
 
     with ExitStack() as stack:
         stack.callback(model.module.register_forward_pre_hook(restart).remove)

@@ -89,6 +89,7 @@ class LossByFrequency(AbstractLossMeasure):
     Source: [@chang2022].
     """
 
+    by_token = True
     table: ClassVar[TableSchema] = LOSS_BY_FREQUENCY
 
     def rows(self, reader: Reader, found: TokenLosses) -> Iterator[dict[str, Any]]:

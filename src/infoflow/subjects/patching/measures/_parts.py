@@ -10,7 +10,19 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from infoflow.foundation import UserError, current_display, did_you_mean
-from infoflow.models import AttentionCall, HeadCall, Model, Stack, feed_forward_outputs, module_outputs, tap
+from infoflow.models import (
+    AttentionCall,
+    HeadCall,
+    Model,
+    Stack,
+    feed_forward_outputs,
+    module_outputs,
+    reading,
+    states_of,
+    states_read,
+    tap,
+    with_states,
+)
 
 from ._encoded import POSITIONS
 
@@ -151,15 +163,12 @@ def _states(model: Model, stack: Stack, see: See) -> Iterator[None]:
     def before(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         nonlocal calls
         first, calls = calls % (len(stack.layers) if stack.shared else 1) == 0, calls + 1
-        new = see(Slot(RESIDUAL, stack.name, "", 0), args[0] if args else kwargs["hidden_states"]) if first else None
-        if new is None:
-            return None
-        return ((new, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": new})
+        new = see(Slot(RESIDUAL, stack.name, "", 0), stack.joined(states_read(args, kwargs))) if first else None
+        return None if new is None else reading(args, kwargs, stack.parted(new))
 
     def after(layer: int, output: Any) -> Any:
-        states = output if isinstance(output, Tensor) else output[0]
-        new = see(Slot(RESIDUAL, stack.name, "", layer + 1), states)
-        return new if new is None or isinstance(output, Tensor) else (new, *output[1:])
+        new = see(Slot(RESIDUAL, stack.name, "", layer + 1), stack.joined(states_of(output)))
+        return None if new is None else with_states(output, stack.parted(new))
 
     first = model.module.get_submodule(stack.layers[0].block)
     handle = first.register_forward_pre_hook(before, with_kwargs=True)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from infoflow.flow import NothingToRead
 from infoflow.heads import Norm, close, is_norm, output_weight
-from infoflow.models import Attention, AttentionCall, Model, Site, tap, weight_of
+from infoflow.models import Attention, AttentionCall, Model, Site, states_of, states_read, tap, weight_of
 
 _VALUES = 1 << 24  # numbers of (sentence, head, key, width) held at a time
 _PAIRS = 1 << 18  # numbers of (pair, width) held at a time: they stay in the cache
@@ -75,7 +75,7 @@ def refusal(model: Model) -> str | None:
     """Why a model has no routes, as far as its anatomy says so."""
     if any(one.gated for one in model.anatomy.attentions()):
         return "a gate multiplies what its heads read, so their outputs are no sums over tokens"
-    return model.anatomy.lacks() or model.anatomy.beside_attention()
+    return model.anatomy.lacks() or model.anatomy.beside_attention() or model.anatomy.several_streams()
 
 
 @contextmanager
@@ -100,12 +100,12 @@ def watching(
             now[-1].attended.append(_Attended(call=call, attention=attentions[call.stack, call.kind, call.layer]))
 
     def begin(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        now.append(_Pass(model=model, before=args[0] if args else kwargs["hidden_states"]))
+        now.append(_Pass(model=model, before=states_read(args, kwargs)))
 
     def end(block: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         passed = now.pop()
         with torch._C.DisableTorchFunction():  # no mode of the pass looks at each of these operations
-            show(passed.shares(output if isinstance(output, Tensor) else output[0], real))
+            show(passed.shares(states_of(output), real))
 
     def project(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         if now and now[-1].attended:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from infoflow.flow import Intervention, PassOptions, Reader, forward
 from infoflow.foundation import UserError, stream
 from infoflow.heads import ScoredBatch, SentenceScorer, no_loss
-from infoflow.models import BlockOutputs, Model, first_block, recorded_blocks, skipped_blocks
+from infoflow.models import BlockOutputs, Model, first_block, recorded_blocks, skipped_blocks, states_of, with_states
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._tokens import BlockSums
@@ -59,6 +59,7 @@ class MassiveAblation(Intervention):
     Source: [@sun2024massive], who replace those of one layer, at most four; the control is ours.
     """
 
+    by_token = True
     table: ClassVar[TableSchema] = MASSIVE_ABLATION
 
     def __init__(self, sentences: int = 100, changed: int = 4) -> None:
@@ -86,7 +87,7 @@ class MassiveAblation(Intervention):
     def _add_means(self, scorer: SentenceScorer, batch: ScoredBatch, means: "_Means") -> None:
         with recorded_blocks(scorer.model) as recorded:
             forward(scorer.model, batch.padded)
-        for place, states in _states(recorded):
+        for place, states in _states(scorer.model, recorded):
             means.add(place, states, batch.padded.streams[place[0]].real, self._chosen(batch, place, states)[0])
 
     def _chosen(
@@ -110,7 +111,7 @@ class MassiveAblation(Intervention):
         model, found = scorer.model, {}
         with recorded_blocks(model) as recorded:
             clean = scorer.losses(batch).double().cpu()
-        for place, states in _states(recorded):
+        for place, states in _states(model, recorded):
             sets = self._chosen(batch, place, states)
             edits = [(index, means.of(place, index, mode, own)) for own, index in enumerate(sets) for mode in MODES]
             lowest = first_block(model, place[0], place[1] - 1)
@@ -151,28 +152,28 @@ class _Means:
         return mean.to(index.device, torch.float32)[index % len(mean)]
 
 
-def _states(recorded: BlockOutputs) -> Iterator[tuple[tuple[str, int], Tensor]]:
+def _states(model: Model, recorded: BlockOutputs) -> Iterator[tuple[tuple[str, int], Tensor]]:
     """The states of each layer but the embeddings, by stack and number of the state."""
     for (stack, layer), output in recorded.outputs.items():
-        yield (stack, layer + 1), output if isinstance(output, Tensor) else output[0]
+        yield (stack, layer + 1), model.anatomy.stack(stack).joined(states_of(output))
 
 
 @contextmanager
 def _replaced(model: Model, place: tuple[str, int], edits: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
     """Put numbers at indices into the output of one block; each edit is for one repetition of the batch."""
-    layers, layer = model.anatomy.stack(place[0]).layers, place[1] - 1
-    before = sum(one.block == layers[layer].block for one in layers[:layer])  # calls of a block that layers share
+    own, layer = model.anatomy.stack(place[0]), place[1] - 1
+    before = sum(one.block == own.layers[layer].block for one in own.layers[:layer])  # calls of a shared block
     calls = count()
 
     def after(block: nn.Module, args: Any, output: Any) -> Any:
         if next(calls) != before:
             return None
-        states = output if isinstance(output, Tensor) else output[0]
+        states = own.joined(states_of(output))
         index, numbers = (torch.cat(parts) for parts in zip(*edits, strict=True))
         changed = states.flatten(1).scatter(1, index, numbers.to(states.dtype)).view_as(states)
-        return changed if isinstance(output, Tensor) else (changed, *output[1:])
+        return with_states(output, own.parted(changed))
 
-    handle = model.module.get_submodule(layers[layer].block).register_forward_hook(after)
+    handle = model.module.get_submodule(own.layers[layer].block).register_forward_hook(after)
     try:
         yield
     finally:
