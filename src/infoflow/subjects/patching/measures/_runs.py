@@ -2,7 +2,7 @@
 
 # V variant, B pair, T token
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,14 +45,11 @@ class Donated:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class PairRuns:
-    """Runs a model on pairs, and counts what it runs."""
+    """Runs a model on pairs."""
 
     model: Model
     budget: int  # tokens in one pass
-    passes: int = 0
-    patched: int = 0
-    """Patched inputs: each would have been a pass of its own."""
-    _read: object = field(init=False)
+    _read: Callable[[Tensor], Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
         self._read = readout(self.model)
@@ -73,7 +70,7 @@ class PairRuns:
             keep = seen_parts(self.model, names, lambda slot, value: values.update({slot: value}))
             with keep, recorded_blocks(self.model) as blocks:
                 states = self._states(batch, ids)
-            logits = self._read(states)  # type: ignore[operator]
+            logits = self._read(states)
             metric = batch.metric(logits)
         return Recorded(ids=ids, metric=metric, logits=logits, values=values, blocks=blocks)
 
@@ -91,9 +88,8 @@ class PairRuns:
                 with torch.no_grad(), FastLinear():
                     with skipped, seen_parts(self.model, edit.names, edit):
                         states = self._states(batch, base.ids.repeat(len(part), 1))
-                    metric = batch.metric(self._read(states))  # type: ignore[operator]
+                    metric = batch.metric(self._read(states))
                 found[part] = metric.double().cpu().view(len(part), -1)
-                self.patched += len(part) * batch.size
         return found
 
     def gradients(self, batch: PairBatch, base: Recorded, donor: Recorded, fractions: Sequence[float]) -> Values:
@@ -123,13 +119,12 @@ class PairRuns:
         with torch.enable_grad():
             with seen_parts(self.model, {slot.name for slot in base.values}, see):
                 states = self._states(batch, base.ids)
-            metric = batch.metric(self._read(states)).sum()  # type: ignore[operator]
+            metric = batch.metric(self._read(states)).sum()
             found = torch.autograd.grad(metric, list(values.values()), allow_unused=True, materialize_grads=True)
         return dict(zip(values, found, strict=True))
 
     def _states(self, batch: PairBatch, ids: Tensor) -> Tensor:
         """The states of the last block that predict the answer."""
-        self.passes += 1
         with tap(self.model, hidden=True) as seen:
             self.model.module.base_model(**batch.inputs(self.model, ids))
         return seen.hidden[self.model.anatomy.predicts.name][-1][:, batch.place]

@@ -173,17 +173,13 @@ def patch_effects(
     runs = PairRuns(model=model, budget=tokens_per_batch)
     found = pair_effects(runs, list(batches(model, encoded, runs.share)), chosen, steps)
     _check_gap(model, found)
-    frames = {
-        PATCHING_EFFECT: pd.DataFrame(_effect_rows(found)),
-        PATCHING_AGREEMENT: pd.DataFrame(_agreement_rows(found)),
-        PATCHING_FAITHFULNESS: pd.DataFrame(_faithfulness_rows(runs, encoded, found)),
-        PATCHING_EXAMPLE: pd.DataFrame(_example_rows(runs, encoded, found)),
+    rows = {
+        PATCHING_EFFECT: _effect_rows(found),
+        PATCHING_AGREEMENT: _agreement_rows(found),
+        PATCHING_FAITHFULNESS: _faithfulness_rows(runs, encoded, found),
+        PATCHING_EXAMPLE: _example_rows(runs, encoded, found),
     }
-    current_display().note(f"{runs.patched:,} patched inputs in {runs.passes:,} forward passes.")
-    return {
-        schema.name: schema.conform(frame if len(frame) else pd.DataFrame(columns=schema.column_names))
-        for schema, frame in frames.items()
-    }
+    return {one.name: one.conform(pd.DataFrame(own, columns=pd.Index(one.column_names))) for one, own in rows.items()}
 
 
 def _check_gap(model: Model, found: PairEffects) -> None:
