@@ -268,12 +268,6 @@ SYNTAX = ("upos", "arc-label")
 SEMANTICS: dict[str, str | tuple[str, ...]] = {"entities": ("ner-spans", "entity-spans"), "coreference": "coreference"}
 
 
-_T2_READS: dict[str, Reading] = {
-    "syntax": depths(MASKED, SYNTAX, "k_weights"),
-    "semantics": depths(MASKED, tuple(SEMANTICS.values()), "k_weights"),
-}
-
-
 @claim(
     "probing:T-2",
     "Syntactic tasks draw on few layers of a masked LM, semantic ones on many.",
@@ -282,8 +276,10 @@ _T2_READS: dict[str, Reading] = {
     "and proto-roles",
     statistic="K(s) of parts of speech and dependencies above that of entities (of a treebank all mentions by their "
     "kind) and coreference, every pair (our choice of semantic tasks: relations and proto-roles have no annotation)",
-    reads=_T2_READS,
-    controls=(Control(name="untrained model", reads=untrained(_T2_READS)),),
+    reads={
+        "syntax": depths(MASKED, SYNTAX, "k_weights"),
+        "semantics": depths(MASKED, tuple(SEMANTICS.values()), "k_weights"),
+    },
     learned=(MASKED,),
     given=Given(),
     minimum_seeds=1,
@@ -303,9 +299,6 @@ def t2(curves: Curves) -> list[Condition]:
     ]
 
 
-_T3_READS: dict[str, Reading] = {"shape": cumulative_shape(MASKED)}
-
-
 @claim(
     "probing:T-3",
     "A probe that sees one more layer is usually no worse, but the top layer often lowers the score a little.",
@@ -313,8 +306,7 @@ _T3_READS: dict[str, Reading] = {"shape": cumulative_shape(MASKED)}
     published="BERT-base: 9 of 11 tasks are best below layer 12, usually by at most .4 F1",
     statistic="cumulative scores: fewer than half of all steps fall, and at least half of the tasks are best below "
     "the top",
-    reads=_T3_READS,
-    controls=(Control(name="untrained model", reads=untrained(_T3_READS)),),
+    reads={"shape": cumulative_shape(MASKED)},
     learned=(MASKED,),
     given=Given(),
     minimum_seeds=1,

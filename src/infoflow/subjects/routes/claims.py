@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from infoflow.findings._finding import GAIN, SHARE, Condition, Control, Curves, Given, claim, exceeds
+from infoflow.findings._finding import GAIN, SHARE, Condition, Curves, Given, claim, exceeds
 from infoflow.findings._head_numbers import heads, held_out, largest
 from infoflow.findings._model_group import CAUSAL, Absent
 from infoflow.findings._sources import Source
-from infoflow.findings._table import Reading, SeedRows, Table, together, untrained
+from infoflow.findings._table import SeedRows, Table, together
 from infoflow.heads import HEAD_POSITIONAL
 
 from .measures import ROUTE_IMPORTANCE
@@ -33,7 +33,6 @@ def _most(rows: SeedRows) -> np.ndarray:
 
 
 _EVERY = _heads(tag=ALL)
-_R1_READS: dict[str, Reading] = {"most": _EVERY.reduce(_most)}
 
 
 @claim(
@@ -43,8 +42,7 @@ _R1_READS: dict[str, Reading] = {"most": _EVERY.reduce(_most)}
     published=f"{_LLAMA}: the role of some attention heads is overall important",
     statistic="largest share of predictions on whose route a head lies, over all heads: above one half; the head is "
     "chosen on one half of the sentences and measured on the other",
-    reads=_R1_READS,
-    controls=(Control(name="untrained model", reads=untrained(_R1_READS)),),
+    reads={"most": _EVERY.reduce(_most)},
     learned=(CAUSAL,),
     minimum_seeds=1,
     given=_GIVEN,
@@ -68,11 +66,6 @@ def _places(rows: SeedRows) -> list[tuple[int, ...]]:
     return list(rows.frame[_PLACE].itertuples(index=False, name=None))
 
 
-_R2_READS: dict[str, Reading] = {
-    "gain": together(_previous, _EVERY, heads(HEAD_POSITIONAL.name, CAUSAL, stack="decoder", offset=-1))
-}
-
-
 @claim(
     "routes:R2",
     "The head of a causal LM that looks most at the previous token lies on more routes than the mean head.",
@@ -80,8 +73,7 @@ _R2_READS: dict[str, Reading] = {
     published=f"{_LLAMA}: previous-token heads are among the heads that are overall important",
     statistic="share of predictions on whose route that head lies, minus the mean over all heads: above 0; the head is "
     "chosen on one half of the sentences, and routes are counted on the other",
-    reads=_R2_READS,
-    controls=(Control(name="untrained model", reads=untrained(_R2_READS)),),
+    reads={"gain": together(_previous, _EVERY, heads(HEAD_POSITIONAL.name, CAUSAL, stack="decoder", offset=-1))},
     learned=(CAUSAL,),
 )
 def r2(curves: Curves) -> list[Condition]:
@@ -91,9 +83,6 @@ def r2(curves: Curves) -> list[Condition]:
 
 def _specialised(rows: SeedRows) -> np.ndarray:
     return largest(rows.numbers - rows.column("baseline"))
-
-
-_R3_READS: dict[str, Reading] = {"gain": _heads(annotation="upos", tag=...).reduce(_specialised)}
 
 
 @claim(
@@ -106,8 +95,7 @@ _R3_READS: dict[str, Reading] = {"gain": _heads(annotation="upos", tag=...).redu
     statistic="share of the predictions of one part of speech on whose route a head lies, minus the same of all "
     "predictions: above .1 for some head and part of speech, which are chosen on one half of the sentences and "
     "measured on the other",
-    reads=_R3_READS,
-    controls=(Control(name="untrained model", reads=untrained(_R3_READS)),),
+    reads={"gain": _heads(annotation="upos", tag=...).reduce(_specialised)},
     learned=(CAUSAL,),
     minimum_seeds=1,
     given=_GIVEN,
