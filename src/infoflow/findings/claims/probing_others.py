@@ -53,9 +53,6 @@ def _reads(labels: str) -> dict[str, Reading]:
     return found
 
 
-_P2_READS: dict[str, Reading] = _reads("task")
-
-
 @claim(
     "probing:P-2",
     "The benefit of pretraining shows when a probe has little training data.",
@@ -64,7 +61,7 @@ _P2_READS: dict[str, Reading] = _reads("task")
     "(no number)",
     statistic=f"accuracy of the best layer, trained minus untrained, larger with {SMALL:.0%} of the probe's training "
     "sentences than with all",
-    reads=_P2_READS,
+    reads=_reads("task"),
     controls=(Control(name="control task", reads=_reads("control")),),
     learned=(MASKED,),
     given=Given(),

@@ -6,7 +6,7 @@ from infoflow.findings._curves import spearman
 from infoflow.findings._finding import CORRELATION, GAIN, SHARE, Condition, Curves, claim, exceeds
 from infoflow.findings._model_group import CAUSAL, Absent
 from infoflow.findings._sources import Source
-from infoflow.findings._table import Reading, SeedRows, Table
+from infoflow.findings._table import SeedRows, Table
 
 from .measures import NEURONS_BY_LAYER
 from .measures._tables import ACTIVE, DEAD, DETECTOR, POSITIONAL, SUPPRESSING
@@ -54,11 +54,6 @@ def _over_detectors(rows: SeedRows) -> np.ndarray:
 
 
 _LEAST_DETECTORS = 5
-_N2_READS: dict[str, Reading] = {
-    "away": Table(NEURONS_BY_LAYER.name, CAUSAL, needs=("neurons", "baseline"), known=True)
-    .where(kind=SUPPRESSING)
-    .reduce(_over_detectors)
-}
 
 
 @claim(
@@ -68,7 +63,11 @@ _N2_READS: dict[str, Reading] = {
     published=f"{_OPT}: the updates of over 80 % of token detectors point away from their triggers",
     statistic=f"share of token detectors (at least {_LEAST_DETECTORS}) whose update lowers the mean logit of their "
     "triggers, above one half and above the share of all tokens whose logits these updates lower",
-    reads=_N2_READS,
+    reads={
+        "away": Table(NEURONS_BY_LAYER.name, CAUSAL, needs=("neurons", "baseline"), known=True)
+        .where(kind=SUPPRESSING)
+        .reduce(_over_detectors)
+    },
     learned=(CAUSAL,),
     controls=(),
     uncontrolled="an untrained model has no token detectors, and the second condition compares them with all tokens",
