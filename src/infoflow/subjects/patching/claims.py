@@ -9,7 +9,7 @@ from infoflow.findings._table import Reading, SeedRows, Table, baselines, one_nu
 from infoflow.foundation import t_quantile
 
 from .measures import PATCHING_AGREEMENT, PATCHING_EFFECT, PATCHING_FAITHFULNESS
-from .measures._effects import DENOISING, GRADIENT, INTEGRATED, METHODS
+from .measures._effects import DENOISING, GRADIENT, METHODS
 from .measures._parts import HEAD
 
 _ATTRIBUTION = Source("Nanda 2023, Attribution Patching: Activation Patching At Industrial Scale", "second hand")
@@ -98,9 +98,9 @@ _FAITHFULNESS = (
 )
 def p2(curves: Curves) -> list[Condition]:
     """Integrated gradients against gradients."""
-    distances = dict(zip(METHODS, np.split(curves["distance"], len(METHODS) + 1, axis=1), strict=False))
-    gain = distances[GRADIENT] - distances[INTEGRATED]
-    return [exceeds("distance from 1 by gradients beyond that by integrated gradients", gain, 0.0, "share")]
+    _, gradient, integrated, _ = np.split(curves["distance"], len(METHODS) + 1, axis=1)
+    name = "distance from 1 by gradients beyond that by integrated gradients"
+    return [exceeds(name, gradient - integrated, 0.0, "share")]
 
 
 @claim(
