@@ -153,7 +153,7 @@ def _reached(rows: pd.DataFrame, label: str) -> str:
 def _curve(own: pd.DataFrame, series: Series) -> dict[str, Any]:
     top = span(own[["value", "baseline"]], [0.0, 1.0], margin=0.06)
     own = own.assign(seeds=1, at=own["parts"] + 1, low=own["low"].clip(*top), high=own["high"].clip(*top))
-    own = own[["ranking", "parts", "at", "value", "low", "high", "baseline", "seeds"]].round(4)
+    own = own.loc[:, ["ranking", "parts", "at", "value", "low", "high", "baseline", "seeds"]].round(4)
     ticks = sorted({int(one) for one in own["at"]})
     shown = {"type": "log", "values": ticks[:: 1 + len(ticks) // 8], "labelExpr": "datum.value - 1"}
     x = amount("x", "at", "kept parts (log scale)", (1, max(ticks)), **shown)
