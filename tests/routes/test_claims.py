@@ -19,7 +19,7 @@ def tables(tmp_path_factory):
     config = t.GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4, initializer_range=0.3)
     t.GPT2LMHeadModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    only = ("route_importance", "head_positional")
+    only = ("route_importance", "head_positional", "given_scores")
     return analyze([folder], corpus="grammar", sentences=120, only=only, out=folder / "run").tables
 
 
@@ -38,3 +38,13 @@ def test_a_claim_reads_the_heads_of_the_table(tables):
     assert len(tagged) > len(every)
     assert found.loc["routes:R3", "effect"] == pytest.approx((tagged["value"] - tagged["baseline"]).max(), abs=0.15)
     assert found["control"].notna().all()
+
+
+def test_a_single_model_must_have_learned_its_task(tables):
+    (row,) = evaluate(dict(tables), [FINDINGS["routes:R1"]]).to_dict("records")
+    assert row["verdict"] == "not testable here"
+    assert "has not learned its task" in row["reason"]
+    scores = dict(tables)["given_scores"]
+    better = scores.assign(value=1.0, low=0.9, high=1.1, baseline=6.0)
+    (row,) = evaluate({**tables, "given_scores": better}, [FINDINGS["routes:R1"]]).to_dict("records")
+    assert row["verdict"] != "not testable here"

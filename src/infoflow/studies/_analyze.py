@@ -30,7 +30,7 @@ from infoflow.foundation import (
 )
 from infoflow.models import Model, load_tokenizer_of
 from infoflow.report import anonymize, check_output, write_report
-from infoflow.results import KEYS, RunFolder, Subject, TableSchema
+from infoflow.results import GIVEN_SCORES, KEYS, RunFolder, Subject, TableSchema
 
 from ._data import at_most, distinct
 from ._given import AnalyzeOptions, changed, exists, given_models, given_subject, where_of
@@ -170,7 +170,7 @@ def asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> l
     if not options.only:
         taken = {measure.name for measure in probes}  # a table that the probing plan requests is written once
         return [*(each for each in standard_measures(options.measures) if each.name not in taken), *probes, *own]
-    others = {measure.name for measure in (*probes, *own)}
+    others = {GIVEN_SCORES.name, *(measure.name for measure in (*probes, *own))}
     named = named_measures(options.measures, [name for name in options.only if name not in others], others=[*others])
     return [*named, *(measure for measure in probes if measure.name in options.only), *own]
 
