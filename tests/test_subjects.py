@@ -129,12 +129,12 @@ from infoflow.results import TableSchema
 
 class Mine(SampleMeasure):
     table = TableSchema(name="mine", version=1, description="One number.", columns=())
+    by_default = True
 
     def compute(self, sample):
         raise NotImplementedError
 
-def standard_measures(plan):
-    return [Mine()]
+MEASURES = (Mine, Mine)
 """,
     "claims.py": """
 from dataclasses import replace
@@ -150,11 +150,12 @@ infoflow.subjects.__path__.append(sys.argv[1])
 from infoflow.findings import FINDINGS
 from infoflow.studies import AnalysisPlan, standard_measures
 assert "mine:M-1" in FINDINGS
-assert "mine" in [measure.name for measure in standard_measures(AnalysisPlan())]
+for plan in (AnalysisPlan(), AnalysisPlan(tables=("mine",))):
+    assert [measure.name for measure in standard_measures(plan)].count("mine") == 1
 """
 
 
-def test_a_subject_of_single_modules_adds_a_measure_and_a_claim(tmp_path):
+def test_a_subject_of_single_modules_adds_a_claim_and_a_measure_that_is_measured_once(tmp_path):
     folder = tmp_path / "subjects" / "mine"
     folder.mkdir(parents=True)
     for name, text in {"__init__.py": '"""Mine."""', **ADDED}.items():

@@ -73,6 +73,19 @@ def test_results_do_not_depend_on_batches(corpus):
     pd.testing.assert_frame_equal(*(frame.drop(columns=["baseline"]) for frame in positional))
 
 
+def test_both_tables_come_from_one_pass(corpus):
+    model, read = loaded(opt, corpus), []
+    model.module.get_input_embeddings().register_forward_pre_hook(lambda _, args: read.append(args[0].numel()))
+    seen = []
+    for measures in ([Neurons()], [NeuronExamples()], [Neurons(), NeuronExamples()]):
+        measure(model, corpus, measures)
+        seen.append(sum(read))
+        read.clear()
+    one, other, both = seen
+    assert one > 1000
+    assert both == pytest.approx(max(one, other), rel=0.02)  # but for the few tokens that show where neurons are
+
+
 def test_a_model_in_bf16_is_read(corpus):
     model = loaded(llama, corpus)
     model.module.bfloat16()

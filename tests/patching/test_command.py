@@ -9,6 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from infoflow import Run
 from infoflow.cli import run
 from infoflow.corpus import generate_grammar, train_tokenizer
+from infoflow.findings import FINDINGS, evaluate
 
 pytestmark = pytest.mark.filterwarnings("ignore:The metric of")
 
@@ -38,6 +39,24 @@ def test_a_file_becomes_tables_and_a_report(folder, tmp_path, capsys):
     assert "Where does the difference travel in one pair?" in page
     assert "Which heads carry the difference?" in page
     assert "<b>man" not in page
+
+
+def test_claims_read_the_tables_of_a_run(folder, tmp_path):
+    out = tmp_path / "run"
+    run(["patch", str(folder), "--pairs", "grammar:60", "--parts", "head,feed-forward", "--out", str(out)])
+    tables = dict(Run.open(out).tables)
+    found = evaluate(tables, [FINDINGS[f"patching:P{number}"] for number in (1, 2, 3)]).set_index("id")
+    ranks = tables["patching_agreement"].query("part == 'head' and direction == 'denoising' and method == 'gradient'")
+    (value,) = ranks.loc[ranks["statistic"] == "spearman", "value"]
+    assert found.loc["patching:P1", "effect"] == pytest.approx(value)
+    rows = tables["patching_faithfulness"].query("0 < parts < total")
+    distance = (1 - rows.set_index("ranking")["value"]).abs().groupby("ranking").mean()
+    assert found.loc["patching:P2", "effect"] == pytest.approx(distance["gradient"] - distance["integrated"])
+    random = distance[distance.index.str.startswith("random")]
+    assert len(random) == 10
+    limit = random.mean() - 2.262 * random.std() * 1.1**0.5
+    best = distance[["exact", "gradient", "integrated"]].max()
+    assert found.loc["patching:P3", "effect"] == pytest.approx(limit - best, abs=1e-3)
 
 
 def test_bad_input_ends_in_one_sentence(folder, tmp_path, capsys):

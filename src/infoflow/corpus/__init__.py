@@ -34,7 +34,7 @@ from ._plain_text import STOPS, Lines, sentences_of
 from ._segment_pairs import Lone, PairKind, segment_pairs, windows
 from ._split import SPLIT_RULES, SplitRule, split_numbers
 from ._store import cache_folder
-from ._tables import table_columns
+from ._tables import read_records, table_columns
 from ._tagged import split_category
 from ._tokenizers import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, load_tokenizer, read_tokenizer, sentinel_names
 from ._tokenizers import Vocabulary as Vocabulary

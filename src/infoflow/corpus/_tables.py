@@ -51,6 +51,13 @@ def table_columns(path: Path) -> list[str]:
     return [str(column) for column in _READERS[_suffix(path)](path).columns] if is_table(path) else []
 
 
+def read_records(path: Path) -> Records:
+    """The numbered records of a table with all their columns; empty lines are skipped."""
+    check_readable(path)
+    table = _READERS[_suffix(path)](path)
+    return ((number, record) for number, record in table.records(table.columns) if record)
+
+
 def starts_beside(answers: str | None, holds: Callable[[str], bool]) -> str | None:
     """The column of start characters for nested answers.
 

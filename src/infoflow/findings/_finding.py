@@ -10,7 +10,7 @@ from infoflow.foundation import Interval, bounded_interval
 from infoflow.results import Samples, Spec
 
 from ._interval import ResampledRows, Spread
-from ._table import Reading
+from ._table import Reading, untrained
 
 # One condition of a claim, and the verdict on its numbers.
 
@@ -361,11 +361,18 @@ def claim(
     published: str,
     statistic: str,
     reads: Mapping[str, Reading],
-    controls: tuple[Control, ...],
     learned: tuple[Spec, ...],
+    controls: tuple[Control, ...] | None = None,
     **further: Any,
 ) -> Callable[[Test], Finding]:
-    """Declare a claim whose conditions the decorated function states; `further` are other fields of `Finding`."""
+    """Declare a claim whose conditions the decorated function states; `further` are other fields of `Finding`.
+
+    The control is the same reading of untrained models, unless `controls` has others.
+    """
+    if controls is None:
+        objectives = {table.objective for reading in reads.values() for table in reading.tables}
+        name = f"untrained model{'s' * (len(objectives) > 1)}"
+        controls = (Control(name=name, reads=untrained(reads)),)
 
     def declared(test: Test) -> Finding:
         return Finding(

@@ -90,6 +90,14 @@ class AbstractMeasure(ABC):
     def name(self) -> str:
         return self.table.name
 
+    by_default: ClassVar[bool] = False
+    """For a subject's measure: whether every model of a study gets it. Others are measured if their table is named."""
+
+    @classmethod
+    def planned(cls, plan: Any) -> "AbstractMeasure":
+        """The measure with the settings of a plan's section `analysis`."""
+        return cls()
+
     static: ClassVar[bool] = False
     """Whether it applies to models without layers, with one vector per token."""
 

@@ -73,6 +73,11 @@ class ReportFigure:
         if self.words and not self.answer:
             object.__setattr__(self, "answer", [self.words])  # this one sentence is the answer
 
+    def of_decoder(self) -> "ReportFigure":
+        """The same figure about decoders, which its claims do not judge."""
+        question = f"{self.question.removesuffix('?')}, in the decoder?"
+        return replace(self, id=f"{self.id}-decoder", question=question, findings=())
+
     @property
     def numbers(self) -> list[str]:
         """The sentences of the answer besides its words."""

@@ -15,6 +15,7 @@ from infoflow.foundation import (
     atomic_write,
     current_display,
     json_fault,
+    provenance,
     public_provenance,
     read_object,
     shown_by,
@@ -120,6 +121,11 @@ class RunFolder:
         manifest = {"version": RUN_VERSION, **(self.read() or self._begun()), **entries}
         with atomic_write(self._manifest) as temporary:
             temporary.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def record(self, **entries: Any) -> None:
+        """`update`, with the command of this process and its environment; no warnings or failures by default."""
+        made = provenance()
+        self.update(**{"warnings": [], "failures": [], "command": made["command"], "provenance": made} | entries)
 
     def _begun(self) -> dict[str, Any]:
         """The identity of a new run, or none if tables precede run.json, since those have none."""

@@ -2,11 +2,13 @@
 
 import dataclasses
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from infoflow.corpus import Corpus, load_chat, load_corpus, parse_corpus, template_digest
 from infoflow.engine import InTurn
@@ -25,14 +27,13 @@ from infoflow.foundation import (
     current_display,
     digest,
     private_settings,
-    provenance,
 )
-from infoflow.models import load_tokenizer_of
+from infoflow.models import Model, load_tokenizer_of
 from infoflow.report import anonymize, check_output, write_report
-from infoflow.results import RunFolder
+from infoflow.results import GIVEN_SCORES, KEYS, RunFolder, Subject, TableSchema
 
 from ._data import at_most, distinct
-from ._given import AnalyzeOptions, changed, exists, given_models, where_of
+from ._given import AnalyzeOptions, changed, exists, given_models, given_subject, where_of
 from ._graph import Graph, run_stages
 from ._measures import named_measures, probed_corpus, probing_measures, standard_measures
 from ._plan import build_settings
@@ -169,7 +170,7 @@ def asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> l
     if not options.only:
         taken = {measure.name for measure in probes}  # a table that the probing plan requests is written once
         return [*(each for each in standard_measures(options.measures) if each.name not in taken), *probes, *own]
-    others = {measure.name for measure in (*probes, *own)}
+    others = {GIVEN_SCORES.name, *(measure.name for measure in (*probes, *own))}
     named = named_measures(options.measures, [name for name in options.only if name not in others], others=[*others])
     return [*named, *(measure for measure in probes if measure.name in options.only), *own]
 
@@ -346,22 +347,33 @@ def described_corpus(corpus: Corpus) -> dict[str, Any]:
     return {"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words}
 
 
+def described_model(subject: Subject, parameters: int) -> dict[str, Any]:
+    """How run.json describes a model."""
+    keys = subject.keys()
+    return {"name": keys.pop("model"), **keys, "parameters": parameters}
+
+
+def write_model_run(
+    run: RunFolder, model: Model, corpus: Corpus, tables: Mapping[TableSchema, pd.DataFrame], **facts: Any
+) -> Path:
+    """Write the tables, facts and report of one model that no study trained."""
+    subject = given_subject(model)
+    for schema, frame in tables.items():
+        run.tables.write(frame.assign(**subject.keys()), schema.with_keys(*KEYS))
+    parameters = sum(one.numel() for one in model.module.parameters())
+    models = [described_model(subject, parameters)]
+    run.record(corpus=described_corpus(corpus), models=models, timings={}, **facts)
+    return write_report(run)
+
+
 def _describe(run: RunFolder, corpus: Corpus, stages: Graph, clock: WallClock | None) -> None:
     measured: list[MeasureGiven] = stages.of(MeasureGiven)
-    models = [_entry(each) for each in measured if each.subject.trained]
-    run.update(
+    models = [described_model(each.subject, each.parameters) for each in measured if each.subject.trained]
+    run.record(
         corpus=described_corpus(corpus),
         models=models,
         timings={} if clock is None else {"analysis (this call)": round(clock.this_call, 1)},
         stages=stages.records(),
         seconds=None if clock is None else round(clock.all_calls, 1),
-        warnings=[],
         failures=[dataclasses.asdict(failure) for each in measured for failure in each.failures()],
-        command=provenance()["command"],
-        provenance=provenance(),
     )
-
-
-def _entry(stage: MeasureGiven) -> dict[str, Any]:
-    keys = stage.subject.keys()
-    return {"name": keys.pop("model"), **keys, "parameters": stage.parameters}

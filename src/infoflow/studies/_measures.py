@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from infoflow._subjects import provided
 from infoflow.corpus import Corpus
-from infoflow.flow import AbstractMeasure, PairMeasure, Regime
+from infoflow.flow import AbstractMeasure, PairMeasure, Regime, describe_measure
 from infoflow.foundation import SilentDisplay, UserError, did_you_mean, use_display
 from infoflow.heads import (
     HEAD_BY_DISTANCE,
@@ -177,13 +177,12 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
     Raises:
         UserError: The plan names a table that nothing writes.
     """
-    by_name, pairs = _over_training(plan), _all_pairs(plan)
-    measures = [*_all_standard(plan), *by_name]
+    measures, pairs = _every_measure(plan), _all_pairs(plan)
     known = [*dict.fromkeys(measure.name for measure in [*measures, *pairs]), SCORES_ONLY]
     if unknown := [name for name in plan.tables if name not in known]:
         meant = did_you_mean(unknown[0], known)
         raise UserError(f"analysis.tables has no table {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
-    off = [*_BY_NAME, *(measure.name for measure in by_name)]  # unless named
+    off = [*_BY_NAME, *(kind.table.name for kind in _of_subjects() if not kind.by_default)]  # unless named
     off += [] if plan.more_information else _MORE_INFORMATION
     wanted = plan.tables or [name for name in known if name not in off]
     return [measure for measure in measures if measure.name in wanted]
@@ -224,11 +223,8 @@ def _check_probed(plan: StudyPlan, names: Sequence[str]) -> None:
 def named_measures(
     plan: AnalysisPlan, names: Sequence[str], setting: str = "--only", others: Sequence[str] = ()
 ) -> list[AbstractMeasure]:
-    """The measures of one model that write these tables.
-
-    Standard measures, and those of predictions and translations that are computed over training or by name.
-    """
-    every = [*_all_standard(plan), *_over_training(plan)]
+    """The measures of one model that write these tables."""
+    every = _every_measure(plan)
     known = [*dict.fromkeys(measure.name for measure in every), *others]
     if unknown := [name for name in names if name not in known]:
         meant = did_you_mean(unknown[0], known)
@@ -236,9 +232,14 @@ def named_measures(
     return [measure for measure in every if measure.name in names]
 
 
-def _over_training(plan: AnalysisPlan) -> list[AbstractMeasure]:
-    """Measures for training courses only; the first reads the sentences for all that need losses."""
-    return [measure for own in provided("measures", "course_measures") for measure in own(plan.distance_occurrences)]
+def _every_measure(plan: AnalysisPlan) -> list[AbstractMeasure]:
+    """The measures of the core and of the subjects; each once, whoever lists it."""
+    every = [*_of_core(plan), *(kind.planned(plan) for kind in _of_subjects())]
+    return list({str(describe_measure(measure)): measure for measure in every}.values())
+
+
+def _of_subjects() -> list[type[AbstractMeasure]]:
+    return [kind for own in provided("measures", "MEASURES") for kind in own]
 
 
 def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:
@@ -246,7 +247,7 @@ def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:
     return [measure for measure in _all_pairs(plan) if not plan.tables or measure.name in plan.tables]
 
 
-def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
+def _of_core(plan: AnalysisPlan) -> list[AbstractMeasure]:
     information: dict[str, Any] = {
         "clusters": plan.clusters,
         "types": plan.types,
@@ -298,7 +299,6 @@ def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
         Ablation(sentences=plan.ablation_sentences),
         PruningCurve(sentences=(plan.ablation_sentences + 1) // 2),
         EncoderContext(sentences=plan.context_sentences),
-        *(measure for own in provided("measures", "standard_measures") for measure in own(plan)),
     ]
 
 

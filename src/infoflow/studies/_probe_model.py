@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError, current_display, did_you_mean, provenance
+from infoflow.foundation import UserError, current_display, did_you_mean
 from infoflow.probing import (
     BERT_SCORE,
     BERT_SCORE_LAYERS,
@@ -22,7 +22,7 @@ from infoflow.probing import (
 from infoflow.report import check_output, write_report
 from infoflow.results import GIVEN_SCORES, KEYS, RunFolder
 
-from ._analyze import analyze
+from ._analyze import analyze, described_model
 from ._given import AnalyzeOptions, changed, given_models, given_scores
 from ._measures import probing_tables
 from ._run import Run
@@ -156,16 +156,12 @@ def score_pairs(
     run.tables.clear()
     for name, parts in frames.items():
         run.tables.write(pd.concat(parts, ignore_index=True), _SCHEMAS[name].with_keys(*KEYS))
-    run.update(
+    run.record(
         kind=KIND,
         title="Pairs of texts scored by layer",
         plan={"models": sources, "pairs": read.digest, **how},
         corpus={"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus)},
         models=models_json,
-        warnings=[],
-        failures=[],
-        command=provenance()["command"],
-        provenance=provenance(),
     )
     write_report(run)
     return Run(run)
@@ -182,12 +178,12 @@ def _scored(
         for given in every:
             model = given.load(options)
             tables = bert_score_tables(model, pairs, **how) | {GIVEN_SCORES.name: given_scores(model, corpus)}
-            keys = given.subject(model).keys()
+            subject = given.subject(model)
             for name, frame in tables.items():
                 if name != BERT_SCORE_PAIRS.name or given.trained:  # random weights: single pairs say nothing
-                    frames.setdefault(name, []).append(frame.assign(**keys))
+                    frames.setdefault(name, []).append(frame.assign(**subject.keys()))
             if given.trained:
-                named = {("name" if name == "model" else name): value for name, value in keys.items()}
-                trained.append({**named, "parameters": sum(one.numel() for one in model.module.parameters())})
+                parameters = sum(one.numel() for one in model.module.parameters())
+                trained.append(described_model(subject, parameters))
             progress.advance(1)
     return frames, trained

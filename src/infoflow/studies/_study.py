@@ -104,10 +104,10 @@ def _study(plan: StudyPlan, run: RunFolder, engine: Engine, clock: WallClock) ->
     models = stages.of(Train)[0].models
     split = split_facts(models)
     if is_first():
-        before, now = run.read(), provenance()
+        before = run.read()
         timings = {**before.get("timings", {}), "study (this call)": clock.this_call}
         facts = study_facts(stages.stages, models, split, timings, stages.records(), clock.all_calls)
-        run.update(**facts, command=now["command"], provenance=now, warnings=before.get("warnings", []))
+        run.record(**facts, warnings=before.get("warnings", []))
         write_report(run)
         shutil.rmtree(run.path / SO_FAR, ignore_errors=True)
     wait_for_all()

@@ -3,24 +3,13 @@
 from infoflow.heads import HEAD_COREFERENCE, HEAD_LAYER_DISTANCE, HEAD_RELATIONS, HEAD_SPECIAL_GRADIENT, HEAD_SURFACE
 from infoflow.probing import HEAD_PROBE
 
-from .._finding import GAIN, SHARE, Condition, Control, Curves, claim, exceeds, stays_below
+from .._finding import GAIN, SHARE, Condition, Curves, claim, exceeds, stays_below
 from .._head_numbers import CHOSEN, best_heads, busiest_layer, heads
 from .._model_group import MASKED
 from .._sources import CLARK
-from .._table import Reading, Table, untrained
+from .._table import Reading, Table
 
 _RELATIONS = {"determiners": ("det",), "objects": ("obj", "dobj"), "subjects": ("nsubj",), "adjectives": ("amod",)}
-
-
-_C1_READS: dict[str, Reading] = {
-    "gain": best_heads(
-        *(
-            heads(HEAD_RELATIONS.name, MASKED, convention="clark", relation=relation)
-            for relation in _RELATIONS.values()
-        ),
-        less="baseline",
-    )
-}
 
 
 @claim(
@@ -35,8 +24,15 @@ _C1_READS: dict[str, Reading] = {
     "86.8 over 40.0, nsubj 58.5 over 45.5, amod 75.6 over 68.3; no head does well on all relations (34.5)",
     statistic="for determiners, objects, subjects and adjectives the best head (in the better direction) is above "
     f"the best offset of -3 to 2, and by over ten points on average; heads are {CHOSEN}",
-    reads=_C1_READS,
-    controls=(Control(name="untrained model", reads=untrained(_C1_READS)),),
+    reads={
+        "gain": best_heads(
+            *(
+                heads(HEAD_RELATIONS.name, MASKED, convention="clark", relation=relation)
+                for relation in _RELATIONS.values()
+            ),
+            less="baseline",
+        )
+    },
     learned=(MASKED,),
     minimum_seeds=1,
 )
@@ -66,13 +62,6 @@ def _score(probe: str, less: str = "") -> Reading:
     return best_heads(Table(HEAD_PROBE.name, MASKED, known=True).where(probe=(probe,)), less=less)
 
 
-_C2_READS: dict[str, Reading] = {
-    "attention": _score("attention", less="baseline"),
-    "words": _score("attention+words"),
-    "distance": _score("distance+words"),
-}
-
-
 @claim(
     "heads:C2",
     "The attention maps of all heads of a masked LM together encode much of a sentence's dependency tree.",
@@ -81,8 +70,11 @@ _C2_READS: dict[str, Reading] = {
     "distances and GloVe 58, an untrained BERT and GloVe 30, right-branching 26",
     statistic="a linear combination of attention maps attaches more words correctly than attaching each word to its "
     "neighbour (on the better side), and attention with word vectors more than distances with word vectors",
-    reads=_C2_READS,
-    controls=(Control(name="untrained model", reads=untrained(_C2_READS)),),
+    reads={
+        "attention": _score("attention", less="baseline"),
+        "words": _score("attention+words"),
+        "distance": _score("distance+words"),
+    },
     learned=(MASKED,),
     minimum_seeds=1,
 )
@@ -110,9 +102,6 @@ def _gain(less: str) -> Reading:
     return best_heads(heads(HEAD_COREFERENCE.name, MASKED, mention="all"), less=less)
 
 
-_C3_READS: dict[str, Reading] = {"nearest": _gain("baseline"), "match": _gain("head_match")}
-
-
 @claim(
     "heads:C3",
     "A head of a masked LM attends from a mention to its antecedent, more often right than simple rules.",
@@ -121,8 +110,7 @@ _C3_READS: dict[str, Reading] = {"nearest": _gain("baseline"), "match": _gain("h
     "rule-based system 69",
     statistic="the best head picks an antecedent's head word more often than the nearest mention and than head match; "
     f"it is {CHOSEN}",
-    reads=_C3_READS,
-    controls=(Control(name="untrained model", reads=untrained(_C3_READS)),),
+    reads={"nearest": _gain("baseline"), "match": _gain("head_match")},
     learned=(MASKED,),
     minimum_seeds=1,
 )
@@ -148,11 +136,6 @@ def _surface(statistic: str) -> Table:
     return heads(HEAD_SURFACE.name, MASKED, statistic=statistic)
 
 
-_C4_READS: dict[str, Reading] = {
-    "layer": busiest_layer(_surface("sep"), _surface("sep_to_sep"), relative=heads(HEAD_SPECIAL_GRADIENT.name, MASKED))
-}
-
-
 @claim(
     "heads:C4",
     "Heads of a masked LM attend to SEP where their function does not apply: much attention, little effect.",
@@ -162,8 +145,11 @@ _C4_READS: dict[str, Reading] = {
     statistic="in the layer with most attention on SEP, more than half of all attention and of SEP's own falls on "
     "it, and the gradient of the loss there is smaller than with respect to attention on the most frequent other "
     f"tokens; the layer is {CHOSEN}",
-    reads=_C4_READS,
-    controls=(Control(name="untrained model", reads=untrained(_C4_READS)),),
+    reads={
+        "layer": busiest_layer(
+            _surface("sep"), _surface("sep_to_sep"), relative=heads(HEAD_SPECIAL_GRADIENT.name, MASKED)
+        )
+    },
     learned=(MASKED,),
     minimum_seeds=1,
 )
@@ -184,13 +170,6 @@ def c4(curves: Curves) -> list[Condition]:
     ]
 
 
-_C5_READS: dict[str, Reading] = {
-    "positions": best_heads(_surface("previous"), _surface("next")),
-    "broad": best_heads(_surface("entropy"), less="baseline"),
-    "layers": best_heads(heads(HEAD_LAYER_DISTANCE.name, MASKED, pairs="difference"), less="baseline"),
-}
-
-
 BROAD = -1.05
 
 
@@ -204,8 +183,11 @@ BROAD = -1.05
     statistic="some head has over half of its attention on the previous token and some on the next, some head's "
     "entropy is within 1.05 nats of uniform attention, and heads of one layer diverge less than heads with permuted "
     f"layers; the heads are {CHOSEN}",
-    reads=_C5_READS,
-    controls=(Control(name="untrained model", reads=untrained(_C5_READS)),),
+    reads={
+        "positions": best_heads(_surface("previous"), _surface("next")),
+        "broad": best_heads(_surface("entropy"), less="baseline"),
+        "layers": best_heads(heads(HEAD_LAYER_DISTANCE.name, MASKED, pairs="difference"), less="baseline"),
+    },
     learned=(MASKED,),
     minimum_seeds=1,
 )

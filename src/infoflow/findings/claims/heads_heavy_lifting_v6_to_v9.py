@@ -10,9 +10,6 @@ from .._model_group import TRANSLATION
 from .._sources import HEAVY_LIFTING
 from .._table import Reading, baselines, untrained
 
-_V6_READS: dict[str, Reading] = {"heads": dominant_heads()}
-
-
 DOMINANT = 1.5
 
 
@@ -28,8 +25,7 @@ EQUAL = 1.0
     "relevance have high confidence, except one in the first layer that points to rare tokens",
     statistic="in every layer the most relevant head has over 1.5 times an equal share; relevance and confidence "
     "correlate over all other heads; and the first layer's rare-token head has more than an equal share",
-    reads=_V6_READS,
-    controls=(Control(name="untrained model", reads=untrained(_V6_READS)),),
+    reads={"heads": dominant_heads()},
     learned=(TRANSLATION,),
     minimum_seeds=1,
 )
@@ -62,15 +58,6 @@ def v6(curves: Curves) -> list[Condition]:
 MOST, CHANCE = 0.5, 0.0
 
 
-_V7_READS: dict[str, Reading] = {
-    "head": one_head(
-        *(heads(HEAD_RARE_TOKEN.name, TRANSLATION, layer=0, rarest=rarest) for rarest in (2, 1)),
-        less_baseline=(False, True),
-        thresholds=(MOST, CHANCE),
-    )
-}
-
-
 @claim(
     "heads:V7",
     "One head of a translation encoder's first layer points to the rarest tokens of a sentence.",
@@ -80,8 +67,13 @@ _V7_READS: dict[str, Reading] = {
     statistic="some head of block 0 attends most to one of the two rarest tokens at over half of the queries, in "
     "sentences with a token outside the 500 most frequent, and the same head more often to the rarest than uniform "
     f"attention and than itself with shuffled frequency ranks; it is {CHOSEN}",
-    reads=_V7_READS,
-    controls=(Control(name="untrained model", reads=untrained(_V7_READS)),),
+    reads={
+        "head": one_head(
+            *(heads(HEAD_RARE_TOKEN.name, TRANSLATION, layer=0, rarest=rarest) for rarest in (2, 1)),
+            less_baseline=(False, True),
+            thresholds=(MOST, CHANCE),
+        )
+    },
     learned=(TRANSLATION,),
     minimum_seeds=1,
 )
@@ -167,12 +159,6 @@ def _gain(*relations: tuple[str, ...]) -> Reading:
     return best_heads(*tables, less="baseline")
 
 
-_V9_READS: dict[str, Reading] = {
-    "core": _gain(_SUBJECT, _OBJECT),
-    "modifiers": _gain(("amod",), ("advmod",)),
-}
-
-
 @claim(
     "heads:V9",
     "A translation encoder has heads that follow syntactic relations better than any fixed offset does.",
@@ -185,8 +171,10 @@ _V9_READS: dict[str, Reading] = {
     statistic="for subjects and for objects some head exceeds the relation's most frequent offset by 10 percentage "
     "points in one of the directions; for adjectives and adverbs on average by more than nothing (the published gains "
     f"are small, and one is negative); heads are {CHOSEN}",
-    reads=_V9_READS,
-    controls=(Control(name="untrained model", reads=untrained(_V9_READS)),),
+    reads={
+        "core": _gain(_SUBJECT, _OBJECT),
+        "modifiers": _gain(("amod",), ("advmod",)),
+    },
     learned=(TRANSLATION,),
     minimum_seeds=1,
 )

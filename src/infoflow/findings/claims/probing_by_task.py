@@ -46,13 +46,6 @@ def m1(curves: Curves) -> list[Condition]:
 _COMPRESSION = bits(MASKED, metric="compression")
 
 
-_M2_READS: dict[str, Reading] = {
-    "bits": bits(MASKED),
-    "trained": _COMPRESSION,
-    **untrained({"random": _COMPRESSION}),
-}
-
-
 @claim(
     "probing:M-2",
     "Context shortens the code of a linguistic task, mostly in a trained model.",
@@ -60,7 +53,11 @@ _M2_READS: dict[str, Reading] = {
     published="about half the code at the first contextual layer for most tasks; a random model gains less",
     statistic="online code at layer 1 at most three quarters of that at layer 0; random layers gain at most half as "
     "much compression (there: random orthonormal layers over trained embeddings; here a model of random weights)",
-    reads=_M2_READS,
+    reads={
+        "bits": bits(MASKED),
+        "trained": _COMPRESSION,
+        **untrained({"random": _COMPRESSION}),
+    },
     controls=(
         Control(
             name="control task",
@@ -99,9 +96,6 @@ def m2(curves: Curves) -> list[Condition]:
 MOST = 0.05
 
 
-_M3_READS: dict[str, Reading] = untrained({"bits": bits(MASKED)})
-
-
 @claim(
     "probing:M-3",
     "The layers of a random model do not evolve: the code is equally long in all of them.",
@@ -109,7 +103,7 @@ _M3_READS: dict[str, Reading] = untrained({"bits": bits(MASKED)})
     published="the layers of a random model are identical",
     statistic=f"range of the online code over layers 1 to L of an untrained model at most {MOST:.0%} of its mean (our "
     "threshold)",
-    reads=_M3_READS,
+    reads=untrained({"bits": bits(MASKED)}),
     controls=(Control(name="trained model", reads={"bits": bits(MASKED)}),),
     learned=(MASKED,),
     given=Given(),
@@ -176,9 +170,6 @@ def _reads(task: str, control: str) -> dict[str, Reading]:
     return found
 
 
-_M6_READS: dict[str, Reading] = _reads("task", "control")
-
-
 @claim(
     "probing:M-6",
     "The variational code finds a small probe for a linguistic task and a dense one for random labels.",
@@ -186,7 +177,7 @@ _M6_READS: dict[str, Reading] = _reads("task", "control")
     published="33 to 75 of 1,000 neurons of later layers survive for linguistic tasks, far more for control tasks",
     statistic=f"surviving inputs and bits of the model at least {_M6_LEAST:g} times as many for the control task, "
     "in every layer",
-    reads=_M6_READS,
+    reads=_reads("task", "control"),
     controls=(Control(name="shuffled labels in place of the task", reads=_reads("shuffled", "control")),),
     learned=(MASKED,),
     given=Given(),
@@ -268,12 +259,6 @@ SYNTAX = ("upos", "arc-label")
 SEMANTICS: dict[str, str | tuple[str, ...]] = {"entities": ("ner-spans", "entity-spans"), "coreference": "coreference"}
 
 
-_T2_READS: dict[str, Reading] = {
-    "syntax": depths(MASKED, SYNTAX, "k_weights"),
-    "semantics": depths(MASKED, tuple(SEMANTICS.values()), "k_weights"),
-}
-
-
 @claim(
     "probing:T-2",
     "Syntactic tasks draw on few layers of a masked LM, semantic ones on many.",
@@ -282,8 +267,10 @@ _T2_READS: dict[str, Reading] = {
     "and proto-roles",
     statistic="K(s) of parts of speech and dependencies above that of entities (of a treebank all mentions by their "
     "kind) and coreference, every pair (our choice of semantic tasks: relations and proto-roles have no annotation)",
-    reads=_T2_READS,
-    controls=(Control(name="untrained model", reads=untrained(_T2_READS)),),
+    reads={
+        "syntax": depths(MASKED, SYNTAX, "k_weights"),
+        "semantics": depths(MASKED, tuple(SEMANTICS.values()), "k_weights"),
+    },
     learned=(MASKED,),
     given=Given(),
     minimum_seeds=1,
@@ -303,9 +290,6 @@ def t2(curves: Curves) -> list[Condition]:
     ]
 
 
-_T3_READS: dict[str, Reading] = {"shape": cumulative_shape(MASKED)}
-
-
 @claim(
     "probing:T-3",
     "A probe that sees one more layer is usually no worse, but the top layer often lowers the score a little.",
@@ -313,8 +297,7 @@ _T3_READS: dict[str, Reading] = {"shape": cumulative_shape(MASKED)}
     published="BERT-base: 9 of 11 tasks are best below layer 12, usually by at most .4 F1",
     statistic="cumulative scores: fewer than half of all steps fall, and at least half of the tasks are best below "
     "the top",
-    reads=_T3_READS,
-    controls=(Control(name="untrained model", reads=untrained(_T3_READS)),),
+    reads={"shape": cumulative_shape(MASKED)},
     learned=(MASKED,),
     given=Given(),
     minimum_seeds=1,

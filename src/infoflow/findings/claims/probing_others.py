@@ -15,9 +15,6 @@ from .._table import Reading, Table, untrained
 # Claims about probing: P1, P2, P4, P5, P6.
 
 
-_P1_READS: dict[str, Reading] = {"selectivity": accuracy(MASKED, TOKEN_TASKS, metric="selectivity")}
-
-
 @claim(
     "probing:P-1",
     "A linear probe is less selective on the embeddings than on some contextual layer, because word identity "
@@ -25,8 +22,7 @@ _P1_READS: dict[str, Reading] = {"selectivity": accuracy(MASKED, TOKEN_TASKS, me
     source=CONTROL_TASKS,
     published="layer 0 has the lowest selectivity of ELMo's layers",
     statistic="accuracy on the task minus that on the control task, of a linear probe: some layer above layer 0",
-    reads=_P1_READS,
-    controls=(Control(name="untrained model", reads=untrained(_P1_READS)),),
+    reads={"selectivity": accuracy(MASKED, TOKEN_TASKS, metric="selectivity")},
     learned=(MASKED,),
     given=Given(),
     minimum_seeds=1,
@@ -57,9 +53,6 @@ def _reads(labels: str) -> dict[str, Reading]:
     return found
 
 
-_P2_READS: dict[str, Reading] = _reads("task")
-
-
 @claim(
     "probing:P-2",
     "The benefit of pretraining shows when a probe has little training data.",
@@ -68,7 +61,7 @@ _P2_READS: dict[str, Reading] = _reads("task")
     "(no number)",
     statistic=f"accuracy of the best layer, trained minus untrained, larger with {SMALL:.0%} of the probe's training "
     "sentences than with all",
-    reads=_P2_READS,
+    reads=_reads("task"),
     controls=(Control(name="control task", reads=_reads("control")),),
     learned=(MASKED,),
     given=Given(),
@@ -84,13 +77,6 @@ def p2(curves: Curves) -> list[Condition]:
     ]
 
 
-_P4_READS: dict[str, Reading] = {
-    "uuas": trees(MASKED, "uuas"),
-    "spearman": trees(MASKED, "spearman"),
-    "beyond": trees(MASKED, "uuas", beyond_chain=True),
-}
-
-
 @claim(
     "probing:P-4",
     "Dependency trees lie in the geometry of a masked LM's states, up to a linear map.",
@@ -102,8 +88,11 @@ _P4_READS: dict[str, Reading] = {
     "(unverified)",
     statistic="structural probe: some contextual layer above a chain by five points of undirected attachment, and "
     "above layer 0 in attachment and in rank correlation of distances",
-    reads=_P4_READS,
-    controls=(Control(name="untrained model", reads=untrained(_P4_READS)),),
+    reads={
+        "uuas": trees(MASKED, "uuas"),
+        "spearman": trees(MASKED, "spearman"),
+        "beyond": trees(MASKED, "uuas", beyond_chain=True),
+    },
     learned=(MASKED,),
     given=Given(),
     minimum_seeds=1,
@@ -186,9 +175,6 @@ def p5(curves: Curves) -> list[Condition]:
 TASKS = ("grandparent", "parent")
 
 
-_P6_READS: dict[str, Reading] = {"causal LM": accuracy(CAUSAL, TASKS), "translation": accuracy(TRANSLATION, TASKS)}
-
-
 @claim(
     "probing:P-6",
     "In a translation encoder, higher layers encode more about a word's constituents; in a language model, this "
@@ -197,8 +183,7 @@ _P6_READS: dict[str, Reading] = {"causal LM": accuracy(CAUSAL, TASKS), "translat
     published="translation rises to its top layer, language models are best in the middle (unverified)",
     statistic="label of the constituent two above (subtree of the dependency tree here), linear probe: the causal "
     "LM's top lies below its best layer, the translation encoder's top is its best layer",
-    reads=_P6_READS,
-    controls=(Control(name="untrained models", reads=untrained(_P6_READS)),),
+    reads={"causal LM": accuracy(CAUSAL, TASKS), "translation": accuracy(TRANSLATION, TASKS)},
     learned=(CAUSAL, TRANSLATION),
 )
 def p6(curves: Curves) -> list[Condition]:

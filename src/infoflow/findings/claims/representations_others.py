@@ -274,9 +274,6 @@ def z6(curves: Curves) -> list[Condition]:
 LEAST = 0.10
 
 
-_E1_READS: dict[str, Reading] = {"share": lost_share(ENCODER)}
-
-
 def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     return some_retrained(curves["share"])
 
@@ -293,7 +290,7 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     statistic="loss with the encoder's self-attention closed in all blocks minus the loss with it open, as a share of "
     f"the unigram loss minus the loss with it open: at least {LEAST}. Models trained further with it closed are "
     "compared with models trained for as long with all open; without such models, it is closed at test time",
-    reads=_E1_READS,
+    reads={"share": lost_share(ENCODER)},
     controls=(
         Control(
             name="untrained model, closed at test time (as a share of what the trained one has learned)",
@@ -317,9 +314,6 @@ def e1(curves: Curves) -> list[Condition]:
     ]
 
 
-_E2_READS: dict[str, Reading] = {"difference": lost_share(ENCODER, less=DECODER)}
-
-
 def _e2_hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     return some_retrained(curves["difference"])
 
@@ -334,7 +328,7 @@ def _e2_hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     "self-attention closed in all blocks, minus the share lost with the decoder's closed: above 0. Models trained "
     "further with it closed are compared with models trained for as long with all open; without such models, it is "
     "closed at test time",
-    reads=_E2_READS,
+    reads={"difference": lost_share(ENCODER, less=DECODER)},
     controls=(
         Control(
             name="untrained model, closed at test time (as a share of what the trained one has learned)",

@@ -184,7 +184,7 @@ def space_section(tables: ModelTables) -> Section | None:
         frame = _one_choice(frames[GEOMETRY_TABLE.name])
         figures += _geometry_figures(models.main(frame), models)
         decoders = [one for one in _geometry_figures(models.others(frame), models) if one.id not in SPACE.folded]
-        figures += map(_decoder, decoders)
+        figures += [one.of_decoder() for one in decoders]
     if shown and figures and figures[0].id == _AVERAGE.id:
         figures[0] = _with_shapes(figures[0], shown)
     elif shown:
@@ -223,11 +223,6 @@ def _geometry_figures(frame: pd.DataFrame, models: ModelSelection) -> list[Repor
         figures += [figure] if figure else []
     dimension = frame[frame["measure"] == "intrinsic_dimension"]
     return figures + ([_dimension_figure(dimension, models)] if len(dimension) else [])
-
-
-def _decoder(figure: ReportFigure) -> ReportFigure:
-    question = f"{figure.question.removesuffix('?')}, in the decoder?"
-    return replace(figure, id=f"{figure.id}-decoder", question=question, findings=())
 
 
 def _average_figure(frame: pd.DataFrame, average: pd.DataFrame, models: ModelSelection) -> ReportFigure:

@@ -261,6 +261,7 @@ class MeasureGiven(AbstractMeasureStage):
         """The stage; the model is loaded for it and stays loaded until `release`."""
         model = given.load(options)
         passes = dataclasses.replace(passes, corruption=given.corruption)
+        scored = options.probing.on or GIVEN_SCORES.name in options.only
         stage = cls(
             subject=given.subject(model),
             bench=bench,
@@ -273,7 +274,7 @@ class MeasureGiven(AbstractMeasureStage):
             model_keys={
                 name: job_key(model, corpus, writing, passes) for name, writing in measures_by_table(measures).items()
             }
-            | ({GIVEN_SCORES.name: _scores_key(model, corpus, passes)} if options.probing.on else {}),
+            | ({GIVEN_SCORES.name: _scores_key(model, corpus, passes)} if scored else {}),
             pass_key=job_key(model, corpus, measures, passes),
             merging=merging,
         )

@@ -60,15 +60,6 @@ def w1(curves: Curves) -> list[Condition]:
     return [exceeds(name, curves["agreement"], 0.0, "Spearman's rho", bounds=CORRELATION)]
 
 
-_W2_READS: dict[str, Reading] = {
-    "agreement": together(
-        _agreement,
-        heads(HEAD_WEIGHTS.name, MASKED, statistic="offset", offset=-1),
-        heads(HEAD_POSITIONAL.name, MASKED, offset=-1),
-    )
-}
-
-
 @claim(
     "weights:W2",
     "Heads of a masked LM that look at the previous token in text do so by their weights for positions.",
@@ -76,8 +67,13 @@ _W2_READS: dict[str, Reading] = {
     published="no number; the question is ours",
     statistic="Spearman's correlation over heads: share of positions whose best key by weights is the previous one, "
     "with the share of queries whose strongest key is the previous token; above 0",
-    reads=_W2_READS,
-    controls=(Control(name="untrained model", reads=untrained(_W2_READS)),),
+    reads={
+        "agreement": together(
+            _agreement,
+            heads(HEAD_WEIGHTS.name, MASKED, statistic="offset", offset=-1),
+            heads(HEAD_POSITIONAL.name, MASKED, offset=-1),
+        )
+    },
     learned=(MASKED,),
     minimum_seeds=1,
 )
@@ -96,11 +92,6 @@ def _strongest_key(rows: SeedRows) -> np.ndarray:
     return exact([ratios])
 
 
-_W3_READS: dict[str, Reading] = {
-    "ratio": Table(HEAD_COMPOSITION.name, CAUSAL, needs=("via",), known=True).reduce(_strongest_key)
-}
-
-
 @claim(
     "weights:W3",
     "In a causal LM, composition is strongest by keys: some head finds its keys by what an earlier head wrote, as "
@@ -109,8 +100,7 @@ _W3_READS: dict[str, Reading] = {
     published="a two-layer model: K-composition of induction heads with a previous-token head is large, Q and V small",
     statistic="largest score by key over all pairs of heads, relative to random rotations, minus the largest by value: "
     "above 0",
-    reads=_W3_READS,
-    controls=(Control(name="untrained model", reads=untrained(_W3_READS)),),
+    reads={"ratio": Table(HEAD_COMPOSITION.name, CAUSAL, needs=("via",), known=True).reduce(_strongest_key)},
     learned=(CAUSAL,),
 )
 def w3(curves: Curves) -> list[Condition]:

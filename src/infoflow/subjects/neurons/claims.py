@@ -3,10 +3,10 @@
 import numpy as np
 
 from infoflow.findings._curves import spearman
-from infoflow.findings._finding import CORRELATION, GAIN, SHARE, Condition, Control, Curves, claim, exceeds
+from infoflow.findings._finding import CORRELATION, GAIN, SHARE, Condition, Curves, claim, exceeds
 from infoflow.findings._model_group import CAUSAL, Absent
 from infoflow.findings._sources import Source
-from infoflow.findings._table import Reading, SeedRows, Table, untrained
+from infoflow.findings._table import SeedRows, Table
 
 from .measures import NEURONS_BY_LAYER
 from .measures._tables import ACTIVE, DEAD, DETECTOR, POSITIONAL, SUPPRESSING
@@ -27,9 +27,6 @@ def _first_half(curve: np.ndarray) -> np.ndarray:
     return curve[:, :half].mean(1, keepdims=True) - curve[:, -half:].mean(1, keepdims=True)
 
 
-_N1_READS: dict[str, Reading] = {"dead": _kind(DEAD).by()}
-
-
 @claim(
     "neurons:N1",
     "A causal LM's dead neurons are in the first half of its layers.",
@@ -38,8 +35,7 @@ _N1_READS: dict[str, Reading] = {"dead": _kind(DEAD).by()}
     "66B model, and the second half none; the 350M model, with norms after the blocks, has none at all",
     statistic="share of neurons that are never active, mean over the lower half of the layers minus that over the "
     "upper half, above 0",
-    reads=_N1_READS,
-    controls=(Control(name="untrained model", reads=untrained(_N1_READS)),),
+    reads={"dead": _kind(DEAD).by()},
     learned=(CAUSAL,),
 )
 def n1(curves: Curves) -> list[Condition]:
@@ -58,11 +54,6 @@ def _over_detectors(rows: SeedRows) -> np.ndarray:
 
 
 _LEAST_DETECTORS = 5
-_N2_READS: dict[str, Reading] = {
-    "away": Table(NEURONS_BY_LAYER.name, CAUSAL, needs=("neurons", "baseline"), known=True)
-    .where(kind=SUPPRESSING)
-    .reduce(_over_detectors)
-}
 
 
 @claim(
@@ -72,7 +63,11 @@ _N2_READS: dict[str, Reading] = {
     published=f"{_OPT}: the updates of over 80 % of token detectors point away from their triggers",
     statistic=f"share of token detectors (at least {_LEAST_DETECTORS}) whose update lowers the mean logit of their "
     "triggers, above one half and above the share of all tokens whose logits these updates lower",
-    reads=_N2_READS,
+    reads={
+        "away": Table(NEURONS_BY_LAYER.name, CAUSAL, needs=("neurons", "baseline"), known=True)
+        .where(kind=SUPPRESSING)
+        .reduce(_over_detectors)
+    },
     learned=(CAUSAL,),
     controls=(),
     uncontrolled="an untrained model has no token detectors, and the second condition compares them with all tokens",
@@ -92,13 +87,6 @@ def _beyond_control(rows: SeedRows) -> np.ndarray:
     return rows.numbers[:, order] - rows.column("baseline")[order]
 
 
-_N3_READS: dict[str, Reading] = {
-    "gain": Table(NEURONS_BY_LAYER.name, CAUSAL, needs=("layer", "baseline"), known=True)
-    .where(kind=POSITIONAL)
-    .reduce(_beyond_control)
-}
-
-
 @claim(
     "neurons:N3",
     "Some neurons in the first half of a causal LM follow position, regardless of the text.",
@@ -107,8 +95,11 @@ _N3_READS: dict[str, Reading] = {
     "above; the second layer of the 125M model has ten that together mark all positions",
     statistic="share of neurons with more than .05 nats of information about position, minus that of the same activity "
     "at the positions of other occurrences of the same token, above .01 in a layer of the lower half",
-    reads=_N3_READS,
-    controls=(Control(name="untrained model", reads=untrained(_N3_READS)),),
+    reads={
+        "gain": Table(NEURONS_BY_LAYER.name, CAUSAL, needs=("layer", "baseline"), known=True)
+        .where(kind=POSITIONAL)
+        .reduce(_beyond_control)
+    },
     learned=(CAUSAL,),
 )
 def n3(curves: Curves) -> list[Condition]:
@@ -117,13 +108,6 @@ def n3(curves: Curves) -> list[Condition]:
     labels = [f"layer {layer}" for layer in range(gain.shape[1])]
     name = "positional neurons beyond those through the token alone"
     return [exceeds(name, gain, 0.01, "share", labels, over="any", bounds=GAIN)]
-
-
-_N4_READS: dict[str, Reading] = {
-    "dead": _kind(DEAD).by(),
-    "activity": _kind(ACTIVE).by(),
-    "detectors": _kind(DETECTOR).by(),
-}
 
 
 @claim(
@@ -135,8 +119,11 @@ _N4_READS: dict[str, Reading] = {
     "rarely; detectors were looked for in the first half, where the 66B model has most of its 5,351",
     statistic="rank correlation over layers of the share of dead neurons with the inactivity of living ones, above 0; "
     "share of token detectors, mean over the lower half of the layers minus that over the upper half, above 0",
-    reads=_N4_READS,
-    controls=(Control(name="untrained model", reads=untrained(_N4_READS)),),
+    reads={
+        "dead": _kind(DEAD).by(),
+        "activity": _kind(ACTIVE).by(),
+        "detectors": _kind(DETECTOR).by(),
+    },
     learned=(CAUSAL,),
 )
 def n4(curves: Curves) -> list[Condition]:

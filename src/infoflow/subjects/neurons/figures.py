@@ -1,7 +1,6 @@
 """Figures of feed-forward neurons: kinds by layer and over training, detectors and what they write, profiles."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pandas as pd
 
@@ -225,20 +224,13 @@ def neurons_section(tables: ModelTables) -> Section | None:
     frames = tables.some([NEURONS_BY_LAYER.name, NEURON_EXAMPLES.name])
     if (frame := frames.get(NEURONS_BY_LAYER.name)) is not None:
         shown = frame[frame["kind"].isin(list(_TITLES))]
-        for rows, suffix in ((models.main(shown), ""), (models.others(shown), "-decoder")):
-            if len(rows):
-                figures.append(_of_stack(_KINDS.drawn(rows, models.present(rows)), suffix))
+        main, others = models.main(shown), models.others(shown)
+        figures += [_KINDS.drawn(main, models.present(main))] if len(main) else []
+        figures += [_KINDS.drawn(others, models.present(others)).of_decoder()] if len(others) else []
     figures.append(COURSE.of(tables))
     if (frame := frames.get(NEURON_EXAMPLES.name)) is not None:
         figures.append(EXAMPLES.of(frame, tables))
     return _SECTION.drawn_with(figures, models, frames.values())
-
-
-def _of_stack(figure: ReportFigure, suffix: str) -> ReportFigure:
-    if not suffix:
-        return figure
-    question = f"{figure.question.removesuffix('?')}, in the decoder?"
-    return replace(figure, id=f"{figure.id}{suffix}", question=question, findings=())
 
 
 SECTIONS = ((116, _SECTION, neurons_section),)

@@ -73,35 +73,36 @@ def patch(
 
 
 def _show(frame: "pd.DataFrame", top: int) -> None:
-    """The parts with the largest exact effects, of each kind but residual states."""
+    """The parts with the largest exact effects, but for residual states."""
     first = frame.iloc[0]
     show_text(
         f"{int(first['count']):,} pairs: the metric is {first['clean']:.2f} nats for clean and "
         f"{first['corrupted']:.2f} for corrupted inputs."
     )
+    place = ["part", "stack", "kind", "layer", "head"]
     own = frame[(frame["direction"] == "denoising") & (frame["part"] != "residual")]
-    groups: Any = own.groupby(["part", "stack", "kind", "layer", "head"], sort=False)
-    parts = [(key, of_part.set_index("method")) for key, of_part in groups]
+    others = own.pivot(index=place, columns="method", values="value")
+    best = own[own["method"] == "exact"].sort_values("value", key=abs, ascending=False, kind="stable")
     rows = []
-    for key, by in sorted(parts, key=lambda one: -abs(one[1].loc["exact", "value"]))[:top]:
-        part, stack, kind, layer, head = key
-        place = f"{stack} {kind}".strip() + f" {layer}" + (f".{head}" if head >= 0 else "")
-        others = [f"{by.loc[one, 'value']:.2f}" for one in ("gradient", "integrated")]
-        rows.append([part, place, _number(by.loc["exact"]), *others, f"{by.loc['exact', 'baseline']:.2f}"])
+    for row in best.head(top).to_dict("records"):
+        part, stack, kind, layer, head = key = tuple(row[name] for name in place)
+        where = f"{stack} {kind}".strip() + f" {layer}" + (f".{head}" if head >= 0 else "")
+        numbers = [others.loc[key, "gradient"], others.loc[key, "integrated"], row["baseline"]]
+        rows.append([part, where, _number(row), *(f"{one:.2f}" for one in numbers)])
     if rows:
-        head = ["part", "place", "exact [95%]", "gradient", "integrated", "control"]
-        show_table(head, rows, "Share of the difference")
+        names = ["part", "place", "exact [95%]", "gradient", "integrated", "control"]
+        show_table(names, rows, "Share of the difference")
 
 
 def _show_agreement(frame: "pd.DataFrame") -> None:
-    groups: Any = frame[frame["direction"] == "denoising"].groupby(["part", "method"], sort=False)
+    own = frame[frame["direction"] == "denoising"].set_index(["part", "method", "statistic"])
     rows = []
-    for key, both in groups:
-        ranks, common = (both.set_index("statistic").loc[one] for one in ("spearman", "overlap"))
-        rows.append([*key, _number(ranks), _number(common), f"{common['baseline']:.2f}"])
+    for part, method in dict.fromkeys((part, method) for part, method, _ in own.index):
+        ranks, common = (own.loc[(part, method, name)] for name in ("spearman", "overlap"))
+        rows.append([part, method, _number(ranks), _number(common), f"{common['baseline']:.2f}"])
     if rows:
-        head = ["part", "method", "rank correlation [95%]", "top tenth in common [95%]", "chance"]
-        show_table(head, rows, "First order and exact")
+        names = ["part", "method", "rank correlation [95%]", "top tenth in common [95%]", "chance"]
+        show_table(names, rows, "First order and exact")
 
 
 def _number(row: Any) -> str:

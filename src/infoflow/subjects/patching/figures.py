@@ -66,6 +66,10 @@ def _each(frame: pd.DataFrame, tables: ModelTables) -> Iterator[tuple[Series, pd
         yield series, frame.loc[frame["series"] == series.key]
 
 
+def _groups(frame: pd.DataFrame, *columns: str) -> Any:
+    return frame.groupby(list(columns), sort=False)
+
+
 def _interval(row: Any) -> str:
     return estimate_text(Samples.of_row(dict(row)).estimate())
 
@@ -74,8 +78,7 @@ def _heads(frame: pd.DataFrame, tables: ModelTables) -> Drawn | None:
     frame = frame.loc[frame["part"].isin([HEAD, *INPUTS]) & (frame["direction"] == DENOISING)]
     panels, answer = [], []
     for series, own in _each(frame, tables):
-        groups: Any = own.groupby(["part", "stack", "kind"], sort=False)
-        for (part, stack, kind), rows in groups:
+        for (part, stack, kind), rows in _groups(own, "part", "stack", "kind"):
             where = f" of {stack} {kind}" if len(set(own["stack"])) > 1 or kind == "cross" else ""
             top = max(float(rows["value"].abs().max()), 1e-6)
             for method in _METHODS:
@@ -101,12 +104,11 @@ def _best(series: Series, own: pd.DataFrame, agreement: pd.DataFrame | None) -> 
         f"clean value alone restores {_interval(best)} of the difference; with a value of another input of the same "
         f"metric it is {best['baseline']:.2f}."
     )
+    if agreement is None:
+        return
     chosen = {"series": series.key, "part": HEAD, "direction": DENOISING, "statistic": "spearman"}
-    rows: dict[str, Any] = {}
-    if agreement is not None:
-        known = (agreement[list(chosen)] == pd.Series(chosen)).all(axis=1)
-        rows = {row["method"]: row for row in agreement[known].to_dict("records")}
-    if rows:
+    known = (agreement[list(chosen)] == pd.Series(chosen)).all(axis=1)
+    if rows := {row["method"]: row for row in agreement[known].to_dict("records")}:
         yield (
             f"The rank correlation with exact effects is {_interval(rows[INTEGRATED])} for integrated gradients and "
             f"{_interval(rows[GRADIENT])} for gradients."
@@ -126,6 +128,7 @@ def _map(rows: pd.DataFrame, field: str, top: float, order: list | None = None) 
 def _faithfulness(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
     panels, answer = [], []
     for series, own in _each(frame, tables):
+        own = own[own["ranking"].isin([one.key for one in _METHODS])]
         panels.append(Panel(spec=_curve(own, series), title=series.label))
         reach = [_reached(own[own["ranking"] == one.key], one.label) for one in _METHODS]
         answer.append(f"{series.label}: {'; '.join(filter(None, reach)) or 'no number of parts keeps 0.8'}.")
@@ -148,16 +151,13 @@ def _reached(rows: pd.DataFrame, label: str) -> str:
 
 
 def _curve(own: pd.DataFrame, series: Series) -> dict[str, Any]:
-    columns = ["ranking", "parts", "at", "value", "low", "high", "baseline", "seeds"]
-    own = own.assign(seeds=1, at=own["parts"] + 1).loc[:, columns].round(4)
     top = span(own[["value", "baseline"]], [0.0, 1.0], margin=0.06)
-    own = own.assign(low=own["low"].clip(*top), high=own["high"].clip(*top))
+    own = own.assign(seeds=1, at=own["parts"] + 1, low=own["low"].clip(*top), high=own["high"].clip(*top))
+    own = own.loc[:, ["ranking", "parts", "at", "value", "low", "high", "baseline", "seeds"]].round(4)
     ticks = sorted({int(one) for one in own["at"]})
     shown = {"type": "log", "values": ticks[:: 1 + len(ticks) // 8], "labelExpr": "datum.value - 1"}
-    at = {
-        "x": amount("x", "at", "kept parts (log scale)", (1, max(ticks)), **shown),
-        "y": amount("y", "value", "share of the difference", top),
-    }
+    x = amount("x", "at", "kept parts (log scale)", (1, max(ticks)), **shown)
+    at = {"x": x, "y": amount("y", "value", "share of the difference", top)}
     random = own.loc[own["ranking"] == EXACT, ["at", "baseline"]].rename(columns={"baseline": "value"})
     tooltip = tips("ranking:N", "parts:Q", "value:Q|share|.3f", "low:Q|low|.3f", "high:Q|high|.3f")
     names = [*((one.mark, one.label, series.color) for one in _METHODS), ("┅", "random parts", "var(--control)")]
@@ -197,10 +197,10 @@ def _word(row: Any) -> str:
     return f"{row['position']} {row['token']}" + f" / {row['corrupted']}" * (row["token"] != row["corrupted"])
 
 
-def _figure(id: str, question: str, read: str, draw: Any, *tables: str) -> DeclaredFigure:
+def _figure(id: str, question: str, read: str, draw: Any, *tables: str, claims: tuple[str, ...] = ()) -> DeclaredFigure:
     return DeclaredFigure(
         name=f"patching/{id}", id=f"patching-{id}", question=question, how_to_read=(read,), method=_METHOD,
-        draw=draw, tables=tables,
+        draw=draw, tables=tables, findings=claims,
     )  # fmt: skip
 
 
@@ -216,13 +216,13 @@ _FIGURES = (
         "Each square is a head. Blue: its clean value restores the answer; orange: it works against it. The first map "
         "runs the model once for each head; the others predict this from gradients, for all heads in one or a few "
         "runs. Where they differ, believe the first.",
-        _heads, PATCHING_EFFECT.name, PATCHING_AGREEMENT.name,
+        _heads, PATCHING_EFFECT.name, PATCHING_AGREEMENT.name, claims=("patching:P1",),
     ),
     _figure(
         "faithfulness", "How many parts are enough?",
         "Only the best heads and feed-forward parts see the clean input; all others have their values of the corrupted "
         "one. The sooner a curve reaches 1, the better its ranking found the parts that matter.",
-        _faithfulness, PATCHING_FAITHFULNESS.name,
+        _faithfulness, PATCHING_FAITHFULNESS.name, claims=("patching:P2", "patching:P3"),
     ),
 )  # fmt: skip
 _SECTION = Section(

@@ -5,13 +5,12 @@ from pathlib import Path
 
 from infoflow.corpus import Corpus
 from infoflow.flow import accepted_model
-from infoflow.foundation import digest, name_of, provenance
+from infoflow.foundation import digest, name_of
 from infoflow.models import Model
-from infoflow.report import check_output, write_report
-from infoflow.results import KEYS, RunFolder
+from infoflow.report import check_output
+from infoflow.results import RunFolder
 from infoflow.studies import Run
-from infoflow.studies._analyze import described_corpus
-from infoflow.studies._given import given_subject
+from infoflow.studies._analyze import write_model_run
 from infoflow.studies._study import removed_if_refused
 
 from .measures import PatchPair, patch_effects, read_pairs
@@ -52,24 +51,15 @@ def patch(
     with removed_if_refused(run):
         tables = patch_effects(loaded, read, parts=parts, steps=steps, limit=limit)
         run.tables.clear()
-        keys = given_subject(loaded).keys()
-        for schema in TABLES:
-            run.tables.write(tables[schema.name].assign(**keys), schema.with_keys(*KEYS))
         name = name_of(pairs) if isinstance(pairs, str | Path) else "pairs"
         corpus = Corpus.from_sentences(list(dict.fromkeys(one.clean for one in read)), name)
-        named = {("name" if column == "model" else column): value for column, value in keys.items()}
-        parameters = sum(one.numel() for one in loaded.module.parameters())
-        run.update(
+        write_model_run(
+            run,
+            loaded,
+            corpus,
+            {schema: tables[schema.name] for schema in TABLES},
             kind=_KIND,
             title=f"What carries the difference in {loaded.name}",
             plan={"pairs": digest([str(one) for one in read]), "parts": list(parts), "steps": steps, "limit": limit},
-            corpus=described_corpus(corpus),
-            models=[{**named, "parameters": parameters}],
-            timings={},
-            warnings=[],
-            failures=[],
-            command=provenance()["command"],
-            provenance=provenance(),
         )
-        write_report(run)
     return Run(run)

@@ -122,6 +122,7 @@ ROUTES = DeclaredFigure(
     method=_METHOD,
     tables=(ROUTE_IMPORTANCE.name,),
     draw=_routes,
+    findings=("routes:R1", "routes:R2", "routes:R3"),
 )
 _SECTION = Section(
     id="routes",

@@ -9,7 +9,6 @@ from infoflow.findings._finding import (
     CORRELATION,
     SHARE,
     Condition,
-    Control,
     Curves,
     Given,
     claim,
@@ -19,7 +18,7 @@ from infoflow.findings._finding import (
 from infoflow.findings._head_numbers import CHOSEN, busiest_layer, heads
 from infoflow.findings._model_group import CAUSAL, MASKED, Absent
 from infoflow.findings._sources import OURS, Source
-from infoflow.findings._table import Reading, SeedRows, Table, untrained
+from infoflow.findings._table import Reading, SeedRows, Table
 from infoflow.results import Spec
 
 from .measures import ATTENTION_SINK, MASSIVE_ABLATION, MASSIVE_ACTIVATION
@@ -59,9 +58,6 @@ def _mean_beyond_uniform(rows: SeedRows) -> np.ndarray:
     return _beyond_uniform(rows).mean(axis=1, keepdims=True)
 
 
-_S1_READS: dict[str, Reading] = {"first": _first(CAUSAL, "share").reduce(_beyond_uniform, lowest=_LOWEST)}
-
-
 @claim(
     "sinks:S1",
     "Above the two lowest blocks, the heads of a causal LM put much of their attention on the first token, whatever it "
@@ -70,8 +66,7 @@ _S1_READS: dict[str, Reading] = {"first": _first(CAUSAL, "share").reduce(_beyond
     published="Llama-2-7B: over half of the attention in nearly all heads above the two lowest layers (from memory)",
     statistic="share of attention on the first token, less that of uniform attention, averaged over the heads of each "
     f"block from number {_LOWEST} on: above 0 in all",
-    reads=_S1_READS,
-    controls=(Control(name="untrained model", reads=untrained(_S1_READS)),),
+    reads={"first": _first(CAUSAL, "share").reduce(_beyond_uniform, lowest=_LOWEST)},
     learned=(CAUSAL,),
     minimum_seeds=1,
     given=_GIVEN,
@@ -83,9 +78,6 @@ def s1(curves: Curves) -> list[Condition]:
     return [exceeds(name, curves["first"], 0.0, "share of attention", blocks, bounds=CORRELATION)]
 
 
-_S2_READS: dict[str, Reading] = {"layer": busiest_layer(_first(CAUSAL, "share"), relative=_first(CAUSAL, "value_norm"))}
-
-
 @claim(
     "sinks:S2",
     "The values of a causal LM's sink are short: attention on the first token moves little.",
@@ -93,8 +85,7 @@ _S2_READS: dict[str, Reading] = {"layer": busiest_layer(_first(CAUSAL, "share"),
     published="the first token's values are far shorter than those of other tokens in Llama models (from memory)",
     statistic="in the block where the first token gets most attention, the length of its values over that of other "
     f"tokens' values, averaged over heads: below 1; the block is {CHOSEN}",
-    reads=_S2_READS,
-    controls=(Control(name="untrained model", reads=untrained(_S2_READS)),),
+    reads={"layer": busiest_layer(_first(CAUSAL, "share"), relative=_first(CAUSAL, "value_norm"))},
     learned=(CAUSAL,),
     minimum_seeds=1,
     given=_GIVEN,
@@ -150,7 +141,6 @@ def _course(rows: SeedRows) -> np.ndarray:
 _RATIO = Table(MASSIVE_ACTIVATION.name, CAUSAL, needs=("layer",), known=True).where(
     statistic="largest", dimension=-1, token="any"
 )
-_S4_READS: dict[str, Reading] = {"largest": _RATIO.reduce(_largest), "course": _RATIO.reduce(_course)}
 
 
 @claim(
@@ -160,8 +150,7 @@ _S4_READS: dict[str, Reading] = {"largest": _RATIO.reduce(_largest), "course": _
     published="Llama-2-7B: magnitudes over 1,000 from the output of the second layer to the last but one (from memory)",
     statistic="largest activation of a sentence over the median: above 1,000 in some layer; one block makes over half "
     "of its rise on a logarithmic scale; over half of the layers after that block, without the last, stay above 1,000",
-    reads=_S4_READS,
-    controls=(Control(name="untrained model", reads=untrained(_S4_READS)),),
+    reads={"largest": _RATIO.reduce(_largest), "course": _RATIO.reduce(_course)},
     learned=(CAUSAL,),
     minimum_seeds=1,
     given=_GIVEN,
@@ -185,11 +174,6 @@ def _changes(rows: SeedRows) -> np.ndarray:
     return np.stack([zero - changes["zero"].column("baseline").mean(), zero - mean], axis=1)
 
 
-_S5_READS: dict[str, Reading] = {
-    "change": Table(MASSIVE_ABLATION.name, CAUSAL, needs=("layer", "mode"), known=True).reduce(_changes)
-}
-
-
 @claim(
     "sinks:S5",
     "The largest activations of a causal LM act as biases: its loss needs them, but not their variation.",
@@ -197,8 +181,7 @@ _S5_READS: dict[str, Reading] = {
     published="Llama-2-7B: zero makes perplexity infinite, the mean leaves it as it is (from memory)",
     statistic="mean over layers of the loss change when each sentence's four largest activations are set to zero: "
     "above that for random activations, and above that when they are set to their mean",
-    reads=_S5_READS,
-    controls=(Control(name="untrained model", reads=untrained(_S5_READS)),),
+    reads={"change": Table(MASSIVE_ABLATION.name, CAUSAL, needs=("layer", "mode"), known=True).reduce(_changes)},
     learned=(CAUSAL,),
     minimum_seeds=1,
     given=_GIVEN,

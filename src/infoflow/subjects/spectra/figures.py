@@ -17,7 +17,7 @@ from infoflow.report.forms._rows import cells, frames, squares
 from infoflow.results import Samples
 
 from .claims import LAYER_CHOICE
-from .measures import LAYER_SPECTRUM, MEASURES
+from .measures import LAYER_SPECTRUM, QUANTITIES
 
 _ROW = 26
 _NUMBERS = 13  # squares side by side that have room for a number
@@ -62,7 +62,7 @@ def _spectra(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
 
 
 def _rows(own: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for measure in MEASURES:
+    for measure in QUANTITIES:
         yield from _scaled(_LABELS[measure], own[own["measure"] == measure])
 
 

@@ -59,8 +59,6 @@ def _gap(first: tuple[list[int], np.ndarray], second: tuple[list[int], np.ndarra
     return log_mean(steps, gap_RP), gap_RP[:, -1]
 
 
-_H1_READS: dict[str, Reading] = {"gain": gain("random", "specialised")}
-
 _WHEN = ("over the whole learning curve", "at its end")
 WAYS = ("heads that learn on", "frozen heads")
 """Whether the transplanted heads change."""
@@ -76,7 +74,7 @@ WAYS = ("heads that learn on", "frozen heads")
     "with as many of its specialised heads in the same layers, at equal updates, initial weights and "
     "batches: above 0 both as the mean over the logarithm of updates and at the last update, whether the "
     "heads keep learning or are frozen (where both were trained)",
-    reads=_H1_READS,
+    reads={"gain": gain("random", "specialised")},
     controls=(
         Control(
             name="shuffled specialised heads against the fresh model's own",

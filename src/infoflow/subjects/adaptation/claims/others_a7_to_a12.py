@@ -73,9 +73,6 @@ def _a8_reads(*variants: Table) -> dict[str, Reading]:
     return {"variants and from scratch": means(*variants, _FROM_SCRATCH)}
 
 
-_A8_READS = _a8_reads(*map(tuned, VARIANTS))
-
-
 @claim(
     "adaptation:A-8",
     "Denoising variants differ little on end tasks.",
@@ -84,7 +81,7 @@ _A8_READS = _a8_reads(*map(tuned, VARIANTS))
     "pretraining (table 5, and table 1; recalled, not read)",
     statistic="main test metric after full fine-tuning, mean over tasks: the best and the worst of "
     f"{', '.join(one.label for one in VARIANTS)} differ by less than half of what they gain over an untrained model",
-    reads=_A8_READS,
+    reads=_a8_reads(*map(tuned, VARIANTS)),
     controls=(
         Control(name="causal LM in place of one variant", reads=_a8_reads(*map(tuned, (*VARIANTS[:-1], CAUSAL)))),
     ),
@@ -111,9 +108,6 @@ def _a9_reads(without: Table) -> dict[str, Reading]:
     return {"without and with": means(without, tuned(NEXT_SENTENCE), shapes=UNDERSTANDING)}
 
 
-_A9_READS = _a9_reads(tuned(MASKED))
-
-
 @claim(
     "adaptation:A-9",
     "Dropping next-sentence prediction costs nothing.",
@@ -121,7 +115,7 @@ _A9_READS = _a9_reads(tuned(MASKED))
     published="MNLI-m 84.0 with it and 84.7 without, SQuAD 2.0 78.7 and 79.1 F1 (table 2; recalled, not read)",
     statistic="main test metric after full fine-tuning, mean over all tasks except generation: the masked LM is at "
     "most one point below the one with next-sentence prediction (our margin)",
-    reads=_A9_READS,
+    reads=_a9_reads(tuned(MASKED)),
     controls=(Control(name="all pretraining dropped: untrained model", reads=_a9_reads(tuned(MASKED, trained=False))),),
     learned=(MASKED, NEXT_SENTENCE),
 )

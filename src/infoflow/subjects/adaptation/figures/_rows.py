@@ -14,7 +14,7 @@ from infoflow.report._model_selection import ModelSelection
 from infoflow.report._theme import Series
 from infoflow.report.forms._chart import color_if, one_at_a_time, opacity_if, tips
 from infoflow.report.forms._marks import HOLLOW, also
-from infoflow.report.forms._rows import cells, squares
+from infoflow.report.forms._rows import cells, signed_squares, squares
 
 # Rows of the tables of tuned models: one tuning method, means over tuning seeds and tasks.
 
@@ -255,7 +255,7 @@ HEADS = Method(
 # Square charts in rows and columns; the page shows one set at a time.
 
 
-_DRAWN = ("label", "place", "strength", "value", "text", "shown", "set", "grey")
+_DRAWN = ("label", "place", "value", "text", "shown", "set", "grey")
 _ROW = 24  # pixels per row
 _ROOM = 26  # pixels of a square that fits its number
 
@@ -281,25 +281,18 @@ def square_chart(
         signed: Whether negative values have their own colour.
     """
     columns = list(dict.fromkeys(rows[across].astype(str)))
-    rows = rows.assign(strength=rows["value"].abs(), place=rows[across].astype(str))
-    x, y = (
-        cells("x", "place", title, columns, whole=True, **_slanted(columns)),
-        cells("y", "label", None, list(labels), whole=True, labelLimit=120),
-    )
-    color = color_if("datum.value < 0", "var(--below)", "var(--above)") if signed else "var(--heat-2)"
-    if "grey" in rows:
-        color = color_if("datum.grey", "var(--control)", "var(--heat-2)")
+    rows, top = rows.assign(place=rows[across].astype(str)), strongest or 1.0
+    place = {
+        "x": cells("x", "place", title, columns, whole=True, **_slanted(columns)),
+        "y": cells("y", "label", None, list(labels), whole=True, labelLimit=120),
+    }
     kept = rows[[name for name in _DRAWN if name in rows]]
-    marks = squares(
-        kept,
-        x,
-        y,
-        "strength",
-        ends=(0.0, strongest or 1.0),
-        color=color,
-        size=9.5,
-        tooltip=tips("label:N|row", f"place:N|{across}", f"shown:N|{quantity}"),
-    )
+    look = {"size": 9.5, "tooltip": tips("label:N|row", f"place:N|{across}", f"shown:N|{quantity}")}
+    if signed:
+        marks = signed_squares(kept, field="value", ends=(-top, top), **place, **look)
+    else:
+        color = color_if("datum.grey", "var(--control)", "var(--heat-2)") if "grey" in rows else "var(--heat-2)"
+        marks = squares(kept, strength="value", ends=(0.0, top), color=color, **place, **look)
     marks[-1] = also(marks[-1], opacity=opacity_if(f"width >= {_ROOM * len(columns)}", 1, 0))
     return one_at_a_time(marks, _ROW * len(labels) + 4)
 

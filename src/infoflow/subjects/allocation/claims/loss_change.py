@@ -96,9 +96,6 @@ def l2(curves: Curves) -> list[Condition]:
     ]
 
 
-_L3_READS: dict[str, Reading] = {NAMES[one]: synchrony(one) for one in OBJECTIVES}
-
-
 TURNED: dict[str, Reading] = {NAMES[one]: synchrony(one, turned=True) for one in OBJECTIVES}
 
 
@@ -109,7 +106,7 @@ TURNED: dict[str, Reading] = {NAMES[one]: synchrony(one, turned=True) for one in
     published="learning is synchronised over layers, with peaks often in the same iteration (no number)",
     statistic="share of common peaks, mean over pairs of layers, above one half in every objective; a peak is a "
     "window that lowered the loss more than both neighbouring ones",
-    reads=_L3_READS,
+    reads={NAMES[one]: synchrony(one) for one in OBJECTIVES},
     controls=(Control(name="each layer's series rotated by a random number of windows", reads=TURNED),),
     learned=OBJECTIVES,
     reliable=halves_agree(),
@@ -131,18 +128,13 @@ def l3(curves: Curves) -> list[Condition]:
 RULES = ("simpson", "first-order")
 
 
-_L6_READS: dict[str, Reading] = {
-    f"{one.name} {rule}": reliability(one, "mean residual", rule) for one in OBJECTIVES for rule in RULES
-}
-
-
 @claim(
     "dynamics:L6",
     "Simpson's rule follows the loss closely from step to step; a first-order estimate does not.",
     source=LOSS_CHANGE.beyond,
     published="an error of .001 per iteration is accepted in the code; that first order is inaccurate is unverified",
     statistic="Simpson's mean residual lies below .001 nats, and that of first order is over five times as large",
-    reads=_L6_READS,
+    reads={f"{one.name} {rule}": reliability(one, "mean residual", rule) for one in OBJECTIVES for rule in RULES},
     controls=(
         Control(
             name="first order in place of Simpson's rule",
@@ -239,9 +231,6 @@ PAIRS = tuple(combinations(OBJECTIVES, 2))
 STATISTIC = "half correlation of groups without embeddings"
 
 
-_Z1_READS: dict[str, Reading] = {NAMES[one]: reliability(one, STATISTIC) for one in OBJECTIVES}
-
-
 @claim(
     "dynamics:Z1",
     "Loss change allocation on a sample of the training data agrees with that on all of it.",
@@ -252,7 +241,7 @@ _Z1_READS: dict[str, Reading] = {NAMES[one]: reliability(one, STATISTIC) for one
     published="allocation on a sample agrees with that on the full training set (abstract; no number)",
     statistic="totals of the groups of parameters, embeddings left out, on two disjoint halves of the evaluated "
     "sentences correlate above .9: one sample represents another, and so the whole",
-    reads=_Z1_READS,
+    reads={NAMES[one]: reliability(one, STATISTIC) for one in OBJECTIVES},
     controls=(
         Control(
             name="another objective instead of the other half (rank correlation of shares, different seeds)",

@@ -230,11 +230,6 @@ def v5(curves: Curves) -> list[Condition]:
 LOOKING, REST = ("key", "query"), ("value", "output", "mlp_in", "mlp_out")
 
 
-_V6_READS: dict[str, Reading] = {
-    "hurt": hurting(MASKED, (*LOOKING, *REST)),
-}
-
-
 @claim(
     "dynamics:V6",
     "In masked language modelling keys and queries raise the loss in many more steps than anything else.",
@@ -244,7 +239,9 @@ _V6_READS: dict[str, Reading] = {
     "W2 131",
     statistic="keys and queries, each as a sum over layers, hurt in more steps than value, output, W1 and W2 each, "
     "and in over 1 % of the steps",
-    reads=_V6_READS,
+    reads={
+        "hurt": hurting(MASKED, (*LOOKING, *REST)),
+    },
     controls=(
         Control(
             name="causal LM in place of the masked LM",

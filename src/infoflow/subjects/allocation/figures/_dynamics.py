@@ -23,10 +23,10 @@ from infoflow.report._in_words import (
 from infoflow.report._model_selection import ModelSelection
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._theme import Series
-from infoflow.report.forms._chart import HEIGHT, NAME, amount, color_if, lit, one_at_a_time, tips, with_field
+from infoflow.report.forms._chart import HEIGHT, NAME, amount, lit, one_at_a_time, tips, with_field
 from infoflow.report.forms._lines import lines, looks_of
 from infoflow.report.forms._marks import draw
-from infoflow.report.forms._rows import cells, squares
+from infoflow.report.forms._rows import cells, signed_squares
 
 from ..measures import (
     ALLOCATION_CORPORA,
@@ -142,15 +142,14 @@ def _chart(tables: list[pd.DataFrame], limit: float) -> dict[str, Any]:
     """The map of one set of sentences at a time."""
     table = pd.concat([table.assign(set=number) for number, table in enumerate(tables)], ignore_index=True)
     layers = sorted(set(table["layer"]), reverse=True)
-    table = table.assign(text=[f"{value:.1f}".replace("-", "−") for value in table["map"]], size=table["map"].abs())
-    table = table[["set", "layer", "head", "map", "layer_share", "text", "size"]].round(3)
-    marks = squares(
+    table = table.assign(text=[f"{value:.1f}".replace("-", "−") for value in table["map"]])
+    table = table[["set", "layer", "head", "map", "layer_share", "text"]].round(3)
+    marks = signed_squares(
         table,
         cells("x", "head", "head", domain=True),
         cells("y", "layer", "layer", layers, domain=True),
-        "size",
-        ends=(0.0, limit),
-        color=color_if("datum.map >= 0", "var(--above)", "var(--below)"),
+        "map",
+        (-limit, limit),
         text="text:N" if len(set(table["head"])) <= 8 else None,
         size=9.5,
         tooltip=tips("layer:O", "head:O", "map:Q|% of the map|.2f", "layer_share:Q|% of its layer|.1f"),

@@ -11,7 +11,7 @@ import pandas as pd
 
 from infoflow.findings import FINDINGS, FINDINGS_TABLE, evaluate
 from infoflow.flow import is_first, wait_for_all
-from infoflow.foundation import UserError, atomic_write, current_display, provenance
+from infoflow.foundation import UserError, atomic_write, current_display
 from infoflow.models import load_model
 from infoflow.report import check_output, write_report
 from infoflow.results import KEYS, TASK_SCORES, Column, Recipe, RunFolder
@@ -227,7 +227,7 @@ def _describe(target: RunFolder, by_corpus: dict[str, RunFolder]) -> None:
     warnings = _differences(plans)
     for warning in warnings:
         current_display().warn(warning)
-    target.update(
+    target.record(
         kind="corpora",
         title="Does the corpus change which parameters learn?",
         plan={part: value for part, value in plans[min(plans)].items() if part != "corpus"},
@@ -241,8 +241,6 @@ def _describe(target: RunFolder, by_corpus: dict[str, RunFolder]) -> None:
             for model in manifest.get("models", [])
         ],
         warnings=warnings,
-        command=provenance()["command"],
-        provenance=provenance(),
     )
 
 

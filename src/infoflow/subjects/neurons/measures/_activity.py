@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ _EXPERTS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class FeedForward:
     """The feed-forward part of one layer, as module names."""
 
@@ -35,19 +35,10 @@ Show = Callable[[FeedForward, Bool[Tensor, "place neuron"], Float[Tensor, "place
 """Receives a layer, which neurons are active at each place of the batch, and the activations that it writes."""
 
 
-@dataclass(slots=True, eq=False)
-class _Call:
-    name: str
-    module: nn.Module
-    output: Tensor
-
-
-@dataclass(slots=True, eq=False)
-class _Trial:
-    """The modules of all blocks that ran on a few tokens, in order, and the inputs of the output projections."""
-
-    calls: list[_Call] = field(default_factory=list)
-    inputs: dict[str, list[tuple[int, Tensor]]] = field(default_factory=dict)
+Calls = list[tuple[str, nn.Module, Tensor]]
+"""Name, module and output of all modules of blocks that ran on a few tokens, in order."""
+Inputs = dict[str, list[tuple[int, Tensor]]]
+"""The inputs of the output projections, with the number of calls before."""
 
 
 def feed_forward_parts(model: Model) -> list[FeedForward]:
@@ -63,9 +54,9 @@ def feed_forward_parts(model: Model) -> list[FeedForward]:
     for out in {name for of_stack in names.values() for name in of_stack}:
         if not _is_projection(model.module.get_submodule(out)):
             raise UserError(f"{model.name} holds all experts of a mixture in one module ({out}). {_EXPERTS}.")
-    trial = _tried(model, {name for of_stack in names.values() for name in of_stack})
+    calls, inputs = _tried(model, {name for of_stack in names.values() for name in of_stack})
     return [
-        _part(model, trial, stack.name, layer.index, layer.block, names[stack.name][layer.index])
+        _part(model, calls, inputs, FeedForward(stack.name, layer.index, "", names[stack.name][layer.index], 0))
         for stack in model.anatomy.stacks
         for layer in stack.layers
     ]
@@ -76,63 +67,56 @@ def _is_projection(module: nn.Module) -> bool:
     return weight is not None and (weight.ndim == 2 or not weight.is_floating_point())
 
 
-def _tried(model: Model, outs: set[str]) -> _Trial:
-    trial = _Trial()
-
-    def called(name: str) -> Any:
-        def after(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            if isinstance(output, Tensor):
-                trial.calls.append(_Call(name, module, output))
-
-        return after
-
-    def before(name: str) -> Any:
-        def entered(module: nn.Module, args: tuple[Any, ...]) -> None:
-            trial.inputs.setdefault(name, []).append((len(trial.calls), args[0]))
-
-        return entered
-
+def _tried(model: Model, outs: set[str]) -> tuple[Calls, Inputs]:
+    calls, inputs = Calls(), Inputs()
     blocks = tuple({f"{layer.block}." for stack in model.anatomy.stacks for layer in stack.layers})
     with ExitStack() as hooks:
         for name, module in model.module.named_modules():
             if name in outs:
-                hooks.callback(module.register_forward_pre_hook(before(name)).remove)
+
+                def entered(_: nn.Module, args: tuple[Any, ...], name: str = name) -> None:
+                    inputs.setdefault(name, []).append((len(calls), args[0]))
+
+                hooks.callback(module.register_forward_pre_hook(entered).remove)
             elif name.startswith(blocks) and not any(True for _ in module.children()):
-                hooks.callback(module.register_forward_hook(called(name)).remove)
+
+                def called(module: nn.Module, args: tuple[Any, ...], output: Any, name: str = name) -> None:
+                    if isinstance(output, Tensor):
+                        calls.append((name, module, output))
+
+                hooks.callback(module.register_forward_hook(called).remove)
         with evaluating(model.module):
             model.module(**tiny_inputs(model.module))
-    return trial
+    return calls, inputs
 
 
-def _part(model: Model, trial: _Trial, stack: str, layer: int, block: str, out: str) -> FeedForward:
-    entered = trial.inputs.get(out, [])
-    sharing = sum(one.block == block for one in model.anatomy.stack(stack).layers)
-    if len(entered) != sharing:
+def _part(model: Model, calls: Calls, inputs: Inputs, part: FeedForward) -> FeedForward:
+    """The part with its gate and its number of neurons."""
+    layers, entered = model.anatomy.stack(part.stack).layers, inputs.get(part.out, [])
+    block = next(one.block for one in layers if one.index == part.layer)
+    if len(entered) != sum(one.block == block for one in layers):
         raise UserError(
-            f"{model.name} calls {out} {len(entered)} times for each text, as in a mixture of experts. {_EXPERTS}."
+            f"{model.name} calls {part.out} {len(entered)} times for each text, as in a mixture of experts. {_EXPERTS}."
         )
     at, activation = entered[0]
-    before = [call for call in trial.calls[:at] if call.name.startswith(f"{block}.")]
-    fitting = [call for call in before if call.output.shape[-1:] == activation.shape[-1:]]
-    fitting = [call for call in fitting if call.output.numel() == activation.numel()]
-    gate = _gate(fitting, activation)
+    gate = _gate([call for call in calls[:at] if call[0].startswith(f"{block}.")], activation)
     if gate is None:
         raise UserError(
-            f"The nonlinearity of layer {layer} of {model.name}'s {stack} is no module, and its feed-forward part is "
-            "gated, so its active neurons cannot be read."
+            f"The nonlinearity of layer {part.layer} of {model.name}'s {part.stack} is no module, and its feed-forward "
+            "part is gated, so its active neurons cannot be read."
         )
-    return FeedForward(stack=stack, layer=layer, gate=gate, out=out, neurons=activation.shape[-1])
+    return replace(part, gate=gate, neurons=activation.shape[-1])
 
 
-def _gate(calls: list[_Call], activation: Tensor) -> str | None:
+def _gate(calls: Calls, activation: Tensor) -> str | None:
     """The last module without parameters before the output, or a projection with the sign of the activation."""
-    for call in reversed(calls):
-        if not any(True for _ in call.module.parameters()) and not isinstance(call.module, nn.Dropout | nn.Identity):
-            return call.name
-    for call in reversed(calls):
-        if torch.equal(call.output.reshape(activation.shape) > 0, activation > 0):
-            return call.name
-    return None
+    shape, size = activation.shape[-1:], activation.numel()
+    fitting = [call for call in reversed(calls) if call[2].shape[-1:] == shape and call[2].numel() == size]
+    for name, module, _ in fitting:
+        if not any(True for _ in module.parameters()) and not isinstance(module, nn.Dropout | nn.Identity):
+            return name
+    found = (name for name, _, out in fitting if torch.equal(out.reshape(activation.shape) > 0, activation > 0))
+    return next(found, None)
 
 
 @contextmanager

@@ -101,9 +101,6 @@ class ActivityCounts:
         self.written = torch.zeros(neurons, dtype=torch.float64)
         """Sum of each neuron's activations where it is active, as they are written."""
 
-    def add_tokens(self, group: int, tokens: Int[Tensor, " token"], active: Bool[Tensor, "token neuron"]) -> None:
-        self.tokens.add(group, tokens, active)
-
     def add_positions(self, group: int, bins: Int[Tensor, " token"], active: Bool[Tensor, "token neuron"]) -> None:
         self.positions[group] += _sums(bins, active, self.positions.shape[1])
 
@@ -151,9 +148,9 @@ class StackCounts:
             sizes = self.positions.shape[1], kept.shape[1]
             self.layers[layer], self.controls[layer] = ActivityCounts(GROUPS, *sizes), ActivityCounts(1, *sizes)
         self.layers[layer].written += (written * active)[batch.valid].sum(0, dtype=torch.float64).cpu()
-        self.layers[layer].add_tokens(batch.group, batch.tokens, kept)
+        self.layers[layer].tokens.add(batch.group, batch.tokens, kept)
         self.layers[layer].add_positions(batch.group, batch.bins, kept)
-        self.controls[layer].add_tokens(0, batch.tokens[batch.order], kept)
+        self.controls[layer].tokens.add(0, batch.tokens[batch.order], kept)
         self.controls[layer].add_positions(0, batch.bins[batch.repeated], kept[batch.others])
 
 

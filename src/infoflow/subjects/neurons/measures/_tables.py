@@ -1,41 +1,24 @@
 """Tables of neurons: shares of each kind by layer, and the clearest neurons with what they detect and write."""
 
-# F neuron, G group of bootstrap blocks, V token type
+# F neuron, G group of bootstrap blocks
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
-from infoflow._transformers import Conv1D
-from infoflow.corpus import printable
 from infoflow.flow import Intervention, PassOptions, Reader
 from infoflow.foundation import UserError
-from infoflow.models import Model, weight_of
-from infoflow.representations import BlockGroups
-from infoflow.results import Column, TableSchema, estimate, estimate_columns
+from infoflow.models import Model
+from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._activity import feed_forward_parts
-from ._counts import GROUPS, ActivityCounts, Counted, StackCounts, counted, position_bin
-from ._kinds import (
-    LEAST,
-    POSITIONAL_NATS,
-    SHAPES,
-    Detectors,
-    position_information,
-    shapes,
-    token_detectors,
-)
+from ._counts import counted
+from ._kinds import SHAPES
+from ._layer import DETECTOR, LayerNeurons, leave_out
 
-DEAD, DETECTOR, POSITIONAL, ACTIVE, SUPPRESSING = "dead", "detector", "positional", "activity", "suppressing"
-_CANDIDATES = 16  # tokens of a neuron looked at without a group of sentences
-_WRITTEN = 5  # tokens that an update promotes or suppresses most
-_SENTENCE = 160  # characters
+DEAD, POSITIONAL, ACTIVE, SUPPRESSING = "dead", "positional", "activity", "suppressing"
 _EVEN = 0.5  # activity of a neuron with symmetric input
 
 _PLACE = (
@@ -116,7 +99,7 @@ class _OfNeurons(Intervention):
         rows = [{"stack": one.stack, "layer": one.layer, **row} for one in layers for row in self.rows(one)]
         return pd.DataFrame(rows, columns=self.table.column_names)
 
-    def rows(self, layer: "LayerNeurons") -> Iterator[dict[str, Any]]:
+    def rows(self, layer: LayerNeurons) -> Iterator[dict[str, Any]]:
         raise NotImplementedError
 
 
@@ -141,18 +124,29 @@ class Neurons(_OfNeurons):
 
     table: ClassVar[TableSchema] = NEURONS_BY_LAYER
 
-    def rows(self, layer: "LayerNeurons") -> Iterator[dict[str, Any]]:
-        yield layer.row(DEAD, layer.dead, layer.chance_of_death)
-        yield layer.row(DETECTOR, layer.detecting, layer.control_detectors, layer.detectors[0].undecided.mean())
-        yield layer.row(POSITIONAL, layer.positional, layer.control_positional(None))
-        for shape in range(len(SHAPES)):
-            yield layer.row(SHAPES[shape], layer.of_shape(shape), layer.control_positional(shape))
-        if layer.activity[0] > 0:
-            yield layer.row(ACTIVE, layer.activity, _EVEN, neurons=int(layer.living.sum()))
-        if layer.away is not None and layer.detectors[0].found.any():
-            suppressing = np.array([_mean(layer.away[0], one.found) for one in layer.detectors])
-            of_others = float(layer.away[1][layer.detectors[0].found].mean())
-            yield layer.row(SUPPRESSING, suppressing, of_others, neurons=int(layer.detectors[0].found.sum()))
+    def rows(self, layer: LayerNeurons) -> Iterator[dict[str, Any]]:
+        def row(kind: str, values: np.ndarray, baseline: float, undecided: float = 0.0, neurons: int = 0) -> dict:
+            numbers = layer.estimate(values, baseline, "share")
+            numbers["high"] = min(1.0, numbers["high"] + undecided)
+            return {"kind": kind, "neurons": neurons or layer.active.shape[1], "undecided": undecided, **numbers}
+
+        active, tokens = leave_out(layer.active), leave_out(layer.tokens)
+        shares = active / np.maximum(tokens, 1)[:, None]
+        found = np.array([one.found for one in layer.detectors])
+        yield row(DEAD, (active == 0).mean(-1), float((1 - shares[0].mean()) ** tokens[0]))
+        undecided = float(layer.detectors[0].undecided.mean())
+        yield row(DETECTOR, found.mean(-1), layer.control_detectors(), undecided)
+        positional, of_control = layer.positional, layer.control_positional
+        yield row(POSITIONAL, positional.mean(-1), float(of_control.mean()))
+        for number, shape in enumerate(SHAPES):
+            control = float((of_control & (layer.control_shapes == number)).mean())
+            yield row(shape, (positional & (layer.shapes == number)).mean(-1), control)
+        if living := int((active[0] > 0).sum()):
+            yield row(ACTIVE, shares.sum(-1) / np.maximum((shares > 0).sum(-1), 1), _EVEN, neurons=living)
+        if found[0].any() and layer.head is not None:
+            away, others = layer.away()
+            values = np.array([away[one].mean() if one.any() else np.nan for one in found])
+            yield row(SUPPRESSING, values, float(others[found[0]].mean()), neurons=int(found[0].sum()))
 
 
 class NeuronExamples(_OfNeurons):
@@ -176,229 +170,10 @@ class NeuronExamples(_OfNeurons):
             raise UserError(f"each must be at least 1. Got {each}.")
         self.each = each
 
-    def rows(self, layer: "LayerNeurons") -> Iterator[dict[str, Any]]:
-        active = np.where(layer.detectors[0].found, layer.active.sum(0), 0)
-        for neuron in np.argsort(-active, kind="stable")[: self.each]:
-            if active[neuron]:
-                yield layer.detector_row(int(neuron))
-        nats = np.where(layer.information[0] > POSITIONAL_NATS, layer.information[0], 0)
-        for neuron in np.argsort(-nats, kind="stable")[: self.each]:
-            if nats[neuron]:
-                yield layer.positional_row(int(neuron))
-
-
-@dataclass(eq=False)
-class LayerNeurons:
-    """The neurons of one layer. Lists over (1 + G) hold all sentences first, then those without each group."""
-
-    reader: Reader
-    counted: Counted
-    stack: str
-    layer: int
-
-    @property
-    def _all(self) -> StackCounts:
-        return self.counted.stacks[self.stack]
-
-    @property
-    def _own(self) -> ActivityCounts:
-        return self._all.layers[self.layer]
-
-    @property
-    def _control(self) -> ActivityCounts:
-        return self._all.controls[self.layer]
-
-    @cached_property
-    def active(self) -> np.ndarray:
-        """(G, F)."""
-        return self._own.active.numpy()
-
-    @cached_property
-    def tokens(self) -> np.ndarray:
-        """(G,) tokens of each group."""
-        return self._all.positions.sum(1).numpy()
-
-    @property
-    def living(self) -> np.ndarray:
-        return self.active.sum(0) > 0
-
-    @property
-    def neurons(self) -> int:
-        return self.active.shape[1]
-
-    def row(
-        self, kind: str, values: np.ndarray, baseline: float, undecided: float = 0.0, neurons: int | None = None
-    ) -> dict[str, Any]:
-        numbers = self._estimate(values, baseline, "share")
-        numbers["high"] = min(1.0, numbers["high"] + undecided)
-        neurons = self.neurons if neurons is None else neurons
-        return {"kind": kind, "neurons": neurons, "undecided": undecided, **numbers}
-
-    def _estimate(self, values: np.ndarray, baseline: float, scale: Any) -> dict[str, Any]:
-        values = np.where(np.isfinite(values), values, values[0])
-        groups = BlockGroups(GROUPS, torch.empty(0, dtype=torch.int64), torch.from_numpy(self.tokens))
-        units, count = int((self.tokens > 0).sum()), int(self.tokens.sum())
-        return estimate(values[0], groups.replicates(values), baseline, count, scale=scale, units=units)
-
-    @cached_property
-    def dead(self) -> np.ndarray:
-        return (_leave_out(self.active) == 0).mean(-1)
-
-    @property
-    def chance_of_death(self) -> float:
-        return float((1 - self.active.sum() / self.tokens.sum() / self.neurons) ** self.tokens.sum())
-
-    @cached_property
-    def activity(self) -> np.ndarray:
-        share = _leave_out(self.active) / np.maximum(_leave_out(self.tokens), 1)[:, None]
-        return share.sum(-1) / np.maximum((share > 0).sum(-1), 1)
-
-    @cached_property
-    def _candidates(self) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens (16, F), and how often they activate each neuron in each group (G, 16, F)."""
-        ids, counts = self._own.tokens.by_group(_CANDIDATES)
-        return ids.numpy(), counts.numpy()
-
-    @cached_property
-    def detectors(self) -> list[Detectors]:
-        ids, counts = self._candidates
-        frequencies, lost = self._all.frequencies.numpy(), self._own.tokens.lost.numpy()
-        each = zip(*(_leave_out(x) for x in (counts, lost, self.active, frequencies)), strict=True)
-        return [token_detectors(ids, *one) for one in each]
-
-    @property
-    def detecting(self) -> np.ndarray:
-        return np.array([one.found.mean() for one in self.detectors])
-
-    @property
-    def control_detectors(self) -> float:
-        counts = self._control.tokens
-        ids, of_groups = counts.by_group(_CANDIDATES)
-        active, frequencies = self._own.active.sum(0), self._all.frequencies.sum(0)
-        given = (ids, of_groups.sum(0), counts.lost.sum(0), active, frequencies)
-        return float(token_detectors(*(x.numpy() for x in given)).found.mean())
-
-    @cached_property
-    def information(self) -> np.ndarray:
-        return position_information(_leave_out(self._own.positions.numpy()), _leave_out(self._all.positions.numpy()))
-
-    @cached_property
-    def control_information(self) -> np.ndarray:
-        return position_information(self._control.positions[0].numpy(), self._all.control_positions.numpy())
-
-    @property
-    def positional(self) -> np.ndarray:
-        return (self.information > POSITIONAL_NATS).mean(-1)
-
-    @cached_property
-    def _shapes(self) -> np.ndarray:
-        given = zip(_leave_out(self._own.positions.numpy()), _leave_out(self._all.positions.numpy()), strict=True)
-        return np.array([shapes(*one) for one in given])
-
-    def of_shape(self, shape: int) -> np.ndarray:
-        return ((self.information > POSITIONAL_NATS) & (self._shapes == shape)).mean(-1)
-
-    def control_positional(self, shape: int | None) -> float:
-        positional = self.control_information > POSITIONAL_NATS
-        if shape is not None:
-            found = shapes(self._control.positions[0].numpy(), self._all.control_positions.numpy())
-            positional = positional & (found == shape)
-        return float(positional.mean())
-
-    @cached_property
-    def _head(self) -> Tensor | None:
-        """The unembedding (V, D), if this stack writes to it."""
-        model = self.reader.model
-        head = model.module.get_output_embeddings()
-        if self.stack != model.anatomy.predicts.name or not isinstance(head, torch.nn.Linear):
-            return None
-        weight = weight_of(head).float().cpu()
-        return weight if weight.shape[1] == model.anatomy.stack(self.stack).width else None
-
-    @cached_property
-    def _updates(self) -> Tensor:
-        """The row that each neuron writes, (F, D)."""
-        part = self.counted.part(self.stack, self.layer)
-        module = self.reader.model.module.get_submodule(part.out)
-        weight = weight_of(module).float().cpu()
-        return weight if isinstance(module, Conv1D) else weight.T
-
-    def effect(self, neuron: int) -> np.ndarray:
-        """Logits that the neuron adds to each token where it is active, mean, (V,)."""
-        assert self._head is not None
-        mean = float(self._own.written[neuron]) / max(int(self.active[:, neuron].sum()), 1)
-        return (self._head @ self._updates[neuron] * mean).numpy()
-
-    @cached_property
-    def away(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """For each detector, whether its update lowers its triggers' mean logit, and the share of other tokens."""
-        if self._head is None:
-            return None
-        away, others = np.zeros(self.neurons), np.zeros(self.neurons)
-        common = np.flatnonzero(self._all.frequencies.sum(0).numpy() >= LEAST)
-        for neuron in np.flatnonzero(np.any([one.found for one in self.detectors], axis=0)):
-            triggers = next(one.tokens[:, neuron] for one in self.detectors if one.found[neuron])
-            logits = self.effect(int(neuron))
-            away[neuron] = logits[triggers[triggers >= 0]].mean() < 0
-            others[neuron] = (logits[common] < 0).mean()
-        return away, others
-
-    def detector_row(self, neuron: int) -> dict[str, Any]:
-        triggers = self.detectors[0].tokens[:, neuron]
-        triggers = triggers[triggers >= 0]
-        ids, counts = self._candidates
-        on_triggers = counts[:, np.isin(ids[:, neuron], triggers), neuron].sum(1)
-        shares = _leave_out(on_triggers) / np.maximum(_leave_out(self.active[:, neuron]), 1)
-        frequencies = self._all.frequencies.sum(0).numpy()
-        written = {"effect": float("nan"), "promoted": "", "suppressed": ""}
-        if self._head is not None:
-            logits = self.effect(neuron)
-            order = np.argsort(logits)
-            written["effect"] = float(logits[triggers].mean())
-            written["promoted"] = self._named(order[: -_WRITTEN - 1 : -1])
-            written["suppressed"] = self._named(order[:_WRITTEN])
-        numbers = self._estimate(shares, float(frequencies[triggers].sum() / self.tokens.sum()), "share")
-        named = {"kind": DETECTOR, "triggers": self._named(triggers), "sentence": self._sentence(triggers)}
-        return {**self._neuron(neuron), **named, **written, **numbers}
-
-    def positional_row(self, neuron: int) -> dict[str, Any]:
-        kind = SHAPES[self._shapes[0, neuron]]
-        nothing = {"triggers": "", "effect": float("nan"), "promoted": "", "suppressed": "", "sentence": ""}
-        baseline = float(self.control_information[neuron])
-        return {
-            **self._neuron(neuron),
-            "kind": kind,
-            **nothing,
-            **self._estimate(self.information[:, neuron], baseline, "any"),
-        }
-
-    def _neuron(self, neuron: int) -> dict[str, Any]:
-        tokens, active = self._all.positions.sum(0).numpy(), self._own.positions.sum(0).numpy()[:, neuron]
-        (bins,) = np.nonzero(tokens)
-        firsts = np.searchsorted(position_bin(np.arange(2 * self.reader.longest(self.reader.rows) + 2)), bins)
-        activity = float(active.sum() / tokens.sum())
-        profile = (active[bins] / tokens[bins]).tolist()
-        return {"neuron": neuron, "activity": activity, "positions": firsts.astype(float).tolist(), "profile": profile}
-
-    def _named(self, tokens: np.ndarray) -> str:
-        tokenizer = self.reader.tokenizer(self.stack)
-        names = [printable(str(tokenizer.decode([int(token)]))) for token in tokens if token < len(tokenizer)]
-        return ", ".join(f"“{name}”" for name in names)
-
-    def _sentence(self, triggers: np.ndarray) -> str:
-        """The first text with the most frequent trigger, if its text is that of this stack."""
-        for row in self.reader.rows.tolist() if self.stack == self.reader.source_stack else ():
-            if triggers[0] in self.reader.sentence_rows(row, "clean", 0)[self.stack].tokens:
-                (sentence,) = self.reader.corpus.select([row])
-                return printable(sentence.text)[:_SENTENCE]
-        return ""
-
-
-def _mean(values: np.ndarray, mask: np.ndarray) -> float:
-    return float(values[mask].mean()) if mask.any() else float("nan")
-
-
-def _leave_out(counts: np.ndarray) -> np.ndarray:
-    """Sums over groups, then over all but each: (G, ...) to (1 + G, ...)."""
-    total = counts.sum(0, keepdims=True)
-    return np.concatenate([total, total - counts])
+    def rows(self, layer: LayerNeurons) -> Iterator[dict[str, Any]]:
+        detecting = np.where(layer.detectors[0].found, layer.active.sum(0), 0)
+        following = np.where(layer.positional[0], layer.information[0], 0)
+        for row, sizes in ((layer.detector_row, detecting), (layer.positional_row, following)):
+            for neuron in np.argsort(-sizes, kind="stable")[: self.each]:
+                if sizes[neuron]:
+                    yield row(int(neuron))

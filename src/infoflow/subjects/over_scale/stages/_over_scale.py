@@ -17,7 +17,7 @@ from infoflow.findings import (
     JudgedRun,
     evaluate,
 )
-from infoflow.foundation import UserError, current_display, provenance
+from infoflow.foundation import UserError, current_display
 from infoflow.report import check_output, write_report
 from infoflow.results import TASK_SCORES, RunFolder
 from infoflow.studies._plan import StudyPlan
@@ -80,13 +80,11 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
             found[FINDINGS_AT_SCALE.name] = _with_rows(found[FINDINGS_AT_SCALE.name], compared.claim)
         for schema in _TABLES:
             target.tables.write(found[schema.name], schema)
-        target.update(
+        target.record(
             kind=OVER_SCALE,
             title="Published claims over scale",
             runs=[run.entry for run in runs],
             warnings=warnings,
-            command=provenance()["command"],
-            provenance=provenance(),
         )
         write_report(target)
     return Run(target)

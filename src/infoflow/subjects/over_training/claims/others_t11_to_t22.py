@@ -23,7 +23,6 @@ from ._curves_over_time import seeds_apart
 from ._over_time import divergence_left, language_first, lower_more_alike, order_last, prunable, rank_course, source_dip
 from ._probes_over_time import best_layer_moves
 
-_T11_READS: dict[str, Reading] = {"language": language_first()}
 FACTOR = 1.5
 """How much later a stage must occur to count as later: the square root of a fourfold warm-up would be 2."""
 
@@ -35,7 +34,7 @@ FACTOR = 1.5
     published="scores under n-grams of the target side rise above the references' before its quality does",
     statistic="mean log-probability of greedy translations under bigrams of the training targets, minus the "
     "references': above 0 at some checkpoint before half of chrF's rise; its maximum not later than that under 5-grams",
-    reads=_T11_READS,
+    reads={"language": language_first()},
     controls=(Control(name="words drawn by their frequency alone", reads={"language": language_first("baseline")}),),
     learned=(TRANSLATION,),
 )
@@ -61,9 +60,6 @@ def t11(curves: Curves) -> list[Condition]:
     ]
 
 
-_T12_READS: dict[str, Reading] = {"order": order_last()}
-
-
 @claim(
     "time:T12",
     "Reordering is learned last.",
@@ -74,7 +70,7 @@ _T12_READS: dict[str, Reading] = {"order": order_last()}
     statistic="fuzzy reordering score of greedy translations (with begin and end) against one word aligner: after "
     "chrF has come to .9 of its end it moves over a fifth of its range, and so it does over the last half of the "
     "updates",
-    reads=_T12_READS,
+    reads={"order": order_last()},
     controls=(Control(name="the same words in random order", reads={"order": order_last("baseline")}),),
     learned=(TRANSLATION,),
 )
@@ -94,9 +90,6 @@ def t12(curves: Curves) -> list[Condition]:
     ]
 
 
-_T13_READS: dict[str, Reading] = {"dip": source_dip()}
-
-
 @claim(
     "time:T13",
     "The share of the source in a translation's predictions falls, then rises.",
@@ -104,7 +97,7 @@ _T13_READS: dict[str, Reading] = {"dip": source_dip()}
     published="the source's share falls at first and rises later in training; no number",
     statistic="share of the source in the relevance for the likeliest token, mean over steps of the decoder after the "
     "first: between the first and the last checkpoint more than .03 below both",
-    reads=_T13_READS,
+    reads={"dip": source_dip()},
     controls=(
         Control(name="equal relevance of all tokens", reads={"dip": source_dip("baseline")}, decisive=False),
         Control(name="another rule of relevance", reads={"dip": source_dip(rule=1)}, decisive=False),
@@ -120,8 +113,6 @@ def t13(curves: Curves) -> list[Condition]:
 
 _T14_SHARE = 0.25
 
-_T14_READS: dict[str, Reading] = {"left": divergence_left(TRANSLATION, _T14_SHARE)}
-
 
 @claim(
     "time:T14",
@@ -130,7 +121,7 @@ _T14_READS: dict[str, Reading] = {"left": divergence_left(TRANSLATION, _T14_SHAR
     published="little change after about 12,000 batches",
     statistic="KL(p_T||p_t) of the predictions of the last checkpoint and of the one at a quarter of the updates: at "
     "most a tenth of that at step 0",
-    reads=_T14_READS,
+    reads={"left": divergence_left(TRANSLATION, _T14_SHARE)},
     controls=(
         Control(
             name="a quarter of the sum of the learning rates, for a quarter of the updates",
@@ -150,8 +141,6 @@ def t14(curves: Curves) -> list[Condition]:
 
 _LEAST = 0.05
 
-_T16_READS: dict[str, Reading] = {"moves": rank_course(CAUSAL)}
-
 
 @claim(
     "time:T16",
@@ -160,7 +149,7 @@ _T16_READS: dict[str, Reading] = {"moves": rank_course(CAUSAL)}
     published="collapse in the warm-up, expansion, compression; or a rise and a fall; no common number",
     statistic="effective rank of the covariance of the last states: a minimum and a later maximum between the first "
     "and the last checkpoint, each move over a twentieth (threshold ours)",
-    reads=_T16_READS,
+    reads={"moves": rank_course(CAUSAL)},
     controls=(
         Control(name="as many random states", reads={"moves": rank_course(CAUSAL, "baseline")}),
         Control(name="step 0 at all checkpoints, resampled", reads={"moves": rank_course(CAUSAL, "noise")}),
@@ -176,9 +165,6 @@ def t16(curves: Curves) -> list[Condition]:
     ]
 
 
-_T17_READS: dict[str, Reading] = {"moves": seeds_apart(CAUSAL)}
-
-
 @claim(
     "time:T17",
     "Models of different seeds start alike, diverge and converge again.",
@@ -187,7 +173,7 @@ _T17_READS: dict[str, Reading] = {"moves": seeds_apart(CAUSAL)}
     "slow reconvergence, the last in larger models alone; no number",
     statistic="KL between the predictions of two seeds at one update, of each seed and the next: a maximum before the "
     "end that is .1 nats above an earlier minimum, and above the end (threshold ours)",
-    reads=_T17_READS,
+    reads={"moves": seeds_apart(CAUSAL)},
     controls=(
         Control(name="step 0 at all checkpoints, resampled", reads={"moves": seeds_apart(CAUSAL, at_start=True)}),
     ),
@@ -256,9 +242,6 @@ def _grown(rows: SeedRows, signed: bool) -> np.ndarray:
     return np.column_stack([grown, np.full(len(grown), gap)])
 
 
-_T19_READS: dict[str, Reading] = {"grown": unigram_stage(CAUSAL)}
-
-
 @claim(
     "time:T19",
     "Stages follow the learning rate: with four times the warm-up, the minimum of the divergence from unigrams comes "
@@ -269,7 +252,7 @@ _T19_READS: dict[str, Reading] = {"grown": unigram_stage(CAUSAL)}
     statistic="two studies with the same seeds and data, one with four times the warm-up: the divergence from "
     "unigrams is least 1.5 times as many updates later, or more, and at less than 1.5 times the sum of learning rates "
     "(limits ours; a sum that decided alone would give 2 and 1)",
-    reads=_T19_READS,
+    reads={"grown": unigram_stage(CAUSAL)},
     controls=(
         Control(
             name="the next seed with the same warm-up, later or earlier", reads={"grown": unigram_stage(CAUSAL, "seed")}
@@ -302,8 +285,6 @@ def t19(curves: Curves) -> list[Condition]:
 
 TASK = ("upos", "xpos")
 
-_T22_READS: dict[str, Reading] = {"moves": best_layer_moves(MASKED, TASK)}
-
 
 @claim(
     "time:T22",
@@ -313,7 +294,7 @@ _T22_READS: dict[str, Reading] = {"moves": best_layer_moves(MASKED, TASK)}
     published="best layers of probes move down during the training of XLM-R; no number",
     statistic="linear probes trained at every checkpoint: the best layer at the end lies below the one "
     "at the first checkpoint with nine tenths of the gain over step 0, and the last layer is less accurate than then",
-    reads=_T22_READS,
+    reads={"moves": best_layer_moves(MASKED, TASK)},
     controls=(Control(name="control labels", reads={"moves": best_layer_moves(MASKED, TASK, "control")}),),
     learned=(MASKED,),
 )
@@ -335,9 +316,6 @@ def t22(curves: Curves) -> list[Condition]:
 # Claim about heads over training: heads:M7.
 
 
-_M7_READS: dict[str, Reading] = {"prunable": prunable("importance")}
-
-
 @claim(
     "heads:M7",
     "Early in training it already shows that many heads can be removed.",
@@ -347,7 +325,7 @@ _M7_READS: dict[str, Reading] = {"prunable": prunable("importance")}
     statistic="largest share of heads, in order of importance, that can be removed while keeping 90 % of the model's "
     "gain over unigrams: over .1 higher at the middle checkpoint than at the first with a gain, and at least "
     "three quarters of that at the last checkpoint",
-    reads=_M7_READS,
+    reads={"prunable": prunable("importance")},
     controls=(Control(name="random order", reads={"prunable": prunable("random")}),),
     learned=(TRANSLATION,),
     minimum_seeds=1,

@@ -65,9 +65,6 @@ def t1(curves: Curves) -> list[Condition]:
 SHARE = 0.2
 
 
-_T2_READS: dict[str, Reading] = {"done": settled_share(CAUSAL, SHARE)}
-
-
 @claim(
     "time:T2",
     "Most layers are close to their final state after a fifth of the training.",
@@ -76,7 +73,7 @@ _T2_READS: dict[str, Reading] = {"done": settled_share(CAUSAL, SHARE)}
     "later and less stably",
     statistic="debiased CKA to the final states, as the share of the way from step 0, mean over layers at .2 of the "
     "updates: at least .8",
-    reads=_T2_READS,
+    reads={"done": settled_share(CAUSAL, SHARE)},
     controls=(
         Control(
             name="final weights with noise as large as the remaining distance",
@@ -123,9 +120,6 @@ def t3(curves: Curves) -> list[Condition]:
     return [stays_below(name, found, -0.6, unit, bounds=CORRELATION, reach=reach_of_correlation(curves["times"]))]
 
 
-_T4_READS: dict[str, Reading] = {"minima": ngram_minima(CAUSAL)}
-
-
 @claim(
     "time:T4",
     "A language model learns unigrams, then bigrams, then longer contexts.",
@@ -134,7 +128,7 @@ _T4_READS: dict[str, Reading] = {"minima": ngram_minima(CAUSAL)}
     "divergence from unigrams least (.889 nats) at 64, from bigrams (1.441) at 256",
     statistic="divergence of n-gram models of the training text from the model: least first for unigrams, later for "
     "bigrams, then or later for trigrams; over .1 nats of rise after the first two",
-    reads=_T4_READS,
+    reads={"minima": ngram_minima(CAUSAL)},
     controls=(
         Control(
             name="a model that predicts uniformly",
@@ -162,9 +156,6 @@ def t4(curves: Curves) -> list[Condition]:
 TASKS = (("upos", "xpos"), ("arc-label", "deprel", "arc"), ("coreference",))
 
 
-_T5_READS: dict[str, Reading] = {"apart": probe_times(CAUSAL, *TASKS)}
-
-
 @claim(
     "time:T5",
     "Parts of speech are learned before dependencies, and dependencies before coreference.",
@@ -172,7 +163,7 @@ _T5_READS: dict[str, Reading] = {"apart": probe_times(CAUSAL, *TASKS)}
     published="parts of speech before topic in a language model; order of scores, no single number",
     statistic="linear probes trained at every checkpoint: half of the gain in accuracy over step 0, in "
     "the layer that is best at the end, comes first for parts of speech, then for dependencies, then for coreference",
-    reads=_T5_READS,
+    reads={"apart": probe_times(CAUSAL, *TASKS)},
     controls=(Control(name="control labels", reads={"apart": probe_times(CAUSAL, *TASKS, labels="control")}),),
     learned=(CAUSAL,),
 )
@@ -187,9 +178,6 @@ def t5(curves: Curves) -> list[Condition]:
     ]
 
 
-_T6_READS: dict[str, Reading] = {"heads": heads_with_the_loss()}
-
-
 @claim(
     "time:T6",
     "In a masked LM, heads of dependency relations appear abruptly, with a steep fall of the loss, before grammar is "
@@ -200,7 +188,7 @@ _T6_READS: dict[str, Reading] = {"heads": heads_with_the_loss()}
     statistic="best heads of dependency relations: most of their curves abrupt by the rules of the table `phases`; "
     "their middle in or half a doubling beside the two checkpoints between which the test loss falls most; half of "
     "the gain in minimal pairs comes later (thresholds ours)",
-    reads=_T6_READS,
+    reads={"heads": heads_with_the_loss()},
     controls=(
         Control(
             name="heads that attend to fixed positions instead of heads of relations",
@@ -237,9 +225,6 @@ def t6(curves: Curves) -> list[Condition]:
     ]
 
 
-_T7_READS: dict[str, Reading] = {"both": at_once(CAUSAL, GAIN)}
-
-
 @claim(
     "time:T7",
     "Induction heads and in-context learning appear abruptly and together.",
@@ -247,7 +232,7 @@ _T7_READS: dict[str, Reading] = {"both": at_once(CAUSAL, GAIN)}
     published="both in a window from 2.5 to 5 billion tokens, in models of two layers and more",
     statistic="best head's prefix matching on repeated tokens, and the gain of their second copy: both abrupt by the "
     "rules of the table `phases`, middles at most a doubling apart",
-    reads=_T7_READS,
+    reads={"both": at_once(CAUSAL, GAIN)},
     controls=(
         Control(
             name="heads that attend to the previous token instead of induction heads",
@@ -279,9 +264,6 @@ def t7(curves: Curves) -> list[Condition]:
     ]
 
 
-_T8_READS: dict[str, Reading] = {"share": gain_within(CAUSAL)}
-
-
 @claim(
     "time:T8",
     "Most in-context learning arises in the window in which induction heads appear.",
@@ -289,7 +271,7 @@ _T8_READS: dict[str, Reading] = {"share": gain_within(CAUSAL)}
     published="over three quarters of the score's change",
     statistic="share of the change of the gain on repeated tokens that falls between t10 and t90 of the best head's "
     "prefix matching: at least .75",
-    reads=_T8_READS,
+    reads={"share": gain_within(CAUSAL)},
     controls=(Control(name="the best window as wide elsewhere", reads={"share": gain_within(CAUSAL, elsewhere=True)}),),
     learned=(CAUSAL,),
 )
@@ -297,9 +279,6 @@ def t8(curves: Curves) -> list[Condition]:
     """How much of in-context learning falls into the window in which induction heads appear."""
     name = "change of the gain between a tenth and nine tenths of induction"
     return [exceeds(name, curves["share"][:, :1], 0.75, "share of all change", reach=reach_at(curves["share"], 1))]
-
-
-_T10_READS: dict[str, Reading] = {"roles": role_sets(CAUSAL)}
 
 
 @claim(
@@ -311,7 +290,7 @@ _T10_READS: dict[str, Reading] = {"roles": role_sets(CAUSAL)}
     statistic="roles that at least two heads hold at the end, from where their number stays above .9 of the last one: "
     "it varies by less than a fifth, and the sets of neighbouring checkpoints share less than .9 but over three times "
     "what random sets of these sizes share; means over roles (thresholds ours)",
-    reads=_T10_READS,
+    reads={"roles": role_sets(CAUSAL)},
     controls=(
         Control(name="random heads, as many", reads={"roles": role_sets(CAUSAL, "expected_previous")}, decisive=False),
     ),

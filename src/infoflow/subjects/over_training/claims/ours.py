@@ -17,8 +17,6 @@ from ._curves_over_time import (
     shuffled_deciles,
 )
 
-_T9_READS: dict[str, Reading] = {"later": doublings_between(CAUSAL, INDUCTION_CURVE, FIRST_TOKEN_CURVE)}
-
 
 @claim(
     "time:T9",
@@ -27,7 +25,7 @@ _T9_READS: dict[str, Reading] = {"later": doublings_between(CAUSAL, INDUCTION_CU
     published="none: ours, exploratory",
     statistic="four times as many updates or more at the middle of the change of attention to the first token, mean "
     "over heads, than at that of the best head's prefix matching (threshold ours)",
-    reads=_T9_READS,
+    reads={"later": doublings_between(CAUSAL, INDUCTION_CURVE, FIRST_TOKEN_CURVE)},
     controls=(
         Control(
             name="heads that attend to the previous token instead of induction heads",
@@ -42,9 +40,6 @@ def t9(curves: Curves) -> list[Condition]:
     return [exceeds(name, curves["later"][:, :1], 2.0, "doublings of updates", reach=reach_at(curves["later"], 1))]
 
 
-_T20_READS: dict[str, Reading] = {"dip": identity_dip(MASKED)}
-
-
 @claim(
     "time:T20",
     "In a masked LM, the loss of token identity and its return over the layers come after n-grams are learned.",
@@ -53,7 +48,7 @@ _T20_READS: dict[str, Reading] = {"dip": identity_dip(MASKED)}
     statistic="information of states with the input token, corrupted as in training: at the end a dip of .04 nats or "
     "more between the first and the last state (the threshold of representations:V-3); half of its depth comes after "
     "the divergence from bigrams was least",
-    reads=_T20_READS,
+    reads={"dip": identity_dip(MASKED)},
     controls=(
         Control(name="step 0 at all checkpoints", reads={"dip": identity_dip(MASKED, at_start=True)}, decisive=False),
         # The published dip is there: representations:V-3.

@@ -24,8 +24,8 @@ from ._course import (
     AMONG_SEEDS,
     CONVERGENCE_TIME,
     COURSE_TABLES,
+    MEASURES,
     OF_CHECKPOINTS,
-    course_measures,
     course_tables,
 )
 from ._course import EmbeddingChange as EmbeddingChange

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from infoflow.flow import AbstractMeasure, Intervention, PassOptions, Reader
+from infoflow.flow import Intervention, PassOptions, Reader
 from infoflow.foundation import UserError
 from infoflow.heads import checked_curve, last_crossing
 from infoflow.models import Model
@@ -44,17 +44,15 @@ AMONG_SEEDS = (SEED_DIVERGENCE.name,)
 OF_CHECKPOINTS = (*AMONG_CHECKPOINTS, *AMONG_SEEDS)
 
 
-def course_measures(occurrences: int) -> list[AbstractMeasure]:
-    """Measures for training courses only; the first reads the sentences for all that need losses."""
-    return [
-        NgramAgreement(),
-        LossByPosition(),
-        LossByFrequency(),
-        InContextLearning(),
-        TranslationStages(),
-        SourceContribution(),
-        EffectiveRank(occurrences),
-    ]
+MEASURES = (
+    NgramAgreement,  # reads the sentences for all that need losses
+    LossByPosition,
+    LossByFrequency,
+    InContextLearning,
+    TranslationStages,
+    SourceContribution,
+    EffectiveRank,
+)
 
 
 # Measures that compare a checkpoint with others of the same training.

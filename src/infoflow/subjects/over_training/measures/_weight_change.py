@@ -67,6 +67,10 @@ class EffectiveRank(SampleMeasure):
         self.occurrences = occurrences
         self.request = SampleRequest(occurrences=occurrences)
 
+    @classmethod
+    def planned(cls, plan: Any) -> "EffectiveRank":
+        return cls(plan.distance_occurrences)
+
     def compute(self, sample: TokenSample) -> pd.DataFrame:
         if len(sample) < _LEAST:
             current_display().note(f"effective_rank of {sample.facts.model} is skipped: the sample has no two tokens.")

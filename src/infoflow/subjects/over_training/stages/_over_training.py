@@ -10,11 +10,11 @@ import pandas as pd
 
 from infoflow.engine import Engine
 from infoflow.flow import is_first, wait_for_all
-from infoflow.foundation import UserError, current_display, private_settings, provenance
+from infoflow.foundation import UserError, current_display, private_settings
 from infoflow.models import check_loading
 from infoflow.report import anonymize, check_output, write_report
 from infoflow.results import RunFolder, TableSchema
-from infoflow.studies._analyze import described_corpus
+from infoflow.studies._analyze import described_corpus, described_model
 from infoflow.studies._given import AnalyzeOptions, exists
 from infoflow.studies._graph import Graph, run_stages
 from infoflow.studies._result_cache import Part, stacked
@@ -306,9 +306,8 @@ class _Following:
         models = []
         for one in self.series:
             measured = self._weighings(one)
-            keys = subject_of(one, measured, measured[-1]).keys()
-            models.append({"name": keys.pop("model"), **keys, "parameters": measured[-1].facts["parameters"]})
-        self.run.update(
+            models.append(described_model(subject_of(one, measured, measured[-1]), measured[-1].facts["parameters"]))
+        self.run.record(
             corpus=described_corpus(self.made.corpus),
             models=models,
             timings={"over training (this call)": round(clock.this_call, 1)},
@@ -316,8 +315,6 @@ class _Following:
             seconds=round(clock.all_calls, 1),
             warnings=list(warnings),
             failures=[dataclasses.asdict(failure) for stage in measuring.values() for failure in stage.failures()],
-            command=provenance()["command"],
-            provenance=provenance(),
         )
 
 

@@ -4,24 +4,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
 from infoflow.foundation import NUM_BLOCKS, current_display
-from infoflow.models import Model
 
-from ._encoded import EncodedPair, PairBatch, batches
-from ._parts import ATTENTION, FEED_FORWARD, HEAD, RESIDUAL, Part, Slot
+from ._encoded import PairBatch
+from ._parts import RESIDUAL, Part
 from ._runs import Donated, PairRuns, Recorded, first_order
 
 EXACT, GRADIENT, INTEGRATED = "exact", "gradient", "integrated"
 METHODS = (EXACT, GRADIENT, INTEGRATED)
 DENOISING, NOISING = "denoising", "noising"
 DIRECTIONS = (DENOISING, NOISING)
-SHARE = 8  # a batch is at most this part of the tokens of a pass, so that several variants run together
+
+Effects = dict[tuple[str, str], Float[np.ndarray, "part pair"]]
+"""(direction, method) → changes of the metric towards the donor's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -33,9 +33,8 @@ class PairEffects:
     """The metric of the clean inputs."""
     corrupted: Float[np.ndarray, " pair"]
     blocks: Int[np.ndarray, " pair"]
-    effects: dict[tuple[str, str], Float[np.ndarray, "part pair"]]
-    """(direction, method) → the change towards the donor's metric."""
-    controls: dict[tuple[str, str], Float[np.ndarray, "part pair"]]
+    effects: Effects
+    controls: Effects
     """The same with a donor of the same metric; NaN: there was none."""
 
     @property
@@ -49,57 +48,36 @@ class PairEffects:
         return found
 
 
-def names_of(parts: Sequence[Part]) -> set[str]:
-    """Names of the slots behind the parts; the residual states are always read."""
-    return {one.slot.name for one in parts} | {RESIDUAL}
-
-
-def pair_effects(runs: PairRuns, encoded: Sequence[EncodedPair], parts: Sequence[Part], steps: int) -> PairEffects:
-    """Effects of all parts on all pairs, in both directions, by all three methods."""
-    pairs = len(encoded)
+def pair_effects(runs: PairRuns, every: Sequence[PairBatch], parts: Sequence[Part], steps: int) -> PairEffects:
+    """Effects on all pairs, in both directions, by all three methods, of the parts that have a token in some pair."""
+    tokens = {(one.position, one.stack) for one in parts if one.name == RESIDUAL}
+    absent = {place for place in tokens if not any(batch.at(*place).any() for batch in every)}
+    parts = [one for one in parts if one.name != RESIDUAL or (one.position, one.stack) not in absent]
+    pairs = sum(batch.size for batch in every)
     clean, corrupted, blocks = np.zeros(pairs), np.zeros(pairs), np.zeros(pairs, np.int64)
     keys = [(direction, method) for direction in DIRECTIONS for method in METHODS]
-    effects = {key: np.zeros((len(parts), pairs)) for key in keys}
-    controls = {key: np.full((len(parts), pairs), np.nan) for key in keys}
+    effects, controls = ({key: np.full((len(parts), pairs), np.nan) for key in keys} for _ in range(2))
+    between = [(step + 0.5) / steps for step in range(steps)]
     with current_display().progress(f"Patching {runs.model.name}", pairs, "pairs") as progress:
-        for batch in batches(runs.model, encoded, max(1, runs.budget // SHARE)):
-            sides = recorded_sides(runs, batch, names_of(parts))
-            clean[batch.rows], corrupted[batch.rows] = (one.metric.double().cpu().numpy() for one in sides)
-            blocks[batch.rows] = batch.blocks
+        for batch in every:
+            sides, rows = runs.sides(batch, parts), batch.rows
+            clean[rows], corrupted[rows] = (one.metric.double().cpu().numpy() for one in sides)
+            blocks[rows] = batch.blocks
             for direction, base, donor, sign in ((DENOISING, *sides[::-1], 1), (NOISING, *sides, -1)):
-                for (method, is_control), values in _of_batch(runs, batch, parts, steps, base, donor).items():
-                    (controls if is_control else effects)[direction, method][:, batch.rows] = sign * values
+                before, variants = base.metric.double().cpu(), [[part] for part in parts]
+                ways = {
+                    GRADIENT: runs.gradients(batch, base, donor, [0.0]),
+                    INTEGRATED: runs.gradients(batch, base, donor, between),
+                }
+                for found, given in ((effects, donor.values), (controls, _twins(batch, base, donor))):
+                    if given is not None:
+                        exact = runs.swapped(batch, base, variants, given) - before
+                        found[direction, EXACT][:, rows] = sign * exact.numpy()
+                        for method, gradients in ways.items():
+                            values = first_order(parts, gradients, base, given, batch)
+                            found[direction, method][:, rows] = sign * values
             progress.advance(batch.size)
-    return PairEffects(
-        parts=list(parts), clean=clean, corrupted=corrupted, blocks=blocks, effects=effects, controls=controls
-    )
-
-
-def recorded_sides(runs: PairRuns, batch: PairBatch, names: set[str]) -> tuple[Recorded, Recorded]:
-    """The clean and the corrupted side."""
-    return tuple(runs.recorded(batch, ids, names) for ids in (batch.clean, batch.corrupted))  # type: ignore[return-value]
-
-
-def _of_batch(
-    runs: PairRuns, batch: PairBatch, parts: Sequence[Part], steps: int, base: Recorded, donor: Recorded
-) -> dict[tuple[str, bool], np.ndarray]:
-    """(method, is a control) → changes of the metric (N, B)."""
-    names, variants = names_of(parts), [[part] for part in parts]
-    before = base.metric.double().cpu()
-    twins = _twins(batch, base, donor)
-    at_base = runs.gradients(batch, base, donor, names, 0.0)
-    totals: dict[Slot, Any] = {}
-    for step in range(steps):
-        for slot, one in runs.gradients(batch, base, donor, names, (step + 0.5) / steps).items():
-            totals[slot] = totals.get(slot, 0) + one
-    means = {slot: total / steps for slot, total in totals.items()}
-    found: dict[tuple[str, bool], np.ndarray] = {}
-    for is_control, given in ((False, donor.values), (True, twins)):
-        if given is not None:
-            found[EXACT, is_control] = (runs.swapped(batch, base, variants, given) - before).numpy()
-            found[GRADIENT, is_control] = first_order(parts, at_base, base, given, batch)
-            found[INTEGRATED, is_control] = first_order(parts, means, base, given, batch)
-    return found
+    return PairEffects(parts=parts, clean=clean, corrupted=corrupted, blocks=blocks, effects=effects, controls=controls)
 
 
 def _twins(batch: PairBatch, base: Recorded, donor: Recorded) -> Donated | None:
@@ -113,20 +91,3 @@ def _twins(batch: PairBatch, base: Recorded, donor: Recorded) -> Donated | None:
     own = torch.arange(batch.size)
     distance[own, own] = distance[own + batch.size, own] = torch.inf
     return Donated((base, donor), distance.argmin(0).cpu())
-
-
-def present(parts: Sequence[Part], model: Model, encoded: Sequence[EncodedPair]) -> list[Part]:
-    """Without groups of positions that no pair has."""
-    every = list(batches(model, encoded, 1 << 20))
-    groups = {
-        (part.position, part.stack): any(bool(batch.at(part.position, part.stack).any()) for batch in every)
-        for part in parts
-        if part.name == RESIDUAL
-    }
-    return [part for part in parts if part.name != RESIDUAL or groups[part.position, part.stack]]
-
-
-def pool_of(parts: Sequence[Part]) -> list[Part]:
-    """The parts that together are everything between the embeddings and the answer: heads, and feed-forward parts."""
-    heads = HEAD if any(part.name == HEAD for part in parts) else ATTENTION
-    return [part for part in parts if part.name in (heads, FEED_FORWARD)]

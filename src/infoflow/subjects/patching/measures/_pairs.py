@@ -1,13 +1,12 @@
 """Pairs of inputs that differ in one thing, with the answers that they are about: from files or generated."""
 
-import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infoflow.corpus import read_lines, read_objects
+from infoflow.corpus import read_records
 from infoflow.corpus._grammar_lexicon import make_lexicon
 from infoflow.foundation import UserError, as_written, current_display, stream
 
@@ -67,42 +66,19 @@ def read_pairs(source: Path | str) -> list[PatchPair]:
     if generated := _GENERATED.fullmatch(str(source)):
         return list(_agreement(int(generated[1] or 200)))
     path = Path(source)
-    kind = path.name.removesuffix(".gz")
     if not path.is_file():
         raise UserError(f"There is no file {path} of pairs. Check the path, or write grammar:200 for generated pairs.")
-    if not kind.endswith(_SUFFIXES):
+    if not path.name.removesuffix(".gz").endswith(_SUFFIXES):
         raise UserError(f"Pairs are read from {', '.join(_SUFFIXES)}. Got {path}.\nGive it such a name, or convert it.")
-    records = read_objects(path) if kind.endswith(".jsonl") else _rows(path, "," if kind.endswith(".csv") else "\t")
-    found, left_out = [], []
-    for number, record in records:
-        pair = _pair(path, number, record)
-        (found if isinstance(pair, PatchPair) else left_out).append(pair)
+    every = [_pair(path, number, record) for number, record in read_records(path)]
+    found = [pair for pair in every if isinstance(pair, PatchPair)]
+    left_out = [why for why in every if isinstance(why, str)]
     if not found:
         why = f" {left_out[0]}" if left_out else ""
         raise UserError(f"{path} holds no pair to patch.{why}\nGive each line clean, corrupted and answer.")
     if left_out:
-        current_display().note(f"{len(left_out):,} of {len(found) + len(left_out):,} pairs are left out. {left_out[0]}")
+        current_display().note(f"{len(left_out):,} of {len(every):,} pairs are left out. {left_out[0]}")
     return found
-
-
-def _rows(path: Path, between: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    quoting = csv.QUOTE_NONE if between == "\t" else csv.QUOTE_MINIMAL
-    rows = csv.reader((line for _, line in read_lines(path)), delimiter=between, quoting=quoting)
-    names: list[str] = []
-    for cells in rows:
-        if not any(cells):
-            continue
-        if not names:
-            names = [cell.strip().strip('"') for cell in cells]
-            if missing := [field for field in ("clean", "corrupted") if not {*_COLUMNS[field]} & {*names}]:
-                raise UserError(
-                    f"{path} has no column {missing[0]}: its first line names {', '.join(names)[:200]}.\n"
-                    "Name the columns in the first line: clean, corrupted, answer and, if you like, wrong and target."
-                )
-            continue
-        if len(cells) != len(names):
-            raise UserError(f"{path}, line {rows.line_num}: {len(names)} cells were expected. Got {len(cells)}.")
-        yield rows.line_num, dict(zip(names, cells, strict=True))
 
 
 def _pair(path: Path, number: int, record: Mapping[str, Any]) -> "PatchPair | str":
@@ -113,7 +89,8 @@ def _pair(path: Path, number: int, record: Mapping[str, Any]) -> "PatchPair | st
         if not isinstance(value, str) or (field in ("clean", "corrupted") and not value.strip()):
             got = "nothing" if value == "" else as_written(value)
             raise UserError(
-                f"{path}, line {number}: {names[0]} must be a text. Got {got}.\nComplete or delete the line."
+                f"{path}, line {number}: {names[0]} must be a text. Got {got}.\nComplete or delete the line. Columns "
+                "and keys are clean, corrupted, answer and, if you like, wrong and target."
             )
         texts[field] = value
     if not texts["answer"].strip():
@@ -150,18 +127,14 @@ def _agreement(num: int) -> Iterator[PatchPair]:
     """Subjects of the generated language, with a second noun of either number before the verb."""
     random, lexicon = stream("agreement-pairs"), make_lexicon(200)
 
-    def drawn(words: Sequence[Any]) -> Any:
-        return words[int(random.integers(min(len(words), 30)))]
+    def drawn(kind: str) -> Any:
+        return lexicon[kind][int(random.integers(min(len(lexicon[kind]), 30)))]
 
     for _ in range(num):
-        noun, verb, plural = drawn(lexicon["noun"]), drawn(lexicon["intransitive"]), random.random() < 0.5
-        other = drawn(lexicon["noun"])
-        place = (
-            f" {drawn(lexicon['preposition']).lemma} the {other.plural if random.random() < 0.5 else other.singular}"
-        )
-        rest = f"{place} {BLANK} ."
-        one, two = (f"the {form}{rest}" for form in (noun.singular, noun.plural))
-        forms = (verb.singular, verb.plural)
-        clean, corrupted = (two, one) if plural else (one, two)
-        answer, wrong = forms[::-1] if plural else forms
+        noun, verb, plural, other = drawn("noun"), drawn("intransitive"), random.random() < 0.5, drawn("noun")
+        place = f"{drawn('preposition').lemma} the {other.plural if random.random() < 0.5 else other.singular}"
+        texts = [f"the {form} {place} {BLANK} ." for form in (noun.singular, noun.plural)]
+        forms = [verb.singular, verb.plural]
+        clean, corrupted = reversed(texts) if plural else texts
+        answer, wrong = reversed(forms) if plural else forms
         yield PatchPair(clean=clean, corrupted=corrupted, answer=answer, wrong=wrong)

@@ -2,7 +2,7 @@
 
 # V variant, B pair, T token
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,25 +45,32 @@ class Donated:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class PairRuns:
-    """Runs a model on pairs, and counts what it runs."""
+    """Runs a model on pairs."""
 
     model: Model
     budget: int  # tokens in one pass
-    passes: int = 0
-    patched: int = 0
-    """Patched inputs: each would have been a pass of its own."""
-    _read: object = field(init=False)
+    _read: Callable[[Tensor], Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
         self._read = readout(self.model)
 
-    def recorded(self, batch: PairBatch, ids: Tensor, names: set[str]) -> Recorded:
+    @property
+    def share(self) -> int:
+        """Tokens of a batch, so that several variants of it run together."""
+        return max(1, self.budget // 8)
+
+    def sides(self, batch: PairBatch, parts: Sequence[Part]) -> tuple[Recorded, Recorded]:
+        """The clean and the corrupted inputs, with the slots of these parts and the residual states."""
+        names = {one.slot.name for one in parts} | {RESIDUAL}
+        return self._recorded(batch, batch.clean, names), self._recorded(batch, batch.corrupted, names)
+
+    def _recorded(self, batch: PairBatch, ids: Tensor, names: set[str]) -> Recorded:
         values: dict[Slot, Tensor] = {}
         with torch.no_grad(), FastLinear():
             keep = seen_parts(self.model, names, lambda slot, value: values.update({slot: value}))
             with keep, recorded_blocks(self.model) as blocks:
                 states = self._states(batch, ids)
-            logits = self._read(states)  # type: ignore[operator]
+            logits = self._read(states)
             metric = batch.metric(logits)
         return Recorded(ids=ids, metric=metric, logits=logits, values=values, blocks=blocks)
 
@@ -81,18 +88,22 @@ class PairRuns:
                 with torch.no_grad(), FastLinear():
                     with skipped, seen_parts(self.model, edit.names, edit):
                         states = self._states(batch, base.ids.repeat(len(part), 1))
-                    metric = batch.metric(self._read(states))  # type: ignore[operator]
+                    metric = batch.metric(self._read(states))
                 found[part] = metric.double().cpu().view(len(part), -1)
-                self.patched += len(part) * batch.size
         return found
 
-    def gradients(
-        self, batch: PairBatch, base: Recorded, donor: Recorded, names: set[str], fraction: float
-    ) -> dict[Slot, Tensor]:
-        """The metric's gradients with respect to all slots, a fraction of the way from the base's input to the donor's.
+    def gradients(self, batch: PairBatch, base: Recorded, donor: Recorded, fractions: Sequence[float]) -> Values:
+        """The metric's gradients with respect to all slots, mean over fractions of the way from the base to the donor.
 
         The states of block 0 are the path; all else follows from them.
         """
+        totals: dict[Slot, Tensor] = {}
+        for fraction in fractions:
+            for slot, one in self._gradients(batch, base, donor, fraction).items():
+                totals[slot] = totals[slot] + one if slot in totals else one
+        return {slot: total / len(fractions) for slot, total in totals.items()}
+
+    def _gradients(self, batch: PairBatch, base: Recorded, donor: Recorded, fraction: float) -> dict[Slot, Tensor]:
         values: dict[Slot, Tensor] = {}
 
         def see(slot: Slot, value: Tensor) -> Tensor | None:
@@ -106,17 +117,14 @@ class PairRuns:
             return changed
 
         with torch.enable_grad():
-            with seen_parts(self.model, {*names, RESIDUAL}, see):
+            with seen_parts(self.model, {slot.name for slot in base.values}, see):
                 states = self._states(batch, base.ids)
-            metric = batch.metric(self._read(states)).sum()  # type: ignore[operator]
-            slots = list(values)
-            found = torch.autograd.grad(metric, [values[slot] for slot in slots], allow_unused=True)
-        return {slot: torch.zeros_like(values[slot]) if one is None else one
-                for slot, one in zip(slots, found, strict=True)}  # fmt: skip
+            metric = batch.metric(self._read(states)).sum()
+            found = torch.autograd.grad(metric, list(values.values()), allow_unused=True, materialize_grads=True)
+        return dict(zip(values, found, strict=True))
 
     def _states(self, batch: PairBatch, ids: Tensor) -> Tensor:
         """The states of the last block that predict the answer."""
-        self.passes += 1
         with tap(self.model, hidden=True) as seen:
             self.model.module.base_model(**batch.inputs(self.model, ids))
         return seen.hidden[self.model.anatomy.predicts.name][-1][:, batch.place]

@@ -21,17 +21,12 @@ from ._effects import (
     GRADIENT,
     INTEGRATED,
     METHODS,
-    SHARE,
     PairEffects,
-    names_of,
     pair_effects,
-    pool_of,
-    present,
-    recorded_sides,
 )
 from ._encoded import EncodedPair, batches, encoded_pairs
 from ._pairs import PatchPair
-from ._parts import DEFAULT, RESIDUAL, Part, check_parts, parts_of
+from ._parts import ATTENTION, DEFAULT, FEED_FORWARD, HEAD, RESIDUAL, Part, check_parts, parts_of
 from ._runs import PairRuns
 
 _MADE_BY = "infoflow patch makes it"
@@ -95,7 +90,7 @@ PATCHING_FAITHFULNESS = TableSchema(
     "input: all others have their values of the corrupted input. Chosen on half of the pairs, scored on the others.",
     made_by=_MADE_BY,
     columns=(
-        _text("ranking", "the method whose effects (size, denoising) rank the parts"),
+        _text("ranking", "the method whose effects (size, denoising) rank the parts, or random 1 to 10"),
         Column("parts", "int64", "parts", "kept parts"),
         Column("total", "int64", "parts", "all parts"),
         *estimate_columns("share of the difference", "the share", "mean of random parts, as many", "pairs"),
@@ -172,24 +167,19 @@ def patch_effects(
         raise UserError(
             f"{model.name} has no language-model head, so no answer can be compared. Load it with its head."
         )
-    encoded = encoded_pairs(model, pairs, limit)
-    chosen = present(parts_of(model, names), model, encoded)
+    encoded, chosen = encoded_pairs(model, pairs, limit), parts_of(model, names)
     if not chosen:
         raise UserError(f"{model.name} has none of these parts: {', '.join(names)}.")
     runs = PairRuns(model=model, budget=tokens_per_batch)
-    found = pair_effects(runs, encoded, chosen, steps)
+    found = pair_effects(runs, list(batches(model, encoded, runs.share)), chosen, steps)
     _check_gap(model, found)
-    frames = {
-        PATCHING_EFFECT: pd.DataFrame(_effect_rows(found)),
-        PATCHING_AGREEMENT: pd.DataFrame(_agreement_rows(found)),
-        PATCHING_FAITHFULNESS: pd.DataFrame(_faithfulness_rows(runs, encoded, found)),
-        PATCHING_EXAMPLE: pd.DataFrame(_example_rows(runs, encoded, found)),
+    rows = {
+        PATCHING_EFFECT: _effect_rows(found),
+        PATCHING_AGREEMENT: _agreement_rows(found),
+        PATCHING_FAITHFULNESS: _faithfulness_rows(runs, encoded, found),
+        PATCHING_EXAMPLE: _example_rows(runs, encoded, found),
     }
-    current_display().note(f"{runs.patched:,} patched inputs in {runs.passes:,} forward passes.")
-    return {
-        schema.name: schema.conform(frame if len(frame) else pd.DataFrame(columns=schema.column_names))
-        for schema, frame in frames.items()
-    }
+    return {one.name: one.conform(pd.DataFrame(own, columns=pd.Index(one.column_names))) for one, own in rows.items()}
 
 
 def _check_gap(model: Model, found: PairEffects) -> None:
@@ -251,27 +241,28 @@ def _overlaps(one: np.ndarray, other: np.ndarray, k: int) -> np.ndarray:
 
 
 def _faithfulness_rows(runs: PairRuns, encoded: Sequence[EncodedPair], found: PairEffects) -> Iterator[dict[str, Any]]:
-    """Parts are ranked on the pairs of even blocks, and scored on those of odd ones."""
-    pool, odd = pool_of(found.parts), found.blocks % 2 == 1
+    """Heads and feed-forward parts, ranked on the pairs of even blocks and scored on those of odd ones."""
+    attention = HEAD if any(part.name == HEAD for part in found.parts) else ATTENTION
+    pool, odd = [part for part in found.parts if part.name in (attention, FEED_FORWARD)], found.blocks % 2 == 1
     if not pool or odd.all() or not odd.any():
         return
     places = [found.parts.index(part) for part in pool]
     sizes = sorted({0, *(2**power for power in range(len(pool).bit_length())), len(pool)})
     effects = {method: found.effects[DENOISING, method][places][:, ~odd].sum(1) for method in METHODS}
     orders = {method: np.abs(values).argsort(kind="stable")[::-1] for method, values in effects.items()}
-    orders |= {str(draw): stream("patching-random", draw).permutation(len(pool)) for draw in range(_DRAWS)}
+    orders |= {f"random {n + 1}": stream("patching-random", n).permutation(len(pool)) for n in range(_DRAWS)}
     swapped = [[pool[place] for place in order[size:]] for order in orders.values() for size in sizes]
     scores = np.zeros((len(swapped), len(encoded)))
-    for batch in batches(runs.model, [encoded[row] for row in np.flatnonzero(odd)], runs.budget // SHARE):
-        clean, corrupted = recorded_sides(runs, batch, names_of(pool))
+    for batch in batches(runs.model, [encoded[row] for row in np.flatnonzero(odd)], runs.share):
+        clean, corrupted = runs.sides(batch, pool)
         scores[:, np.flatnonzero(odd)[batch.rows]] = runs.swapped(batch, clean, swapped, corrupted.values).numpy()
     kept = np.where(odd, scores - found.corrupted, 0).reshape(len(orders), len(sizes), -1)
-    shares, gap = dict(zip(orders, kept, strict=True)), np.where(odd, found.gap, 0)
+    gap = np.where(odd, found.gap, 0)
     random = kept[len(METHODS) :].sum((0, 2)) / _DRAWS / gap.sum()
-    for method in METHODS:
-        for size, share, chance in zip(sizes, shares[method], random, strict=True):
+    for ranking, shares in zip(orders, kept, strict=True):
+        for size, share, chance in zip(sizes, shares, random, strict=True):
             number = ratio_estimate(found.by_block(share), found.by_block(gap), chance) | {"count": int(odd.sum())}
-            yield {"ranking": method, "parts": size, "total": len(pool), **number}
+            yield {"ranking": ranking, "parts": size, "total": len(pool), **number}
 
 
 def _example_rows(runs: PairRuns, encoded: Sequence[EncodedPair], found: PairEffects) -> Iterator[dict[str, Any]]:
@@ -279,7 +270,7 @@ def _example_rows(runs: PairRuns, encoded: Sequence[EncodedPair], found: PairEff
     middle = int(np.argsort(found.gap, kind="stable")[len(encoded) // 2])
     one, model = encoded[middle], runs.model
     (batch,) = batches(model, [one], runs.budget)
-    clean, corrupted = recorded_sides(runs, batch, {RESIDUAL})
+    clean, corrupted = runs.sides(batch, [])
     parts = [
         Part(RESIDUAL, stack.name, "", layer, position=str(position))
         for stack in model.anatomy.stacks

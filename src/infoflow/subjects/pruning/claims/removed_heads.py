@@ -23,8 +23,6 @@ from ._pruned_models import (
     undecided_gates,
 )
 
-_V1_READS: dict[str, Reading] = {"removable": removable_share()}
-
 
 @claim(
     "heads:V1",
@@ -34,7 +32,7 @@ _V1_READS: dict[str, Reading] = {"removable": removable_share()}
     "32.4); then the curve falls: 5 heads 29.0 and 2 heads 28.25, 1 head 31.7",
     statistic="in a sweep of penalties on learned gates with a frozen decoder, over half of the encoder's heads can be "
     f"removed before quality drops by {CHEAP['bleu']} BLEU (without BLEU: {CHEAP['loss']} nats per token)",
-    reads=_V1_READS,
+    reads={"removable": removable_share()},
     controls=(
         Control(
             name="random heads, as many, without further training",
@@ -57,9 +55,6 @@ def v1(curves: Curves) -> list[Condition]:
     ]
 
 
-_V2_READS: dict[str, Reading] = {"gap": pruned_less_scratch()}
-
-
 _UNITS = ("BLEU", "nats per token")
 
 
@@ -72,7 +67,7 @@ _UNITS = ("BLEU", "nats per token")
     "32.24 and 32.23, 13/17/31 32.23 and 31.98, 6/9/13 32.27 and 31.84",
     statistic="BLEU (without it: the loss) of the pruned model minus that of a model trained with the same heads from "
     "the start and for as many updates, mean over the steps of the sweep: above 0",
-    reads=_V2_READS,
+    reads={"gap": pruned_less_scratch()},
     controls=(
         Control(
             name="converged model with as many random heads instead of the pruned one",
@@ -94,9 +89,6 @@ def v2(curves: Curves) -> list[Condition]:
     ]
 
 
-_V3_READS: dict[str, Reading] = {"alive": alive_by_kind()}
-
-
 @claim(
     "heads:V3",
     "The encoder's self-attention loses its heads first and cross-attention last; the decoder's self-attention keeps "
@@ -109,7 +101,7 @@ _V3_READS: dict[str, Reading] = {"alive": alive_by_kind()}
     statistic="share of heads of each kind that survive, mean over the steps of a sweep with gates on all heads: "
     "cross-attention above the decoder's self-attention above the encoder's; lower above upper half of the "
     "decoder's layers in self-attention, and the reverse in cross-attention",
-    reads=_V3_READS,
+    reads={"alive": alive_by_kind()},
     controls=(
         Control(
             name="random orders of all heads",
@@ -155,9 +147,6 @@ def v3(curves: Curves) -> list[Condition]:
 MOST = 0.8
 
 
-_V4_READS: dict[str, Reading] = {"survive": surviving_roles()}
-
-
 @claim(
     "heads:V4",
     "The heads that survive pruning keep the functions of the encoder.",
@@ -166,7 +155,7 @@ _V4_READS: dict[str, Reading] = {"survive": surviving_roles()}
     statistic=f"of the roles that encoder heads of the converged model have, over {MOST:.0%} are still held by some "
     "surviving head at the sweep step closest to 17 of 48 heads, with fewer than half of the heads left; "
     "roles are measured again there, with the same thresholds",
-    reads=_V4_READS,
+    reads={"survive": surviving_roles()},
     controls=(
         Control(
             name="as many random heads of the converged model (expected share)",
@@ -193,9 +182,6 @@ def v4(curves: Curves) -> list[Condition]:
 FEW = 0.05
 
 
-_V5_READS: dict[str, Reading] = {"undecided": undecided_gates()}
-
-
 @claim(
     "heads:V5",
     "Learned gates are decisive: in the end, nearly all of them are 0 or 1.",
@@ -204,7 +190,7 @@ _V5_READS: dict[str, Reading] = {"undecided": undecided_gates()}
     examined="pruning-scale",
     published="almost all gates are exactly 0 or 1 after training, in words without a number",
     statistic=f"at the largest penalty of the sweep under {FEW:.0%} of the gates evaluate to neither 0 nor 1",
-    reads=_V5_READS,
+    reads={"undecided": undecided_gates()},
     controls=(
         Control(
             name="gates without a penalty",
@@ -287,8 +273,6 @@ def _score(rows: SeedRows, way: str, point: int) -> np.ndarray | None:
     return None if own.frame.empty else own.numbers[:, 0]
 
 
-_H2_READS: dict[str, Reading] = {"gaps": recovered_gaps(than=tuple(THAN))}
-
 LOST = (0.3, 0.03)
 
 _GAP_UNITS = ("BLEU", "nats per token")
@@ -308,7 +292,7 @@ _GAP_UNITS = ("BLEU", "nats per token")
     f"further without gates: BLEU (without it: the loss) minus that of the converged model is above −{LOST[0]} "
     f"({LOST[1]} nats per token), so is BLEU minus that with all heads, and BLEU minus that with as many random heads "
     "is above 0; the last two were trained further for as many updates all, from the converged model",
-    reads=_H2_READS,
+    reads={"gaps": recovered_gaps(than=tuple(THAN))},
     controls=(
         Control(
             name="as many random heads, trained on for as many updates",

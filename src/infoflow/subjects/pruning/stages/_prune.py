@@ -15,14 +15,13 @@ import pandas as pd
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, accepted_corpus, accepted_model, agree
-from infoflow.foundation import UserError, as_written, check_own_folder, current_display, provenance
+from infoflow.foundation import UserError, as_written, check_own_folder, current_display
 from infoflow.heads import Head, HeadSet
 from infoflow.models import Anatomy, Model
-from infoflow.report import check_output, write_report
-from infoflow.results import KEYS, RunFolder, Subject
-from infoflow.studies._analyze import described_corpus
+from infoflow.report import check_output
+from infoflow.results import RunFolder, Subject
+from infoflow.studies._analyze import write_model_run
 from infoflow.studies._data import at_most
-from infoflow.studies._given import given_subject
 from infoflow.studies._result_cache import Part, stacked
 from infoflow.studies._study import removed_if_refused
 from infoflow.studies._study_models import StudyModels
@@ -341,28 +340,8 @@ def prune(
     with removed_if_refused(run):
         run.update(kind=_KIND, title=f"{loaded.name} with fewer heads")  # lets an interrupted call recognise its folder
         found = prune_to_each(loaded, text, numbers, run.path, **how)
-    return replace(found, report=_reported(run, loaded, text, found))
-
-
-def _reported(run: RunFolder, model: Model, corpus: Corpus, found: PrunedToEach) -> Path:
-    """Write the page of the curve, from the same tables that a study has."""
-    keys = given_subject(model).keys()
-    for schema, frame in ((PRUNING, found.pruning), (PRUNED_HEADS, found.pruned_heads)):
-        run.tables.write(frame.assign(**keys), schema.with_keys(*KEYS))
-    told = {name: value for name, value in keys.items() if name != "model"}
-    parameters = sum(one.numel() for one in model.module.parameters())
-    run.update(
-        kind=_KIND,
-        title=f"{model.name} with fewer heads",
-        corpus=described_corpus(corpus),
-        models=[{"name": model.name, **told, "parameters": parameters}],
-        timings={},
-        warnings=[],
-        failures=[],
-        command=provenance()["command"],
-        provenance=provenance(),
-    )
-    return write_report(run)
+    tables = {PRUNING: found.pruning, PRUNED_HEADS: found.pruned_heads}
+    return replace(found, report=write_model_run(run, loaded, text, tables))
 
 
 def _kept(keep: int | str, anatomy: Anatomy) -> int:

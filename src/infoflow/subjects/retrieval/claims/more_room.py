@@ -80,9 +80,6 @@ def _r3_reads(reader: Spec) -> dict[str, Reading]:
     return {"reader": knows(reader, TRAINED, "none", **_BITS), "closed": knows(CLOSED_BOOK, TRAINED, "none", **_BITS)}
 
 
-_R3_READS = _r3_reads(READ_RANDOM)
-
-
 def hinders(curves: Curves, verdict: str) -> str | None:
     if curves["closed"][0, 0] > NOTHING:
         return None
@@ -96,7 +93,7 @@ def hinders(curves: Curves, verdict: str) -> str | None:
     published="noise in retrieval interpolates between the retrieval-augmented model and one without (as summarised)",
     statistic=f"1 − bits(random passages) / bits(closed book), most frequent trained facts, no passage: below {MOST} "
     "(our threshold)",
-    reads=_R3_READS,
+    reads=_r3_reads(READ_RANDOM),
     controls=(Control(name="reader of the right passage", reads=_r3_reads(READ_GOLD)),),
     learned=(CLOSED_BOOK, READ_RANDOM, READ_GOLD),
     hinders=hinders,

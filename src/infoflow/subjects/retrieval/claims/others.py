@@ -52,9 +52,6 @@ RATIO, TIMES, NOTHING = 0.5, 3, 0.05
 _LOST: dict[str, Reading] = {what: lost(GOLD_PAIRS, f"mask→{what}") for what in ("object", "subject")}
 
 
-_R15_READS: dict[str, Reading] = {"traced": traced(GOLD_PAIRS), **_LOST}
-
-
 def hinders(curves: Curves, verdict: str) -> str | None:
     effect = curves["traced"][0, 0]
     if effect >= NOTHING:
@@ -74,7 +71,7 @@ def hinders(curves: Curves, verdict: str) -> str | None:
     statistic=f"passages about two entities: largest effect of restoring the subject's last token below {RATIO} "
     f"of that without a document; knocking out mask→object costs over {TIMES} times as much as mask→subject (our "
     "thresholds)",
-    reads=_R15_READS,
+    reads={"traced": traced(GOLD_PAIRS), **_LOST},
     controls=(
         Control(name="as many random edges forbidden", reads={"traced": traced(GOLD_PAIRS), **baselines(_LOST)}),
     ),
@@ -361,9 +358,6 @@ def r23(curves: Curves) -> list[Condition]:
     ]
 
 
-_R24_READS: dict[str, Reading] = {"windows": part_by_window("retriever")}
-
-
 @claim(
     "retrieval:R-24",
     "The retriever's share of the loss change comes early.",
@@ -371,7 +365,7 @@ _R24_READS: dict[str, Reading] = {"windows": part_by_window("retriever")}
     published="no published claim; what is measured is reported",
     statistic="share of the retriever in the loss change allocated to all parameters: first third of the windows, "
     "from its first change on, above the last third (our rule; reported)",
-    reads=_R24_READS,
+    reads={"windows": part_by_window("retriever")},
     controls=(Control(name="the reader's embeddings", reads={"windows": part_by_window("embeddings")}),),
     learned=(RETRIEVE_LEARNED,),
 )

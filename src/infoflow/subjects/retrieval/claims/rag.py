@@ -33,9 +33,6 @@ def _reads(
     }
 
 
-_R5_READS = _reads(RETRIEVE_LEARNED, OWN)
-
-
 @claim(
     "retrieval:R-5",
     "A different index changes the model's answers without training.",
@@ -44,7 +41,7 @@ _R5_READS = _reads(RETRIEVE_LEARNED, OWN)
     "the other",
     statistic=f"right answers with the edited index, changed facts and new entities: above {NEW}; answers as before: "
     f"below {OLD} (our thresholds)",
-    reads=_R5_READS,
+    reads=_reads(RETRIEVE_LEARNED, OWN),
     controls=(
         Control(name="index as in training", reads=_reads(RETRIEVE_LEARNED, OWN, "as-trained")),
         Control(name="closed-book reader", reads=_reads(CLOSED_BOOK, "none", ("edited", "as-trained"))),

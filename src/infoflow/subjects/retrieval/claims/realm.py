@@ -224,11 +224,6 @@ def r11(curves: Curves) -> list[Condition]:
 _R12_LEAST = 0.3
 
 
-_R12_READS: dict[str, Reading] = {
-    name: reported(RETRIEVE_LEARNED, "null_prior", name) for name in ("language", "facts")
-}
-
-
 @claim(
     "retrieval:R-12",
     "Queries that need no knowledge go to the empty passage.",
@@ -236,8 +231,7 @@ _R12_READS: dict[str, Reading] = {
     published="REALM has one for this reason (section 3.4; no number); RAG gained nothing from three forms of it "
     "(appendix F)",
     statistic=f"prior of the empty passage, sentences of language minus facts: above {_R12_LEAST} (our threshold)",
-    reads=_R12_READS,
-    controls=(Control(name="untrained model", reads=untrained(_R12_READS)),),
+    reads={name: reported(RETRIEVE_LEARNED, "null_prior", name) for name in ("language", "facts")},
     learned=(RETRIEVE_LEARNED,),
     minimum_seeds=1,
 )

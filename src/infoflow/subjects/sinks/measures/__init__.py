@@ -1,7 +1,5 @@
 """Attention sinks, massive activations, and the loss without the largest activations."""
 
-from infoflow.flow import AbstractMeasure
-
 from ._attention_sinks import ATTENTION_SINK
 from ._attention_sinks import AttentionSinks as AttentionSinks
 from ._massive import MASSIVE_ACTIVATION
@@ -9,7 +7,4 @@ from ._massive import MassiveActivations as MassiveActivations
 from ._massive_ablation import MASSIVE_ABLATION
 from ._massive_ablation import MassiveAblation as MassiveAblation
 
-
-def course_measures(occurrences: int) -> list[AbstractMeasure]:
-    """Measured by name: at checkpoints, in a plan's `[analysis] tables`, and by `infoflow analyze --only`."""
-    return [AttentionSinks(), MassiveActivations(), MassiveAblation()]
+MEASURES = (AttentionSinks, MassiveActivations, MassiveAblation)

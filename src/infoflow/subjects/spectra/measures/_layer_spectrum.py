@@ -34,7 +34,7 @@ from ._spectra import (
 
 PROMPT_ENTROPY, DATASET_ENTROPY, CURVATURE = "prompt_entropy", "dataset_entropy", "curvature"
 INFO_NCE, LIDAR, DIME = "infonce", "lidar", "dime"
-MEASURES = (PROMPT_ENTROPY, DATASET_ENTROPY, CURVATURE, INFO_NCE, LIDAR, DIME)
+QUANTITIES = (PROMPT_ENTROPY, DATASET_ENTROPY, CURVATURE, INFO_NCE, LIDAR, DIME)
 _LEAST = 3  # tokens of a text: two steps make an angle
 _GROUP = 2048  # tokens between which the control shuffles: states of all layers in memory at a time
 
