@@ -61,12 +61,19 @@ RETRIEVED = (
     "task_scores",
 )
 ADAPTED = ("tuned_scores", "tuning_change", "tuning_heads", "layer_swaps", "domain_loss", "task_scores")
-OTHERS_OF = ("weights:", "sinks:", "neurons:", "heads:D", "probing:S-")
+OTHERS_OF = ("weights:", "sinks:", "neurons:", "heads:D", "probing:S-", "routes:", "patching:")
 OTHER_CLAIMS = [name for name in FINDINGS if name.startswith(OTHERS_OF)]
 COMPARED = {  # settings that a claim compares, or that its table has only one of
     "head_composition": {"via": ["key", "value"]},
     "massive_ablation": {"mode": ["zero", "mean"]},
     "detached_translation": {"layer": 6},
+    "patching_agreement": {"layer": 6},
+    "patching_effect": {"clean": 2.0, "corrupted": 1.0},
+    "patching_faithfulness": {
+        "ranking": ["exact", "gradient", "integrated", "random 1", "random 2"],
+        "parts": 3,
+        "total": 9,
+    },
 }
 OBJECTIVES = ("causal-lm", "masked-lm", "translation")
 TWO_AT_ONCE = "objectives:O2"  # reads two architectures, so that no row is of one
@@ -77,9 +84,14 @@ def read_by(names) -> dict[str, pd.DataFrame]:
     """Random numbers for all tables that these claims read: each of their settings, in several layers and heads."""
     rows: dict[str, list[dict]] = {}
     for read in dict.fromkeys(one for name in names for of in FINDINGS[name].reads.values() for one in of.tables):
-        settings = {key: value[0] if isinstance(value, tuple) else value for key, value in read.settings}
+        settings = {
+            key: value[0] if isinstance(value, tuple) else value for key, value in read.settings if value is not ...
+        }
         rows.setdefault(read.name, []).append(COMPARED.get(read.name, {}) | settings)
-    return {name: invented(own, heads=3 if "head" in name or "sink" in name else 1) for name, own in rows.items()}
+    return {
+        name: invented(own, heads=3 if "head" in name or "sink" in name or "route" in name else 1)
+        for name, own in rows.items()
+    }
 
 
 def invented(settings: list[dict], heads: int) -> pd.DataFrame:
@@ -242,8 +254,8 @@ def test_two_models_of_one_objective_and_seed_are_refused(name):
     }  # fmt: skip
     for source in base(name):
         own = claims(base(name), source)
-        if source == "task_scores":  # readers with passages are judged by another table
-            own = [one for one in own if not one.id.startswith("retrieval:")]
+        if source == "task_scores":  # patching needs no scores, readers with passages others
+            own = [one for one in own if one.learned and not one.id.startswith("retrieval:")]
         if name == "others":  # claims of other bases lack their settings here
             own = [one for one in own if one.id in OTHER_CLAIMS]
         if not own:

@@ -233,9 +233,9 @@ def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:
     """The pairs that the plan compares: both trained or both untrained, and never different in both objective and seed.
 
     "objectives": every two objectives of one seed, and each seed of an objective with the next, the last with the first
-    (all pairs of up to three seeds); a variant of an objective only with that objective. "neighbours": those of these pairs that are adjacent in the plan, so their number grows
-    linearly. "NAME|NAME": these two of each seed; with one name twice, its seeds. None if nothing is measured, and none
-    with static vectors, which have no layers.
+    (all pairs of up to three seeds); a variant of an objective only with that objective. "neighbours": those of these
+    pairs that are adjacent in the plan. "NAME|NAME": these two of each seed; with one name twice, its seeds. None if
+    nothing is measured, and none with static vectors, which have no layers.
     """
     if not pair_measures(plan.analysis):
         return []
