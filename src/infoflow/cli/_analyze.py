@@ -351,7 +351,6 @@ def view(
         Parameter(help="Corpus in which to draw the neighbours of the words in SENTENCE, instead of attention."),
     ] = None,
     text_column: TextColumn = None,
-    mixing: Annotated[bool, Parameter(help="Include ALTI maps; hundreds of tokens take a minute.")] = True,
     device: Device = None,
     out: Annotated[Path | None, Parameter(group=COMMON, help="HTML file. Default: view-MODEL.html.")] = None,
     session: Session = Session(),  # noqa: B008 (frozen)
@@ -386,7 +385,7 @@ def view(
             raise UserError(
                 f"{loaded.name} has no attention to draw: {lacking}. Use --words CORPUS to see neighbours of words."
             )
-        seen = sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True, pair=pair, chat=chat)
+        seen = sentence_attention(loaded, sentence, translation, mixing=False, pair=pair, chat=chat)
         show_path("View", write_view(seen, path, further_answers(loaded, seen.sentence)))
 
 

@@ -131,70 +131,6 @@ def restore(bytes_: UInt8[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     return (bytes_.astype(np.float32) / LEVELS) ** 2
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Guess:
-    """A layer's most likely token at one position."""
-
-    text: str
-    share: float  # its probability, 0 to 1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LayerGuesses:
-    """The best guess of each layer at each token of the predicting stack, by the logit lens."""
-
-    stack: str
-    states: tuple[tuple[Guess, ...], ...]  # state 0..L (0 = embeddings), then token
-
-
-def layer_guesses(model: Model, read: ReadSentence) -> LayerGuesses | None:
-    """Best guesses of all layers for one sentence; None if the model's states cannot be read as predictions.
-
-    At each position the guess is for the model's target there: the next token, or, for a masked LM, this one.
-    """
-    try:
-        states = tuple(best_guesses(model, logits) for logits in lens_logits(model, read))
-    except UserError:
-        return None
-    return LayerGuesses(stack=model.anatomy.predicts.name, states=states)
-
-
-def lens_logits(
-    model: Model, read: ReadSentence, positions: Sequence[int] | None = None
-) -> Iterator[Float[Tensor, "token vocabulary"]]:
-    """The model's own head on the states 0..L of one sentence (`logit_lens`), perhaps only at some positions.
-
-    Raises:
-        UserError: The model has no head, or its states cannot be read as predictions.
-    """
-    head = readout(model)
-    with torch.no_grad(), tap(model, hidden=True) as seen:
-        model.module(**sentence_inputs(model, read))
-    for states in seen.hidden[head.stack.name]:
-        with torch.no_grad():
-            yield head(states[0] if positions is None else states[0, list(positions)])
-
-
-def best_guesses(model: Model, logits: Float[Tensor, "token vocabulary"]) -> tuple[Guess, ...]:
-    """The most likely token at each position, and its probability."""
-    best = logits.float().softmax(dim=-1).max(dim=-1)
-    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return tuple(Guess(text=token_name(model, token), share=share) for token, share in pairs)
-
-
-def token_name(model: Model, token: int) -> str:
-    """A predicted token in readable form: its text, or its tokenizer's name for it, or else its number."""
-    tokenizer = model.output_tokenizer
-    if tokenizer is None or token >= len(tokenizer):
-        return str(token)
-    # Byte-level names such as `ĠcafÃ©` are unreadable, and some tokens are not text.
-    text = printable(str(tokenizer.decode([token]))).strip()
-    if text and "\ufffd" not in text:
-        return text
-    name = tokenizer.convert_ids_to_tokens(token)
-    return (printable(str(name)).strip() or str(token)) if name is not None else str(token)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LayerAttention:
     """One attention of one layer on one sentence."""
@@ -233,7 +169,6 @@ class SentenceAttention:
     task: str
     sentence: ReadSentence
     kinds: tuple[AttentionOfKind, ...]
-    guesses: LayerGuesses | None = None  # None: not requested, or the model makes no predictions
 
     _repr_html_ = shown_by("attention_shown")
 
@@ -250,7 +185,6 @@ def sentence_attention(
     *,
     longest: int | None = 512,
     mixing: bool = True,
-    guesses: bool = False,
     pair: str | None = None,
     chat: bool = False,
 ) -> SentenceAttention:
@@ -263,7 +197,6 @@ def sentence_attention(
         longest: Maximum number of tokens on either side; None: only the model's limit.
         mixing: Also compute ALTI's maps. Their time is quadratic in the length: on BERT-base we measured 0.2 s of CPU
             time for 16 tokens and 3 s for 128, so 512 should take about 45 s.
-        guesses: Also compute each layer's prediction at each position, by the logit lens.
         pair: A second sentence that an encoder reads after the first: [CLS] first [SEP] second [SEP].
         chat: Whether `sentence` is a user's message, or a file of conversations of which the first is read, for the
             model's chat template.
@@ -275,8 +208,7 @@ def sentence_attention(
     watch, inputs = AttentionWatch(model, read), sentence_inputs(model, read)
     with torch.no_grad(), tap(model, on_attention=watch):
         model.module(**inputs)
-    seen = watch.seen(_mixing(model, inputs) if mixing else {})
-    return replace(seen, guesses=layer_guesses(model, read)) if guesses else seen
+    return watch.seen(_mixing(model, inputs) if mixing else {})
 
 
 class AttentionWatch:

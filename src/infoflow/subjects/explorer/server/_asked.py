@@ -4,7 +4,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -125,10 +125,11 @@ def _closed_layers(model: Model, closed: set[Place]) -> Iterator[None]:
 # Parses and bounds the JSON requests of a page: nothing else reaches the models.
 
 
-WANTS = ("attention", "flow", "lens", "relevance", "influence")
+WANTS = ("attention", "lens", "relevance", "influence")
 MOST_CHARACTERS = 2000
 _MOST_PARTS = 4096  # heads of a large model
 _MOST_NUMBER = 1 << 31
+_MOST_CHOICES = 8
 
 
 class BadRequest(Exception):
@@ -152,11 +153,12 @@ class HttpRequest:
     method: str | None = None
     change: Change = Change()
     sweep: str = ""
+    choices: Mapping[str, str] = field(default_factory=dict)  # of a subject's view
 
 
 _NAMES = (
     "page", "model", "text", "translation", "pair", "key", "want", "position", "target", "against", "method",
-    "hide", "close", "mode", "sweep",
+    "hide", "close", "mode", "sweep", "choices",
 )  # fmt: skip
 
 
@@ -190,6 +192,7 @@ def asked(given: Any) -> HttpRequest:
         method=_text(given, "method", 40) or None,
         change=_change(given),
         sweep=sweep,
+        choices=_choices(given),
     )
 
 
@@ -204,6 +207,13 @@ def _change(given: Mapping[str, Any]) -> Change:
         layers=tuple(_place(one, 2) for one in _list(close, "layers")),
         mode=_text(given, "mode", 10) or "zero",
     )
+
+
+def _choices(given: Mapping[str, Any]) -> dict[str, str]:
+    choices = given.get("choices") or {}
+    if not isinstance(choices, dict) or len(choices) > _MOST_CHOICES or any(len(name) > 20 for name in choices):
+        raise BadRequest(f"choices must be an object of at most {_MOST_CHOICES} texts.")
+    return {name: _text(choices, name, MOST_CHARACTERS) for name in choices}
 
 
 def _place(given: Any, size: int) -> Any:
