@@ -34,7 +34,7 @@ const route = (() => {
     }
     return { edges, reached };
   };
-  // One line for all heads from a token to another, and for each other part: its edges, the strongest first.
+  // One line for all heads from a token to another, and for each other part: the strongest first, as its edges are.
   /** @type {(edges: RouteEdge[]) => RouteEdge[][]} */
   const lines = (edges) => {
     const found = new Map();
@@ -42,7 +42,7 @@ const route = (() => {
       const name = [edge.part, edge.stack, edge.row, edge.token, edge.source].join();
       found.set(name, [...(found.get(name) || []), edge]);
     }
-    return [...found.values()].map((own) => own.sort((a, b) => b.share - a.share));
+    return [...found.values()].map((own) => own.sort((a, b) => b.share - a.share)).sort(([a], [b]) => b.share - a.share);
   };
   return { trace, from, key, lines, STEPS, HEAD, FEED_FORWARD, RESIDUAL };
 })();
@@ -85,7 +85,7 @@ furtherViews.route = (() => {
     return bend ? `M${x1} ${y1}C${x1 + bend} ${y1 + 5} ${x1 + bend} ${y2 - 5} ${x2} ${y2}` : `M${x1.toFixed(1)} ${y1}C${x1.toFixed(1)} ${middle} ${x2.toFixed(1)} ${middle} ${x2.toFixed(1)} ${y2}`;
   };
   const draw = (svg, of, data, start, least, at) => {
-    const { edges, reached } = route.trace(of, start, least);
+    const { edges, reached } = route.trace(of, start, least), taken = /** @type {Record<string, [number, number][]>} */ ({}); // by row: where marks stand
     const lines = svgMake("g", { fill: "none" }), marks = svgMake("g", {}), dots = svgMake("g", {}), texts = svgMake("g", {});
     for (const [edge, ...others] of route.lines(edges)) {
       const below = route.from(of, edge), [x1, y1, x2, y2] = [at.x(edge.stack, edge.token), at.y(edge.row + 1), at.x(below.stack, below.token), at.y(below.row)];
@@ -95,9 +95,13 @@ furtherViews.route = (() => {
       title.textContent = [edge, ...others].map((one) => `${named(of, one)}, from ${attention.quoted(data.tokens[at.stacks[below.stack]][below.token])}: ${attention.percent(one.share)}`).join("\n");
       lines.append(path);
       if (edge.part === route.RESIDUAL) { path.append(title); continue; }
-      const mark = svgMake("g", { class: "mark" }), text = edge.part === route.HEAD ? `${edge.head}${others.length ? `+${others.length}` : ""}` : "", wide = text ? attention.measured(text, 10) + 6 : 7, high = text ? 13 : 7;
-      const x = own ? x1 + (text ? -7 - wide / 2 : 6.5) : (x1 + x2) / 2;
-      mark.append(title, svgMake("rect", { x: x - wide / 2, y: middle - high / 2, width: wide, height: high, rx: text ? 4 : 0, fill: text ? "var(--paper)" : color, stroke: text ? color : "none", ...(text ? {} : { "fill-opacity": Math.min(0.35 + share, 1).toFixed(2) }) }));
+      const text = edge.part === route.HEAD ? `${edge.head}${others.length ? `+${others.length}` : ""}` : "", wide = text ? attention.measured(text, 10) + 6 : 7, high = text ? 13 : 7;
+      const x = own ? x1 + (text ? -7 - wide / 2 : 6.5) : (x1 + x2) / 2, row = (taken[middle] ??= []);
+      path.append(title);
+      if (text && row.some(([left, right]) => x + wide / 2 > left && x - wide / 2 < right)) continue; // the line alone
+      if (text) row.push([x - wide / 2, x + wide / 2]);
+      const mark = svgMake("g", {});
+      mark.append(title.cloneNode(true), svgMake("rect", { x: x - wide / 2, y: middle - high / 2, width: wide, height: high, rx: text ? 4 : 0, fill: text ? "var(--paper)" : color, stroke: text ? color : "none", ...(text ? {} : { "fill-opacity": Math.min(0.35 + share, 1).toFixed(2) }) }));
       if (text) mark.append(attention.label(text, { x, y: middle }, 10, "middle"));
       marks.append(mark);
     }
