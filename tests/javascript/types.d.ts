@@ -31,13 +31,26 @@ interface RouteEdge { stack: number; row: number; part: number; head: number; to
 /** A state: a token before all rows of its stack (0), or after one. */
 interface RouteNode { stack: number; row: number; token: number }
 
+/** What `subjects/patching/view.py` writes: effects and metrics by stack, layer and column. */
+interface SwapGrid { stack: string; kind: string; columns: string[]; rows: { layer: number; effects: (number | null)[]; metrics: (number | null)[] }[] }
+interface SwapData {
+  tokens: Token[]; chosen: [number, string][]; offered: [id: number, name: string, first: number, second: number][][];
+  metrics: [number, number]; grids: SwapGrid[];
+}
+interface SwapCell { grid: SwapGrid; layer: number; column: string; effect: number | null; metric: number | null }
+/** Numbers by layer and column. */
+interface ValueGrid {
+  caption: string; columns: string[]; rows: { layer: number; values: (number | null | undefined)[] }[]; signed: boolean; most: number;
+  wide?: boolean; cell(button: HTMLElement, layer: number, column: number, value: number | null | undefined): void;
+}
+
 /** One sentence in one model: `view_payload`, with what the offline file or the live page adds. */
 interface ViewData {
   model: string; text: string; translation: string | null; pair: string | null; tokens: Tokens; last: string;
   further: string[]; predicts: boolean; any_special: boolean; kinds: AttentionKind[];
   block: Blocks;
   ask(what: string, request?: object): Promise<any>;
-  answers?: { lens?: Lens[]; relevance?: RelevanceAnswer[]; tokens?: Strip[]; heads?: Strip[] };
+  answers?: { lens?: Lens[]; relevance?: RelevanceAnswer[]; swap?: SwapData[]; tokens?: Strip[]; heads?: Strip[] };
   before?: ViewData; effect?: Effect; strips?: { tokens?: Strip[]; heads?: Strip[] };
   state?: string; opens?: string; key?: string; live?: boolean; running?: string;
   painted?(): void; chosen?(): void; start?(what: string): void; stop?(): void;

@@ -41,9 +41,8 @@ def token_payload(tokens: tuple[ReadToken, ...]) -> list[dict[str, Any]]:
 # One sentence's attention as one HTML file that needs only a browser.
 
 
-VIEWS = ("page.js", "attention.js", "sentence_view.js")
+VIEWS = ("page.js", "attention.js", "sentence_view.js", "predictions.js", "effects.js")
 """Scripts of every page about one sentence."""
-_TALLIES = ("predictions.js", "effects.js")
 
 ViewAnswer = Callable[[Model, ReadSentence, Mapping[str, str]], Mapping[str, Any]]
 """What a subject's view needs to know of a sentence; the mapping holds what was chosen on the page, if anything."""
@@ -56,7 +55,7 @@ def further_views() -> dict[str, ViewAnswer]:
 
 def view_scripts(names: Iterable[str]) -> list[str]:
     """The scripts of a page with these views of subjects."""
-    return [closed(asset(name)) for name in (*VIEWS, *(f"{name}_view.js" for name in names), *_TALLIES)]
+    return [closed(asset(name)) for name in (*VIEWS, *(f"{name}_view.js" for name in names))]
 
 
 def further_answers(model: Model, read: ReadSentence) -> dict[str, list[Mapping[str, Any]]]:

@@ -276,7 +276,7 @@ const wire = (() => {
     };
     return {
       number, model, read, choose, paint: () => { if (view) { view.paint(); paintTaken(); } }, undo: () => { undo(); readChanged(); }, save, refresh: () => { if (view) { view.paint(); paintTaken(); readChanged(); } }, view: () => view, tokenNow,
-      forget: () => { for (const name of ["hide", "heads", "layers", "focus", "token", "at", "trace", "state", "target", "against"]) remember({ [name + suffix]: "" }); undone = []; },
+      forget: () => { for (const name of ["hide", "heads", "layers", "focus", "token", "at", "trace", "state", "target", "against", "swapped", "answer", "wrong"]) remember({ [name + suffix]: "" }); undone = []; },
       // A token that stands at the same place of the sentence, whatever this model's tokens are.
       follow(theirs, other) {
         const data = view?.data();

@@ -403,7 +403,7 @@ const sentenceView = (root, first, number = 0) => {
     paintControls();
     root.dataset.shown = view();
     const further = furtherViews[view()];
-    downloads.hidden = view() === "changes"; // tables, no figure
+    downloads.hidden = view() === "changes" || view() === "swap"; // tables, no figure
     if (further) further.paint(context());
     else ({ head: paintHead, model: paintModel, products: paintProducts })[view()]();
   };
