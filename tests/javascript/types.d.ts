@@ -41,7 +41,7 @@ interface SwapCell { grid: SwapGrid; layer: number; column: string; effect: numb
 /** Numbers by layer and column. */
 interface ValueGrid {
   caption: string; columns: string[]; rows: { layer: number; values: (number | null | undefined)[] }[]; signed: boolean; most: number;
-  wide?: boolean; cell(button: HTMLElement, layer: number, column: number, value: number | null | undefined): void;
+  wide?: string; cell(button: HTMLElement, layer: number, column: number, value: number | null | undefined): void;
 }
 
 /** One sentence in one model: `view_payload`, with what the offline file or the live page adds. */

@@ -161,6 +161,7 @@ const predictions = (() => {
     const table = make("table", "", { class: `heads${signed ? " signed" : ""}${wide ? " wide" : ""}` }), body = table.createTBody();
     table.createCaption().textContent = caption;
     table.style.setProperty("--heads", String(columns.length));
+    if (wide) table.style.setProperty("--cell", wide);
     for (const { layer, values } of [...rows].sort((a, b) => b.layer - a.layer)) {
       const line = body.insertRow();
       line.append(make("th", String(layer), { scope: "row" }));
@@ -174,7 +175,7 @@ const predictions = (() => {
     }
     const foot = body.insertRow();
     foot.className = "numbers";
-    foot.append(make("th", "layer"), ...columns.map((name) => make("td", wide ? attention.fitted(name, 50, 11) : name, { title: name, dir: "auto" })));
+    foot.append(make("th", "layer"), ...columns.map((name) => make("td", wide === "3.4rem" ? attention.fitted(name, 50, 11) : name, { title: name, dir: "auto" })));
     return table;
   };
   // A grid of heads for each kind of attention, coloured by a number; a head opens when it is chosen.

@@ -26,7 +26,7 @@ const swap = (() => {
 furtherViews.swap = (() => {
   const { make, remember } = page;
   const PARTS = { heads: "heads", blocks: "attention and feed-forward", states: "states" };
-  const SUBLAYERS = { self: "attention", cross: "cross-attention", "feed-forward": "feed-forward" };
+  const SUBLAYERS = { self: "attention", cross: "cross-attention", "feed-forward": "feed-forward block" };
   const INTO = { first: "into the first sentence", second: "into the other sentence" };
   /** @type {(data: ViewData, grid: SwapGrid, column: string) => string} */
   const columnName = (data, grid, column) => (/^\d+$/.test(column) ? (grid.kind ? column : data.tokens[grid.stack][Number(column)]?.text ?? column) : SUBLAYERS[column]);
@@ -36,12 +36,12 @@ furtherViews.swap = (() => {
     if (!cell || cell.effect === null || cell.metric === null) return "";
     const { grid, layer, column } = cell, name = columnName(data, grid, column), [from, to] = into === "second" ? [1, 0] : [0, 1];
     const where = data.kinds.length > 1 ? `${grid.stack} ` : "";
-    const what = grid.kind ? `${where}${grid.kind === "cross" ? "cross-attention " : ""}head ${column} of layer ${layer}` : SUBLAYERS[column] ? `${where}${name} of layer ${layer}` : `${where}state ${layer} at “\u2068${name}\u2069”`;
+    const what = grid.kind ? `${where}${grid.kind === "cross" ? "cross-attention " : ""}head ${column} of layer ${layer}` : SUBLAYERS[column] ? `the ${where}${name} of layer ${layer}` : `${where}state ${layer} at “\u2068${name}\u2069”`;
     const [[, answer], [, wrong]] = of.chosen;
-    return `With the ${what} from ${from ? "the first" : "the other"} sentence, the logit of “\u2068${answer}\u2069” less that of “\u2068${wrong}\u2069” goes from ${nats(of.metrics[from])} to ${nats(cell.metric)} nats; in ${from ? "the first" : "the other"} sentence it is ${nats(of.metrics[to])}. This part carries ${attention.percent(cell.effect)} of the difference.`;
+    return `With ${what} as in ${from ? "the first" : "the other"} sentence, the logit of “\u2068${answer}\u2069” less that of “\u2068${wrong}\u2069” goes from ${nats(of.metrics[from])} to ${nats(cell.metric)} nats; in that sentence it is ${nats(of.metrics[to])}. This part carries ${attention.percent(cell.effect)} of the difference.`;
   };
   const controls = (context, request, of, ready) => {
-    const { data, own, change, suffix } = context, row = make("div", "", { class: "controls" });
+    const { data, change, suffix } = context, row = make("div", "", { class: "controls" });
     const select = (label, name, pairs, value) => {
       const box = make("label", `${label} `, { class: "seed" }), list = make("select", "", { dir: "auto", "data-choice": name });
       list.append(...pairs.map(([key, text]) => make("option", text, { value: key })));
@@ -52,9 +52,9 @@ furtherViews.swap = (() => {
       row.append(box);
     };
     const label = make("label", "other sentence ", { class: "other-sentence" }), field = make("input", "", { type: "text", dir: "auto", maxlength: 2000, "data-choice": "other", placeholder: "As many tokens, one thing different" });
-    field.value = own("other") || "";
+    field.value = page.state.other || "";
     field.disabled = !data.live;
-    field.addEventListener("change", () => { if (field.value.trim() !== (own("other") || "")) change({ ["other" + suffix]: field.value.trim(), ["answer" + suffix]: "", ["wrong" + suffix]: "" }); });
+    field.addEventListener("change", () => { if (field.value.trim() !== (page.state.other || "")) change({ other: field.value.trim(), ["answer" + suffix]: "", ["wrong" + suffix]: "" }); });
     label.append(field);
     select("swap", "part", Object.entries(PARTS), request.part);
     select("", "into", Object.entries(INTO), request.into);
@@ -69,7 +69,7 @@ furtherViews.swap = (() => {
   /** @type {(context: ViewContext) => Promise<void>} */
   const paint = async (context) => {
     const { data, own, say, suffix } = context;
-    const request = { other: own("other") || "", part: Object.hasOwn(PARTS, own("part") || "") ? own("part") : "heads", into: own("into") === "second" ? "second" : "first", at: String(predictions.position(context)), answer: own("answer") || undefined, wrong: own("wrong") || undefined };
+    const request = { other: page.state.other || "", part: Object.hasOwn(PARTS, own("part") || "") ? own("part") : "heads", into: own("into") === "second" ? "second" : "first", at: String(predictions.position(context)), answer: own("answer") || undefined, wrong: own("wrong") || undefined };
     const [label, row] = controls(context, request, null, false);
     if (!request.other) {
       context.show(label, row);
@@ -83,7 +83,7 @@ furtherViews.swap = (() => {
       return;
     }
     if (!context.current()) return;
-    const grids = make("div", "", { class: "grids" });
+    const grids = make("div", "", { class: "grids scroll", tabindex: 0, role: "region", "aria-label": "Effects, scroll sideways" });
     const chosen = () => (swap.cellAt(of, own("swapped") || "") ? own("swapped") || "" : swap.strongest(of));
     const tell = () => {
       for (const button of page.all("button", grids)) { if (button.dataset.address === chosen()) button.setAttribute("aria-current", "true"); else button.removeAttribute("aria-current"); }
@@ -92,7 +92,7 @@ furtherViews.swap = (() => {
     grids.append(...of.grids.map((grid) => predictions.valueGrid({
       caption: data.kinds.find((kind) => kind.stack === grid.stack && kind.kind === grid.kind)?.label ?? grid.stack,
       columns: grid.columns.map((column) => columnName(data, grid, column)), rows: grid.rows.map((one) => ({ layer: one.layer, values: one.effects })),
-      signed: true, most: 1, wide: !grid.kind,
+      signed: true, most: 1, wide: grid.kind ? "" : SUBLAYERS[grid.columns[0]] ? "7.5rem" : "3.4rem",
       cell: (button, layer, column, value) => {
         const name = `layer ${layer}, ${grid.kind ? "head " : ""}${columnName(data, grid, grid.columns[column])}: ${value === null || value === undefined ? "no such part" : `${attention.percent(value)} of the difference`}`;
         for (const [key, text] of [["aria-label", name], ["title", name], ["data-address", swap.addressOf(grid, layer, grid.columns[column])]]) button.setAttribute(key, text);
@@ -102,6 +102,7 @@ furtherViews.swap = (() => {
     const tokens = make("p", `Its tokens: ${of.tokens.map((token) => token.text).join(" | ")}`, { class: "small", dir: "auto" });
     const note = make("p", "One pair of sentences has no interval: infoflow patch measures many, with intervals and controls.", { class: "small" });
     context.show(...controls(context, request, of, true), tokens, grids, note);
+    grids.before(context.status);
     tell();
   };
   return { label: "swap", there: (data) => Boolean(data.predicts && data.further?.includes("swap") && (data.live || data.answers?.swap?.length)), paint };
