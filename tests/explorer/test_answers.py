@@ -223,19 +223,46 @@ def test_the_route_is_that_of_the_library_and_knows_of_changes(answers, kind, mo
     find_route = pytest.importorskip("infoflow.routes").find_route
     asked, stack = answers(kind), model.anatomy.predicts.name
     head, _ = opened(asked.read(question(kind, want=["attention", "route"])))
-    found, stacks = head["route"], list(head["view"]["tokens"])
-    edges = find_route(model, SENTENCE, translation_of(kind), threshold=0.05).edges
-    shares = {tuple(edge[:6]): edge[6] / 1000 for edge in found["edges"]}
-    for edge in edges.itertuples():
-        row = found["rows"][edge.stack].index([edge.layer, edge.sublayer])
-        part = ["head", "feed-forward", "residual"].index(edge.part)
-        place = (stacks.index(edge.stack), row, part, edge.head, edge.token, edge.source)
-        assert shares[place] == pytest.approx(edge.importance, abs=6e-4)
-    changed, _ = opened(asked.change(question(key=head["key"], close={"heads": [[stack, "self", 0, 1]]}, want=["route"])))
-    row = found["rows"][stack].index([0, "self"])
-    closed = [edge for edge in changed["route"]["edges"] if edge[:4] == [stacks.index(stack), row, 0, 1]]
-    assert any(edge[:4] == [stacks.index(stack), row, 0, 1] for edge in found["edges"])
-    assert closed == []
+    stacks, key = list(head["view"]["tokens"]), head["key"]
+
+    def agree(found, model):
+        shares = {tuple(edge[:6]): edge[6] / 1000 for edge in found["edges"]}
+        routes = [find_route(model, SENTENCE, translation_of(kind), position=at, threshold=0.02) for at in range(6)]
+        edges = [edge for one in routes for edge in one.edges.itertuples()]
+        assert any(edge.part == "head" for edge in edges)
+        for edge in edges:
+            row = found["rows"][edge.stack].index([edge.layer, edge.sublayer])
+            part = ["head", "feed-forward", "residual"].index(edge.part)
+            place = (stacks.index(edge.stack), row, part, max(edge.head, 0), edge.token, edge.source)
+            assert shares[place] == pytest.approx(edge.importance, abs=6e-4)
+
+    agree(head["route"], model)
+    closed = {"heads": [[stack, "self", 0, 1]]}
+    agree(opened(asked.change(question(key=key, close=closed, want=["route"])))[0]["route"], without_head(model, stack))
+    change = {"hide": [[stack, 2]], "close": {"layers": [[stack, 1]]}}
+    found = opened(asked.change(question(key=key, want=["route"], **change)))[0]["route"]
+    edges = [edge for edge in found["edges"] if edge[0] == stacks.index(stack)]
+    assert not any(edge[5] == 2 and edge[4] != 2 for edge in edges)
+    top = [edge for edge in edges if found["rows"][stack][edge[1]][0] == 1]
+    assert top
+    assert all(edge[2] == 2 and edge[6] == 1000 for edge in top)  # residual connections alone
+
+
+def without_head(model, stack):
+    """The model whose first output projection has no weights for head 1."""
+    import copy
+    from dataclasses import replace
+
+    from infoflow.models import load_model
+
+    other = load_model(copy.deepcopy(model.module), tokenizer=model.tokenizer)
+    place = (stack, "self", 0)
+    attention = next(one for one in other.anatomy.attentions() if (one.stack, one.kind, one.layer) == place)
+    weight = other.module.get_submodule(attention.output_projection).weight
+    with torch.no_grad():
+        columns = slice(attention.head_dim, 2 * attention.head_dim)
+        (weight if attention.transposed else weight.mT)[columns] = 0
+    return replace(other, target_tokenizer=model.target_tokenizer)
 
 
 def test_a_part_is_swapped_in_the_model_as_it_was_changed(answers, kind, model):

@@ -24,7 +24,7 @@ def route_answer(model: Model, read: ReadSentence, choices: Mapping[str, str]) -
     | `top` | the stack that predicts |
     | `rows` | by stack: `[layer, sublayer]` of each row of nodes above the input |
     | `edges` | `[stack, row, part, head, token, source, importance]` of each edge: number of the stack in `rows`; row
-      from 0; 0 head, 1 feed-forward block, 2 residual; head or -1; importance in thousandths |
+      from 0; 0 head, 1 feed-forward block, 2 residual; head, 0 for other parts; importance in thousandths |
 
     Raises:
         UserError: The model's blocks are no sums of their parts.

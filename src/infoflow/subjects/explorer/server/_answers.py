@@ -119,7 +119,7 @@ class Responses:
     ) -> dict[str, Any]:
         """The answer of a subject's view to the sentence with its change, and the choices that it answers."""
         model = reading.subject.model
-        with changed(model, reading.change):
+        with changed(model, reading.change, in_weights=True):
             found = self.attempted(lambda: {**answer(model, reading.sentence, choices), **choices})
         if "reason" not in found:
             self._keep(reading, name, found)
