@@ -12,7 +12,7 @@ from infoflow.report.forms._chart import finished, tips
 from infoflow.report.forms._rows import cells, squares
 
 from .measures import ROUTE_IMPORTANCE
-from .measures._importance import ALL, IMPORTANCE, ROUTE
+from .measures._importance import ALL, DOMAIN, IMPORTANCE, LABEL, ROUTE
 from .measures._route import FEED_FORWARD, HEAD, RESIDUAL
 
 _METHOD = Method(
@@ -45,7 +45,7 @@ def _routes(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
                 Panel(spec=_chart(of_stack[of_stack["measure"] == measure], title), title=f"{name}, {title}")
                 for measure, title in _TITLES.items()
             ]
-        answer += [_heads(series, every), _feed_forward(series, every), _by_tag(own)]
+        answer += [_heads(series, every), _feed_forward(series, every), _by_tag(own), _by_domain(own)]
     shown = frame[frame["annotation"] == ALL]
     threshold, count = float(frame["threshold"].iloc[0]), int(shown["count"].median())
     return Drawn(
@@ -95,7 +95,7 @@ def _feed_forward(series: Series, every: pd.DataFrame) -> str:
 
 
 def _by_tag(own: pd.DataFrame) -> str:
-    tagged = own[(own["annotation"] != ALL) & (own["part"] == HEAD) & (own["measure"] == ROUTE)]
+    tagged = own[~own["annotation"].isin([ALL, LABEL]) & (own["part"] == HEAD) & (own["measure"] == ROUTE)]
     if tagged.empty:
         return ""
     best = tagged.loc[(tagged["low"] - tagged["baseline"]).idxmax()]
@@ -108,6 +108,24 @@ def _by_tag(own: pd.DataFrame) -> str:
     )
 
 
+def _by_domain(own: pd.DataFrame) -> str:
+    """Generic heads, and heads of one label."""
+    heads = own[(own["annotation"] == LABEL) & (own["part"] == HEAD)]
+    if heads.empty:
+        return ""
+    place = ["stack", "layer", "sublayer", "head"]
+    generic = (heads[heads["measure"] == ROUTE].groupby(place)["low"].min() > _GENERIC).sum()
+    text = f"{generic} heads lie on more than half of the routes of every {LABEL}."
+    for tag, rows in heads[heads["measure"] == DOMAIN].groupby("tag", sort=False):
+        specific, best = rows[rows["low"] > 0], rows.loc[rows["value"].idxmax()]
+        text += (
+            f" {len(specific)} of {len(rows)} lie on more routes of {tag} than of all other sentences; head "
+            f"{int(best['head'])} of layer {int(best['layer'])} has the largest difference, {100 * best['value']:.0f} "
+            f"points ({100 * best['low']:.0f} to {100 * best['high']:.0f})."
+        )
+    return text
+
+
 ROUTES = DeclaredFigure(
     name="routes/importance",
     id="route-importance",
@@ -116,8 +134,8 @@ ROUTES = DeclaredFigure(
         "Each square is a head, the residual connection of an attention (res.), or a feed-forward block (FFN); × marks "
         "cross-attention. Heads and residual add up to 100% of the state after an attention; an FFN's share is of the "
         "state after it. If all parts were equal, each square would have the value of its control.",
-        "A head on most routes is generic. One on the routes of some words only is specialised: compare tags, or two "
-        "corpora.",
+        "A head on most routes is generic. One on the routes of some words only is specialised: compare tags, or "
+        "sentences of two domains with a label each.",
     ),
     method=_METHOD,
     tables=(ROUTE_IMPORTANCE.name,),
