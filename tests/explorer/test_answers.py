@@ -276,7 +276,9 @@ def test_a_part_is_swapped_in_the_model_as_it_was_changed(answers, kind, model):
         opened(asked.read(question(key=one, want=["swap"], choices=choices)))[0]["swap"] for one in (key, closed)
     )
     assert {name: whole[name] for name in choices} == choices
-    first = [next(row for row in one["grids"][0]["rows"] if row["layer"] == 0)["effects"][1] for one in (whole, without)]
+    first = [
+        next(row for row in one["grids"][0]["rows"] if row["layer"] == 0)["effects"][1] for one in (whole, without)
+    ]
     assert first[0] != 0
     assert first[1] == 0
     assert whole["metrics"] != without["metrics"]

@@ -394,7 +394,9 @@ def test_heads_of_a_domain_are_those_of_two_corpora(corpus):
                 alone[other].xs(measures, level="measure")["value"][own.index].to_numpy(), abs=1e-6
             )
         both_routes, difference = rows.xs("route", level="measure"), rows.xs("domain", level="measure")
-        assert difference["value"].to_numpy() == pytest.approx((both_routes["value"] - both_routes["baseline"]).to_numpy())
+        assert difference["value"].to_numpy() == pytest.approx(
+            (both_routes["value"] - both_routes["baseline"]).to_numpy()
+        )
         assert (difference["low"] <= difference["value"]).all()
         assert (difference["value"] <= difference["high"]).all()
     assert (labelled.xs("domain", level="measure")["baseline"] == 0).all()

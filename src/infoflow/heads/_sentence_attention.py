@@ -3,7 +3,7 @@
 # B batch or sequence, H query head, T query token, S key token, P position, d head width, D model width
 # H query head, G key/value head, T query token, S key token, d head width
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +12,8 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from infoflow.corpus import printable
 from infoflow.foundation import UserError, shown_by
-from infoflow.models import Attention, AttentionCall, Model, Readout, keys_stack, model_inputs, readout, tap, weight_of
+from infoflow.models import Attention, AttentionCall, Model, Readout, keys_stack, model_inputs, tap, weight_of
 
 from ._relevance import Place, alti_contributions
 from ._sentence_tokens import ReadSentence, Text, read_tokens

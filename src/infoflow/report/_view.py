@@ -29,6 +29,7 @@ from ._theme import Series
 from .heads._statistics import kind_label
 from .representations._words import words_payload
 
+
 def token_payload(tokens: tuple[ReadToken, ...]) -> list[dict[str, Any]]:
     """Text and role of each token; of a pair also its sentence, 0 or 1."""
     return [
@@ -119,7 +120,12 @@ def view_page(seen: SentenceAttention, explored: Explored | None = None) -> str:
     if explored.before is not None:
         payload["before"] = view_payload(explored.before)
         blocks |= {f"before/{name}": array for name, array in view_blocks(explored.before).items()}
-    payload |= {"further": further, "state": explored.state, "change_text": explored.change_text, "answers": explored.answers}
+    payload |= {
+        "further": further,
+        "state": explored.state,
+        "change_text": explored.change_text,
+        "answers": explored.answers,
+    }
     if explored.state:
         payload["opens"] = "model"  # as the live page does
     if explored.effect is not None:

@@ -40,7 +40,7 @@ def explore(
     device: Device = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Explore a model on a live page: type a sentence, see attention, routes, lens and relevance; ablate and swap parts.
+    """Explore a model on a live page: type a sentence, see attention, routes, lens, relevance; ablate, swap parts.
 
     Only this computer can open the page, at the printed address. Ctrl-C stops it. Needs the extra [explore].
 

@@ -61,7 +61,9 @@ def swap_answer(model: Model, read: ReadSentence, choices: Mapping[str, str]) ->
     parts = token_parts(model, batch) if kind == "states" else parts_of(model, _KINDS[kind])
     sides = recorded_sides(runs, batch, names_of(parts))
     before, after = (side.logits[0].float().softmax(0) for side in sides)
-    gained, lost = ((one - two).topk(min(_OFFERED, len(one))).indices for one, two in ((before, after), (after, before)))
+    gained, lost = (
+        (one - two).topk(min(_OFFERED, len(one))).indices for one, two in ((before, after), (after, before))
+    )
     answer, wrong = (
         _token(choices.get(name), best, len(before)) for name, best in (("answer", gained), ("wrong", lost))
     )
@@ -78,9 +80,7 @@ def swap_answer(model: Model, read: ReadSentence, choices: Mapping[str, str]) ->
     }
 
 
-def _encoded(
-    model: Model, read: ReadSentence, other: str, at: str | None
-) -> tuple[PairBatch, tuple[ReadToken, ...]]:
+def _encoded(model: Model, read: ReadSentence, other: str, at: str | None) -> tuple[PairBatch, tuple[ReadToken, ...]]:
     """Both sentences as a batch of one pair, and the tokens of the other one."""
     if read.pair is not None:
         raise UserError("A part is swapped between two single sentences. Empty the field of the second sentence.")

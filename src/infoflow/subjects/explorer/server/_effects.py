@@ -11,12 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from infoflow.foundation import UserError
 from infoflow.heads import HeadEdit, HeadSet, all_heads, candidate_pairs, likeliest, token_names
 from infoflow.models import (
     BlockOutputs,
     HeadCall,
-    Model,
     first_block,
     keys_stack,
     recorded_blocks,

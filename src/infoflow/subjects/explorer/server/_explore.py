@@ -184,9 +184,9 @@ def explore(
     """Start a page for exploring one model, or two side by side: it runs until `.stop()`.
 
     Enter a sentence to see all heads, one head, queries and keys, the route of a prediction, what each layer predicts,
-    the sources of a prediction, the effect of removing a token, a head or a layer, and of swapping a part of the model. It needs the extra `[explore]`.
-    The page is served only to this computer, and only with the token in its address; do not use the models for anything
-    else meanwhile.
+    the sources of a prediction, the effect of removing a token, a head or a layer, and of swapping a part of the model.
+    It needs the extra `[explore]`. The page is served only to this computer, and only with the token in its address; do
+    not use the models for anything else meanwhile.
 
     Args:
         models: One or two models from `load_model`, or its sources: folders or names.

@@ -293,7 +293,11 @@ def _own(state: str, suffix: str) -> str:
     if not suffix:
         return state
     pairs = [pair.split("=", 1) for pair in state.lstrip("#").split(";") if "=" in pair]
-    mine = [f"{name.removesuffix(suffix)}={value}" for name, value in pairs if name.endswith(suffix) or name in ("show", "other")]
+    mine = [
+        f"{name.removesuffix(suffix)}={value}"
+        for name, value in pairs
+        if name.endswith(suffix) or name in ("show", "other")
+    ]
     return "#;" + ";".join(mine)
 
 

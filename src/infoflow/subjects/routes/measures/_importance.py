@@ -45,7 +45,9 @@ ROUTE_IMPORTANCE = TableSchema(
             "the same for sentences with a label, less the share for all others",
         ),
         Column("threshold", "float64", "share of a state", "least importance of an edge of a route"),
-        Column("annotation", "string", "", "column of the corpus's tags; label: of the sentence; all: every prediction"),
+        Column(
+            "annotation", "string", "", "column of the corpus's tags; label: of the sentence; all: every prediction"
+        ),
         Column("tag", "string", "", "tag of the predicted token's word (of the token itself, in an encoder); all"),
         *estimate_columns(
             "share",
@@ -244,9 +246,7 @@ class _Sums:
 
     def _means(self, number: int) -> dict[str, np.ndarray]:
         """Importance and share of routes of every prediction; for a label: of all other sentences."""
-        values, counts = (
-            (one[0] - (one[number] if number < 0 else 0)).sum(1) for one in (self._values, self._counts)
-        )
+        values, counts = ((one[0] - (one[number] if number < 0 else 0)).sum(1) for one in (self._values, self._counts))
         with np.errstate(invalid="ignore", divide="ignore"):
             return {IMPORTANCE: values[0] / counts[0], ROUTE: values[2] / counts[1]}
 
