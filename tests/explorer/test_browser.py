@@ -127,7 +127,7 @@ def test_type_choose_hide_close_and_save(visit, models, kind, tmp_path):
     weights = restore(first.layers[1].weights)[1]
     names = page.locator(".map-scroll").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
     assert percent(weights.max()) in names[0]
-    assert len(names) == 3  # with ALTI's map
+    assert len(names) == 2
     page.locator(".tokens-row button").nth(2).click()
     best = int(weights[2].argmax())
     text = seen.sentence.tokens[first.stack][2].text
