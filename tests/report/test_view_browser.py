@@ -22,7 +22,7 @@ def model(matched_models):
 def seen(model):
     from infoflow.heads import sentence_attention
 
-    return sentence_attention(model, SENTENCE, TRANSLATION, mixing=False)
+    return sentence_attention(model, SENTENCE, TRANSLATION)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def long_view(tmp_path_factory):
     sizes = {"vocab_size": 50, "hidden_size": 48, "num_hidden_layers": 12, "num_attention_heads": 12}
     module = transformers.BertForMaskedLM(transformers.BertConfig(**sizes, intermediate_size=48))
     model = load_model(module)
-    seen = sentence_attention(model, torch.randint(1, 50, (512,)).tolist(), mixing=False)
+    seen = sentence_attention(model, torch.randint(1, 50, (512,)).tolist())
     return write_view(seen, tmp_path_factory.mktemp("long") / "view.html", further_answers(model, seen.sentence))
 
 

@@ -388,7 +388,7 @@ def view(
             raise UserError(
                 f"{loaded.name} has no attention to draw: {lacking}. Use --words CORPUS to see neighbours of words."
             )
-        seen = sentence_attention(loaded, sentence, translation, mixing=False, pair=pair, chat=chat)
+        seen = sentence_attention(loaded, sentence, translation, pair=pair, chat=chat)
         show_path("View", write_view(seen, path, further_answers(loaded, seen.sentence)))
 
 

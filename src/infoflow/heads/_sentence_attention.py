@@ -3,8 +3,7 @@
 # B batch or sequence, H query head, T query token, S key token, P position, d head width, D model width
 # H query head, G key/value head, T query token, S key token, d head width
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,9 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from infoflow.foundation import UserError, shown_by
+from infoflow.foundation import shown_by
 from infoflow.models import Attention, AttentionCall, Model, Readout, keys_stack, model_inputs, tap, weight_of
 
-from ._relevance import Place, alti_contributions
 from ._sentence_tokens import ReadSentence, Text, read_tokens
 
 # What a head writes: the size of each token's contribution, and its effect on the token's own logit.
@@ -141,8 +139,6 @@ class LayerAttention:
     key: Float[np.ndarray, "group key width"]  # one per key/value head
     scaling: float  # of the products of query and key
     biased: bool  # scores have more terms than these products: a position bias or a cap
-    mixing: UInt8[np.ndarray, "query key"] | None = None
-    """ALTI's map of the layer (all heads and the residual connection) encoded by `quantise`; None if unsupported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -183,7 +179,6 @@ def sentence_attention(
     translation: Text | None = None,
     *,
     longest: int | None = 512,
-    mixing: bool = True,
     pair: str | None = None,
     chat: bool = False,
 ) -> SentenceAttention:
@@ -194,8 +189,6 @@ def sentence_attention(
         sentence: Text, or token ids.
         translation: Input of an encoder–decoder model's decoder; default: the model's own translation.
         longest: Maximum number of tokens on either side; None: only the model's limit.
-        mixing: Also compute ALTI's maps. Their time is quadratic in the length: on BERT-base we measured 0.2 s of CPU
-            time for 16 tokens and 3 s for 128, so 512 should take about 45 s.
         pair: A second sentence that an encoder reads after the first: [CLS] first [SEP] second [SEP].
         chat: Whether `sentence` is a user's message, or a file of conversations of which the first is read, for the
             model's chat template.
@@ -204,10 +197,10 @@ def sentence_attention(
         UserError: The sentence is empty or too long, or the model cannot read it (see `read_tokens`).
     """
     read = read_tokens(model, sentence, translation, longest, pair, chat)
-    watch, inputs = AttentionWatch(model, read), sentence_inputs(model, read)
+    watch = AttentionWatch(model, read)
     with torch.no_grad(), tap(model, on_attention=watch):
-        model.module(**inputs)
-    return watch.seen(_mixing(model, inputs) if mixing else {})
+        model.module(**sentence_inputs(model, read))
+    return watch.seen()
 
 
 class AttentionWatch:
@@ -223,17 +216,14 @@ class AttentionWatch:
         looked_at = _looked_at(self._model, attention, call)
         self._calls.setdefault((call.stack, call.kind), {})[call.layer] = looked_at
 
-    def seen(self, maps: Mapping[Place, UInt8[np.ndarray, "_ _"]]) -> SentenceAttention:
-        """All recorded data, with ALTI's maps if there are any."""
+    def seen(self) -> SentenceAttention:
+        """All recorded data."""
         kinds = tuple(
             AttentionOfKind(
                 stack=stack.name,
                 kind=kind,
                 causal=stack.causal and kind == "self",
-                layers=tuple(
-                    replace(layer, mixing=maps.get((stack.name, kind, number)))
-                    for number, layer in sorted(self._calls[stack.name, kind].items())
-                ),
+                layers=tuple(layer for _, layer in sorted(self._calls[stack.name, kind].items())),
             )
             for stack in self._model.anatomy.stacks
             for kind in stack.kinds
@@ -250,15 +240,6 @@ def sentence_inputs(model: Model, read: ReadSentence) -> dict[str, Any]:
     if None in types:
         return inputs
     return inputs | {"token_type_ids": torch.tensor([types], device=model.device)}
-
-
-def _mixing(model: Model, inputs: dict[str, Any]) -> dict[Place, UInt8[np.ndarray, "_ _"]]:
-    """ALTI's maps, encoded by `quantise`; none if ALTI does not support the model's blocks."""
-    try:
-        (maps,) = alti_contributions(model, inputs)
-    except UserError:
-        return {}
-    return {place: quantise(_array(shares)) for place, shares in maps.items()}
 
 
 def _looked_at(model: Model, attention: Attention, call: AttentionCall) -> LayerAttention:

@@ -67,7 +67,7 @@ def view(
         UserError: The model has no attention, or cannot read the sentence (see `sentence_attention`).
     """
     loaded = model if isinstance(model, Model) else load_model(model)
-    seen = sentence_attention(loaded, sentence, translation, mixing=False, pair=pair)
+    seen = sentence_attention(loaded, sentence, translation, pair=pair)
     return View(seen, further_answers(loaded, seen.sentence))
 
 

@@ -131,7 +131,7 @@ def read(subject: ExploredModel, sentence: ReadSentence, change: Change) -> Sent
         key=reading_key(model, sentence, change, subject.number),
         subject=subject,
         change=change,
-        seen=watch.seen({}),
+        seen=watch.seen(),
         states={stack: torch.stack([state[0] for state in layers]) for stack, layers in passed.hidden.items()},
         logits=logits if logits is not None and logits.numel() <= _MOST_LOGITS else None,
     )
