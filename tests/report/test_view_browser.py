@@ -326,7 +326,7 @@ def route_of(page, model, position, least):
         len(find_route(model, SENTENCE, TRANSLATION, position=position, threshold=share).edges)
         for share in (least - 5e-4, least + 5e-4)  # the page has thousandths
     ]
-    (count,) = re.findall(r"has (\d+) edges", told)
+    (count,) = re.findall(r"has (\d+) edges?", told)
     return told, counts[1] <= int(count) <= counts[0]
 
 

@@ -51,21 +51,21 @@ furtherViews.route = (() => {
   const { make, svgMake, remember } = page;
   const ROW = 22, LEFT = 30, GAP = 26, TOP = 34;
 
-  // Columns of tokens, the encoder's left of the decoder's; rows of states from the input upwards.
+  // Columns of tokens, the encoder's left of the decoder's; rows of states from the input upwards, as high in both.
   const placed = (of, data, hideSpecial, width) => {
     const stacks = Object.keys(of.rows), shown = stacks.map((stack) => attention.shownTokens(data.tokens[stack], hideSpecial));
     const count = shown.reduce((sum, own) => sum + own.length, 0), most = Math.max(...stacks.map((stack) => of.rows[stack].length));
     const column = Math.min(Math.max((width - LEFT - 8 - GAP * (stacks.length - 1)) / Math.max(count, 1), 44), 110);
     const lefts = shown.map((_, stack) => LEFT + stack * GAP + column * shown.slice(0, stack).reduce((sum, own) => sum + own.length, 0));
-    const x = (stack, token) => lefts[stack] + (shown[stack].indexOf(token) + 0.5) * column, y = (row) => TOP + (most - row) * ROW;
+    const x = (stack, token) => lefts[stack] + (shown[stack].indexOf(token) + 0.5) * column, y = (stack, row) => TOP + most * ROW * (1 - row / of.rows[stacks[stack]].length);
     // The state at a point: above or below the rows, the last one of the token.
     const node = (left, top) => {
       const stack = lefts.findLastIndex((start, number) => number === 0 || left >= start - GAP / 2), own = shown[stack];
       const token = own[Math.min(Math.max(Math.floor((left - lefts[stack]) / column), 0), own.length - 1)], last = of.rows[stacks[stack]].length;
-      const row = most - Math.round((top - TOP) / ROW);
+      const row = Math.round(last * (1 - (top - TOP) / (most * ROW)));
       return { stack, row: row < 0 || row > last ? last : row, token };
     };
-    return { stacks, shown, column, x, y, node, width: Math.ceil(LEFT + GAP * (stacks.length - 1) + column * count + 8), height: y(0) + 32 };
+    return { stacks, shown, column, x, y, node, width: Math.ceil(LEFT + GAP * (stacks.length - 1) + column * count + 8), height: TOP + most * ROW + 32 };
   };
   const rowsOf = (of, stack) => of.rows[Object.keys(of.rows)[stack]];
   const named = (of, edge) => {
@@ -88,7 +88,7 @@ furtherViews.route = (() => {
     const { edges, reached } = route.trace(of, start, least), taken = /** @type {Record<string, [number, number][]>} */ ({}); // by row: where marks stand
     const lines = svgMake("g", { fill: "none" }), marks = svgMake("g", {}), dots = svgMake("g", {}), texts = svgMake("g", {});
     for (const [edge, ...others] of route.lines(edges)) {
-      const below = route.from(of, edge), [x1, y1, x2, y2] = [at.x(edge.stack, edge.token), at.y(edge.row + 1), at.x(below.stack, below.token), at.y(below.row)];
+      const below = route.from(of, edge), [x1, y1, x2, y2] = [at.x(edge.stack, edge.token), at.y(edge.stack, edge.row + 1), at.x(below.stack, below.token), at.y(below.stack, below.row)];
       if (!at.shown[edge.stack].includes(edge.token) || !at.shown[below.stack].includes(below.token)) continue;
       const own = x1 === x2, share = others.reduce((sum, one) => sum + one.share, edge.share), middle = (y1 + y2) / 2, color = ["var(--above)", "var(--below)", "var(--control)"][edge.part];
       const path = svgMake("path", { d: curve(edge.part, own, [x1, y1], [x2, y2]), stroke: color, "stroke-width": (0.8 + 7 * share).toFixed(2), "stroke-opacity": Math.min(0.35 + share, 0.95).toFixed(2) }), title = svgMake("title", {});
@@ -109,34 +109,34 @@ furtherViews.route = (() => {
       const last = of.rows[stack].length;
       for (let row = 0; row <= last; row++) for (const token of at.shown[number]) {
         const on = reached.has(route.key({ stack: number, row, token }));
-        dots.append(svgMake("circle", { cx: at.x(number, token), cy: at.y(row), r: on ? 3.4 : 1.6, fill: on ? "var(--ink)" : "var(--grid)" }));
+        dots.append(svgMake("circle", { cx: at.x(number, token), cy: at.y(number, row), r: on ? 3.4 : 1.6, fill: on ? "var(--ink)" : "var(--grid)" }));
       }
       for (const token of at.shown[number]) {
         const text = attention.fitted(data.tokens[stack][token].text, at.column - 4, 13), on = reached.has(route.key({ stack: number, row: 0, token }));
-        for (const [y, strong] of [[at.y(0) + 18, on], [at.y(last) - 18, number === start.stack && token === start.token]]) texts.append(attention.label(text, { x: at.x(number, token), y, ...(strong ? { "font-weight": 700 } : { fill: "var(--soft)" }) }, 13, "middle"));
+        for (const [y, strong] of [[at.y(number, 0) + 18, on], [at.y(number, last) - 18, number === start.stack && token === start.token]]) texts.append(attention.label(text, { x: at.x(number, token), y, ...(strong ? { "font-weight": 700 } : { fill: "var(--soft)" }) }, 13, "middle"));
       }
     });
     const chosen = svgMake("g", { class: "node", role: "button", tabindex: 0, "aria-label": `${stateName(of, data, start)}; arrow keys choose another state` });
-    chosen.append(svgMake("rect", { x: at.x(start.stack, start.token) - 8, y: at.y(start.row) - 8, width: 16, height: 16, rx: 8, fill: "none", stroke: "var(--ink)", "stroke-width": 1.5 }));
+    chosen.append(svgMake("rect", { x: at.x(start.stack, start.token) - 8, y: at.y(start.stack, start.row) - 8, width: 16, height: 16, rx: 8, fill: "none", stroke: "var(--ink)", "stroke-width": 1.5 }));
     svg.replaceChildren(lines, dots, marks, texts, chosen, layers(of, at));
     for (const [name, value] of [["viewBox", `0 0 ${at.width} ${at.height}`], ["width", at.width], ["height", at.height]]) svg.setAttribute(String(name), String(value));
     return { edges, reached };
   };
   // The layers' numbers stay in sight when the picture scrolls sideways.
   const layers = (of, at) => {
-    const group = svgMake("g", { class: "layers" }), rows = of.rows[of.top];
+    const group = svgMake("g", { class: "layers" }), rows = of.rows[of.top], top = at.stacks.indexOf(of.top);
     group.append(svgMake("rect", { x: 0, y: 0, width: LEFT - 6, height: at.height, fill: "var(--paper)" }));
     rows.forEach(([layer], row) => {
-      if (row === 0 || rows[row - 1][0] !== layer) group.append(attention.label(String(layer), { x: LEFT - 12, y: at.y(row + 1), fill: "var(--soft)" }, 12, "end"));
+      if (row === 0 || rows[row - 1][0] !== layer) group.append(attention.label(String(layer), { x: LEFT - 12, y: at.y(top, row + 1), fill: "var(--soft)" }, 12, "end"));
     });
     return group;
   };
   const summary = (of, data, start, least, { edges, reached }) => {
     const strongest = (part, most) => edges.filter((edge) => edge.part === part).sort((a, b) => b.share - a.share).slice(0, most).map((edge) => `${named(of, edge)} (${attention.percent(edge.share)})`).join(", ");
     const ends = Object.keys(of.rows).flatMap((stack, number) => data.tokens[stack].filter((_, token) => reached.has(route.key({ stack: number, row: 0, token }))).map((one) => attention.quoted(one)));
-    const heads = edges.filter((edge) => edge.part === route.HEAD).length, count = `${edges.length} edges of at least ${attention.percent(least)}, ${heads} of them through heads`;
+    const heads = edges.filter((edge) => edge.part === route.HEAD).length, count = `${edges.length} edge${edges.length === 1 ? "" : "s"} of at least ${attention.percent(least)}, ${heads} of them through heads`;
     const best = [strongest(route.HEAD, 3), strongest(route.FEED_FORWARD, 2)].filter(Boolean).join("; ");
-    return `${stateName(of, data, start)} has ${count}. Its route starts from ${ends.slice(0, 8).join(", ") || "no token"}${ends.length > 8 ? ` and ${ends.length - 8} more` : ""}. Strongest: ${best || "residual connections alone"}.`;
+    return `${stateName(of, data, start)} has ${count}. ${ends.length ? `The route starts from ${ends.slice(0, 8).join(", ")}${ends.length > 8 ? ` and ${ends.length - 8} more` : ""}` : "None reaches a token"}. Strongest: ${best || "residual connections alone"}.`;
   };
 
   const paint = async (context) => {
