@@ -298,6 +298,9 @@ def test_an_encoder_and_its_decoder_have_rows_for_all_sublayers():
         ("encoder", "self"), ("encoder", "feed-forward"), ("decoder", "self"), ("decoder", "cross"),
         ("decoder", "feed-forward"),
     }  # fmt: skip
+    page = infoflow.plot(table)._repr_html_()
+    assert "decoder, cross-attention, share of routes" in page
+    assert "encoder, cross-attention" not in page
 
 
 def test_a_copying_head_lies_on_the_route_and_its_source_is_reached():
