@@ -9,7 +9,7 @@ states and logits; the same with a token hidden, and what changed; the lens at o
 everything ran once, with no answer kept from round to round. Goals: all heads 1.3, a change 1.5, lens 3, relevance 2.5.
 
 A change (a token, a head or a layer taken away) is answered from what the page knows already. The alternative is a
-page that is made anew: the sentence read, the change, and all pictures of it (heads, flow, lens, relevance). Their
+page that is made anew: the sentence read, the change, and all pictures of it (heads, lens, relevance). Their
 ratio is of pairs, one after the other in the same round, and is told with its least and largest round; a change is to
 be seen within 300 ms.
 """
@@ -35,7 +35,7 @@ CHANGES = {
     "a head closed": {"close": {"heads": [["encoder", "self", 1, 1]]}},
     "a layer closed": {"close": {"layers": [["encoder", 1]]}},
 }
-PAGE = ["attention", "flow", "lens", "relevance"]
+PAGE = ["attention", "lens", "relevance"]
 AT_ONCE = 300  # ms
 ANEW = ", anew"
 
@@ -98,7 +98,7 @@ def times_of(model: Model, text: str, sweeps: bool) -> dict[str, float]:
     timed("lens at a place", ask(key=key, want=["lens"], position=4))
     timed("lens everywhere", ask(key=key, want=["lens"]))
     timed("relevance", ask(key=key, want=["relevance"], position=4))
-    timed("flow (ALTI)", ask(key=key, want=["flow"]))
+    timed("route", ask(key=key, want=["route"]))
     strips = {"each token hidden": {"want": ["influence"]}, "each head closed": {"sweep": "heads"}} if sweeps else {}
     for name, fields in strips.items():
         request = asked({"page": "benchmark", "key": key, **fields})

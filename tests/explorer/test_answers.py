@@ -29,16 +29,14 @@ def inputs_of(model, kind):
 def test_all_heads_are_sentence_attention_s(answers, model, kind):
     from infoflow.heads import sentence_attention
 
-    head, arrays = opened(answers(kind).read(question(kind, want=["attention", "flow"])))
+    head, arrays = opened(answers(kind).read(question(kind, want=["attention"])))
     expected = sentence_attention(model, SENTENCE, translation_of(kind))
     found = weights(head, arrays)
-    assert head["mixing"]
     for one in expected.kinds:
         for layer in one.layers:
             home = f"{one.stack}/{one.kind}/{layer.layer}"
             np.testing.assert_array_equal(found[one.stack, one.kind, layer.layer], layer.weights)
             np.testing.assert_array_equal(np.frombuffer(arrays[f"{home}/norms"], "<f4"), layer.value_norms.ravel())
-            np.testing.assert_array_equal(np.frombuffer(arrays[f"{home}/mixing"], np.uint8), layer.mixing.ravel())
 
 
 def test_the_lens_is_logit_lens_at_every_position(answers, model, kind):
@@ -221,77 +219,69 @@ def test_a_sweep_is_each_head_closed(answers, kind, model):
 
 
 @pytest.mark.parametrize("kind", ["masked", "causal", "translation"])
-def test_the_flow_is_that_of_the_offline_page(answers, models, kind):
-    from infoflow.heads import sentence_attention
-    from infoflow.report import view_payload
+def test_the_route_is_that_of_the_library_and_knows_of_changes(answers, kind, model):
+    find_route = pytest.importorskip("infoflow.routes").find_route
+    asked, stack = answers(kind), model.anatomy.predicts.name
+    head, _ = opened(asked.read(question(kind, want=["attention", "route"])))
+    stacks, key = list(head["view"]["tokens"]), head["key"]
 
-    head, arrays = opened(answers(kind).read(question(kind, want=["flow"])))
-    translation = TRANSLATION if kind == "translation" else None
-    offline = view_payload(sentence_attention(models[kind], SENTENCE, translation, guesses=True))["flows"]
-    assert len(offline) == len(models[kind].anatomy.stacks)
-    assert offline[-1]["guesses"]
-    for live, own in zip(head["flows"], offline, strict=True):
-        told, expected = live.pop("guesses"), own.pop("guesses")
-        assert live == own
-        assert all(name in arrays for name in [*live["mixing"], *(live["across"] or [])])
-        assert (told is None) == (expected is None)
-        for row, other in zip(told or [], expected or [], strict=True):
-            assert [text for text, _ in row] == [text for text, _ in other]
-            np.testing.assert_allclose([share for _, share in row], [share for _, share in other], atol=0.0011)
+    def agree(found, model):
+        shares = {tuple(edge[:6]): edge[6] / 1000 for edge in found["edges"]}
+        routes = [find_route(model, SENTENCE, translation_of(kind), position=at, threshold=0.02) for at in range(6)]
+        edges = [edge for one in routes for edge in one.edges.itertuples()]
+        for edge in edges:
+            row = found["rows"][edge.stack].index([edge.layer, edge.sublayer])
+            part = ["head", "feed-forward", "residual"].index(edge.part)
+            place = (stacks.index(edge.stack), row, part, max(edge.head, 0), edge.token, edge.source)
+            assert shares[place] == pytest.approx(edge.importance, abs=6e-4)
+        return {edge.part for edge in edges}
 
-
-def test_what_a_long_text_would_say_is_left_out(models, explorers):
-    """Of a model with many words: its head would have to be read too often."""
-    from transformers import BertConfig, BertForMaskedLM
-
-    from infoflow.models import load_model
-
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
-    large = BertForMaskedLM(BertConfig(vocab_size=60_000, **sizes))
-    asked = Asker(explorers(load_model(large, tokenizer=models["masked"].tokenizer)))
-    for words, told in ((100, False), (50, True)):
-        head, _ = opened(asked.read(question(text="the " * words, want=["flow"])))
-        assert bool(head["flows"][0]["guesses"]) == told
-        assert head["flows"][0]["mixing"]
-
-
-def test_the_flow_of_a_change_knows_what_was_taken_away(answers, kind, model):
-    from infoflow.heads import restore
-
-    asked, stack = answers(kind), model.anatomy.reads.name
-    first, _ = opened(asked.read(question(kind, want=["attention"])))
+    assert agree(head["route"], model) == {"head", "feed-forward", "residual"}
+    closed = {"heads": [[stack, "self", 0, 1]]}
+    agree(opened(asked.change(question(key=key, close=closed, want=["route"])))[0]["route"], without_head(model, stack))
     change = {"hide": [[stack, 2]], "close": {"layers": [[stack, 1]]}}
-    _, arrays = opened(asked.change(question(key=first["key"], want=["flow"], **change)))
-    size = len(first["view"]["tokens"][stack])
-    flow = [
-        restore(np.frombuffer(arrays[f"{stack}/self/{layer}/mixing"], np.uint8)).reshape(size, size) for layer in (0, 1)
-    ]
-    others = [row for row in range(size) if row != 2]
-    assert (flow[0][others, 2] == 0).all()
-    np.testing.assert_array_equal(flow[1], np.eye(size))
-    # A closed head: the same as ALTI of a model whose projection has no weights for it.
-    head = [stack, "self", 0, 0]
-    _, closed = opened(asked.change(question(key=first["key"], want=["flow"], close={"heads": [head]})))
-    found = restore(np.frombuffer(closed[f"{stack}/self/0/mixing"], np.uint8)).reshape(size, size)
-    np.testing.assert_allclose(found, without_head(model, kind, stack), atol=0.01)
+    found = opened(asked.change(question(key=key, want=["route"], **change)))[0]["route"]
+    edges = [edge for edge in found["edges"] if edge[0] == stacks.index(stack)]
+    within = [edge for edge in edges if found["rows"][stack][edge[1]][1] == "self"]
+    assert not any(edge[5] == 2 and edge[4] != 2 for edge in within)
+    top = [edge for edge in edges if found["rows"][stack][edge[1]][0] == 1]
+    assert top
+    assert all(edge[2] == 2 and edge[6] == 1000 for edge in top)  # residual connections alone
 
 
-def without_head(model, kind, stack):
+def without_head(model, stack):
+    """The model whose first output projection has no weights for head 1."""
     import copy
+    from dataclasses import replace
 
-    from infoflow.heads import alti_contributions
     from infoflow.models import load_model
 
     other = load_model(copy.deepcopy(model.module), tokenizer=model.tokenizer)
-    attention = next(
-        one for one in other.anatomy.attentions() if (one.stack, one.kind, one.layer) == (stack, "self", 0)
-    )
+    place = (stack, "self", 0)
+    attention = next(one for one in other.anatomy.attentions() if (one.stack, one.kind, one.layer) == place)
     weight = other.module.get_submodule(attention.output_projection).weight
     with torch.no_grad():
-        columns = slice(0, attention.head_dim)
+        columns = slice(attention.head_dim, 2 * attention.head_dim)
         (weight if attention.transposed else weight.mT)[columns] = 0
-    (maps,) = alti_contributions(other, inputs_of(model, kind))
-    return maps[stack, "self", 0].numpy()
+    return replace(other, target_tokenizer=model.target_tokenizer)
+
+
+def test_a_part_is_swapped_in_the_model_as_it_was_changed(answers, kind, model):
+    pytest.importorskip("infoflow.patching")
+    asked, stack = answers(kind), model.anatomy.reads.name
+    key = opened(asked.read(question(kind)))[0]["key"]
+    closed = opened(asked.change(question(key=key, close={"heads": [[stack, "self", 0, 1]]})))[0]["key"]
+    choices = {"other": "the old dog sees the dog", "part": "heads"}
+    whole, without = (
+        opened(asked.read(question(key=one, want=["swap"], choices=choices)))[0]["swap"] for one in (key, closed)
+    )
+    assert {name: whole[name] for name in choices} == choices
+    first = [
+        next(row for row in one["grids"][0]["rows"] if row["layer"] == 0)["effects"][1] for one in (whole, without)
+    ]
+    assert first[0] != 0
+    assert first[1] == 0
+    assert whole["metrics"] != without["metrics"]
 
 
 def test_a_first_causal_token_that_sees_nothing_is_left_out(answers):
@@ -316,7 +306,7 @@ def test_what_is_forgotten_is_computed_anew(models):
 def test_memory_is_bounded(models):
     asked = responses([models["masked"]], most_bytes=1 << 20)
     for number in range(40):
-        asked.read(heard(text=f"the cat {'old ' * (number % 30)} {number}", want=["attention", "flow"]))
+        asked.read(heard(text=f"the cat {'old ' * (number % 30)} {number}", want=["attention"]))
     assert sum(one.num_bytes for one in asked.readings._kept.values()) <= 1 << 20
 
 
@@ -378,7 +368,7 @@ def test_a_model_without_head_says_so(models, explorers):
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
     model = load_model(BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)), tokenizer=tokenizer)
     asked = Asker(explorers(model))
-    head, _ = opened(asked.read(question(want=["attention", "flow", "lens", "relevance"], position=2)))
+    head, _ = opened(asked.read(question(want=["attention", "lens", "relevance"], position=2)))
     assert "no language-model head" in head["lens"]["reason"]
     assert head["relevance"]["method"] == "alti"
     assert not head["view"]["predicts"]

@@ -127,7 +127,7 @@ def test_type_choose_hide_close_and_save(visit, models, kind, tmp_path):
     weights = restore(first.layers[1].weights)[1]
     names = page.locator(".map-scroll").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
     assert percent(weights.max()) in names[0]
-    assert len(names) == 3  # with ALTI's map
+    assert len(names) == 2
     page.locator(".tokens-row button").nth(2).click()
     best = int(weights[2].argmax())
     text = seen.sentence.tokens[first.stack][2].text
@@ -212,13 +212,13 @@ def test_which_token_and_which_head_matters(visit, models, kind):
     assert "Closing " in told(page)
 
 
-@pytest.mark.parametrize("shown", ["all heads", "one head", "flow", "lens", "relevance"])
+@pytest.mark.parametrize("shown", ["all heads", "one head", "route", "lens", "relevance"])
 def test_the_saved_file_shows_the_same_picture(visit, browser, shown, tmp_path):
     page = visit("causal")
     write(page)
     view(page, shown)
-    if shown == "flow":
-        page.locator(".node[data-level='1'][data-token='2']").click()
+    if shown == "route":
+        page.locator(".flow .node").press("ArrowDown")
         settled(page)
     path = tmp_path / "saved.html"
     with page.expect_download() as download:
@@ -227,7 +227,7 @@ def test_the_saved_file_shows_the_same_picture(visit, browser, shown, tmp_path):
     page.mouse.move(0, 0)
     page.evaluate("document.activeElement.blur()")
     page.wait_for_timeout(200)
-    element = "svg.flow" if shown == "flow" else "#view"  # a node's shares are those of one place, rounded otherwise
+    element = "svg.flow" if shown == "route" else "#view"
     live = picture(page, element)
     words = told(page)
     context = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True)
@@ -331,7 +331,7 @@ def test_hostile_sentences_execute_nothing(visit):
     title = page.title()
     write(page, text=HOSTILE)
     page.locator(".tokens-row button").nth(2).click()
-    for name in ("one head", "flow", "lens", "relevance", "changes"):
+    for name in ("one head", "route", "lens", "relevance", "changes", "swap"):
         view(page, name)
     assert page.title() == title
     assert page.locator("img").count() == 0
@@ -410,7 +410,7 @@ def test_the_keyboard_alone(visit):
 def test_it_fits_and_everything_has_a_name(visit, width, scheme):
     page = visit("translation", width=width, color_scheme=scheme, reduced_motion="reduce")
     write(page, "translation")
-    for name in ("all heads", "one head", "queries and keys", "flow", "lens", "relevance", "changes"):
+    for name in ("all heads", "route", "one head", "queries and keys", "lens", "relevance", "changes", "swap"):
         view(page, name)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         nameless = page.evaluate(

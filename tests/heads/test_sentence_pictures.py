@@ -1,4 +1,4 @@
-"""What views of one sentence add to its attention: the layers' guesses, and heads that are named."""
+"""What views of one sentence add to its attention: what its layers predict, and heads that are named."""
 
 import json
 
@@ -9,44 +9,46 @@ import transformers
 from support.chat_tokenizers import CHATML, chat_tokenizer
 
 from infoflow.foundation import UserError
-from infoflow.heads import sentence_attention
+from infoflow.heads import read_tokens, sentence_attention, sentence_lens
 from infoflow.models import load_model
 
 SENTENCE, TRANSLATION = "the old cat sees the dog", "le vieux chat voit le chien"
 
 
 @pytest.mark.parametrize("name", ["causal-lm", "masked-lm", "translation"])
-def test_guesses_are_the_likeliest_tokens_of_each_state(matched_models, name):
+def test_the_lens_names_the_likeliest_tokens_of_each_state(matched_models, name):
     """Against the states of the blocks themselves, one after the other, and the head behind them."""
     from infoflow.models import readout, tap
 
     model = matched_models[name]
-    seen = sentence_attention(model, SENTENCE, TRANSLATION if name == "translation" else None, guesses=True)
-    guesses = seen.guesses
-    assert guesses is not None
-    assert guesses.stack == model.anatomy.predicts.name
-    ids = [torch.tensor([[token.id for token in tokens]]) for tokens in seen.sentence.tokens.values()]
+    read = read_tokens(model, SENTENCE, TRANSLATION if name == "translation" else None)
+    lens = sentence_lens(model, read)
+    assert lens["stack"] == model.anatomy.predicts.name
+    ids = [torch.tensor([[token.id for token in tokens]]) for tokens in read.tokens.values()]
     inputs = {"input_ids": ids[0]} | ({"decoder_input_ids": ids[1]} if len(ids) > 1 else {})
     with torch.no_grad(), tap(model, hidden=True) as tapped:
         logits = model.module(**inputs).logits[0]
-    read, tokenizer = readout(model), (model.target_tokenizer if len(ids) > 1 else model.tokenizer)
-    states = tapped.hidden[guesses.stack]
-    assert len(guesses.states) == len(states)
-    for row, layer in zip(guesses.states, states, strict=True):
-        for place, guess in enumerate(row):
-            shares = read(layer[0, place : place + 1])[0].detach().softmax(0)
-            best = int(shares.argmax())
-            assert guess.share == pytest.approx(float(shares[best]), abs=1e-5)
-            assert guess.text == (tokenizer.decode([best]).strip() or tokenizer.convert_ids_to_tokens(best))
+    head, tokenizer = readout(model), (model.target_tokenizer if len(ids) > 1 else model.tokenizer)
+    states = tapped.hidden[lens["stack"]]
+    for place, rows in zip(lens["positions"], lens["layers"], strict=True):
+        for row, layer in zip(rows, states, strict=True):
+            shares = head(layer[0, place : place + 1])[0].detach().softmax(0)
+            best = shares.argsort(descending=True)[: len(row)].tolist()
+            assert [token for token, _ in row] == best
+            assert [share for _, share in row] == pytest.approx(shares[best].tolist(), rel=1e-3)
+            name = tokenizer.decode([best[0]]).strip() or tokenizer.convert_ids_to_tokens(best[0])
+            assert lens["names"][best[0]] == name
     top = [float(row.max()) for row in logits.softmax(-1)]
-    np.testing.assert_allclose([guess.share for guess in guesses.states[-1]], top, atol=1e-5)
+    assert [rows[-1][0][1] for rows in lens["layers"]] == pytest.approx(top, rel=1e-3)
 
 
-def test_a_model_without_output_head_guesses_nothing():
+def test_a_model_without_output_head_predicts_nothing():
     config = transformers.BertConfig(
         vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )
-    assert sentence_attention(load_model(transformers.BertModel(config)), [5, 6, 7], guesses=True).guesses is None
+    model = load_model(transformers.BertModel(config))
+    with pytest.raises(UserError, match="head"):
+        sentence_lens(model, read_tokens(model, [5, 6, 7]))
 
 
 def attending(weights, causal=False):

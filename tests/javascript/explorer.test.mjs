@@ -10,7 +10,7 @@ const document = {
   querySelector: (selector) => element({ "#models": "[]", "#start": JSON.stringify(start) }[selector]),
   querySelectorAll: () => [],
 };
-const files = ["page.js", "attention.js", "flow.js", "sentence_view.js", "flow_view.js", "predictions.js", "effects.js", "explorer.js"];
+const files = ["page.js", "attention.js", "sentence_view.js", "route_view.js", "predictions.js", "effects.js", "explorer.js"];
 const at = (hash, written = {}) => loaded(files, ["page", "wire"], { document, location: { hash, pathname: "/" }, history: { replaceState: (_, __, to) => { written.to = to; } } });
 const { wire } = at("");
 

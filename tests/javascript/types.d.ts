@@ -8,7 +8,7 @@ interface LayerOfHeads {
   scales: { query: number[]; key: number[] };
 }
 interface AttentionKind {
-  id: string; label: string; stack: string; keys: string; kind: "self" | "cross"; causal: boolean; mixing: boolean;
+  id: string; label: string; stack: string; keys: string; kind: "self" | "cross"; causal: boolean;
   layers: LayerOfHeads[]; telling: { layer: number; head: number; told: string }[];
 }
 /** Bytes of a block, by its name; at once, or when they arrive. */
@@ -25,28 +25,35 @@ interface Effect {
   distance: Record<string, (number | null)[][]>;
 }
 interface Strip { stack: string; token?: number; kind?: string; layer?: number; head?: number; divergence?: number | null; distance?: number | null }
-interface FlowData {
-  stack: string; tokens: Token[]; layers: number[]; mixing: string[]; across: string[] | null; source: string | null;
-  guesses: [string, number][][] | null;
-}
-/** A flow whose blocks have become numbers. */
-interface Flow extends Omit<FlowData, "mixing" | "across"> { mixing: Float32Array[]; across: Float32Array[] | null }
 /** What `subjects/routes/view.py` writes: `[stack, row, part, head, token, source, thousandths]` of each edge. */
 interface RouteData { top: string; rows: Record<string, [layer: number, sublayer: string][]>; edges: number[][] }
 interface RouteEdge { stack: number; row: number; part: number; head: number; token: number; source: number; share: number }
-interface Trace { reaches: Float32Array[]; through: Float32Array[]; source: Float32Array }
+/** A state: a token before all rows of its stack (0), or after one. */
+interface RouteNode { stack: number; row: number; token: number }
+
+/** What `subjects/patching/view.py` writes: effects and metrics by stack, layer and column. */
+interface SwapGrid { stack: string; kind: string; columns: string[]; rows: { layer: number; effects: (number | null)[]; metrics: (number | null)[] }[] }
+interface SwapData {
+  tokens: Token[]; chosen: [number, string][]; offered: [id: number, name: string, first: number, second: number][][];
+  metrics: [number, number]; grids: SwapGrid[];
+}
+interface SwapCell { grid: SwapGrid; layer: number; column: string; effect: number | null; metric: number | null }
+/** Numbers by layer and column. */
+interface ValueGrid {
+  caption: string; columns: string[]; rows: { layer: number; values: (number | null | undefined)[] }[]; signed: boolean; most: number;
+  wide?: string; cell(button: HTMLElement, layer: number, column: number, value: number | null | undefined): void;
+}
 
 /** One sentence in one model: `view_payload`, with what the offline file or the live page adds. */
 interface ViewData {
   model: string; text: string; translation: string | null; pair: string | null; tokens: Tokens; last: string;
-  further: string[]; predicts: boolean; any_special: boolean; kinds: AttentionKind[]; flows: FlowData[] | null; mixing: boolean;
+  further: string[]; predicts: boolean; any_special: boolean; kinds: AttentionKind[];
   block: Blocks;
   ask(what: string, request?: object): Promise<any>;
-  answers?: { lens?: Lens[]; relevance?: RelevanceAnswer[]; tokens?: Strip[]; heads?: Strip[] };
+  answers?: { lens?: Lens[]; relevance?: RelevanceAnswer[]; swap?: SwapData[]; tokens?: Strip[]; heads?: Strip[] };
   before?: ViewData; effect?: Effect; strips?: { tokens?: Strip[]; heads?: Strip[] };
   state?: string; opens?: string; key?: string; live?: boolean; running?: string;
   painted?(): void; chosen?(): void; start?(what: string): void; stop?(): void;
-  add?(more: Map<string, Uint8Array>): void; has?(name: string): boolean;
 }
 /** What a further view may know and do. */
 interface ViewContext {

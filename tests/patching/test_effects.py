@@ -14,6 +14,7 @@ from transformers import (
 )
 
 from infoflow.corpus import generate_grammar, train_tokenizer
+from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.patching import PatchPair, patch_effects, read_pairs
 
@@ -141,3 +142,73 @@ def _rows(row, ids, answered, model):
     rest = [at for at in range(length) if at not in different and at not in answer]
     groups |= {"before": [at for at in rest if at < different[0]], "after": [at for at in rest if at > different[0]]}
     return groups[row.position]
+
+
+def swapped(model, choices, sentence="the cats sleep near the dog .", translation=None):
+    from infoflow.heads import read_tokens
+    from infoflow.report import further_views
+
+    return further_views()["swap"](model, read_tokens(model, sentence, translation), choices)
+
+
+@pytest.mark.parametrize(("make", "places_of"), [(gpt2, hand.gpt2), (bert, hand.bert), (bart, hand.bart)])
+def test_the_swap_of_a_page_is_that_of_a_plain_loop(make, places_of, tokenizer):
+    model, texts = make(tokenizer), ("the cats sleep near the dog .", "the cat sleep near the dogs .")
+    ids = [torch.tensor([[one.id for one in side]]) for side in (_tokens(model, text) for text in texts)]
+    written = {"decoder_input_ids": torch.tensor([[2, 7, 9]])} if model.task == "seq2seq" else {}
+    if written:
+        translation = tokenizer.decode([7, 9])
+        written = {"decoder_input_ids": torch.tensor([[one.id for one in _tokens(model, texts[0], translation)]])}
+    sides = [{"input_ids": one, **written, "use_cache": False} for one in ids]
+    if model.task == "masked-lm":
+        sides = [{"input_ids": one["input_ids"]} for one in sides]
+    at = 2
+    with torch.no_grad():
+        first, second = (model.module(**side).logits[0, at].softmax(0) for side in sides)
+    answer, wrong = int((first - second).argmax()), int((second - first).argmax())
+    loop = hand.Loop(model, sides, at, answer, wrong, start=[])
+    places, blocks = places_of(model)
+    for into in ("first", "second"):
+        base, gap = (0, loop.score(1) - loop.score(0)) if into == "first" else (1, loop.score(0) - loop.score(1))
+        for part in ("heads", "blocks", "states"):
+            choices = {"other": texts[1], "part": part, "into": into, "at": str(at)}
+            found = swapped(model, choices, texts[0], translation if written else None)
+            assert [token for token, _ in found["chosen"]] == [answer, wrong]
+            assert found["metrics"] == pytest.approx([loop.score(0), loop.score(1)], abs=2e-4)
+            for grid in found["grids"]:
+                for row in grid["rows"]:
+                    for column, effect in zip(grid["columns"], row["effects"], strict=True):
+                        if part == "states":
+                            place = _state(blocks[grid["stack"]], row["layer"], [int(column)])
+                        elif part == "heads":
+                            place = places["head", grid["stack"], grid["kind"], row["layer"], int(column)]
+                        else:
+                            name = ("feed-forward", "") if column == "feed-forward" else ("attention", column)
+                            if (name[0], grid["stack"], name[1], row["layer"], -1) not in places:
+                                assert effect is None
+                                continue
+                            place = places[name[0], grid["stack"], name[1], row["layer"], -1]
+                        assert effect * gap == pytest.approx(loop.exact(place, base), abs=3e-4)
+
+
+def _tokens(model, text, translation=None):
+    from infoflow.heads import read_tokens
+
+    tokens = read_tokens(model, text, translation or ("x" if model.task == "seq2seq" else None)).tokens
+    return list(tokens.values())[-1 if translation else 0]
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({}, "Write the other sentence"),
+        ({"other": "the cat ."}, r"same number of tokens. The first has \d+, the other \d+: .*the \| cat"),
+        ({"other": "the cats sleep near the dog ."}, "have the same tokens"),
+        ({"other": "the cat sleep near the dog .", "part": "x"}, "part must be one of heads, blocks, states"),
+        ({"other": "the cat sleep near the dog .", "at": "99"}, "at must lie in 0"),
+        ({"other": "the cat sleep near the dog .", "answer": "99999"}, "A token must be an id in 0"),
+    ],
+)
+def test_a_swap_that_cannot_be_made_says_why(choices, message, tokenizer):
+    with pytest.raises(UserError, match=message):
+        swapped(gpt2(tokenizer), choices)

@@ -191,7 +191,6 @@ def _example_rows(head: dict) -> list[dict]:
                 "keys": listed,
                 "weights": base64.b64encode(weights.tobytes()).decode(),
                 "value_norms": [float(number + 1) for number in range(size)],
-                "mixing": base64.b64encode(np.full((size, size), 114, np.uint8).tobytes()).decode(),
             }
         )
     return rows

@@ -101,7 +101,7 @@ def test_numbers_in_steps_come_back(run):
 
 
 def test_sentences_lie_one_after_the_other(head_map):
-    """Weights of every head, then value norms, then the layers' mixing; sentence by sentence."""
+    """Weights of every head, then value norms; sentence by sentence."""
     ((grid, examples),) = head_map.payload["live"]["examples"].items()
     data = np.frombuffer(zlib.decompress(base64.b64decode(head_map.payload["blocks"][grid])), np.uint8)
     start, heads, layers = 0, 48, 6
@@ -109,7 +109,7 @@ def test_sentences_lie_one_after_the_other(head_map):
         size = len(sentence["queries"])
         weights = data[start : start + heads * size * size].reshape(layers, -1, size, size)
         norms = data[start + weights.size : start + weights.size + heads * size].reshape(heads, size)
-        start += weights.size + norms.size + layers * size * size
+        start += weights.size + norms.size
         head = 3
         expected = [max(i - 1, 0) if number == 0 else head % size for i in range(size)]
         np.testing.assert_array_equal(weights[2, head].argmax(1), expected)

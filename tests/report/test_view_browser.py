@@ -1,5 +1,6 @@
 """Attention views in headless Chromium."""
 
+import re
 import time
 from pathlib import Path
 
@@ -13,17 +14,23 @@ SENTENCE, TRANSLATION = "the old cat sees <script>alert(1)</script> the dog", "l
 
 
 @pytest.fixture(scope="module")
-def seen(matched_models):
-    from infoflow.heads import sentence_attention
-
-    return sentence_attention(matched_models["translation"], SENTENCE, TRANSLATION, guesses=True)
+def model(matched_models):
+    return matched_models["translation"]
 
 
 @pytest.fixture(scope="module")
-def view(seen, tmp_path_factory):
-    from infoflow.report import write_view
+def seen(model):
+    from infoflow.heads import sentence_attention
 
-    return write_view(seen, tmp_path_factory.mktemp("view") / "view.html")
+    return sentence_attention(model, SENTENCE, TRANSLATION)
+
+
+@pytest.fixture(scope="module")
+def view(model, seen, tmp_path_factory):
+    from infoflow.report import further_answers, write_view
+
+    answers = further_answers(model, seen.sentence)
+    return write_view(seen, tmp_path_factory.mktemp("view") / "view.html", answers)
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +41,14 @@ def long_view(tmp_path_factory):
 
     from infoflow.heads import sentence_attention
     from infoflow.models import load_model
-    from infoflow.report import write_view
+    from infoflow.report import further_answers, write_view
 
     torch.manual_seed(0)
     sizes = {"vocab_size": 50, "hidden_size": 48, "num_hidden_layers": 12, "num_attention_heads": 12}
     module = transformers.BertForMaskedLM(transformers.BertConfig(**sizes, intermediate_size=48))
-    seen = sentence_attention(load_model(module), torch.randint(1, 50, (512,)).tolist())
-    return write_view(seen, tmp_path_factory.mktemp("long") / "view.html")
+    model = load_model(module)
+    seen = sentence_attention(model, torch.randint(1, 50, (512,)).tolist())
+    return write_view(seen, tmp_path_factory.mktemp("long") / "view.html", further_answers(model, seen.sentence))
 
 
 def percent(share):
@@ -242,7 +250,7 @@ def test_a_strange_address_does_no_harm(visit, view, address):
     assert page.locator("#view canvas").first.is_visible()
 
 
-@pytest.mark.parametrize("show", ["head", "model", "products", "flow"])
+@pytest.mark.parametrize("show", ["head", "model", "products", "route"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_never_scrolls_sideways(visit, view, width, show):
     page = visit(view, f"#;show={show}", width=width)
@@ -307,81 +315,64 @@ def test_a_named_head_opens(visit, tmp_path):
     named.click()
     lines(page)
     assert page.locator("#head").input_value() == "1"
-    assert page.locator("[data-view=flow]").is_hidden()  # there are no maps by ALTI
+    assert page.locator("[data-view=route]").count() == 0  # the file was written without further answers
 
 
-def flow_node(page, level, token):
-    page.locator(".flow .node").first.wait_for()
-    return page.locator(f".node[data-level='{level}'][data-token='{token}']")
+def route_of(page, model, position, least):
+    """The words below the picture, and whether they count the edges that `find_route` finds."""
+    find_route = pytest.importorskip("infoflow.routes").find_route
+    told = page.locator("#told").inner_text()
+    counts = [
+        len(find_route(model, SENTENCE, TRANSLATION, position=position, threshold=share).edges)
+        for share in (least - 5e-4, least + 5e-4)  # the page has thousandths
+    ]
+    (count,) = re.findall(r"has (\d+) edges?", told)
+    return told, counts[1] <= int(count) <= counts[0]
 
 
-def traced(seen, level, token):
-    """What a node of the decoder holds of its inputs and of the source's, as products of whole matrices."""
-    from infoflow.heads import restore
-
-    kinds = {(kind.stack, kind.kind): kind for kind in seen.kinds}
-
-    def maps(stack, kind):
-        return [restore(layer.mixing).astype(float) for layer in kinds[stack, kind].layers]
-
-    own, across, below = maps("decoder", "self"), maps("decoder", "cross"), maps("encoder", "self")
-    held, source = np.eye(len(own[0]))[token], np.zeros(len(below[0]))
-    for layer in reversed(range(level)):
-        source = source + held @ across[layer]
-        held = held * (1 - across[layer].sum(axis=1)) @ own[layer]
-    for mixing in reversed(below):
-        source = source @ mixing
-    return held, source
+def test_the_route_is_that_of_the_chosen_prediction(visit, view, model):
+    page = visit(view, "#;show=route;at=3")
+    page.locator(".flow .node").wait_for()
+    told, agrees = route_of(page, model, 3, 0.04)
+    assert told.startswith("The prediction at")
+    assert agrees
+    page.locator("[data-name=least]").press("End")
+    assert "least=0.2" in page.evaluate("location.hash")
+    fewer, agrees = route_of(page, model, 3, 0.2)
+    assert fewer != told
+    assert agrees
+    assert page.locator(".node-lens .candidates li").count() == 5
 
 
-def test_a_node_of_the_flow_shows_what_it_is_made_of(visit, view, seen):
-    page = visit(view, "#;show=flow;kind=decoder/self")
-    flow_node(page, 2, 4).click()
-    held, source = traced(seen, 2, 4)
-    told = page.locator("#told").inner_text().replace("\u2068", "").replace("\u2069", "")
-    tokens = [token.text for token in seen.sentence.tokens["decoder"]]
-    guess = seen.guesses.states[2][4]
-    assert told.startswith(f"“{tokens[4]}” at layer 2, where the model would say “{guess.text}”")
-    assert f"“{tokens[int(held.argmax())]}” {percent(held.max())}" in told
-    assert f"{percent(source.sum())} came from the source" in told
-    shown = page.locator(".flow > g:last-child text").all_text_contents()
-    assert shown == [percent(share) for share in held if share >= 0.005]
-    assert page.evaluate("location.hash").endswith("trace=2.4")
+def test_any_state_is_followed(visit, view):
+    page = visit(view, "#;show=route;at=3")
+    node = page.locator(".flow .node")
+    node.press("ArrowDown")
+    assert page.evaluate("location.hash").endswith("trace=1.5.3")
+    assert "after the cross-attention of layer 1" in page.locator("#told").inner_text()
+    assert page.locator(".node-lens .candidates").count() == 0  # the lens reads whole layers
+    node.press("ArrowLeft")
+    assert "trace=1.5.2" in page.evaluate("location.hash")
+    low = page.locator("svg.flow").bounding_box()["height"] - 60
+    page.locator("svg.flow").click(position={"x": 50, "y": low})  # the encoder's first token, near the input
+    assert "trace=0." in page.evaluate("location.hash")
     again = visit(view, page.evaluate("location.hash"))
-    assert flow_node(again, 2, 4).get_attribute("aria-pressed") == "true"
+    again.locator(".flow .node").wait_for()
+    assert again.locator("#told").inner_text() == page.locator("#told").inner_text()
 
 
-def test_the_flow_draws_the_lines_from_a_share_on(visit, view, seen):
-    from infoflow.heads import restore
-
-    page = visit(view, "#;show=flow;kind=encoder/self;edges=0.1")
-    flow_node(page, 0, 0)
-    paths = page.locator(".flow path.between").evaluate_all("all => all.map(one => one.getAttribute('d')).join('')")
-    maps = [restore(layer.mixing) for layer in seen.kinds[0].layers]
-    between = sum(int((mixing[~np.eye(len(mixing), dtype=bool)] >= 0.1).sum()) for mixing in maps)
-    assert paths.count("M") == between
-    edges = page.locator("[data-name=edges]")
-    assert edges.get_attribute("aria-valuetext") == "10%"
-    edges.press("End")
-    assert "edges=0.3" in page.evaluate("location.hash")
+def test_layers_stay_in_sight(visit, view):
+    page = visit(view, "#;show=route", width=390)
+    page.locator(".flow .node").wait_for()
+    box = page.locator(".lines-scroll")
+    assert box.evaluate("box => box.scrollLeft") > 0
+    left = page.locator(".flow .layers rect").bounding_box()["x"]
+    assert left == pytest.approx(box.bounding_box()["x"], abs=1.5)
 
 
-def test_the_keyboard_walks_through_the_flow(visit, view):
-    page = visit(view, "#;show=flow;kind=encoder/self")
-    flow_node(page, 2, 0).focus()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowRight")
-    place = "[document.activeElement.dataset.level, document.activeElement.dataset.token]"
-    assert page.evaluate(place) == ["1", "1"]
-    page.keyboard.press("Enter")
-    assert page.locator(".node[aria-pressed='true']").count() == 1
-    page.keyboard.press("Escape")
-    assert "trace" not in page.evaluate("location.hash")
-
-
-def test_the_flow_is_a_complete_svg_in_light_colours(visit, view):
-    page = visit(view, "#;show=flow", color_scheme="dark")
-    flow_node(page, 0, 0)
+def test_the_route_is_a_complete_svg_in_light_colours(visit, view):
+    page = visit(view, "#;show=route", color_scheme="dark")
+    page.locator(".flow .node").wait_for()
     with page.expect_download() as download:
         page.locator("#save").click()
     text = Path(download.value.path()).read_text(encoding="utf-8")
@@ -391,9 +382,9 @@ def test_the_flow_is_a_complete_svg_in_light_colours(visit, view):
     assert "NaN" not in text
 
 
-def test_a_long_sentence_flows_too(visit, long_view):
+def test_a_long_sentence_has_routes_too(visit, long_view):
     started = time.monotonic()
-    page = visit(long_view, "#;show=flow")
-    flow_node(page, 12, 0).wait_for(timeout=20_000)
-    assert page.locator(".node").count() == 13 * 512
+    page = visit(long_view, "#;show=route")
+    page.locator(".flow .node").wait_for(timeout=20_000)
+    assert page.locator(".flow circle").count() == 25 * 512
     assert time.monotonic() - started < 20

@@ -7,6 +7,7 @@ import transformers as t
 from support import tiny_heads as tiny
 
 from infoflow import analyze
+from infoflow.corpus import Corpus, generate_grammar
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError
 from infoflow.models import load_model
@@ -297,6 +298,9 @@ def test_an_encoder_and_its_decoder_have_rows_for_all_sublayers():
         ("encoder", "self"), ("encoder", "feed-forward"), ("decoder", "self"), ("decoder", "cross"),
         ("decoder", "feed-forward"),
     }  # fmt: skip
+    page = infoflow.plot(table)._repr_html_()
+    assert "decoder, cross-attention, share of routes" in page
+    assert "encoder, cross-attention" not in page
 
 
 def test_a_copying_head_lies_on_the_route_and_its_source_is_reached():
@@ -367,6 +371,55 @@ def test_analyze_by_name_and_its_report(corpus, tmp_path):
     assert "Which heads and feed-forward blocks does a prediction need?" in page
     assert "The most important head of" in page
     assert set(run.tables["route_importance"]["measure"]) == {"importance", "route"}
+
+
+def test_heads_of_a_domain_are_those_of_two_corpora(corpus):
+    texts = [sentence.text for sentence in generate_grammar(60, seed=3)][:40]
+    model, domains = tiny.llama(corpus), {"law": texts[:25], "news": texts[25:]}
+    both = Corpus.from_sentences(texts).with_labels(["law"] * 25 + ["news"] * 15)
+    keys = ["stack", "layer", "sublayer", "part", "head", "measure"]
+
+    def measured(corpus):
+        table = measure(model, corpus, [RouteImportance(threshold=0.05)])["route_importance"]
+        return table.set_index(keys)
+
+    whole = measured(both)
+    alone = {name: measured(Corpus.from_sentences(own)) for name, own in domains.items()}
+    labelled = whole[whole["annotation"] == "label"]
+    for name, other in (("law", "news"), ("news", "law")):
+        rows = labelled[labelled["tag"] == name]
+        for measures in ("importance", "route"):
+            own = rows.xs(measures, level="measure")
+            assert own["value"].to_numpy() == pytest.approx(
+                alone[name].xs(measures, level="measure")["value"][own.index].to_numpy(), abs=1e-6
+            )
+            assert own["baseline"].to_numpy() == pytest.approx(
+                alone[other].xs(measures, level="measure")["value"][own.index].to_numpy(), abs=1e-6
+            )
+        both_routes, difference = rows.xs("route", level="measure"), rows.xs("domain", level="measure")
+        assert difference["value"].to_numpy() == pytest.approx(
+            (both_routes["value"] - both_routes["baseline"]).to_numpy()
+        )
+        assert (difference["low"] <= difference["value"]).all()
+        assert (difference["value"] <= difference["high"]).all()
+    assert (labelled.xs("domain", level="measure")["baseline"] == 0).all()
+    one = Corpus.from_sentences(texts).with_labels(["law"] * 40)
+    assert "label" not in set(measured(one)["annotation"])
+
+
+def test_a_label_column_is_read_from_the_command_line(corpus, tmp_path):
+    from infoflow.cli import run
+
+    tiny.llama(corpus).module.save_pretrained(tmp_path / "tiny")
+    tiny.llama(corpus).tokenizer.save_pretrained(tmp_path / "tiny")
+    rows = [f"{sentence.text}\t{'law' if at % 2 else 'news'}" for at, sentence in enumerate(generate_grammar(60))]
+    (tmp_path / "both.tsv").write_text("\n".join(["text\tdomain", *rows]), encoding="utf-8")
+    given = ["--only", "route_importance", "--corpus", str(tmp_path / "both.tsv"), "--no-control"]
+    columns = ["--text-column", "text", "--label-column", "domain", "--out", str(tmp_path / "run")]
+    assert run(["analyze", str(tmp_path / "tiny"), *given, *columns]) == 0
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "lie on more than half of the routes of every label" in page
+    assert "lie on more routes of law than of all other sentences" in page
 
 
 def test_the_page_of_one_sentence_holds_its_route(corpus, tmp_path):

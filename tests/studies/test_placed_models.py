@@ -114,8 +114,6 @@ def _check_two_devices(build, measures: Sequence[AbstractMeasure], folder: Path)
         placed = _on_two_devices(build)
         assert {one.device for one in placed.module.parameters()} == {torch.device("cpu"), DEVICE}
         found = tables(placed, measures, folder / "placed")
-    for frames in (found, whole):  # ALTI's maps need one device
-        frames["head_examples"] = frames["head_examples"].drop(columns="mixing")
     assert_equal(found, whole, 5e-5)  # other kernels; intervals of few sentences extrapolate their rounding
 
 

@@ -128,6 +128,7 @@ def analyze(
     /,
     *,
     only: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    label_column: str | None = None,
     shard: str | None = None,
     measuring: Measuring = Measuring(),
     out: Out = None,
@@ -138,6 +139,7 @@ def analyze(
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         only: Tables to compute, separated by commas. Default: all.
+        label_column: Column of sentence labels in a table, such as domains that route_importance compares.
         shard: i/n: read only part i (0 to n-1) of the corpus and save its sums for `infoflow merge`.
     """
     with working(session, model):
@@ -145,7 +147,8 @@ def analyze(
 
         part = parse_shard(shard) if shard else None
         folder = run_folder(out, run_name("analyze", *measuring.name or [model], shard=part))
-        show_run(run_analysis([model], measuring.options(only), folder, part), part)
+        options = replace(measuring.options(only), label_column=label_column or "")
+        show_run(run_analysis([model], options, folder, part), part)
 
 
 def compare(
@@ -351,7 +354,6 @@ def view(
         Parameter(help="Corpus in which to draw the neighbours of the words in SENTENCE, instead of attention."),
     ] = None,
     text_column: TextColumn = None,
-    mixing: Annotated[bool, Parameter(help="Include ALTI maps; hundreds of tokens take a minute.")] = True,
     device: Device = None,
     out: Annotated[Path | None, Parameter(group=COMMON, help="HTML file. Default: view-MODEL.html.")] = None,
     session: Session = Session(),  # noqa: B008 (frozen)
@@ -386,7 +388,7 @@ def view(
             raise UserError(
                 f"{loaded.name} has no attention to draw: {lacking}. Use --words CORPUS to see neighbours of words."
             )
-        seen = sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True, pair=pair, chat=chat)
+        seen = sentence_attention(loaded, sentence, translation, pair=pair, chat=chat)
         show_path("View", write_view(seen, path, further_answers(loaded, seen.sentence)))
 
 

@@ -77,20 +77,17 @@ from ._sentence_attention import (
     AttentionOfKind,
     AttentionWatch,
     LayerAttention,
-    LayerGuesses,
     SentenceAttention,
-    best_guesses,
-    lens_logits,
     logit_directions,
     output_weight,
     quantise,
     restore,
     sentence_inputs,
-    token_name,
     value_weighted_norms,
 )
 from ._sentence_attention import copying_scores as copying_scores
 from ._sentence_attention import sentence_attention as sentence_attention
+from ._sentence_lens import candidate_pairs, lens_logits, lens_rows, likeliest, sentence_lens, token_name, token_names
 from ._sentence_tokens import ReadSentence, ReadToken, read_blanks, read_tokens, takes_pairs
 from ._surface import HEAD_SPECIAL_GRADIENT, HEAD_SURFACE
 from ._surface import SpecialGradient as SpecialGradient

@@ -3,8 +3,7 @@
 # B batch or sequence, H query head, T query token, S key token, P position, d head width, D model width
 # H query head, G key/value head, T query token, S key token, d head width
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,9 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from infoflow.corpus import printable
-from infoflow.foundation import UserError, shown_by
-from infoflow.models import Attention, AttentionCall, Model, Readout, keys_stack, model_inputs, readout, tap, weight_of
+from infoflow.foundation import shown_by
+from infoflow.models import Attention, AttentionCall, Model, Readout, keys_stack, model_inputs, tap, weight_of
 
-from ._relevance import Place, alti_contributions
 from ._sentence_tokens import ReadSentence, Text, read_tokens
 
 # What a head writes: the size of each token's contribution, and its effect on the token's own logit.
@@ -131,70 +128,6 @@ def restore(bytes_: UInt8[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     return (bytes_.astype(np.float32) / LEVELS) ** 2
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Guess:
-    """A layer's most likely token at one position."""
-
-    text: str
-    share: float  # its probability, 0 to 1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LayerGuesses:
-    """The best guess of each layer at each token of the predicting stack, by the logit lens."""
-
-    stack: str
-    states: tuple[tuple[Guess, ...], ...]  # state 0..L (0 = embeddings), then token
-
-
-def layer_guesses(model: Model, read: ReadSentence) -> LayerGuesses | None:
-    """Best guesses of all layers for one sentence; None if the model's states cannot be read as predictions.
-
-    At each position the guess is for the model's target there: the next token, or, for a masked LM, this one.
-    """
-    try:
-        states = tuple(best_guesses(model, logits) for logits in lens_logits(model, read))
-    except UserError:
-        return None
-    return LayerGuesses(stack=model.anatomy.predicts.name, states=states)
-
-
-def lens_logits(
-    model: Model, read: ReadSentence, positions: Sequence[int] | None = None
-) -> Iterator[Float[Tensor, "token vocabulary"]]:
-    """The model's own head on the states 0..L of one sentence (`logit_lens`), perhaps only at some positions.
-
-    Raises:
-        UserError: The model has no head, or its states cannot be read as predictions.
-    """
-    head = readout(model)
-    with torch.no_grad(), tap(model, hidden=True) as seen:
-        model.module(**sentence_inputs(model, read))
-    for states in seen.hidden[head.stack.name]:
-        with torch.no_grad():
-            yield head(states[0] if positions is None else states[0, list(positions)])
-
-
-def best_guesses(model: Model, logits: Float[Tensor, "token vocabulary"]) -> tuple[Guess, ...]:
-    """The most likely token at each position, and its probability."""
-    best = logits.float().softmax(dim=-1).max(dim=-1)
-    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return tuple(Guess(text=token_name(model, token), share=share) for token, share in pairs)
-
-
-def token_name(model: Model, token: int) -> str:
-    """A predicted token in readable form: its text, or its tokenizer's name for it, or else its number."""
-    tokenizer = model.output_tokenizer
-    if tokenizer is None or token >= len(tokenizer):
-        return str(token)
-    # Byte-level names such as `ĠcafÃ©` are unreadable, and some tokens are not text.
-    text = printable(str(tokenizer.decode([token]))).strip()
-    if text and "\ufffd" not in text:
-        return text
-    name = tokenizer.convert_ids_to_tokens(token)
-    return (printable(str(name)).strip() or str(token)) if name is not None else str(token)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LayerAttention:
     """One attention of one layer on one sentence."""
@@ -206,8 +139,6 @@ class LayerAttention:
     key: Float[np.ndarray, "group key width"]  # one per key/value head
     scaling: float  # of the products of query and key
     biased: bool  # scores have more terms than these products: a position bias or a cap
-    mixing: UInt8[np.ndarray, "query key"] | None = None
-    """ALTI's map of the layer (all heads and the residual connection) encoded by `quantise`; None if unsupported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -233,7 +164,6 @@ class SentenceAttention:
     task: str
     sentence: ReadSentence
     kinds: tuple[AttentionOfKind, ...]
-    guesses: LayerGuesses | None = None  # None: not requested, or the model makes no predictions
 
     _repr_html_ = shown_by("attention_shown")
 
@@ -249,8 +179,6 @@ def sentence_attention(
     translation: Text | None = None,
     *,
     longest: int | None = 512,
-    mixing: bool = True,
-    guesses: bool = False,
     pair: str | None = None,
     chat: bool = False,
 ) -> SentenceAttention:
@@ -261,9 +189,6 @@ def sentence_attention(
         sentence: Text, or token ids.
         translation: Input of an encoder–decoder model's decoder; default: the model's own translation.
         longest: Maximum number of tokens on either side; None: only the model's limit.
-        mixing: Also compute ALTI's maps. Their time is quadratic in the length: on BERT-base we measured 0.2 s of CPU
-            time for 16 tokens and 3 s for 128, so 512 should take about 45 s.
-        guesses: Also compute each layer's prediction at each position, by the logit lens.
         pair: A second sentence that an encoder reads after the first: [CLS] first [SEP] second [SEP].
         chat: Whether `sentence` is a user's message, or a file of conversations of which the first is read, for the
             model's chat template.
@@ -272,11 +197,10 @@ def sentence_attention(
         UserError: The sentence is empty or too long, or the model cannot read it (see `read_tokens`).
     """
     read = read_tokens(model, sentence, translation, longest, pair, chat)
-    watch, inputs = AttentionWatch(model, read), sentence_inputs(model, read)
+    watch = AttentionWatch(model, read)
     with torch.no_grad(), tap(model, on_attention=watch):
-        model.module(**inputs)
-    seen = watch.seen(_mixing(model, inputs) if mixing else {})
-    return replace(seen, guesses=layer_guesses(model, read)) if guesses else seen
+        model.module(**sentence_inputs(model, read))
+    return watch.seen()
 
 
 class AttentionWatch:
@@ -292,17 +216,14 @@ class AttentionWatch:
         looked_at = _looked_at(self._model, attention, call)
         self._calls.setdefault((call.stack, call.kind), {})[call.layer] = looked_at
 
-    def seen(self, maps: Mapping[Place, UInt8[np.ndarray, "_ _"]]) -> SentenceAttention:
-        """All recorded data, with ALTI's maps if there are any."""
+    def seen(self) -> SentenceAttention:
+        """All recorded data."""
         kinds = tuple(
             AttentionOfKind(
                 stack=stack.name,
                 kind=kind,
                 causal=stack.causal and kind == "self",
-                layers=tuple(
-                    replace(layer, mixing=maps.get((stack.name, kind, number)))
-                    for number, layer in sorted(self._calls[stack.name, kind].items())
-                ),
+                layers=tuple(layer for _, layer in sorted(self._calls[stack.name, kind].items())),
             )
             for stack in self._model.anatomy.stacks
             for kind in stack.kinds
@@ -319,15 +240,6 @@ def sentence_inputs(model: Model, read: ReadSentence) -> dict[str, Any]:
     if None in types:
         return inputs
     return inputs | {"token_type_ids": torch.tensor([types], device=model.device)}
-
-
-def _mixing(model: Model, inputs: dict[str, Any]) -> dict[Place, UInt8[np.ndarray, "_ _"]]:
-    """ALTI's maps, encoded by `quantise`; none if ALTI does not support the model's blocks."""
-    try:
-        (maps,) = alti_contributions(model, inputs)
-    except UserError:
-        return {}
-    return {place: quantise(_array(shares)) for place, shares in maps.items()}
 
 
 def _looked_at(model: Model, attention: Attention, call: AttentionCall) -> LayerAttention:

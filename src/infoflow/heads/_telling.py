@@ -96,6 +96,7 @@ def _telling(
 
 HEAD_EXAMPLES = TableSchema(
     name="head_examples",
+    version=2,
     description="Every head's attention on a few short sentences, the same for all heads of a model. Bytes q stand for "
     "(q / 255)², row by row; they are for pictures, not for statistics.",
     columns=(
@@ -117,13 +118,6 @@ HEAD_EXAMPLES = TableSchema(
             "list<float64>",
             "",
             "of each key: length of what the head would write if it looked at that key alone",
-        ),
-        Column(
-            "mixing",
-            "string",
-            "",
-            "ALTI: share of each key in what the layer's attention gives, all heads and the residual "
-            "connection together; empty where the model's blocks do not allow it",
         ),
     ),
 )
@@ -246,7 +240,6 @@ def _head_rows(
     kind: AttentionOfKind, layer: LayerAttention, queries: tuple[ReadToken, ...], keys: tuple[ReadToken, ...]
 ) -> list[dict[str, Any]]:
     real_Q, real_K = (np.array([not token.special for token in tokens]) for tokens in (queries, keys))
-    mixing = "" if layer.mixing is None else _encoded(layer.mixing)
     rows = []
     for head, weights_QK in enumerate(layer.weights):
         inner_QK = restore(weights_QK)[real_Q][:, real_K]
@@ -259,7 +252,6 @@ def _head_rows(
                 "confidence": float(inner_QK.max(1).mean()) if inner_QK.size else 0.0,
                 "weights": _encoded(weights_QK),
                 "value_norms": layer.value_norms[head].astype(np.float64).tolist(),
-                "mixing": mixing,
             }
         )
     return rows

@@ -8,8 +8,8 @@ from ._shown_run import ShownRun
 from ._to_hub import upload_run
 from ._view import (
     Explored,
+    ViewAnswer,
     check_view_path,
-    flow_data,
     further_answers,
     further_views,
     view_blocks,

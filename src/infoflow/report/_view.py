@@ -1,6 +1,6 @@
 """One sentence's attention, or the neighbours of some words, as one HTML file that needs only a browser."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,21 @@ from markupsafe import Markup
 from infoflow._subjects import provided
 from infoflow.corpus import printable
 from infoflow.foundation import UserError, atomic_write, version
-from infoflow.heads import AttentionOfKind, LayerAttention, ReadSentence, ReadToken, SentenceAttention, telling_heads
+from infoflow.heads import (
+    AttentionOfKind,
+    LayerAttention,
+    ReadSentence,
+    ReadToken,
+    SentenceAttention,
+    sentence_lens,
+    telling_heads,
+)
 from infoflow.models import Model
 
 from ._embedding import asset, check_replaceable, closed, embedded, packed, packed_json, policy, style
 from ._theme import Series
 from .heads._statistics import kind_label
 from .representations._words import words_payload
-
-# The flow of one sentence through a stack, as plain data for `templates/flow.js`.
 
 
 def token_payload(tokens: tuple[ReadToken, ...]) -> list[dict[str, Any]]:
@@ -33,87 +39,52 @@ def token_payload(tokens: tuple[ReadToken, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def flow_data(seen: SentenceAttention) -> list[dict[str, Any]]:
-    """The data that `flow.js` draws, one entry per stack whose layers all have an ALTI map; [] without any.
-
-    | key       | what it holds                                                                                     |
-    |-----------|---------------------------------------------------------------------------------------------------|
-    | `stack`   | its name                                                                                          |
-    | `tokens`  | `{"text", "special"}` of each token: the columns                                                  |
-    | `layers`  | the layers' numbers                                                                               |
-    | `mixing`  | per layer the name of a block of bytes, query × key: shares of each key in the query's new vector |
-    | `across`  | the same for cross-attention, query × source token; null in a stack without                       |
-    | `source`  | the stack that cross-attention looks at; null                                                     |
-    | `guesses` | per state 0..L and token `[text, probability]` of the logit lens; null where it cannot be read    |
-
-    Blocks use the format of `heads.quantise`, and are named `stack/kind/layer/mixing`.
-    """
-    found = []
-    for stack, tokens in seen.sentence.tokens.items():
-        kinds = {kind.kind: kind for kind in seen.kinds if kind.stack == stack}
-        own, across = kinds.get("self"), kinds.get("cross")
-        if own is None or not _mixed(own) or (across is not None and not _mixed(across)):
-            continue
-        stated = seen.guesses if seen.guesses is not None and seen.guesses.stack == stack else None
-        found.append(
-            {
-                "stack": stack,
-                "tokens": token_payload(tokens),
-                "layers": [layer.layer for layer in own.layers],
-                "mixing": _blocks(own),
-                "across": None if across is None else _blocks(across),
-                "source": None if across is None else across.keys_stack,
-                "guesses": stated and [[[g.text, round(g.share, 3)] for g in state] for state in stated.states],
-            }
-        )
-    return found
-
-
-def _mixed(kind: AttentionOfKind) -> bool:
-    return bool(kind.layers) and all(layer.mixing is not None for layer in kind.layers)
-
-
-def _blocks(kind: AttentionOfKind) -> list[str]:
-    return [f"{kind.stack}/{kind.kind}/{layer.layer}/mixing" for layer in kind.layers]
-
-
 # One sentence's attention as one HTML file that needs only a browser.
 
 
-VIEWS = (
-    *("page.js", "attention.js", "flow.js", "sentence_view.js"),
-    *("route_view.js", "flow_view.js", "predictions.js", "effects.js"),
-)
-"""Scripts of the views, shared with the live explorer."""
+VIEWS = ("page.js", "attention.js", "sentence_view.js", "predictions.js", "effects.js")
+"""Scripts of every page about one sentence."""
+
+ViewAnswer = Callable[[Model, ReadSentence, Mapping[str, str]], Mapping[str, Any]]
+"""What a subject's view needs to know of a sentence; the mapping holds what was chosen on the page, if anything."""
+
+
+def further_views() -> dict[str, ViewAnswer]:
+    """What subjects compute of a sentence for a view of their own, by the view's name: `NAME_view.js` draws it."""
+    return {name: answer for own in provided("view", "ANSWERS") for name, answer in own.items()}
+
+
+def view_scripts(names: Iterable[str]) -> list[str]:
+    """The scripts of a page with these views of subjects."""
+    return [closed(asset(name)) for name in (*VIEWS, *(f"{name}_view.js" for name in names))]
 
 
 def further_answers(model: Model, read: ReadSentence) -> dict[str, list[Mapping[str, Any]]]:
-    """The answers of all further views that subjects provide, for the page's `ask`; [] if the model has none."""
+    """What the page asks beyond attention: the lens, and the views of subjects; [] where the model has none."""
     found = {}
-    for name, answer in further_views().items():
+    for name, answer in {"lens": _lens, **further_views()}.items():
         try:
-            found[name] = [answer(model, read)]
+            found[name] = [answer(model, read, {})]
         except UserError:
             found[name] = []
     return found
 
 
-def further_views() -> dict[str, Callable[[Model, ReadSentence], Mapping[str, Any]]]:
-    """What subjects compute of a sentence for a view of their own, by the view's name."""
-    return {name: answer for own in provided("view", "ANSWERS") for name, answer in own.items()}
+def _lens(model: Model, read: ReadSentence, choices: Mapping[str, str]) -> dict[str, Any]:
+    return sentence_lens(model, read)
 
 
 def write_view(
     seen: SentenceAttention, path: Path | str, answers: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
 ) -> Path:
-    """Write the attention views of one sentence: all heads, the flow through the layers, one head, queries and keys.
+    """Write the views of one sentence: all heads, one head, queries and keys, and what `answers` holds.
 
     One HTML file, readable offline, complete or not written at all. Returns its path.
 
     Args:
         seen: The sentence's attention.
         path: The file.
-        answers: What views of subjects show, from `further_answers`.
+        answers: What further views show, from `further_answers`.
     """
     path = check_view_path(path)
     page = view_page(seen, Explored(answers=answers or {}))
@@ -142,14 +113,19 @@ class Explored:
 
 def view_page(seen: SentenceAttention, explored: Explored | None = None) -> str:
     """The page that `write_view` writes; with the explorer's results, also its views and changes."""
-    scripts = [closed(asset(name)) for name in (*VIEWS, "view.js")]
     explored = explored or Explored()
+    further = [name for name in further_views() if explored.answers.get(name)]
+    scripts = [*view_scripts(further), closed(asset("view.js"))]
     payload, blocks = view_payload(seen), view_blocks(seen) | dict(explored.arrays)
     if explored.before is not None:
         payload["before"] = view_payload(explored.before)
         blocks |= {f"before/{name}": array for name, array in view_blocks(explored.before).items()}
-    payload["further"] = [name for name in further_views() if explored.answers.get(name)]
-    payload |= {"state": explored.state, "change_text": explored.change_text, "answers": explored.answers}
+    payload |= {
+        "further": further,
+        "state": explored.state,
+        "change_text": explored.change_text,
+        "answers": explored.answers,
+    }
     if explored.state:
         payload["opens"] = "model"  # as the live page does
     if explored.effect is not None:
@@ -201,9 +177,7 @@ def view_payload(seen: SentenceAttention) -> dict[str, Any]:
         "last": list(sentence.tokens)[-1],
         "predicts": seen.task != "encoder",
         "kinds": [_kind_payload(seen, kind) for kind in seen.kinds],
-        "flows": flow_data(seen),
         "further": list(further_views()),
-        "mixing": any(layer.mixing is not None for kind in seen.kinds for layer in kind.layers),
     }
 
 
@@ -215,7 +189,6 @@ def _kind_payload(seen: SentenceAttention, kind: AttentionOfKind) -> dict[str, A
         "keys": kind.keys_stack,
         "kind": kind.kind,
         "causal": kind.causal,
-        "mixing": all(layer.mixing is not None for layer in kind.layers),
         "layers": [_layer_payload(layer) for layer in kind.layers],
         "telling": [{"layer": one.layer, "head": one.head, "told": one.told} for one in telling_heads(seen, kind)],
     }
@@ -253,8 +226,6 @@ def view_blocks(seen: SentenceAttention) -> dict[str, np.ndarray]:
             for name, vectors in _vectors(layer).items():
                 signed = np.rint(127 * vectors / _scales(vectors)[:, None, None]).astype(np.int8)
                 blocks[f"{home}/{name}"] = signed
-            if layer.mixing is not None:
-                blocks[f"{home}/mixing"] = layer.mixing
     return blocks
 
 

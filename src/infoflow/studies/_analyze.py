@@ -312,7 +312,7 @@ def corpus_of(options: AnalyzeOptions, sources: Sequence[str]) -> Corpus:
     if options.probing.on:
         corpus = first_then_others(lambda: probed_corpus(options, chat))
         return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
-    columns = {"text_column": options.text_column, "translation_column": options.translation_column}
+    columns = {name: getattr(options, name) for name in ("text_column", "translation_column", "label_column")}
     whole = first_then_others(lambda: chat(options.corpus) if chat else load_corpus(options.corpus, **columns))
     corpus = at_most(distinct(whole), options.sentences)
     return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus

@@ -30,7 +30,7 @@ _HEAD_STATISTICS = Method(
     attending word's strongest key is the other end, between words (subwords merged), compared with the relation's best
     fixed offset. Rarest token: by frequency in the training corpus. Patterns: on random tokens repeated (Olsson et al.
     2022). In sentences: value-weighted is ‖<i>A</i><sub>ij</sub> <i>f</i>(<i>x</i><sub>j</sub>)‖ as a share of its row
-    (Kobayashi et al. 2020), mixed in is ALTI of the whole layer with its residual connection (Ferrando et al. 2022).
+    (Kobayashi et al. 2020).
     """,
 )
 

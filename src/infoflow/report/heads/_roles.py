@@ -92,7 +92,7 @@ class GridSentences:
     """The sentences of one grid of heads."""
 
     live: dict[str, Any]  # tokens, and the ordered sentences of each head
-    block: str  # packed weights, value norms and mixing of every head
+    block: str  # packed weights and value norms of every head
 
 
 def examples_by_grid(frame: pd.DataFrame) -> dict[str, GridSentences]:
@@ -123,12 +123,8 @@ def _examples(own: pd.DataFrame) -> GridSentences:
     for sentence, rows in own.groupby("sentence", sort=True):
         first = rows.iloc[0]
         queries, keys = json.loads(first["queries"]), json.loads(first["keys"])
-        mixed = bool(first["mixing"])
-        sentences.append(
-            {"id": int(str(sentence)), "text": first["text"], "queries": queries, "keys": keys, "mixing": mixed}
-        )
-        shape = (layers, heads, len(queries), len(keys))
-        parts += _arrays(rows, shape, mixed)
+        sentences.append({"id": int(str(sentence)), "text": first["text"], "queries": queries, "keys": keys})
+        parts += _arrays(rows, (layers, heads, len(queries), len(keys)))
     seed = int(own["seed"].iloc[0])
     return GridSentences(
         live={"seed": seed, "sentences": sentences, "order": _order(own, layers, heads)},
@@ -136,20 +132,17 @@ def _examples(own: pd.DataFrame) -> GridSentences:
     )
 
 
-def _arrays(rows: pd.DataFrame, shape: tuple[int, int, int, int], mixed: bool) -> list[np.ndarray]:
-    """Bytes of one sentence: weights (L, H, T, S), value norms (L, H, S) over their maximum, mixing (L, T, S)."""
+def _arrays(rows: pd.DataFrame, shape: tuple[int, int, int, int]) -> list[np.ndarray]:
+    """Bytes of one sentence: weights (L, H, T, S), and value norms (L, H, S) over their maximum."""
     layers, heads, num_queries, num_keys = shape
     weights = np.zeros(shape, np.uint8)
     norms = np.zeros((layers, heads, num_keys), np.uint8)
-    mixing = np.zeros((layers, num_queries, num_keys), np.uint8)
     for row in rows.itertuples():
         layer, head = int(row.layer), int(row.head)  # type: ignore[arg-type]
         weights[layer, head] = _bytes(row.weights).reshape(num_queries, num_keys)
         lengths = np.asarray(row.value_norms, dtype=float)
         norms[layer, head] = np.rint(255 * lengths / max(lengths.max(), 1e-12))
-        if mixed:
-            mixing[layer] = _bytes(row.mixing).reshape(num_queries, num_keys)
-    return [weights.ravel(), norms.ravel(), *([mixing.ravel()] if mixed else [])]
+    return [weights.ravel(), norms.ravel()]
 
 
 def _bytes(text: Any) -> np.ndarray:

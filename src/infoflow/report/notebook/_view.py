@@ -53,7 +53,6 @@ def view(
     sentence: str | Sequence[int],
     translation: str | Sequence[int] | None = None,
     *,
-    mixing: bool = True,
     pair: str | None = None,
 ) -> View:
     """A model's attention on one sentence: inline in a notebook, or as a page with `.save("cat.html")`.
@@ -62,14 +61,13 @@ def view(
         model: A result of `load_model`, or its argument: a folder or a name.
         sentence: Text, or token ids if the model has no tokenizer.
         translation: Input of an encoder–decoder model's decoder; by default the model's own translation.
-        mixing: Whether to add ALTI's maps; hundreds of tokens take a minute.
         pair: A second sentence that an encoder reads after the first: [CLS] first [SEP] second [SEP].
 
     Raises:
         UserError: The model has no attention, or cannot read the sentence (see `sentence_attention`).
     """
     loaded = model if isinstance(model, Model) else load_model(model)
-    seen = sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True, pair=pair)
+    seen = sentence_attention(loaded, sentence, translation, pair=pair)
     return View(seen, further_answers(loaded, seen.sentence))
 
 

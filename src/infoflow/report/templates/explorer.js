@@ -87,10 +87,7 @@ const wire = (() => {
     // What a view shows, from an answer: numbers by name, and ask() for what is not there yet.
     const documentOf = (head, arrays, before) => {
       const answers = new Map(), data = { ...head.view, key: head.key, live: true, opens: "model", strips: {}, running: "" };
-      Object.assign(data, { flows: null, mixing: false, kinds: data.kinds.map((one) => ({ ...one, mixing: false })) }); // until addFlow brings the numbers
       data.block = async (name) => arrays.get(name);
-      data.add = (more) => { for (const [name, bytes] of more) arrays.set(name, bytes); };
-      data.has = (name) => arrays.has(name);
       if (before) { data.before = before; data.effect = head.changed; }
       data.ask = (what, request = {}) => {
         const named = what + JSON.stringify(request);
@@ -100,7 +97,7 @@ const wire = (() => {
             if (full) return full;
             const done = tellWaiting(what === "lens" ? "Reading what layers predict" : "Tracing where the prediction comes from");
             try {
-              const { head: found } = await unwired(await send("/api/read", { model: number, key: data.key, want: [what], ...request }));
+              const { head: found } = await unwired(await send("/api/read", { model: number, key: data.key, want: [what], ...(data.further.includes(what) ? { choices: request } : request) }));
               if (found[what].reason) throw new Refused(found[what].reason, 422);
               return found[what];
             } finally { done(); }
@@ -125,15 +122,6 @@ const wire = (() => {
       else { view = sentenceView(pictures, data, number); view.paint(); }
       paintTaken();
     };
-    const addFlow = async (data, mine) => {
-      const { head, arrays } = await unwired(await send("/api/read", { model: number, key: data.key, want: ["flow"] }));
-      if (mine !== turn) return;
-      data.add(arrays);
-      data.mixing = head.mixing;
-      data.flows = head.flows;
-      for (const kind of data.kinds) kind.mixing = kind.layers.every((layer) => data.has(`${kind.id}/${layer.layer}/mixing`));
-      view.show(data);
-    };
     const read = async () => {
       const mine = ++turn, done = tellWaiting(`Reading with ${model.name}`);
       stream?.abort();
@@ -143,7 +131,7 @@ const wire = (() => {
         if (mine !== turn) return;
         plain = documentOf(head, arrays);
         if (isChanged()) await readChanged(mine);
-        else { show(plain); await addFlow(plain, mine); }
+        else show(plain);
       } catch (error) {
         if (mine !== turn) return;
         if (error.status === 400 || error.status === 422) { plain = null; showPictures(false); }
@@ -153,15 +141,13 @@ const wire = (() => {
     const readChanged = async (mine = ++turn) => {
       if (!plain) return;
       stream?.abort();
-      if (!isChanged()) { show(plain); if (!plain.flows) await addFlow(plain, mine).catch(fail); return; }
+      if (!isChanged()) { show(plain); return; }
       root.classList.add("waiting");
       const done = tellWaiting("Reading without it");
       try {
         const { head, arrays } = await unwired(await send("/api/change", { model: number, key: plain.key, want: ["attention"], ...change() }));
         if (mine !== turn) return;
-        const data = documentOf(head, arrays, plain);
-        show(data);
-        await addFlow(data, mine);
+        show(documentOf(head, arrays, plain));
       } catch (error) {
         if (mine !== turn) return;
         if (error.status === 404) { read(); return; }
@@ -290,7 +276,7 @@ const wire = (() => {
     };
     return {
       number, model, read, choose, paint: () => { if (view) { view.paint(); paintTaken(); } }, undo: () => { undo(); readChanged(); }, save, refresh: () => { if (view) { view.paint(); paintTaken(); readChanged(); } }, view: () => view, tokenNow,
-      forget: () => { for (const name of ["hide", "heads", "layers", "focus", "token", "at", "trace", "state", "target", "against"]) remember({ [name + suffix]: "" }); undone = []; },
+      forget: () => { for (const name of ["hide", "heads", "layers", "focus", "token", "at", "trace", "state", "target", "against", "swapped", "answer", "wrong"]) remember({ [name + suffix]: "" }); undone = []; },
       // A token that stands at the same place of the sentence, whatever this model's tokens are.
       follow(theirs, other) {
         const data = view?.data();
@@ -409,7 +395,7 @@ const wire = (() => {
     if (!view || !state.text) return;
     const suffix = current.number ? String(current.number) : "", heads = view.layer().heads, layers = view.kind().layers.map((of) => of.layer);
     const to = (changes) => pressed(() => { remember(changes); view.data().painted(); });
-    if (/^[1-7]$/.test(event.key)) { const name = view.offered()[Number(event.key) - 1]?.[0]; if (name) to({ show: name === "model" ? "" : name }); }
+    if (/^[1-8]$/.test(event.key)) { const name = view.offered()[Number(event.key) - 1]?.[0]; if (name) to({ show: name === "model" ? "" : name }); }
     else if (event.key === "[" || event.key === "]") to({ ["head" + suffix]: String((view.head() + (event.key === "]" ? 1 : heads - 1)) % heads) });
     else if (event.key === "z") pressed(() => current.undo());
     else if (event.key === "s") pressed(() => current.save());

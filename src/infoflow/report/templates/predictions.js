@@ -155,35 +155,47 @@ const predictions = (() => {
     svg.append(svgMake("line", { x1: zero, x2: zero, y1: 18, y2: 22 + line * shown.length, stroke: "var(--control)" }));
     return svg;
   };
+  // Numbers by layer and column as a grid of squares; `cell` names each square and says what choosing it does.
+  /** @type {(of: ValueGrid) => HTMLElement} */
+  const valueGrid = ({ caption, columns, rows, signed, most, wide, cell }) => {
+    const table = make("table", "", { class: `heads${signed ? " signed" : ""}${wide ? " wide" : ""}` }), body = table.createTBody();
+    table.createCaption().textContent = caption;
+    table.style.setProperty("--heads", String(columns.length));
+    if (wide) table.style.setProperty("--cell", wide);
+    for (const { layer, values } of [...rows].sort((a, b) => b.layer - a.layer)) {
+      const line = body.insertRow();
+      line.append(make("th", String(layer), { scope: "row" }));
+      values.forEach((value, column) => {
+        const button = make("button", "", { type: "button", "data-layer": layer });
+        if (value === null || value === undefined) button.classList.add("empty");
+        else button.style.setProperty("--v", String((signed ? Math.sign(value) : 1) * Math.sqrt(Math.min(Math.abs(value) / most, 1))));
+        cell(button, layer, column, value);
+        line.insertCell().append(button);
+      });
+    }
+    const foot = body.insertRow();
+    foot.className = "numbers";
+    foot.append(make("th", "layer"), ...columns.map((name) => make("td", wide === "3.4rem" ? attention.fitted(name, 50, 11) : name, { title: name, dir: "auto" })));
+    return table;
+  };
   // A grid of heads for each kind of attention, coloured by a number; a head opens when it is chosen.
   /** @type {(context: ViewContext, rows: HeadRow[], signed: boolean) => HTMLElement[]} */
   const headGrids = (context, rows, signed) => {
     const { data, suffix, change } = context, most = Math.max(...rows.flatMap((row) => row.heads.map((value) => Math.abs(value ?? 0))), 1e-12);
     return data.kinds.map((kind) => {
-      const own = rows.filter((row) => row.stack === kind.stack && row.kind === kind.kind), table = make("table", "", { class: signed ? "heads signed" : "heads" }), body = table.createTBody();
+      const own = rows.filter((row) => row.stack === kind.stack && row.kind === kind.kind), widest = Math.max(...own.map((row) => row.heads.length));
       if (!own.length) return make("span");
-      table.createCaption().textContent = kind.label;
-      const widest = Math.max(...own.map((row) => row.heads.length));
-      table.style.setProperty("--heads", String(widest));
-      for (const row of [...own].sort((a, b) => b.layer - a.layer)) {
-        const line = body.insertRow();
-        line.append(make("th", String(row.layer), { scope: "row" }));
-        row.heads.forEach((value, number) => {
-          const button = make("button", "", { type: "button", "data-layer": row.layer, "data-head": number, "aria-label": `${kind.label}, layer ${row.layer}, head ${number}: ${value === null || value === undefined ? "not yet" : value.toPrecision(2)}; open`, title: value === null || value === undefined ? "not yet" : `layer ${row.layer}, head ${number}: ${value.toPrecision(2).replace("-", "−")}` });
-          if (value === null || value === undefined) button.classList.add("empty");
-          else button.style.setProperty("--v", String((signed ? Math.sign(value) : 1) * Math.sqrt(Math.abs(value) / most)));
-          button.addEventListener("click", () => change({ show: "head", ["kind" + suffix]: kind.id, ["layer" + suffix]: String(row.layer), ["head" + suffix]: String(number) }));
-          line.insertCell().append(button);
-        });
-      }
-      const foot = body.insertRow();
-      foot.className = "numbers";
-      foot.append(make("th", "layer"));
-      for (let number = 0; number < widest; number++) foot.insertCell().textContent = String(number);
-      return table;
+      return valueGrid({
+        caption: kind.label, columns: Array.from({ length: widest }, (_, number) => String(number)), rows: own.map((row) => ({ layer: row.layer, values: row.heads })), signed, most,
+        cell: (button, layer, number, value) => {
+          const shown = value === null || value === undefined ? "not yet" : value.toPrecision(2).replace("-", "−");
+          for (const [name, text] of [["data-head", String(number)], ["aria-label", `${kind.label}, layer ${layer}, head ${number}: ${shown}; open`], ["title", `layer ${layer}, head ${number}: ${shown}`]]) button.setAttribute(name, text);
+          button.addEventListener("click", () => change({ show: "head", ["kind" + suffix]: kind.id, ["layer" + suffix]: String(layer), ["head" + suffix]: String(number) }));
+        },
+      });
     });
   };
   furtherViews.lens = { label: "lens", there: (data) => data.predicts && (data.live || Boolean(data.answers?.lens)), paint: paintLens };
   furtherViews.relevance = { label: "relevance", there: (data) => Boolean(data.live || data.answers?.relevance?.length), paint: paintRelevance };
-  return { candidates, headGrids, position };
+  return { candidates, headGrids, valueGrid, position };
 })();

@@ -328,7 +328,6 @@ page.ready(() => {
       const part = (from, length) => bytes.subarray(start + from, start + from + length);
       const weights = attention.weightsOf(part(number * cells, cells)), norms = Float32Array.from(part(size.weights + number * sentence.keys.length, sentence.keys.length));
       const shares = { attention: weights, "value-weighted": attention.valueWeighted(weights, norms) };
-      if (sentence.mixing) shares["mixed in, whole layer (ALTI)"] = attention.weightsOf(part(size.weights + size.norms + layer * cells, cells));
       const tokens = (list) => list.map(([text, special]) => ({ text, special: Boolean(special) }));
       const common = { queries: tokens(sentence.queries), keys: tokens(sentence.keys), hideSpecial: false };
       const maps = Object.entries(shares).map(([title, of]) => {
@@ -346,8 +345,8 @@ page.ready(() => {
     };
     const sizeOf = (sentence, own) => {
       const heads = own.layers * own.heads, cells = sentence.queries.length * sentence.keys.length;
-      const weights = heads * cells, norms = heads * sentence.keys.length, mixing = sentence.mixing ? own.layers * cells : 0;
-      return { weights, norms, all: weights + norms + mixing };
+      const weights = heads * cells, norms = heads * sentence.keys.length;
+      return { weights, norms, all: weights + norms };
     };
 
     const choose = (address, focus = false) => {

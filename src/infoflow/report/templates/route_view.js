@@ -1,8 +1,8 @@
 "use strict";
-// The route of a prediction: from its last state down to the tokens, the heads, feed-forward blocks and residual
-// connections that make up at least a share of each state. Nodes are tokens after an attention (circles) and after a
-// feed-forward block (squares, filled by the block's share); a line's width is its share.
-// route.trace(of, token, least) → { edges, reached }; the view keeps the prediction and the share in the address.
+// The route of a state: from it down to the tokens, the heads, feed-forward blocks and residual connections that make up
+// at least a share of each state. Columns are tokens; rows of dots are states after an attention and after a feed-forward
+// block. Heads from one token to another are one line with the number of the strongest; a line's width is its share.
+// route.trace(of, start, least) → { edges, reached }; the view keeps the state and the share in the address.
 const route = (() => {
   const HEAD = 0, FEED_FORWARD = 1, RESIDUAL = 2;
   const STEPS = [0.01, 0.02, 0.04, 0.07, 0.1, 0.2]; // least shares; the authors use 0.01 to 0.1
@@ -16,93 +16,127 @@ const route = (() => {
     return numbers.get(of);
   };
   // Where an edge comes from: the row below, or the encoder's last row.
+  /** @type {(of: RouteData, edge: RouteEdge) => RouteNode} */
   const from = (of, edge) => {
     const stacks = Object.keys(of.rows), across = edge.part === HEAD && of.rows[stacks[edge.stack]][edge.row][1] === "cross";
     return across ? { stack: 0, row: of.rows[stacks[0]].length, token: edge.source } : { stack: edge.stack, row: edge.row, token: edge.source };
   };
-  /** @type {(of: RouteData, token: number, least: number) => { edges: RouteEdge[], reached: Set<string> }} */
-  const trace = (of, token, least) => {
-    const stacks = Object.keys(of.rows), top = stacks.indexOf(of.top), reached = new Set([`${top}.${of.rows[of.top].length}.${token}`]), edges = [];
-    for (let stack = top; stack >= 0; stack--) for (let row = of.rows[stacks[stack]].length - 1; row >= 0; row--) {
+  const key = ({ stack, row, token }) => `${stack}.${row}.${token}`;
+  /** @type {(of: RouteData, start: RouteNode, least: number) => { edges: RouteEdge[], reached: Set<string> }} */
+  const trace = (of, start, least) => {
+    const stacks = Object.keys(of.rows), reached = new Set([key(start)]), edges = [];
+    for (let stack = start.stack; stack >= 0; stack--) for (let row = of.rows[stacks[stack]].length - 1; row >= 0; row--) {
       for (const edge of byRow(of)[stack][row]) {
-        if (edge.share < least || !reached.has(`${stack}.${row + 1}.${edge.token}`)) continue;
-        const { stack: below, row: level, token: source } = from(of, edge);
+        if (edge.share < least || !reached.has(key({ ...edge, row: row + 1 }))) continue;
         edges.push(edge);
-        reached.add(`${below}.${level}.${source}`);
+        reached.add(key(from(of, edge)));
       }
     }
     return { edges, reached };
   };
-  return { trace, from, STEPS, HEAD, FEED_FORWARD, RESIDUAL };
+  // One line for all heads from a token to another, and for each other part: the strongest first, as its edges are.
+  /** @type {(edges: RouteEdge[]) => RouteEdge[][]} */
+  const lines = (edges) => {
+    const found = new Map();
+    for (const edge of edges) {
+      const name = [edge.part, edge.stack, edge.row, edge.token, edge.source].join();
+      found.set(name, [...(found.get(name) || []), edge]);
+    }
+    return [...found.values()].map((own) => own.sort((a, b) => b.share - a.share)).sort(([a], [b]) => b.share - a.share);
+  };
+  return { trace, from, key, lines, STEPS, HEAD, FEED_FORWARD, RESIDUAL };
 })();
 
 furtherViews.route = (() => {
   const { make, svgMake, remember } = page;
-  const ROW = 22, LEFT = 44, GAP = 26, TOP = 34;
+  const ROW = 22, LEFT = 30, GAP = 26, TOP = 34;
 
-  // Columns of tokens, the encoder's left of the decoder's; rows of nodes from the input upwards.
+  // Columns of tokens, the encoder's left of the decoder's; rows of states from the input upwards, as high in both.
   const placed = (of, data, hideSpecial, width) => {
     const stacks = Object.keys(of.rows), shown = stacks.map((stack) => attention.shownTokens(data.tokens[stack], hideSpecial));
     const count = shown.reduce((sum, own) => sum + own.length, 0), most = Math.max(...stacks.map((stack) => of.rows[stack].length));
     const column = Math.min(Math.max((width - LEFT - 8 - GAP * (stacks.length - 1)) / Math.max(count, 1), 44), 110);
     const lefts = shown.map((_, stack) => LEFT + stack * GAP + column * shown.slice(0, stack).reduce((sum, own) => sum + own.length, 0));
-    const x = (stack, token) => lefts[stack] + (shown[stack].indexOf(token) + 0.5) * column, y = (row) => TOP + (most - row) * ROW;
-    return { stacks, shown, column, x, y, width: Math.ceil(LEFT + GAP * (stacks.length - 1) + column * count + 8), height: y(0) + 40 };
+    const x = (stack, token) => lefts[stack] + (shown[stack].indexOf(token) + 0.5) * column, y = (stack, row) => TOP + most * ROW * (1 - row / of.rows[stacks[stack]].length);
+    // The state at a point: above or below the rows, the last one of the token.
+    const node = (left, top) => {
+      const stack = lefts.findLastIndex((start, number) => number === 0 || left >= start - GAP / 2), own = shown[stack];
+      const token = own[Math.min(Math.max(Math.floor((left - lefts[stack]) / column), 0), own.length - 1)], last = of.rows[stacks[stack]].length;
+      const row = Math.round(last * (1 - (top - TOP) / (most * ROW)));
+      return { stack, row: row < 0 || row > last ? last : row, token };
+    };
+    return { stacks, shown, column, x, y, node, width: Math.ceil(LEFT + GAP * (stacks.length - 1) + column * count + 8), height: TOP + most * ROW + 32 };
   };
+  const rowsOf = (of, stack) => of.rows[Object.keys(of.rows)[stack]];
   const named = (of, edge) => {
-    const [layer, sublayer] = of.rows[Object.keys(of.rows)[edge.stack]][edge.row];
+    const [layer, sublayer] = rowsOf(of, edge.stack)[edge.row];
     if (edge.part === route.FEED_FORWARD) return `feed-forward block of layer ${layer}`;
     return edge.part === route.HEAD ? `${sublayer === "cross" ? "cross-attention " : ""}head ${edge.head} of layer ${layer}` : `residual of layer ${layer}`;
   };
-  const draw = (svg, of, data, token, least, at) => {
-    const { edges, reached } = route.trace(of, token, least), top = at.stacks.indexOf(of.top), last = of.rows[of.top].length;
-    const lines = svgMake("g", { fill: "none" }), nodes = svgMake("g", {}), texts = svgMake("g", {});
-    for (const edge of edges) {
-      const below = route.from(of, edge), [x1, y1, x2, y2] = [at.x(edge.stack, edge.token), at.y(edge.row + 1), at.x(below.stack, below.token), at.y(below.row)];
+  const stateName = (of, data, { stack, row, token }) => {
+    const name = attention.quoted(data.tokens[Object.keys(of.rows)[stack]][token]), rows = rowsOf(of, stack);
+    if (row === rows.length) return Object.keys(of.rows)[stack] === of.top && data.predicts ? `The prediction at ${name}` : `The last state of ${name}`;
+    const [layer, sublayer] = rows[row - 1] || [];
+    return row ? `${name} after the ${{ self: "attention", cross: "cross-attention" }[sublayer] || "feed-forward block"} of layer ${layer}` : `${name}, the input,`;
+  };
+
+  const curve = (part, own, [x1, y1], [x2, y2]) => {
+    const bend = own ? { [route.FEED_FORWARD]: 9, [route.HEAD]: -9 }[part] : 0, middle = (y1 + y2) / 2;
+    return bend ? `M${x1} ${y1}C${x1 + bend} ${y1 + 5} ${x1 + bend} ${y2 - 5} ${x2} ${y2}` : `M${x1.toFixed(1)} ${y1}C${x1.toFixed(1)} ${middle} ${x2.toFixed(1)} ${middle} ${x2.toFixed(1)} ${y2}`;
+  };
+  const draw = (svg, of, data, start, least, at) => {
+    const { edges, reached } = route.trace(of, start, least), taken = /** @type {Record<string, [number, number][]>} */ ({}); // by row: where marks stand
+    const lines = svgMake("g", { fill: "none" }), marks = svgMake("g", {}), dots = svgMake("g", {}), texts = svgMake("g", {});
+    for (const [edge, ...others] of route.lines(edges)) {
+      const below = route.from(of, edge), [x1, y1, x2, y2] = [at.x(edge.stack, edge.token), at.y(edge.stack, edge.row + 1), at.x(below.stack, below.token), at.y(below.stack, below.row)];
       if (!at.shown[edge.stack].includes(edge.token) || !at.shown[below.stack].includes(below.token)) continue;
-      const bend = edge.part === route.FEED_FORWARD ? 9 : 0, middle = (y1 + y2) / 2;
-      const path = svgMake("path", {
-        d: bend ? `M${x1} ${y1}C${x1 + bend} ${y1 + 5} ${x1 + bend} ${y2 - 5} ${x2} ${y2}` : `M${x1.toFixed(1)} ${y1}C${x1.toFixed(1)} ${middle} ${x2.toFixed(1)} ${middle} ${x2.toFixed(1)} ${y2}`,
-        stroke: ["var(--above)", "var(--below)", "var(--control)"][edge.part], "stroke-width": (0.8 + 7 * edge.share).toFixed(2), "stroke-opacity": Math.min(0.35 + edge.share, 0.95).toFixed(2),
-      });
-      const title = svgMake("title", {});
-      title.textContent = `${named(of, edge)}, from ${attention.quoted(data.tokens[at.stacks[below.stack]][below.token])}: ${attention.percent(edge.share)}`;
-      path.append(title);
+      const own = x1 === x2, share = others.reduce((sum, one) => sum + one.share, edge.share), middle = (y1 + y2) / 2, color = ["var(--above)", "var(--below)", "var(--control)"][edge.part];
+      const path = svgMake("path", { d: curve(edge.part, own, [x1, y1], [x2, y2]), stroke: color, "stroke-width": (0.8 + 7 * share).toFixed(2), "stroke-opacity": Math.min(0.35 + share, 0.95).toFixed(2) }), title = svgMake("title", {});
+      title.textContent = [edge, ...others].map((one) => `${named(of, one)}, from ${attention.quoted(data.tokens[at.stacks[below.stack]][below.token])}: ${attention.percent(one.share)}`).join("\n");
       lines.append(path);
-      if (edge.part === route.FEED_FORWARD) nodes.append(svgMake("rect", { x: x1 + 3, y: middle - 3.5, width: 7, height: 7, fill: "var(--below)", "fill-opacity": Math.min(0.35 + edge.share, 1).toFixed(2) }));
+      if (edge.part === route.RESIDUAL) { path.append(title); continue; }
+      const text = edge.part === route.HEAD ? `${edge.head}${others.length ? `+${others.length}` : ""}` : "", wide = text ? attention.measured(text, 10) + 6 : 7, high = text ? 13 : 7;
+      const x = own ? x1 + (text ? -7 - wide / 2 : 6.5) : (x1 + x2) / 2, row = (taken[middle] ??= []);
+      path.append(title);
+      if (text && row.some(([left, right]) => x + wide / 2 > left && x - wide / 2 < right)) continue; // the line alone
+      if (text) row.push([x - wide / 2, x + wide / 2]);
+      const mark = svgMake("g", {});
+      mark.append(title.cloneNode(true), svgMake("rect", { x: x - wide / 2, y: middle - high / 2, width: wide, height: high, rx: text ? 4 : 0, fill: text ? "var(--paper)" : color, stroke: text ? color : "none", ...(text ? {} : { "fill-opacity": Math.min(0.35 + share, 1).toFixed(2) }) }));
+      if (text) mark.append(attention.label(text, { x, y: middle }, 10, "middle"));
+      marks.append(mark);
     }
     at.stacks.forEach((stack, number) => {
-      const rows = of.rows[stack];
-      for (let row = 0; row <= rows.length; row++) for (const one of at.shown[number]) {
-        const on = reached.has(`${number}.${row}.${one}`);
-        nodes.append(svgMake("circle", { cx: at.x(number, one), cy: at.y(row), r: on ? 3.4 : 1.6, fill: on ? "var(--ink)" : "var(--grid)" }));
+      const last = of.rows[stack].length;
+      for (let row = 0; row <= last; row++) for (const token of at.shown[number]) {
+        const on = reached.has(route.key({ stack: number, row, token }));
+        dots.append(svgMake("circle", { cx: at.x(number, token), cy: at.y(number, row), r: on ? 3.4 : 1.6, fill: on ? "var(--ink)" : "var(--grid)" }));
       }
-      at.shown[number].forEach((one) => {
-        const name = attention.fitted(data.tokens[stack][one].text, at.column - 4, 13), on = reached.has(`${number}.0.${one}`);
-        texts.append(attention.label(name, { x: at.x(number, one), y: at.y(0) + 18, ...(on ? { "font-weight": 700 } : { fill: "var(--soft)" }) }, 13, "middle"));
-      });
-      if (number === top) rows.forEach(([layer], row) => {
-        if (row === 0 || rows[row - 1][0] !== layer) texts.append(attention.label(String(layer), { x: LEFT - 12, y: at.y(row + 1) - ROW / 2, fill: "var(--soft)" }, 12, "end"));
-      });
+      for (const token of at.shown[number]) {
+        const text = attention.fitted(data.tokens[stack][token].text, at.column - 4, 13), on = reached.has(route.key({ stack: number, row: 0, token }));
+        for (const [y, strong] of [[at.y(number, 0) + 18, on], [at.y(number, last) - 18, number === start.stack && token === start.token]]) texts.append(attention.label(text, { x: at.x(number, token), y, ...(strong ? { "font-weight": 700 } : { fill: "var(--soft)" }) }, 13, "middle"));
+      }
     });
-    for (const one of at.shown[top]) {
-      const pressed = one === token, group = svgMake("g", { class: "node", role: "button", tabindex: pressed ? 0 : -1, "data-token": one, "aria-pressed": String(pressed), "aria-label": `prediction at token ${one + 1}: ${data.tokens[of.top][one].text}` });
-      const [x, y] = [at.x(top, one), at.y(last)];
-      group.append(svgMake("rect", { class: "touch", x: x - at.column / 2, y: y - 34, width: at.column, height: 44, "fill-opacity": 0 }));
-      group.append(svgMake("rect", { x: x - at.column / 2 + 2, y: y - 27, width: at.column - 4, height: 18, rx: 6, fill: pressed ? "var(--tint)" : "var(--paper)", stroke: pressed ? "var(--ink)" : "var(--grid)" }));
-      group.append(attention.label(attention.fitted(data.tokens[of.top][one].text, at.column - 10, 12), { x, y: y - 18 }, 12, "middle"));
-      texts.append(group);
-    }
-    svg.replaceChildren(lines, nodes, texts);
+    const chosen = svgMake("g", { class: "node", role: "button", tabindex: 0, "aria-label": `${stateName(of, data, start)}; arrow keys choose another state` });
+    chosen.append(svgMake("rect", { x: at.x(start.stack, start.token) - 8, y: at.y(start.stack, start.row) - 8, width: 16, height: 16, rx: 8, fill: "none", stroke: "var(--ink)", "stroke-width": 1.5 }));
+    svg.replaceChildren(lines, dots, marks, texts, chosen, layers(of, at));
     for (const [name, value] of [["viewBox", `0 0 ${at.width} ${at.height}`], ["width", at.width], ["height", at.height]]) svg.setAttribute(String(name), String(value));
     return { edges, reached };
   };
-  const summary = (of, data, token, least, { edges, reached }) => {
+  // The layers' numbers stay in sight when the picture scrolls sideways.
+  const layers = (of, at) => {
+    const group = svgMake("g", { class: "layers" }), rows = of.rows[of.top], top = at.stacks.indexOf(of.top);
+    group.append(svgMake("rect", { x: 0, y: 0, width: LEFT - 6, height: at.height, fill: "var(--paper)" }));
+    rows.forEach(([layer], row) => {
+      if (row === 0 || rows[row - 1][0] !== layer) group.append(attention.label(String(layer), { x: LEFT - 12, y: at.y(top, row + 1), fill: "var(--soft)" }, 12, "end"));
+    });
+    return group;
+  };
+  const summary = (of, data, start, least, { edges, reached }) => {
     const strongest = (part, most) => edges.filter((edge) => edge.part === part).sort((a, b) => b.share - a.share).slice(0, most).map((edge) => `${named(of, edge)} (${attention.percent(edge.share)})`).join(", ");
-    const ends = Object.keys(of.rows).flatMap((stack, number) => data.tokens[stack].filter((_, one) => reached.has(`${number}.0.${one}`)).map((one) => attention.quoted(one)));
-    const heads = edges.filter((edge) => edge.part === route.HEAD).length, count = `${edges.length} edges of at least ${attention.percent(least)}, ${heads} of them through heads`;
+    const ends = Object.keys(of.rows).flatMap((stack, number) => data.tokens[stack].filter((_, token) => reached.has(route.key({ stack: number, row: 0, token }))).map((one) => attention.quoted(one)));
+    const heads = edges.filter((edge) => edge.part === route.HEAD).length, count = `${edges.length} edge${edges.length === 1 ? "" : "s"} of at least ${attention.percent(least)}, ${heads} of them through heads`;
     const best = [strongest(route.HEAD, 3), strongest(route.FEED_FORWARD, 2)].filter(Boolean).join("; ");
-    return `The prediction at ${attention.quoted(data.tokens[of.top][token])} has ${count}. It starts from ${ends.slice(0, 8).join(", ") || "no token"}${ends.length > 8 ? ` and ${ends.length - 8} more` : ""}. Strongest: ${best || "residual connections alone"}.`;
+    return `${stateName(of, data, start)} has ${count}. ${ends.length ? `The route starts from ${ends.slice(0, 8).join(", ")}${ends.length > 8 ? ` and ${ends.length - 8} more` : ""}` : "None reaches a token"}. Strongest: ${best || "residual connections alone"}.`;
   };
 
   const paint = async (context) => {
@@ -114,43 +148,68 @@ furtherViews.route = (() => {
       return;
     }
     if (!context.current()) return;
-    const box = make("div", "", { class: "lines-scroll" }), svg = svgMake("svg", { class: "flow", role: "group", "font-family": attention.FONT });
+    const box = make("div", "", { class: "lines-scroll" }), svg = svgMake("svg", { class: "flow", role: "group", "font-family": attention.FONT }), detail = make("div", "", { class: "node-lens", "aria-live": "polite" });
     const range = make("input", "", { type: "range", min: 0, max: route.STEPS.length - 1, step: 1, "data-name": "least" }), shown = make("output"), label = make("label", "edges from ", { class: "seed" });
     label.append(range, " ", shown);
     box.append(svg);
-    context.show(label, box);
+    context.show(label, box, detail);
     box.after(context.status);
-    const tokens = data.tokens[of.top], shownTokens = () => attention.shownTokens(tokens, hideSpecial());
+    const at = placed(of, data, hideSpecial(), box.clientWidth || 600), top = at.stacks.indexOf(of.top), last = of.rows[of.top].length;
     const least = () => route.STEPS.find((step) => String(step) === own("least")) ?? 0.04;
-    const token = () => {
-      const chosen = Number(own("at") || "x"), there = shownTokens();
-      return there.includes(chosen) ? chosen : there[there.length - 1] ?? 0;
+    // The state in the address; else the prediction at the chosen token, or the last one.
+    const start = () => {
+      const [stack, row, token] = (own("trace") || "x").split(".").map(Number), chosen = Number(own("at") || "x"), there = at.shown[top];
+      if (at.shown[stack]?.includes(token) && row >= 0 && row <= rowsOf(of, stack).length && (stack !== top || !own("at") || chosen === token)) return { stack, row, token };
+      return { stack: top, row: last, token: there.includes(chosen) ? chosen : there[there.length - 1] ?? 0 };
     };
+    const stick = (by) => page.one(".layers", svg)?.setAttribute("transform", `translate(${by},0)`);
     const show = () => {
-      const at = placed(of, data, hideSpecial(), box.clientWidth || 600);
       range.value = String(route.STEPS.indexOf(least()));
       shown.textContent = attention.percent(least());
       range.setAttribute("aria-valuetext", shown.textContent);
-      svg.setAttribute("aria-label", `Route of the prediction at token ${token() + 1}, ${tokens[token()]?.text}`);
-      say(summary(of, data, token(), least(), draw(svg, of, data, token(), least(), at)));
+      svg.setAttribute("aria-label", `Route: ${stateName(of, data, start())}`);
+      say(summary(of, data, start(), least(), draw(svg, of, data, start(), least(), at)));
+      stick(box.scrollLeft);
     };
-    const choose = (one, focus) => {
-      remember({ ["at" + suffix]: String(one) });
+    const speaks = data.predicts && Boolean(data.live || data.answers?.lens?.length);
+    const tellLens = async () => {
+      const { stack, row, token } = start(), below = rowsOf(of, stack).slice(0, row), trace = own("trace");
+      detail.replaceChildren();
+      if (!speaks || stack !== top || (row && below[row - 1][1] !== "feed-forward")) return;
+      try {
+        const lens = await data.ask("lens", { position: token }), state = below.filter(([, sublayer]) => sublayer === "feed-forward").length;
+        if (trace === own("trace") && context.current()) detail.replaceChildren(make("h4", `What the model would predict there`), predictions.candidates(lens, token, state));
+      } catch { /* the picture needs no lens */ }
+    };
+    const choose = (next, focus) => {
+      remember({ ["trace" + suffix]: route.key(next), ...(next.stack === top ? { ["at" + suffix]: String(next.token) } : {}) });
       show();
-      if (focus) page.one("[aria-pressed=true]", svg)?.focus();
+      tellLens();
+      if (focus) page.one(".node", svg)?.focus();
       data.chosen?.();
     };
+    box.addEventListener("scroll", () => stick(box.scrollLeft));
     range.addEventListener("input", () => { remember({ ["least" + suffix]: String(route.STEPS[Number(range.value)]) }); show(); });
-    svg.addEventListener("click", (event) => { const group = event.target?.closest(".node"); if (group) choose(Number(group.dataset.token), false); });
+    svg.addEventListener("click", (event) => {
+      const corner = svg.getBoundingClientRect();
+      choose(at.node(event.clientX - corner.left, event.clientY - corner.top), false);
+    });
     svg.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], there = shownTokens(), next = there[there.indexOf(token()) + (step ?? 0)];
-      if (!step || next === undefined) return;
+      const [up, right] = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] || [0, 0], { stack, row, token } = start();
+      const next = { stack, row: row + up, token: at.shown[stack][at.shown[stack].indexOf(token) + right] };
+      if (!(up || right) || next.token === undefined || next.row < 0 || next.row > rowsOf(of, stack).length) return;
       event.preventDefault();
       choose(next, true);
     });
     show();
-    box.scrollLeft = box.scrollWidth;
-    context.draw(() => attention.drawingOf([attention.copied(svg)], 1e5));
+    tellLens();
+    box.scrollLeft = at.x(start().stack, start().token) - box.clientWidth / 2;
+    context.draw(() => {
+      stick(0);
+      const drawn = attention.drawingOf([attention.copied(svg)], 1e5);
+      stick(box.scrollLeft);
+      return drawn;
+    });
   };
   return { label: "route", there: (data) => Boolean(data.further?.includes("route")), paint };
 })();

@@ -1,8 +1,8 @@
 "use strict";
-// One sentence in one model: all heads, a head at a time, queries and keys, and what further files add (route, flow, lens,
-// relevance, changes). The file of `infoflow view` and the live explorer share it: `data` is what `view_payload` wrote,
+// One sentence in one model: all heads, a head at a time, queries and keys, and what further files add (route, lens,
+// relevance, changes, swap). The file of `infoflow view` and the live explorer share it: `data` is what `view_payload` wrote,
 // with `block(name)`, which brings bytes, and `ask(what, request)`, which brings what is not there yet.
-// The address keeps the state: #;show=…;kind=…;layer=…;head=…;with=3.5;map=…;token=q3;trace=4.2;edges=0.05;at=3;least=0.04;special=hide;
+// The address keeps the state: #;show=…;kind=…;layer=…;head=…;with=3.5;map=…;token=q3;at=3;trace=0.9.2;least=0.04;special=hide;
 // between=AB (of a pair of sentences: from the first to the second). A second model's own choices are kept under names with a 1 behind them.
 /** @type {Record<string, FurtherView>} */
 const furtherViews = {}; // name → { label, there(data), paint(context) }
@@ -10,7 +10,7 @@ const furtherViews = {}; // name → { label, there(data), paint(context) }
 const sentenceView = (root, first, number = 0) => {
   const { all, one, make, svgMake, state, remember, saveSvg, check, choices } = page;
   const suffix = number ? String(number) : "";
-  const MAPS = { attention: "attention", value: "value-weighted", mixing: "mixed in (ALTI)", before: "before", difference: "change" };
+  const MAPS = { attention: "attention", value: "value-weighted", before: "before", difference: "change" };
   const BETWEEN = { "": "all", AB: "A → B", BA: "B → A", AA: "A → A", BB: "B → B" }; // of a pair of sentences
   const MOST_HEADS = 8; // drawn in one picture: as many colours differ
   let data = first;
@@ -38,8 +38,8 @@ const sentenceView = (root, first, number = 0) => {
   const offered = () => {
     /** @type {string[][]} */
     const further = Object.entries(furtherViews).filter(([, view]) => view.there(data)).map(([name, view]) => [name, view.label]);
-    const isFlow = (one) => one[0] === "route" || one[0] === "flow";
-    return [["model", "all heads"], ...further.filter(isFlow), ["head", "one head"], ["products", "queries and keys"], ...further.filter((one) => !isFlow(one))];
+    const isRoute = (one) => one[0] === "route";
+    return [["model", "all heads"], ...further.filter(isRoute), ["head", "one head"], ["products", "queries and keys"], ...further.filter((one) => !isRoute(one))];
   };
   const shape = () => JSON.stringify([offered(), data.kinds.map((one) => one.id), data.any_special, isPair()]);
   let builtFor = "";
@@ -71,7 +71,7 @@ const sentenceView = (root, first, number = 0) => {
       one(`[data-with="${number}"]`, at("with"))?.focus();
     });
     choices(at("views"), (button) => change({ show: button.dataset.view }));
-    if (at("kinds")) choices(at("kinds"), (button) => change({ ["kind" + suffix]: button.dataset.kind, ["token" + suffix]: "", ["trace" + suffix]: "" }));
+    if (at("kinds")) choices(at("kinds"), (button) => change({ ["kind" + suffix]: button.dataset.kind, ["token" + suffix]: "" }));
     choices(at("maps"), (button) => { change({ map: button.dataset.map }); one("[aria-checked=true]", at("maps"))?.focus(); });
     at("layer").addEventListener("change", (event) => change({ ["layer" + suffix]: event.target.value }));
     at("head").addEventListener("change", (event) => change({ ["head" + suffix]: event.target.value }));
@@ -86,10 +86,10 @@ const sentenceView = (root, first, number = 0) => {
   const layer = () => layerOf(kind());
   const head = () => (/^\d+$/.test(own("head") || "") && Number(own("head")) < layer().heads ? Number(own("head")) : 0);
   // Where no picture is named: that of the head that is, or all of them.
-  const opening = () => data.opens || (own("head") || own("layer") || own("token") || state.map === "mixing" ? "head" : "model");
+  const opening = () => data.opens || (own("head") || own("layer") || own("token") ? "head" : "model");
   const view = () => (offered().some(([name]) => name === state.show) ? state.show : opening());
-  const mapsOf = (chosen) => ["attention", "value", ...(chosen.mixing && view() === "head" ? ["mixing"] : []), ...(data.before ? ["before", "difference"] : [])]; // the mixing is a layer's, not a head's
-  const shownMap = () => (mapsOf(kind()).includes(state.map) ? state.map : "attention");
+  const mapsOf = () => ["attention", "value", ...(data.before ? ["before", "difference"] : [])];
+  const shownMap = () => (mapsOf().includes(state.map) ? state.map : "attention");
   const isPair = () => data.tokens[data.last].some((token) => token.segment === 1);
   const between = () => (isPair() && Object.hasOwn(BETWEEN, state.between || "") ? state.between || "" : "");
   // Of queries and keys: the sentence to which the picture is limited.
@@ -112,7 +112,6 @@ const sentenceView = (root, first, number = 0) => {
   const address = (chosen, of) => `${chosen.id}/${of.layer}`;
   const sharesOf = async (chosen, of, number, name) => {
     const size = data.tokens[chosen.stack].length * data.tokens[chosen.keys].length;
-    if (name === "mixing") return attention.weightsOf(await block(`${address(chosen, of)}/mixing`));
     if (name === "before" && data.before) return attention.weightsOf((await data.before.block(`${address(chosen, of)}/weights`)).subarray(number * size, (number + 1) * size));
     if (name === "difference") return attention.signedOf((await block(`${address(chosen, of)}/difference`)).subarray(number * size, (number + 1) * size));
     const weights = attention.weightsOf((await block(`${address(chosen, of)}/weights`)).subarray(number * size, (number + 1) * size));
@@ -163,8 +162,8 @@ const sentenceView = (root, first, number = 0) => {
     say(`${attention.quoted(queries()[at.query])} to ${attention.quoted(keys()[at.key])}: ${shares.join(", ")}`);
   };
   const paintHead = async () => {
-    const mine = ++turn, chosen = kind(), of = layer(), number = head(), names = mapsOf(chosen), drawn = drawnHeads();
-    const inLines = shownMap() === "difference" || shownMap() === "mixing" && drawn.length > 1 ? "attention" : shownMap();
+    const mine = ++turn, chosen = kind(), of = layer(), number = head(), names = mapsOf(), drawn = drawnHeads();
+    const inLines = shownMap() === "difference" ? "attention" : shownMap();
     const shares = await Promise.all(names.map((name) => sharesOf(chosen, of, number, name)));
     const others = await Promise.all(drawn.slice(1).map((one) => sharesOf(chosen, of, one, inLines)));
     if (mine !== turn) return;
@@ -372,7 +371,7 @@ const sentenceView = (root, first, number = 0) => {
     options(at("layer"), kind().layers.map((of) => [of.layer, of.layer]), layer().layer);
     options(at("head"), Array.from({ length: layer().heads }, (_, number) => [number, number]), head());
     options(at("query"), attention.shownTokens(queries(), hideSpecial()).map((index) => [index, `${index + 1} ${queries()[index].text}`]), query());
-    at("maps").replaceChildren(...mapsOf(kind()).map((name) => {
+    at("maps").replaceChildren(...mapsOf().map((name) => {
       const button = make("button", MAPS[name], { type: "button", role: "radio", "data-map": name });
       check(button, name === shownMap());
       return button;
@@ -404,7 +403,7 @@ const sentenceView = (root, first, number = 0) => {
     paintControls();
     root.dataset.shown = view();
     const further = furtherViews[view()];
-    downloads.hidden = view() === "changes"; // tables, no figure
+    downloads.hidden = view() === "changes" || view() === "swap"; // tables, no figure
     if (further) further.paint(context());
     else ({ head: paintHead, model: paintModel, products: paintProducts })[view()]();
   };

@@ -26,7 +26,7 @@ def explore(
         int,
         Parameter(
             converter=limited("Count"),
-            help="Maximum tokens of a sentence. Time grows linearly with it, quadratically for ALTI.",
+            help="Maximum tokens of a sentence.",
         ),
     ] = 128,
     browser: Annotated[bool, Parameter(name="--open", negative=(), help="Open the page in a browser.")] = False,
@@ -40,7 +40,7 @@ def explore(
     device: Device = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Explore a model on a live page: type a sentence, see attention, lens, relevance and flow, ablate parts.
+    """Explore a model on a live page: type a sentence, see attention, routes, lens, relevance; ablate, swap parts.
 
     Only this computer can open the page, at the printed address. Ctrl-C stops it. Needs the extra [explore].
 

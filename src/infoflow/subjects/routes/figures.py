@@ -12,8 +12,8 @@ from infoflow.report.forms._chart import finished, tips
 from infoflow.report.forms._rows import cells, squares
 
 from .measures import ROUTE_IMPORTANCE
-from .measures._importance import ALL, IMPORTANCE, ROUTE
-from .measures._route import FEED_FORWARD, HEAD, RESIDUAL
+from .measures._importance import ALL, DOMAIN, IMPORTANCE, LABEL, ROUTE
+from .measures._route import CROSS, FEED_FORWARD, HEAD, RESIDUAL
 
 _METHOD = Method(
     id="route-importance",
@@ -27,6 +27,8 @@ _METHOD = Method(
     """,
 )
 _SHORT = {FEED_FORWARD: "FFN", RESIDUAL: "res."}
+_SHORTER = {FEED_FORWARD: "F", RESIDUAL: "r"}
+_MANY = 16  # columns: beyond, squares have no numbers and every fourth head its label
 _TITLES = {IMPORTANCE: "importance", ROUTE: "share of routes"}
 _GENERIC = 0.5  # share of routes on which a generic head lies
 _RARE = 0.05
@@ -41,11 +43,13 @@ def _routes(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
         every = own[own["annotation"] == ALL]
         for stack, of_stack in every.groupby("stack", sort=False):
             name = f"{series.label}, {stack}" if len(set(every["stack"])) > 1 else series.label
-            panels += [
-                Panel(spec=_chart(of_stack[of_stack["measure"] == measure], title), title=f"{name}, {title}")
-                for measure, title in _TITLES.items()
-            ]
-        answer += [_heads(series, every), _feed_forward(series, every), _by_tag(own)]
+            crossing = of_stack["sublayer"] == CROSS
+            for own_name, rows in ((name, of_stack[~crossing]), (f"{name}, cross-attention", of_stack[crossing])):
+                panels += [
+                    Panel(spec=_chart(rows[rows["measure"] == measure], title), title=f"{own_name}, {title}")
+                    for measure, title in (_TITLES if len(rows) else {}).items()
+                ]
+        answer += [_heads(series, every), _feed_forward(series, every), _by_tag(own), _by_domain(own)]
     shown = frame[frame["annotation"] == ALL]
     threshold, count = float(frame["threshold"].iloc[0]), int(shown["count"].median())
     return Drawn(
@@ -56,20 +60,20 @@ def _routes(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
     )
 
 
-def _column(sublayer: str, part: str, head: int) -> str:
-    return f"{'×' if sublayer == 'cross' else ''}{head if part == HEAD else _SHORT[part]}"
-
-
 def _chart(own: pd.DataFrame, title: str) -> dict[str, Any]:
     kept = own.query("part != @RESIDUAL or sublayer != @FEED_FORWARD")  # that residual has the rest of 100%
-    places = zip(kept["sublayer"], kept["part"], kept["head"], strict=True)
-    rows = kept[["layer", "value", "low", "high", "baseline"]].round(4).assign(column=[_column(*one) for one in places])
+    many = int(kept["head"].max()) + 2 >= _MANY
+    short = _SHORTER if many else _SHORT
+    names = [str(head) if part == HEAD else short[part] for part, head in zip(kept["part"], kept["head"], strict=True)]
+    rows = kept[["layer", "value", "low", "high", "baseline"]].round(4).assign(column=names)
     rows["text"] = [f"{100 * value:.0f}" for value in rows["value"]]
     columns, layers = list(dict.fromkeys(rows["column"])), sorted(rows["layer"].unique(), reverse=True)
-    x, y = cells("x", "column", "head, residual, feed-forward (%)", columns), cells("y", "layer", "layer", layers)
+    shown = {"values": [one for one in columns if not one.isdecimal() or int(one) % 4 == 0]} if many else {}
+    label = "head, r: residual, F: feed-forward (%)" if many else "head, residual, feed-forward (%)"
+    x, y = cells("x", "column", label, columns, **shown), cells("y", "layer", "layer", layers)
     numbers = (f"value:Q|{title}|.1%", "low:Q|from|.1%", "high:Q|to|.1%", "baseline:Q|control|.1%")
-    tooltip = tips("layer:O|layer", "column:N|part", *numbers)
-    return finished(squares(rows, x, y, "value", exponent=0.5, size=9, tooltip=tooltip), max(_ROW * len(layers), 60))
+    look = {"tooltip": tips("layer:O|layer", "column:N|part", *numbers), "size": 9, "text": None if many else "text:N"}
+    return finished(squares(rows, x, y, "value", exponent=0.5, **look), max(_ROW * len(layers), 60))
 
 
 def _heads(series: Series, every: pd.DataFrame) -> str:
@@ -95,7 +99,7 @@ def _feed_forward(series: Series, every: pd.DataFrame) -> str:
 
 
 def _by_tag(own: pd.DataFrame) -> str:
-    tagged = own[(own["annotation"] != ALL) & (own["part"] == HEAD) & (own["measure"] == ROUTE)]
+    tagged = own[~own["annotation"].isin([ALL, LABEL]) & (own["part"] == HEAD) & (own["measure"] == ROUTE)]
     if tagged.empty:
         return ""
     best = tagged.loc[(tagged["low"] - tagged["baseline"]).idxmax()]
@@ -108,16 +112,34 @@ def _by_tag(own: pd.DataFrame) -> str:
     )
 
 
+def _by_domain(own: pd.DataFrame) -> str:
+    """Generic heads, and heads of one label."""
+    heads = own[(own["annotation"] == LABEL) & (own["part"] == HEAD)]
+    if heads.empty:
+        return ""
+    place = ["stack", "layer", "sublayer", "head"]
+    generic = (heads[heads["measure"] == ROUTE].groupby(place)["low"].min() > _GENERIC).sum()
+    text = f"{generic} heads lie on more than half of the routes of every {LABEL}."
+    for tag, rows in heads[heads["measure"] == DOMAIN].groupby("tag", sort=False):
+        specific, best = rows[rows["low"] > 0], rows.loc[rows["value"].idxmax()]
+        text += (
+            f" {len(specific)} of {len(rows)} lie on more routes of {tag} than of all other sentences; head "
+            f"{int(best['head'])} of layer {int(best['layer'])} has the largest difference, {100 * best['value']:.0f} "
+            f"points ({100 * best['low']:.0f} to {100 * best['high']:.0f})."
+        )
+    return text
+
+
 ROUTES = DeclaredFigure(
     name="routes/importance",
     id="route-importance",
     question="Which heads and feed-forward blocks does a prediction need?",
     how_to_read=(
-        "Each square is a head, the residual connection of an attention (res.), or a feed-forward block (FFN); × marks "
-        "cross-attention. Heads and residual add up to 100% of the state after an attention; an FFN's share is of the "
-        "state after it. If all parts were equal, each square would have the value of its control.",
-        "A head on most routes is generic. One on the routes of some words only is specialised: compare tags, or two "
-        "corpora.",
+        "Each square is a head, the residual connection of an attention (res.), or a feed-forward block (FFN). "
+        "Heads and residual add up to 100% of the state after an attention; an FFN's share is of the state after it. "
+        "If all parts were equal, each square would have the value of its control.",
+        "A head on most routes is generic. One on the routes of some words only is specialised: compare tags, or "
+        "sentences of two domains with a label each.",
     ),
     method=_METHOD,
     tables=(ROUTE_IMPORTANCE.name,),

@@ -1,6 +1,6 @@
 """The route of one sentence for the pages of `infoflow view` and `infoflow explore`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ _LEAST = 0.01  # importance of the faintest edge on the page
 _PARTS = (HEAD, FEED_FORWARD, RESIDUAL)
 
 
-def route_answer(model: Model, read: ReadSentence) -> dict[str, Any]:
+def route_answer(model: Model, read: ReadSentence, choices: Mapping[str, str]) -> dict[str, Any]:
     """All edges of a sentence from an importance of .01 on, for `templates/route_view.js`.
 
     | key | content |
@@ -24,7 +24,7 @@ def route_answer(model: Model, read: ReadSentence) -> dict[str, Any]:
     | `top` | the stack that predicts |
     | `rows` | by stack: `[layer, sublayer]` of each row of nodes above the input |
     | `edges` | `[stack, row, part, head, token, source, importance]` of each edge: number of the stack in `rows`; row
-      from 0; 0 head, 1 feed-forward block, 2 residual; head or -1; importance in thousandths |
+      from 0; 0 head, 1 feed-forward block, 2 residual; head, 0 for other parts; importance in thousandths |
 
     Raises:
         UserError: The model's blocks are no sums of their parts.

@@ -18,11 +18,11 @@ from infoflow.heads import (
     takes_pairs,
     token_name,
 )
-from infoflow.report import flow_data, further_views, view_blocks, view_payload
+from infoflow.report import ViewAnswer, further_views, view_blocks, view_payload
 
 from ._asked import Change, HttpRequest, changed
-from ._effects import add_guesses, effect, head_effects, lens_rows, token_effects
-from ._readings import Readings, SentenceReading, add_maps, token_logits
+from ._effects import effect, head_effects, token_effects
+from ._readings import Readings, SentenceReading, lens, token_logits
 
 _MOST_KEPT = 50
 METHODS = ("gradient-x-input", "cp-lrp", "attn-lrp", "voita", "chefer", "alti", "rollout")
@@ -66,7 +66,7 @@ class Responses:
         sentence, positions = read_blanks(subject.model, request.text, request.translation, readings.longest, pair)
         reading = readings.of_sentence(subject, sentence, Change())
         tokens = {stack: [token.text for token in row] for stack, row in sentence.tokens.items()}
-        return {"key": reading.key, "model": request.model, "tokens": tokens, "blanks": lens_rows(reading, positions)}
+        return {"key": reading.key, "model": request.model, "tokens": tokens, "blanks": lens(reading, positions)}
 
     def lines(self, request: HttpRequest) -> Iterator[list[dict[str, Any]]]:
         """Parts of a strip (each token hidden) or of a sweep (each head ablated)."""
@@ -93,11 +93,6 @@ class Responses:
     ) -> bytes:
         arrays: dict[str, np.ndarray] = {}
         head = {"key": reading.key, "model": reading.subject.number, "passes": self.readings.computed} | head
-        if "flow" in request.want:
-            add_maps(reading)
-            add_guesses(reading)
-            arrays |= {name: one for name, one in view_blocks(reading.seen).items() if name.endswith("/mixing")}
-            head |= {"mixing": bool(arrays), "flows": flow_data(reading.seen)}
         if "attention" in request.want:
             head["view"] = view_payload(reading.seen)
             arrays |= view_blocks(reading.seen)
@@ -105,29 +100,34 @@ class Responses:
                 arrays |= differences(before.seen, reading.seen)
         if "lens" in request.want:
             places = None if request.position is None else [request.position]
-            head["lens"] = self.attempted(lambda: lens_rows(reading, places))
+            head["lens"] = self.attempted(lambda: lens(reading, places))
         if "relevance" in request.want and request.position is not None:
             position = request.position
             found = head["relevance"] = self.attempted(
                 lambda: prediction_relevance(reading, position, request.target, request.against, request.method)
             )
             if "reason" not in found:
-                rows = self.kept(reading.key).setdefault("relevance", [])
-                rows[:] = [found, *rows[: _MOST_KEPT - 1]]
+                self._keep(reading, "relevance", found)
         for name, answer in further_views().items():
             if name in request.want:
-                head[name] = self._further(reading, name, answer)
+                head[name] = self._further(reading, name, answer, request.choices)
         self.readings.trim()
         return wired(head, arrays)
 
-    def _further(self, reading: SentenceReading, name: str, answer: Callable[..., Mapping[str, Any]]) -> Any:
-        """The answer of a subject's view to the sentence with its change."""
+    def _further(
+        self, reading: SentenceReading, name: str, answer: ViewAnswer, choices: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """The answer of a subject's view to the sentence with its change, and the choices that it answers."""
         model = reading.subject.model
-        with changed(model, reading.change):
-            found = self.attempted(lambda: dict(answer(model, reading.sentence)))
+        with changed(model, reading.change, in_weights=True):
+            found = self.attempted(lambda: {**answer(model, reading.sentence, choices), **choices})
         if "reason" not in found:
-            self.kept(reading.key)[name] = [found]
+            self._keep(reading, name, found)
         return found
+
+    def _keep(self, reading: SentenceReading, name: str, found: dict[str, Any]) -> None:
+        rows = self.kept(reading.key).setdefault(name, [])
+        rows[:] = [found, *rows[: _MOST_KEPT - 1]]
 
     @staticmethod
     def attempted(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

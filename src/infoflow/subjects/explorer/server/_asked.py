@@ -4,7 +4,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -69,31 +69,37 @@ class Change:
 
 
 @contextmanager
-def changed(model: Model, change: Change) -> Iterator[None]:
+def changed(model: Model, change: Change, in_weights: bool = False) -> Iterator[None]:
     r"""Run the model with the change inside a `with` block; afterwards, also after an error, the model is restored.
 
     A hidden token is removed as key and value from every attention (`without_token` in all blocks): its position and
     its own query stay. Heads are ablated by `ablate`, with means over the sentence. A skipped layer returns its input,
-    $h_{l+1} = h_l$; its attention still runs and can be inspected.
+    $h_{l+1} = h_l$; its attention still runs and can be inspected. With `in_weights` a head that gives zeros has
+    attention weights of 0: its output is the same, and what is computed from weights knows of it.
     """
+    closed = change.heads if in_weights and change.mode == "zero" else ()
     with ExitStack() as stack:
         if change.layers:
             stack.enter_context(_closed_layers(model, set(change.layers)))
-        if change.hide:
-            stack.enter_context(tap(model, on_attention=_hiding(change)))
-        if change.heads:
+        if change.hide or closed:
+            stack.enter_context(tap(model, on_attention=_edit(change, closed)))
+        if change.heads and not closed:
             stack.enter_context(ablate(model, change.heads, change.mode))
         yield
 
 
-def _hiding(change: Change) -> Callable[[AttentionCall], AttentionCall | None]:
-    def hide(call: AttentionCall) -> AttentionCall | None:
-        hidden = change.hidden(keys_stack(call.stack, call.kind))
-        for token in sorted(hidden):
+def _edit(change: Change, closed: tuple[tuple[str, str, int, int], ...]) -> Callable[[AttentionCall], AttentionCall]:
+    def edit(call: AttentionCall) -> AttentionCall:
+        for token in sorted(change.hidden(keys_stack(call.stack, call.kind))):
             call = without_token(call, torch.full((call.value.shape[0],), token, device=call.value.device))
-        return call if hidden else None
+        heads = [head for *place, head in closed if place == [call.stack, call.kind, call.layer]]
+        if not heads:
+            return call
+        weights = call.weights.clone()
+        weights[:, heads] = 0
+        return call.edited(weights=weights)
 
-    return hide
+    return edit
 
 
 @contextmanager
@@ -124,10 +130,11 @@ def _closed_layers(model: Model, closed: set[Place]) -> Iterator[None]:
 # Parses and bounds the JSON requests of a page: nothing else reaches the models.
 
 
-WANTS = ("attention", "flow", "lens", "relevance", "influence")
+WANTS = ("attention", "lens", "relevance", "influence")
 MOST_CHARACTERS = 2000
 _MOST_PARTS = 4096  # heads of a large model
 _MOST_NUMBER = 1 << 31
+_MOST_CHOICES = 8
 
 
 class BadRequest(Exception):
@@ -151,11 +158,12 @@ class HttpRequest:
     method: str | None = None
     change: Change = Change()
     sweep: str = ""
+    choices: Mapping[str, str] = field(default_factory=dict)  # of a subject's view
 
 
 _NAMES = (
     "page", "model", "text", "translation", "pair", "key", "want", "position", "target", "against", "method",
-    "hide", "close", "mode", "sweep",
+    "hide", "close", "mode", "sweep", "choices",
 )  # fmt: skip
 
 
@@ -189,6 +197,7 @@ def asked(given: Any) -> HttpRequest:
         method=_text(given, "method", 40) or None,
         change=_change(given),
         sweep=sweep,
+        choices=_choices(given),
     )
 
 
@@ -203,6 +212,13 @@ def _change(given: Mapping[str, Any]) -> Change:
         layers=tuple(_place(one, 2) for one in _list(close, "layers")),
         mode=_text(given, "mode", 10) or "zero",
     )
+
+
+def _choices(given: Mapping[str, Any]) -> dict[str, str]:
+    choices = given.get("choices") or {}
+    if not isinstance(choices, dict) or len(choices) > _MOST_CHOICES or any(len(name) > 20 for name in choices):
+        raise BadRequest(f"choices must be an object of at most {_MOST_CHOICES} texts.")
+    return {name: _text(choices, name, MOST_CHARACTERS) for name in choices}
 
 
 def _place(given: Any, size: int) -> Any:

@@ -18,7 +18,7 @@ from infoflow.foundation import UserError, missing_extra, running_words, stop_si
 from infoflow.heads import takes_pairs
 from infoflow.models import Model, load_model
 from infoflow.report._embedding import asset, closed, policy, style
-from infoflow.report._view import VIEWS, environment
+from infoflow.report._view import environment, further_views, view_scripts
 
 from ._answers import Responses
 from ._asked import MOST_CHARACTERS
@@ -36,14 +36,13 @@ def explorer_page(models: Sequence[Mapping[str, Any]], start: Mapping[str, Any])
         models: Name, task, stacks, heads and example sentences of each model.
         start: Initial state of the page: text, translation, the command that restarts the explorer, limits.
     """
-    scripts = [closed(asset(name)) for name in (*VIEWS, "explorer.js")]
+    scripts = [*view_scripts(further_views()), closed(asset("explorer.js"))]
     page = (
         environment()
         .get_template("explorer.html.jinja")
         .render(
             models=models,
             start=start,
-            view={"mixing": True},
             style=Markup(style("style.css", "attention.css", "views.css", "explorer.css")),
             scripts=[Markup(script) for script in scripts],
             version=version("infoflow"),
@@ -171,7 +170,7 @@ class Explorer:
             ", ".join(model.name for model in self.models), self.address
         )
         sentence = self._sentence or examples(self.models[0])[0]
-        return str(link) + view(self.models[0], sentence, mixing=False, **self._second)._repr_html_()
+        return str(link) + view(self.models[0], sentence, **self._second)._repr_html_()
 
 
 def explore(
@@ -184,10 +183,10 @@ def explore(
 ) -> Explorer:
     """Start a page for exploring one model, or two side by side: it runs until `.stop()`.
 
-    Enter a sentence to see all heads, one head, queries and keys, the flow through the layers, each layer's prediction,
-    the sources of a prediction, and the effect of removing a token, a head or a layer. It needs the extra `[explore]`.
-    The page is served only to this computer, and only with the token in its address; do not use the models for anything
-    else meanwhile.
+    Enter a sentence to see all heads, one head, queries and keys, the route of a prediction, what each layer predicts,
+    the sources of a prediction, the effect of removing a token, a head or a layer, and of swapping a part of the model.
+    It needs the extra `[explore]`. The page is served only to this computer, and only with the token in its address; do
+    not use the models for anything else meanwhile.
 
     Args:
         models: One or two models from `load_model`, or its sources: folders or names.

@@ -4,28 +4,25 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 from torch import Tensor
 
 from infoflow.foundation import UserError, digest
 from infoflow.heads import (
     AttentionWatch,
-    Place,
     ReadSentence,
     SentenceAttention,
-    alti_contributions,
-    quantise,
+    lens_rows,
     read_tokens,
     sentence_inputs,
     takes_pairs,
 )
-from infoflow.models import AttentionCall, Model, Readout, readout, tap
+from infoflow.models import Model, Readout, readout, tap
 
 from ._asked import Change, HttpRequest, changed
 
@@ -73,8 +70,6 @@ class SentenceReading:
     After `log_shares` they are normalised to log-probabilities.
     """
     normalised: bool = False
-    maps: dict[Place, UInt8[np.ndarray, "_ _"]] | None = None
-    """ALTI's maps, once computed; empty if the model does not support them."""
 
     @property
     def sentence(self) -> ReadSentence:
@@ -112,7 +107,7 @@ class SentenceReading:
         tensors = [*self.states.values(), *([] if self.logits is None else [self.logits])]
         layers = [layer for kind in self.seen.kinds for layer in kind.layers]
         arrays = [array for one in layers for array in (one.weights, one.value_norms, one.query, one.key)]
-        return sum(one.nbytes for one in [*tensors, *arrays, *(self.maps or {}).values()])
+        return sum(one.nbytes for one in [*tensors, *arrays])
 
 
 def reading_key(model: Model, sentence: ReadSentence, change: Change, number: int = 0) -> str:
@@ -136,69 +131,23 @@ def read(subject: ExploredModel, sentence: ReadSentence, change: Change) -> Sent
         key=reading_key(model, sentence, change, subject.number),
         subject=subject,
         change=change,
-        seen=watch.seen({}),
+        seen=watch.seen(),
         states={stack: torch.stack([state[0] for state in layers]) for stack, layers in passed.hidden.items()},
         logits=logits if logits is not None and logits.numel() <= _MOST_LOGITS else None,
     )
+
+
+def lens(reading: SentenceReading, positions: Sequence[int] | None) -> dict[str, Any]:
+    """`lens_rows` of a reading."""
+    subject = reading.subject
+    states = reading.states[subject.readout.stack.name]
+    return lens_rows(subject.model, subject.readout, states, positions)
 
 
 def token_logits(output: Any) -> Tensor:
     """Logits of tokens in what a model with a head returns."""
     # Models for pretraining predict sentence order too and name their token logits differently.
     return output.logits if getattr(output, "logits", None) is not None else output.prediction_logits
-
-
-def add_maps(reading: SentenceReading) -> Mapping[Place, UInt8[np.ndarray, "_ _"]]:
-    """ALTI's maps of a reading, computed on first use.
-
-    An ablated head contributes nothing (mode "zero"), a skipped layer leaves every token unchanged. Empty if the model,
-    or the mode "mean", is not supported.
-    """
-    if reading.maps is not None:
-        return reading.maps
-    reading.maps = {}
-    if reading.change.mode == "zero" or not reading.change.heads:
-        try:
-            reading.maps = _maps(reading)
-        except UserError:
-            return {}
-        kinds = tuple(
-            replace(
-                kind,
-                layers=tuple(
-                    replace(layer, mixing=reading.maps.get((kind.stack, kind.kind, layer.layer)))
-                    for layer in kind.layers
-                ),
-            )
-            for kind in reading.seen.kinds
-        )
-        reading.seen = replace(reading.seen, kinds=kinds)
-    return reading.maps
-
-
-def _maps(reading: SentenceReading) -> dict[Place, np.ndarray]:
-    model, change = reading.subject.model, reading.change
-    # Weights of 0 instead of outputs of 0: the states are the same, and ALTI, which reads weights, sees the change.
-    closed: dict[Place, list[int]] = {}
-    for stack, kind, layer, head in change.heads:
-        closed.setdefault((stack, kind, layer), []).append(head)
-
-    def close(call: AttentionCall) -> AttentionCall | None:
-        heads = closed.get((call.stack, call.kind, call.layer))
-        if heads is None:
-            return None
-        weights = call.weights.clone()
-        weights[:, heads] = 0
-        return call.edited(weights=weights)
-
-    without_heads = replace(change, heads=())
-    with changed(model, without_heads), tap(model, on_attention=close if closed else None):
-        (found,) = alti_contributions(model, reading.inputs)
-    for stack, kind, layer in found:
-        if (stack, layer) in change.layers:
-            own = found[stack, kind, layer]
-            found[stack, kind, layer] = torch.eye(len(own)) if kind == "self" else torch.zeros_like(own)
-    return {place: quantise(shares.float().cpu().numpy()) for place, shares in found.items()}
 
 
 # A cache of readings: the oldest are dropped and recomputed on demand.

@@ -20,8 +20,8 @@ from infoflow.report import Explored, view_page
 
 from ._answers import Responses, differences
 from ._asked import BadRequest, Change, HttpRequest, asked
-from ._effects import add_guesses, effect, lens_rows
-from ._readings import Forgotten, SentenceReading, add_maps
+from ._effects import effect
+from ._readings import Forgotten, SentenceReading, lens
 from ._safety import TooLong, too_long
 
 # One compute thread, newest request first.
@@ -257,13 +257,10 @@ def saved_page(answers: Responses, key: str, changed: str, state: str, suffix: s
     """
     before = answers.readings.of_key(key)
     reading = answers.readings.of_key(changed) if changed else before
-    for one in {id(before): before, id(reading): reading}.values():
-        add_maps(one)
-        add_guesses(one)
     is_changed = reading is not before
     kept: dict[str, Any] = {name: list(rows) for name, rows in answers.kept(reading.key).items()}
     if reading.has_head:
-        answers_lens = answers.attempted(lambda: lens_rows(reading, None))
+        answers_lens = answers.attempted(lambda: lens(reading, None))
         kept |= {} if "reason" in answers_lens else {"lens": [answers_lens]}
     page = view_page(
         reading.seen,
@@ -296,7 +293,11 @@ def _own(state: str, suffix: str) -> str:
     if not suffix:
         return state
     pairs = [pair.split("=", 1) for pair in state.lstrip("#").split(";") if "=" in pair]
-    mine = [f"{name.removesuffix(suffix)}={value}" for name, value in pairs if name.endswith(suffix) or name == "show"]
+    mine = [
+        f"{name.removesuffix(suffix)}={value}"
+        for name, value in pairs
+        if name.endswith(suffix) or name in ("show", "other")
+    ]
     return "#;" + ";".join(mine)
 
 

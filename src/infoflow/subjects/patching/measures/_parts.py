@@ -24,7 +24,7 @@ from infoflow.models import (
     with_states,
 )
 
-from ._encoded import POSITIONS
+from ._encoded import POSITIONS, PairBatch
 
 HEAD, QUERY, KEY, VALUE = "head", "query", "key", "value"
 ATTENTION, FEED_FORWARD, RESIDUAL = "attention", "feed-forward", "residual"
@@ -98,6 +98,16 @@ def parts_of(model: Model, names: Sequence[str]) -> list[Part]:
         else:
             found += _of_attention(model, name)
     return found
+
+
+def token_parts(model: Model, batch: PairBatch) -> list[Part]:
+    """Every residual state at every token of a batch."""
+    return [
+        Part(RESIDUAL, stack.name, "", layer, position=str(position))
+        for stack in model.anatomy.stacks
+        for layer in range(len(stack.layers) + 1)
+        for position in range(batch.at("all", stack.name).shape[1])
+    ]
 
 
 def _of_attention(model: Model, name: str) -> list[Part]:

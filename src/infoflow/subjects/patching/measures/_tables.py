@@ -26,7 +26,7 @@ from ._effects import (
 )
 from ._encoded import EncodedPair, batches, encoded_pairs
 from ._pairs import PatchPair
-from ._parts import ATTENTION, DEFAULT, FEED_FORWARD, HEAD, RESIDUAL, Part, check_parts, parts_of
+from ._parts import ATTENTION, DEFAULT, FEED_FORWARD, HEAD, check_parts, parts_of, token_parts
 from ._runs import PairRuns
 
 _MADE_BY = "infoflow patch makes it"
@@ -271,12 +271,7 @@ def _example_rows(runs: PairRuns, encoded: Sequence[EncodedPair], found: PairEff
     one, model = encoded[middle], runs.model
     (batch,) = batches(model, [one], runs.budget)
     clean, corrupted = runs.sides(batch, [])
-    parts = [
-        Part(RESIDUAL, stack.name, "", layer, position=str(position))
-        for stack in model.anatomy.stacks
-        for layer in range(len(stack.layers) + 1)
-        for position in range(batch.at("all", stack.name).shape[1])
-    ]
+    parts = token_parts(model, batch)
     scores = runs.swapped(batch, corrupted, [[part] for part in parts], clean.values)[:, 0]
     gap, before = float(clean.metric[0] - corrupted.metric[0]), float(corrupted.metric[0])
     names = {stack.name: _tokens(model, one, stack.name) for stack in model.anatomy.stacks}

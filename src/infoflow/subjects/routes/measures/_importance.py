@@ -11,22 +11,23 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from infoflow.flow import Intervention, PaddedBatch, PassOptions, Reader, Stream, forward
-from infoflow.foundation import NUM_BLOCKS, UserError
+from infoflow.flow import Intervention, PassOptions, Reader, Stream, forward
+from infoflow.foundation import NUM_BLOCKS, UserError, replicate_weights
 from infoflow.heads import TokenTags
 from infoflow.models import Model
-from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
 
 from ._route import FEED_FORWARD, HEAD, RESIDUAL, THRESHOLD, Steps, followed
 from ._shares import AttentionShares, BlockShares, refusal, watching
 
 ALL = "all"
-IMPORTANCE, ROUTE = "importance", "route"
+LABEL = "label"  # of a sentence: its class or domain
+IMPORTANCE, ROUTE, DOMAIN = "importance", "route", "domain"
 _LEAST = 20  # predictions of tokens with a tag
 
 ROUTE_IMPORTANCE = TableSchema(
     name="route_importance",
-    version=1,
+    version=2,
     description="Importance of each head, feed-forward block and residual connection for the state of the token that "
     "predicts, and the share of predictions on whose route it lies.",
     columns=(
@@ -40,16 +41,19 @@ ROUTE_IMPORTANCE = TableSchema(
             "string",
             "",
             "importance: share of the part in the token's own state, mean over predictions (in an encoder with a "
-            "decoder: over its tokens); route: share of predictions on whose route the part lies at any token",
+            "decoder: over its tokens); route: share of predictions on whose route the part lies at any token; domain: "
+            "the same for sentences with a label, less the share for all others",
         ),
         Column("threshold", "float64", "share of a state", "least importance of an edge of a route"),
-        Column("annotation", "string", "", "column of the corpus's tags; all: every prediction"),
+        Column(
+            "annotation", "string", "", "column of the corpus's tags; label: of the sentence; all: every prediction"
+        ),
         Column("tag", "string", "", "tag of the predicted token's word (of the token itself, in an encoder); all"),
         *estimate_columns(
             "share",
             "the measure",
             "importance: an equal share of all parts of the state; route: mean over all parts of that kind in the "
-            "stack; for a tag: the value of all predictions",
+            "stack; for a tag: the value of all predictions; for a label: that of all other sentences; domain: 0",
             "predictions",
         ),
     ),
@@ -66,6 +70,10 @@ class RouteImportance(Intervention):
     Importances are those of `find_route`; heads and residual of a sublayer add up to 1. A part lies on the route of a
     prediction if the route has an edge of it at any token. Sums are kept per block of sentences, so memory does not
     grow with the corpus. Decoders with an encoder have no rows by tag.
+
+    If the sentences have labels, such as two domains, a part also has the difference to all other sentences,
+    $\mathrm{route}_d(h) - \mathrm{route}_{\bar d}(h)$. A head of a domain has an interval above 0; a generic head lies
+    on most routes of every domain.
 
     Args:
         sentences: Maximum number of sentences.
@@ -90,8 +98,10 @@ class RouteImportance(Intervention):
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         tags, sums = TokenTags(reader, [self.annotation]), _Sums()
+        chosen = reader.rows[: self.sentences]
+        labels, names = _labels(reader, chosen)
         top = reader.model.anatomy.predicts.name if reader.has_target else reader.source_stack
-        for rows in reader.batches(options.tokens_per_batch, reader.rows[: self.sentences]):
+        for rows in reader.batches(options.tokens_per_batch, chosen):
             batch, seen = reader.padded(rows).to(reader.model.device), _Seen(least=self.threshold)
             real = {stack: stream.real for stack, stream in batch.streams.items()}
             with torch.inference_mode(), watching(reader.model, real, seen.add):
@@ -102,10 +112,23 @@ class RouteImportance(Intervention):
                 {stack: _predictions(stack, stream) for stack, stream in batch.streams.items()},
                 top,
                 of_tag,
-                batch,
+                np.array([labels.get(int(row), 0) for row in rows]),
+                batch.blocks.numpy(),
             )
-        rows = [row | {"threshold": self.threshold} for row in sums.rows(tags.names)]
+        rows = [row | {"threshold": self.threshold} for row in sums.rows([*tags.names, *names])]
         return pd.DataFrame(rows, columns=self.table.column_names)
+
+
+def _labels(reader: Reader, chosen: np.ndarray) -> tuple[dict[int, int], list[tuple[str, str]]]:
+    """Number of each sentence's label, from the end of all names: -1 is the last; none if all are the same."""
+    if LABEL not in reader.corpus.columns:
+        return {}, []
+    wanted, own = set(chosen.tolist()), enumerate(reader.corpus.column(LABEL))
+    found = {row: str(label) for row, label in own if row in wanted and label is not None}
+    names = sorted(set(found.values()))
+    if len(names) < 2:
+        return {}, []
+    return {row: names.index(label) - len(names) for row, label in found.items()}, [(LABEL, name) for name in names]
 
 
 def _predictions(stack: str, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +177,10 @@ def _equal(attention: AttentionShares) -> Tensor:
 
 
 class _Sums:
-    """Sums of importance, its control and presence on a route, by tag, block and part; number 0 is every prediction."""
+    """Sums of importance, its control and presence on a route, by tag, block and part.
+
+    Number 0 is every prediction, tags have numbers above it, and labels of sentences below.
+    """
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
@@ -167,16 +193,17 @@ class _Sums:
         predictions: dict[str, tuple[np.ndarray, np.ndarray]],
         top: str,
         tags: np.ndarray,
-        batch: PaddedBatch,
+        labels: np.ndarray,
+        blocks: np.ndarray,
     ) -> None:
-        """Add a batch; `tags`: sentence, token and number of its tag in each row."""
-        self.parts, blocks = seen.parts, batch.blocks.numpy()
+        """Add a batch; `tags`: sentence, token and number of its tag in each row; `labels`: number of each sentence."""
+        self.parts = seen.parts
         columns = np.array([part[0] for part in self.parts])
         routes = torch.cat(followed(seen.steps, top), dim=2).float().cpu().numpy()
         shares = {stack: torch.cat(each, dim=3).cpu().numpy() for stack, each in seen.shares.items()}
         predicts, predicted = predictions[top]
         sentences = np.arange(len(blocks))[:, None]
-        wanted = {0: predicts}
+        wanted = {0: predicts} | {label: predicts & (labels == label)[:, None] for label in set(labels.tolist()) - {0}}
         for number in np.unique(tags[:, 2]).tolist():
             has_tag = np.zeros(predicts.shape, bool)
             has_tag[tuple(tags[tags[:, 2] == number, :2].T)] = True
@@ -187,7 +214,8 @@ class _Sums:
             np.add.at(values[2], blocks, np.einsum("btk,bt->bk", routes, chosen))
             np.add.at(counts[1], blocks, chosen.sum(1)[:, None])
             for stack, both in shares.items():
-                own = chosen if stack == top else predictions[stack][0]
+                kept = labels == number if number < 0 else np.ones(len(blocks), bool)
+                own = chosen if stack == top else predictions[stack][0] & kept[:, None]
                 summed = np.zeros((3, len(blocks), len(self.parts)))
                 summed[:2, :, columns == stack] = np.einsum("abtk,bt->abk", both, own)
                 summed[2][:, columns == stack] = own.sum(1)[:, None]
@@ -197,12 +225,12 @@ class _Sums:
 
     def rows(self, names: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
         kinds = [part[:1] + part[2:4] for part in self.parts]
-        every = self._means(0) if self.parts else {}
         for number, values in sorted(self._values.items()):
             counts = self._counts[number]
             if counts[1].sum(0).max() < (_LEAST if number else 1):
                 continue
             annotation, tag = names[number]
+            every = self._means(number)
             for which, (measure, own, of) in enumerate(
                 ((IMPORTANCE, values[0], counts[0]), (ROUTE, values[2], counts[1]))
             ):
@@ -211,9 +239,24 @@ class _Sums:
                     equal = values[1].sum(0)[index] / of.sum(0)[index] if not which else every[ROUTE][alike].mean()
                     control = float(every[measure][index] if number else equal)
                     place = dict(zip(("stack", "layer", "sublayer", "part", "head"), part, strict=True))
-                    found = ratio_estimate(own[:, index], of[:, index], control, "share")
-                    yield place | {"measure": measure, "annotation": annotation, "tag": tag} | found
+                    place |= {"annotation": annotation, "tag": tag}
+                    yield place | {"measure": measure} | ratio_estimate(own[:, index], of[:, index], control, "share")
+                    if number < 0 and which:
+                        yield place | {"measure": DOMAIN} | self._difference(number, index)
 
     def _means(self, number: int) -> dict[str, np.ndarray]:
-        values, counts = self._values[number].sum(1), self._counts[number].sum(1)
-        return {IMPORTANCE: values[0] / counts[0], ROUTE: values[2] / counts[1]}
+        """Importance and share of routes of every prediction; for a label: of all other sentences."""
+        values, counts = ((one[0] - (one[number] if number < 0 else 0)).sum(1) for one in (self._values, self._counts))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return {IMPORTANCE: values[0] / counts[0], ROUTE: values[2] / counts[1]}
+
+    def _difference(self, number: int, part: int) -> dict[str, Any]:
+        """Share of routes with a label less that of all others, with both from the same blocks of sentences."""
+        weights = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
+        sums = weights @ np.stack([
+            one[at][which, :, part]
+            for at in (number, 0) for one, which in ((self._values, 2), (self._counts, 1))
+        ], axis=1)  # fmt: skip
+        with np.errstate(invalid="ignore", divide="ignore"):
+            own, other = sums[:, 0] / sums[:, 1], (sums[:, 2] - sums[:, 0]) / (sums[:, 3] - sums[:, 1])
+        return estimate(float(own[0] - other[0]), (own - other)[1:], 0.0, float(sums[0, 1]))

@@ -20,6 +20,7 @@ from ._shares import AttentionShares, BlockShares, refusal, watching
 
 THRESHOLD = 0.04
 HEAD, FEED_FORWARD, RESIDUAL = "head", "feed-forward", "residual"
+CROSS = "cross"
 EDGES = ("stack", "layer", "sublayer", "part", "head", "token", "source_stack", "source", "importance")
 
 
@@ -178,7 +179,7 @@ class Steps:
         large_BHTS = (shares.heads >= least) & shares.visible.unsqueeze(1)
         kept_BT, any_BTS = shares.residual >= least, large_BHTS.any(1)
         parts, own = torch.cat([large_BHTS.any(3).mT, kept_BT.unsqueeze(2)], dim=2), torch.diag_embed(kept_BT)
-        if shares.site.kind == "cross":
+        if shares.site.kind == CROSS:
             return cls(stack=shares.site.stack, parts=parts, own=own, across=any_BTS)
         return cls(stack=shares.site.stack, parts=parts, own=own | any_BTS)
 
@@ -204,7 +205,7 @@ def followed(steps: Sequence[Steps], top: str) -> list[Bool[Tensor, "sentence pr
         found.append(_joined(at_BPT, one.parts))
         reached[one.stack] = _joined(at_BPT, one.own)
         if one.across is not None:
-            source = keys_stack(one.stack, "cross")
+            source = keys_stack(one.stack, CROSS)
             reached[source] = reached[source] | _joined(at_BPT, one.across)
     return found[::-1]
 

@@ -284,6 +284,8 @@ class _Pass:
             raise NothingToRead(f"a block of {self.model.name} ran without attention")
         site = self.attended[0].call.site
         real_BT = real[site.stack]
+        if torch.equal(after, self.before):
+            return self._passed_on(real)
         sums, feed_BTD, kept_BTD = self._sums(after, real_BT)
         both_BTPD = torch.stack([feed_BTD, kept_BTD], dim=2)
         return BlockShares(
@@ -291,6 +293,23 @@ class _Pass:
             layer=site.layer,
             attentions=tuple(one.shares(self.model, real_BT, real[one.attended.attention.keys_stack]) for one in sums),
             feed_forward=part_importance(both_BTPD, after.float())[..., 0],
+        )
+
+    def _passed_on(self, real: dict[str, Tensor]) -> BlockShares:
+        """The shares in a block whose output is its input: the residual connections have all."""
+        site, like = self.attended[0].call.site, self.before[..., 0].float()
+        attentions = [
+            AttentionShares(
+                site=call.site,
+                heads=torch.zeros_like(call.weights, dtype=torch.float32),
+                residual=torch.ones_like(like),
+                visible=call.visible() & real[attention.keys_stack].unsqueeze(1),
+                unexplained=0.0,
+            )
+            for call, attention in ((one.call, one.attention) for one in self.attended)
+        ]
+        return BlockShares(
+            stack=site.stack, layer=site.layer, attentions=tuple(attentions), feed_forward=torch.zeros_like(like)
         )
 
     def _sums(self, after: Tensor, real_BT: Tensor) -> tuple[list[_Sum], Tensor, Tensor]:
