@@ -18,6 +18,7 @@ def test_list_names_the_built_in_corpora(infoflow):
     assert answer.code == 0
     rows = {line.split()[0]: line for line in answer.out.splitlines()}
     assert "178,009" in rows["tatoeba-en-fr"]
+    assert "(grammar:SIZE)" in answer.out, "long texts wrap; nothing is cut off"
 
 
 def test_get_and_describe(infoflow, tmp_path):
