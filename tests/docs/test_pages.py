@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -194,6 +195,18 @@ def test_every_guide_has_keywords_for_the_search():
              for path in WRITTEN for name in [path.relative_to(ROOT / "docs").as_posix()]}  # fmt: skip
     guides = {path.replace(".md", ".html") for path in texts if path.startswith("guides/")}
     assert guides <= set(search.keywords(texts))
+
+
+@pytest.mark.slow
+def test_every_page_is_made_in_a_process_that_has_imported_nothing_else():
+    """A table that only a subject declares is found although no other test has imported the subject."""
+    made = "import pathlib; from sitebuild import staging; print(len(staging.texts(pathlib.Path('.'))))"
+    paths = os.pathsep.join([str(ROOT / "tools"), str(ROOT / "src")])
+    done = subprocess.run(
+        [sys.executable, "-c", made], cwd=ROOT, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100
 
 
 def test_tests_are_told_by_their_names():

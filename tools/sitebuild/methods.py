@@ -134,13 +134,13 @@ def page(text: str, root: Path) -> str:
     about = front(text)
     paths = about.get("measures", [])
     measures = [_object(path) for path in paths]
+    used = [_object(path) for path in about.get("functions", [])]  # imports what declares the table
     schema = measures[0].table if measures else TABLES[about["table"][0]]
     intro, mark, rest = text.partition("\n## Traps\n")
     if about["order"][0] not in _KINDS:
         raise ValueError(f"The order of {schema.name} must be among {', '.join(_KINDS)}. Got {about['order'][0]}.")
     if not mark:
         raise ValueError(f"The page of {schema.name} has no section ## Traps.")
-    used = [_object(path) for path in about.get("functions", [])]
     costs = json.loads((root / "docs" / "methods" / "costs.json").read_text(encoding="utf-8"))
     names = [_name(path) for path in (*paths, *about.get("functions", []))]
     parts = [
