@@ -69,7 +69,7 @@ FIGURES = {
     ),
     "annotated": (
         "experiments/studies/annotated",
-        "pretrained models on annotated text (GUM, LAMA); whiskers and bands: 95% intervals over sentences",
+        "pretrained models on annotated text (GUM, LAMA, BLiMP); whiskers and bands: 95% intervals over sentences",
     ),
     "words": (
         f"probe {MINILM} --task upos --corpus grammar:2000 --sentences 300 --only probe_examples --no-control",
@@ -93,6 +93,10 @@ FIGURES = {
         f"patch {SMOLLM2} --name SmolLM2 --pairs docs/methods/agreement.tsv --parts residual",
         "SmolLM2-135M-Instruct (4-bit weights) on ten pairs whose subjects differ in number; bands: 95% intervals over "
         "pairs",
+    ),
+    "massive": (
+        f"analyze {SMOLLM2} --name SmolLM2 --only massive_ablation --sentences 10 --no-control",
+        f"SmolLM2-135M-Instruct (4-bit weights) on ten {_TATOEBA}",
     ),
     "neurons": (
         f"analyze {MINILM} --only neurons_by_layer,neuron_examples --sentences 3000",
