@@ -18,6 +18,7 @@ def test_list_names_the_built_in_corpora(infoflow):
     assert answer.code == 0
     rows = {line.split()[0]: line for line in answer.out.splitlines()}
     assert "178,009" in rows["tatoeba-en-fr"]
+    assert "(grammar:SIZE)" in answer.out, "long texts wrap; nothing is cut off"
 
 
 def test_get_and_describe(infoflow, tmp_path):
@@ -27,7 +28,10 @@ def test_get_and_describe(infoflow, tmp_path):
     assert facts["sentences"].startswith("30 ")
     assert "upos" in facts["columns"]
     (tmp_path / "own.txt").write_text("one two\nthree\n")
-    assert "3 (3 distinct)" in infoflow("data", "describe", "own.txt").out
+    assert "3 (3 distinct)" in (short := infoflow("data", "describe", "own.txt").out)
+    (tmp_path / "long.txt").write_text("\n".join(f"{word} of them sleep here. " * 20 for word in ("Two", "Ten")))
+    long = infoflow("data", "describe", "long.txt").out
+    assert ["--lines paragraphs splits" in out for out in (short, long)] == [False, True]
 
 
 def test_describe_tells_of_documents(infoflow, tmp_path):

@@ -9,6 +9,7 @@ MISTAKES = {
     "command with a typo": (["studdy"], 'Did you mean "study"?'),
     "option before the command": (["--log", "json", "study"], "Options go after the command"),
     "option with a typo": (["study", "--processs=1"], "Did you mean --processes?"),
+    "argument as an option": (["analyze", "--model", "m"], "--model is not an option: write the model without it."),
     "no model": (["analyze"], "infoflow analyze needs MODEL.\nFor example: infoflow analyze "),
     "text for a number": (["analyze", "m", "--sentences=many"], "--sentences"),
     "negative number": (["analyze", "m", "--sentences=-1"], "--sentences"),

@@ -80,3 +80,4 @@ def test_names_are_listed_within_100_columns(infoflow, what, known):
     lines = infoflow("list", what).out.splitlines()
     assert any(line.startswith(known) for line in lines)
     assert max(map(len, lines)) <= 100
+    assert not any("[@" in line for line in lines), "keys of the bibliography"

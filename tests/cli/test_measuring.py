@@ -54,6 +54,20 @@ def test_analyze_takes_measures_of_ones_own_from_a_file(infoflow, masked_lm, sma
     assert "There is no file none.py" in infoflow("analyze", masked_lm, *options, "--measures=none.py").err
 
 
+def test_paragraphs_are_split_into_sentences(infoflow, masked_lm, tmp_path):
+    text = "The cat that sees {n} dogs sleeps in the old house. It has {n} kittens, and all of them sleep too."
+    (tmp_path / "text.txt").write_text("\n".join(text.format(n=n) for n in range(2, 40)))
+    counts = []
+    for lines in ("sentences", "paragraphs"):
+        options = ["--corpus=text.txt", "--only=head_entropy", "--no-control", f"--lines={lines}", f"--out={lines}"]
+        answer = infoflow("analyze", masked_lm, *options, "--log=plain")
+        assert answer.code == 0, answer.err
+        counts.append(json.loads((tmp_path / lines / "run.json").read_text())["corpus"]["sentences"])
+    assert counts == [38, 76]
+    refused = infoflow("analyze", masked_lm, "--chat", "--corpus=text.txt", "--lines=paragraphs")
+    assert "so --lines does not apply" in refused.err
+
+
 def test_json_progress_is_one_event_a_line(infoflow, masked_lm, small):
     small = [option for option in small if option != "--log=plain"]
     answer = infoflow("analyze", masked_lm, *small, "--only=head_entropy", "--no-control", "--log=json")

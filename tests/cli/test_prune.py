@@ -28,7 +28,7 @@ def test_a_share_of_the_heads_may_be_kept(infoflow, masked_lm, tmp_path):
     assert "Masked model: zeros" in answer.out
     assert sum(one.num_heads for one in load_model(tmp_path / "zeros").anatomy.attentions()) == 4
     refused = infoflow("prune", masked_lm, "--keep=150%", "--corpus=grammar:60", "--out=small")
-    assert refused.err.startswith("--keep must be a whole number")
+    assert refused.err.startswith('--keep must be a whole number, or a share of at most 100%. Got "150%".')
 
 
 def test_several_numbers_are_a_row_and_a_folder_each(infoflow, masked_lm, tmp_path):

@@ -74,14 +74,16 @@ def test_what_is_missing_is_named(published):
     assert absence({}) == "the table layer_distance is absent"
     assert absence({"layer_distance": table.iloc[:0]}) == "the table layer_distance is absent"
     assert absence({"layer_distance": table.drop(columns="seed")}) == "the table layer_distance has no column seed"
+    typo = absence({}, name="layer_distanse")
+    assert typo.startswith("the table layer_distanse is absent: infoflow makes none of this name. Did you mean layer_")
     only = {"layer_distance": table[table["objective"] == "masked-lm"]}
     assert absence(only) == "there is no causal LM among the models (masked-lm)"
     trained = {"layer_distance": table[table["trained"]]}
     assert absence(trained, trained=False) == "layer_distance has no matching rows of the untrained causal LM"
     holes = {"layer_distance": table[table["layer"] != 3]}
-    assert absence(holes) == "layer_distance lacks a layer or holds one twice: it has 1, 2, 4, 5"
+    assert absence(holes) == "the table layer_distance lacks a layer or holds one twice: it has 1, 2, 4, 5"
     twice = {"layer_distance": pd.concat([table, table])}
-    assert "holds one twice" in absence(twice)
+    assert absence(twice).endswith("; .where(COLUMN=VALUE) chooses one row for each")
     shallow = {"layer_distance": table[table["layer"] <= 2]}
     assert "too shallow: layer_distance has 2 layers" in absence(shallow)
     uneven = {"layer_distance": table[(table["layer"] < 5) | (table["seed"] != 2)]}

@@ -73,7 +73,7 @@ def test_a_folder_of_several_adapters_names_them(adapted) -> None:
     (adapted / "second").mkdir()
     for file in list(adapted.glob("adapter_*")):
         file.rename(adapted / "second" / file.name)
-    with pytest.raises(UserError, match=r"no config\.json, but adapters in second: name the folder"):
+    with pytest.raises(UserError, match=r"no config\.json, but there are models in second: name one of these"):
         load_model(str(adapted))
 
 

@@ -196,6 +196,14 @@ def test_a_folder_or_file_that_is_no_model(tmp_path):
         load_model(broken)
 
 
+def test_the_folder_of_a_run_names_its_models(tmp_path):
+    folder = tmp_path / "models" / "masked-lm" / "seed-0"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"there are models in models/masked-lm/seed-0: name one of these"):
+        load_model(tmp_path)
+
+
 def test_a_damaged_checkpoint_has_one_clear_message(build_module, tmp_path):
     build_module("bert").save_pretrained(tmp_path)
     weights = tmp_path / "model.safetensors"

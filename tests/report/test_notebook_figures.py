@@ -84,11 +84,11 @@ def test_the_report_s_own_id_names_a_figure_too(figures):
     assert figures["mi-input"].id == "mi-input"
 
 
-def test_figures_come_in_the_report_s_order(figures, story):
+def test_figures_come_section_by_section(figures, story):
     assert [figure.id for figure in figures.values()] == [figure.id for figure in story.figures]
-    assert figures.questions == {
-        name: figure.question for name, figure in figures.items()
-    }  # on the page some come later
+    assert figures.questions == {name: figure.question for name, figure in figures.items()}
+    rooms = [[name.partition("/")[0] for name in names] for names in (figures.questions, figures)]
+    assert rooms[0] == rooms[1], "the page folds figures within their section"
 
 
 def test_one_figure_makes_its_own_section_and_no_other(study):

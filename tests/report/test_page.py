@@ -78,6 +78,11 @@ def test_first_screen_questions_claims_and_methods_come_in_order(page):
     assert [id for id in page.ids if id in wanted] == wanted
 
 
+def test_names_in_the_top_bar_are_short(html):
+    bar = re.search(r'<div class="links">(.*?)</div>', html, flags=re.DOTALL)[1]
+    assert all(len(name) <= len("Over training") for name in re.findall(r">([^<]+)</a>", bar)), bar
+
+
 def test_every_figure_has_question_answer_reading_help_data_and_method(story, page):
     assert len(page.all("figure")) == len(story.figures) == 11
     for figure in story.figures:

@@ -181,7 +181,7 @@ def test_training_keeps_replaced_tokens_only(matched_models, parallel_corpus):
     assert set(frame["side"]) == {"input", "output"}
     assert frame["regime"].eq("training").all()
     assert frame["count"].nunique() == 1  # the same occurrences on both sides
-    with pytest.raises(UserError, match="its input is the same in training"):
+    with pytest.raises(UserError, match="only masked LMs read corrupted text in training"):
         information(matched_models["causal-lm"], parallel_corpus, regime="training")
 
 

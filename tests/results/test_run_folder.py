@@ -93,8 +93,8 @@ def test_tables_by_name(tmp_path, schema):
     assert run.tables["training_runs"]["seed"].tolist() == [1, 2]
     assert run.tables.stored("training_runs").provenance["from"] == "test"
     assert run.tables.get("absent") is None
-    with pytest.raises(KeyError):
-        run.tables["absent"]
+    with pytest.raises(KeyError, match=r"no table training_run\. Did you mean training_runs\? Its tables: "):
+        run.tables["training_run"]
 
 
 def test_tables_of_another_run_are_left_out(tmp_path, schema):

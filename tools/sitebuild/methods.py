@@ -69,7 +69,7 @@ FIGURES = {
     ),
     "annotated": (
         "experiments/studies/annotated",
-        "pretrained models on annotated text (GUM, LAMA); whiskers and bands: 95% intervals over sentences",
+        "pretrained models on annotated text (GUM, LAMA, BLiMP); whiskers and bands: 95% intervals over sentences",
     ),
     "words": (
         f"probe {MINILM} --task upos --corpus grammar:2000 --sentences 300 --only probe_examples --no-control",
@@ -93,6 +93,10 @@ FIGURES = {
         f"patch {SMOLLM2} --name SmolLM2 --pairs docs/methods/agreement.tsv --parts residual",
         "SmolLM2-135M-Instruct (4-bit weights) on ten pairs whose subjects differ in number; bands: 95% intervals over "
         "pairs",
+    ),
+    "massive": (
+        f"analyze {SMOLLM2} --name SmolLM2 --only massive_ablation --sentences 10 --no-control",
+        f"SmolLM2-135M-Instruct (4-bit weights) on ten {_TATOEBA}",
     ),
     "neurons": (
         f"analyze {MINILM} --only neurons_by_layer,neuron_examples --sentences 3000",
@@ -134,13 +138,13 @@ def page(text: str, root: Path) -> str:
     about = front(text)
     paths = about.get("measures", [])
     measures = [_object(path) for path in paths]
+    used = [_object(path) for path in about.get("functions", [])]  # imports what declares the table
     schema = measures[0].table if measures else TABLES[about["table"][0]]
     intro, mark, rest = text.partition("\n## Traps\n")
     if about["order"][0] not in _KINDS:
         raise ValueError(f"The order of {schema.name} must be among {', '.join(_KINDS)}. Got {about['order'][0]}.")
     if not mark:
         raise ValueError(f"The page of {schema.name} has no section ## Traps.")
-    used = [_object(path) for path in about.get("functions", [])]
     costs = json.loads((root / "docs" / "methods" / "costs.json").read_text(encoding="utf-8"))
     names = [_name(path) for path in (*paths, *about.get("functions", []))]
     parts = [

@@ -12,6 +12,7 @@ from ._session import (
     COMMON,
     Anonymous,
     Device,
+    Lines,
     Names,
     Out,
     OwnMeasures,
@@ -65,6 +66,7 @@ class Measuring:
     corpus: CorpusName = "tatoeba-en-fr"
     text_column: TextColumn = None
     translation_column: TranslationColumn = None
+    lines: Lines = "sentences"
     chat: Annotated[
         bool,
         Parameter(
@@ -103,6 +105,7 @@ class Measuring:
             corpus=self.corpus,
             text_column=self.text_column or "",
             translation_column=self.translation_column or "",
+            lines=self.lines,
             chat=self.chat,
             where=self.where or "",
             only=names_in("--only", only),

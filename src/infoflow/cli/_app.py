@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from itertools import pairwise
 
-from cyclopts import App, CycloptsError, Group, UnusedCliTokensError
+from cyclopts import App, CycloptsError, Group, UnknownOptionError, UnusedCliTokensError
 
 from infoflow._process import keep_freed_memory, sigterm_interrupts
 from infoflow._subjects import parts
@@ -314,6 +314,10 @@ def _told(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         words = shlex.join(error.unused_tokens)
         return f"Unexpected argument {words}: leave it out, or write its option before it."
+    if isinstance(error, UnknownOptionError):
+        given = (error.token.keyword or error.token.value).partition("=")[0]
+        if any(given.strip("-").upper() in one.names for one in error.argument_collection or ()):
+            return f"{given} is not an option: write the {given.strip('-').lower()} without it."
     text = re.sub(rf" Did you mean ({'|'.join(_CONSENT)})\?", "", str(error))
     return re.sub(r'^Command "([^"]+)" parameter (\S+) requires an argument\.$', r"infoflow \1 needs \2.", text)
 

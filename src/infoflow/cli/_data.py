@@ -19,10 +19,13 @@ from ._session import (
     reporting,
     show,
     show_table,
+    show_text,
 )
 
 if TYPE_CHECKING:
     from infoflow.corpus import CorpusDescription, SplitDescription
+
+_LONG = 40  # words of a mean line that may be a paragraph
 
 
 def get(
@@ -97,9 +100,10 @@ def describe(
             ["digest", facts.digest],
         ]
         show_table(["fact", "value"], rows)
-        for example in facts.examples:
-            show()
-            show_table(["column", "example"], list(map(list, example.items())))
+        if lines == "sentences" and tuple(facts.columns) == ("text",) and facts.words > _LONG * facts.sentences:
+            show_text("If these lines are paragraphs, --lines paragraphs splits them into sentences.")
+        show()
+        show_table(["column", "example"], [list(pair) for example in facts.examples for pair in example.items()])
 
 
 def show_example(

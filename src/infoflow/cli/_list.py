@@ -1,6 +1,7 @@
 """`infoflow list`: the names that commands and plans accept, from the registries."""
 
 import dataclasses
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -8,7 +9,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from ._session import show_table
 
 Kind = Literal["tables", "tasks", "objectives", "presets", "claims", "settings", "corpora"]
-_WIDTH = 100
 _DEFAULT = 24
 
 
@@ -18,10 +18,7 @@ def list_names(what: Kind, /) -> None:
     Args:
         what: tables (for --only), tasks (for --task), objectives, presets, claims, settings (for --set) or corpora.
     """
-    columns, rows = _LISTS[what]()
-    widths = [max(map(len, column)) for column in list(zip(*[columns, *rows], strict=True))[:-1]]
-    left = max(_WIDTH - sum(widths) - 2 * len(widths), 20)
-    show_table(columns, [[*row, textwrap.shorten(last, left, placeholder="…")] for *row, last in rows])
+    show_table(*_LISTS[what]())
 
 
 Listed = tuple[list[str], list[list[str]]]
@@ -44,8 +41,9 @@ def _tasks() -> Listed:
 def _objectives() -> Listed:
     from infoflow.objectives import OBJECTIVES
 
-    rows = [[name, one.layout, (one.__doc__ or "").partition("\n")[0]] for name, one in OBJECTIVES.items()]
-    return ["objective", "model", "learns to"], rows
+    said = {name: (one.__doc__ or "").partition("\n")[0] for name, one in OBJECTIVES.items()}
+    rows = [[name, OBJECTIVES[name].layout, re.sub(r" \(\[@.*?\]\)", "", text)] for name, text in said.items()]
+    return ["objective", "model", "what it does"], rows
 
 
 def _presets() -> Listed:

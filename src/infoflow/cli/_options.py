@@ -37,10 +37,19 @@ def limited(name: str) -> Callable[[Any, Sequence[Token]], Any]:
 
 def count_or_share(_: Any, tokens: Sequence[Token]) -> str:
     """A converter to the text of a whole number, or of a share such as `50%`."""
+    from infoflow.foundation import UserError, as_written
+
     share = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%", tokens[0].value.strip())
     if share and float(share[1]) <= 100:
         return f"{share[1]}%"
-    return str(limited("CountOrNone")(int, tokens))
+    try:
+        return str(limited("CountOrNone")(int, tokens))
+    except UserError:
+        given, name = tokens[0].value, tokens[0].keyword or "The argument"
+        raise UserError(
+            f"{name} must be a whole number, or a share of at most 100%. Got {as_written(given)}. "
+            f"Write for example {name} 50%."
+        ) from None
 
 
 def counts_or_shares(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
+from infoflow.foundation import did_you_mean
 from infoflow.results import END, TABLES, UNTRAINED, AmbiguousModels, Spec, first_architecture, select, with_keys
 from infoflow.training import SUFFIX
 
@@ -256,7 +257,7 @@ def _made_by(name: str) -> str:
     """What a run needs to have the table, to be appended to a sentence; "" if every study has it."""
     measured = TABLES.get(name.removesuffix(SUFFIX))
     if measured is None:
-        return ""
+        return f": infoflow makes none of this name.{did_you_mean(name, TABLES)}"
     needs = [measured.made_by] if measured.made_by else []
     if name.endswith(SUFFIX):
         heavy = "" if measured.light else f" and {measured.name} in its light or heavy list"

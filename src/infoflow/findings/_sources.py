@@ -13,7 +13,7 @@ slides and memory report.
 class Source(str):
     """Where a claim was published.
 
-    If its source was not read, or says less than the claim, the claim is ours, after that source, and says so.
+    A claim whose source was not read, or says less, counts as ours, and says so.
     """
 
     read: SourceRead

@@ -305,7 +305,9 @@ def _curve(rows: SeedRows, column: str, first: int, name: str) -> np.ndarray:
 def check_layers(layers: tuple[int, ...], first: int, name: str) -> None:
     """Report which layers of a model are missing, duplicated or too few."""
     if layers != tuple(range(first, first + len(layers))):
-        raise Absent(f"{name} lacks a layer or holds one twice: it has {', '.join(map(str, layers)) or 'none'}")
+        advice = "; .where(COLUMN=VALUE) chooses one row for each" if len(set(layers)) < len(layers) else ""
+        held = ", ".join(map(str, layers)) or "none"
+        raise Absent(f"the table {name} lacks a layer or holds one twice: it has {held}{advice}")
     if len(layers) < 3:
         raise Absent(f"the model is too shallow: {name} has {len(layers)} layers from layer {first} on, needed 3")
 

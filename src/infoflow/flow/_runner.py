@@ -171,7 +171,7 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Fail
     refused: dict[str, list[str]] = {}
     for measure, reason in reasons.items():
         if reason is not None and reason != lacking:
-            name = measure.name + (" as in training" if measure.regime == "training" else "")
+            name = measure.name + (" on corrupted text" if measure.regime == "training" else "")
             refused.setdefault(reason, []).append(name)
     for reason, names in refused.items():
         are = "are" if len(names) > 1 else "is"

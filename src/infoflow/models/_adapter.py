@@ -249,7 +249,7 @@ def _resize(base: PreTrainedModel, folder: Path, held: Mapping[str, tuple[int, .
 
 
 def _untie(model: nn.Module) -> None:
-    """Copy every weight that an adapter changes: merging changes it in only one of its roles."""
+    """Copy every tied weight that an adapter changes, since merging changes only one of its uses."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     uses: dict[int, int] = {}

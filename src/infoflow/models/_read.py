@@ -42,10 +42,15 @@ def existing(source: object) -> Path | str:
         raise UserError(f"A model's name must have at most {_LONGEST_NAME} bytes. Got {len(os.fsencode(path.name))}.")
     if path.is_dir():
         if not (path / "config.json").is_file() and not is_adapter_folder(path):
-            held = sorted(one.name for one in path.iterdir() if one.is_dir() and is_adapter_folder(one))
+            held = _models_in(path)
+            advice = (
+                f"but there are models in {listed(held)}: name one of these."
+                if held
+                else "name the folder of one checkpoint."
+            )
             raise UserError(
                 f"A model folder must contain config.json and weights, as save_pretrained writes them. {path} has no "
-                f"config.json{f', but adapters in {listed(held)}' if held else ''}: name the folder of one checkpoint."
+                f"config.json{',' if held else ':'} {advice}"
             )
         return path
     if path.is_file():
@@ -55,6 +60,13 @@ def existing(source: object) -> Path | str:
     if isinstance(source, Path) or source.startswith((".", "/", "~")) or at_revision(source)[0].count("/") > 1:
         raise UserError(f"No model folder at {path}. Check the path, or use a name on the model hub.")
     return str(source)
+
+
+def _models_in(folder: Path) -> list[str]:
+    """The models of a run, or of a folder of checkpoints, relative to the folder."""
+    levels, files = ("*", "*/*", "models/*/*"), ("config.json", "adapter_config.json")
+    held = {found.parent for level in levels for file in files for found in folder.glob(f"{level}/{file}")}
+    return sorted(str(found.relative_to(folder)) for found in held)
 
 
 def short_name(home: Path | str) -> str:

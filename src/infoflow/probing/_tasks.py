@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from infoflow.corpus import CONLLU_COLUMNS, ENTITY, Corpus, conllu_keys, load_corpus, split_numbers, tag_columns
+from infoflow.corpus import CONLLU_COLUMNS, ENTITY, Corpus, Lines, conllu_keys, load_corpus, split_numbers, tag_columns
 from infoflow.foundation import UserError, as_written, current_display, did_you_mean, hash64, running_words
 
 from ._questions import AskedSentence, Examples, Kind, Part, ProbeQuestion, ProbeTask
@@ -299,6 +299,7 @@ def load_task_corpus(
     translation_column: str = "",
     label_column: str = "",
     bad_column: str = "",
+    lines: Lines = "sentences",
 ) -> Corpus:
     """A corpus by name or path, with the columns that these tasks need.
 
@@ -322,6 +323,7 @@ def load_task_corpus(
         translation_column: Column of the translations.
         label_column: Column of each sentence's class.
         bad_column: Column of the unacceptable sentence of a minimal pair.
+        lines: As in `load_corpus`.
 
     Raises:
         UserError: As in `load_corpus`, or the number of labels differs from the number of sentences.
@@ -333,8 +335,8 @@ def load_task_corpus(
         "bad_column": bad_column,
     }
     columns = {name: column for name, column in columns.items() if column}
-    corpus = _by_task(Path(source), tasks, tags) if not columns else None
-    corpus = corpus or load_corpus(source, **columns)
+    corpus = _by_task(Path(source), tasks, tags) if not columns and lines == "sentences" else None
+    corpus = corpus or load_corpus(source, lines=lines, **columns)
     return corpus.with_labels(labels) if labels else corpus
 
 

@@ -36,27 +36,15 @@ from .representations._token_map import MARKS, legend_mark
 _SHORT = {
     "over-scale": "Scale",
     "warmups": "Warm-up",
-    "alike": "Alike",
-    "own": "Own",
-    "further": "Further",
     "knows": "Know",
     "changes": "Change",
     "similarity": "Similar",
-    "space": "Space",
     "predicts": "Predict",
     "probing": "Probes",
-    "neighbours": "Neighbours",
-    "words": "Words",
     "alignment": "Align",
-    "heads": "Heads",
-    "pruning": "Pruning",
-    "transplant": "Transplant",
     "adaptation": "Tuning",
-    "retrieval": "Retrieval",
-    "training": "Training",
-    "dynamics": "Dynamics",
-    "over-training": "Over training",
 }
+"""Short names of sections; any other is called by its id."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -71,11 +59,13 @@ class ContentsLine:
 
 def contents(sections: list[Section], claims: bool) -> list[ContentsLine]:
     """The page's parts in order."""
-    stated = [
-        ContentsLine(id=s.id, short=_SHORT.get(s.id, s.title), title=s.title, figures=s.figures) for s in sections
-    ]
+    stated = [ContentsLine(id=s.id, short=_short(s.id), title=s.title, figures=s.figures) for s in sections]
     findings = [ContentsLine(id="findings", short="Claims", title="Do published claims hold here?")] if claims else []
     return [*stated, *findings, ContentsLine(id="methods", short="Methods", title="Methods and provenance")]
+
+
+def _short(section: str) -> str:
+    return _SHORT.get(section, section.replace("-", " ").capitalize())
 
 
 # The story as one HTML file that needs only a browser.

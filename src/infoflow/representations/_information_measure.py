@@ -247,9 +247,9 @@ class MutualInformation(Measure):
 class MutualInformationWithoutPosition(MutualInformation):
     """`MutualInformation` of states less the mean state at their position.
 
-    Position says nothing of the token, but where it takes as much room as the token, clusters are of positions. Means
-    are those of the states that a clustering is fitted to; positions with fewer than 20 of these share one. A constant
-    of any size that is added at each position changes nothing.
+    Position says nothing about the token, but clusters follow it if it moves states as far as the token does. The means
+    are over the states that a clustering is fitted to; positions with fewer than 20 of them share one mean. Adding a
+    constant at each position changes nothing.
     """
 
     table: ClassVar[TableSchema] = MUTUAL_INFORMATION_WITHOUT_POSITION
@@ -261,7 +261,7 @@ def regime_refusal(regime: Regime, model: Model) -> str | None:
     if regime == "clean":
         return None
     if model.task != "masked-lm":
-        return f"its input is the same in training as at test time (task {model.task})"
+        return f"only masked LMs read corrupted text in training (its task is {model.task})"
     return cannot_hide(model)
 
 

@@ -14,6 +14,7 @@ from infoflow.foundation import (
     UserError,
     atomic_write,
     current_display,
+    did_you_mean,
     json_fault,
     provenance,
     public_provenance,
@@ -165,8 +166,9 @@ class Tables(Mapping[str, pd.DataFrame]):
     def stored(self, name: str) -> StoredTable:
         """The table with its schema and provenance."""
         if name not in self._cache:
-            if name not in list(self):
-                raise KeyError(name)
+            if name not in (held := list(self)):
+                known = f"Its tables: {', '.join(held) or 'none'}."
+                raise KeyError(f"{self._path.parent.name} has no table {name}.{did_you_mean(name, held)} {known}")
             table = read_table(self._path / f"{name}.parquet")
             frame = with_keys(table.frame)
             frame.attrs["unit"] = table.schema.unit  # keeps the bounds of the values when rows are averaged

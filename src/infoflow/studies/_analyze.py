@@ -278,8 +278,8 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions, own: 
     if not sources:
         raise UserError("At least one model is needed: a hub name, a folder, or a .gguf file.")
     plan: dict[str, Any] = {"models": list(sources), "options": dataclasses.asdict(options)}
-    for name in ("names", "chat", "where"):
-        if not getattr(options, name):
+    for name in ("names", "chat", "where", "lines"):
+        if _is_default(options, name):
             del plan["options"][name]  # plans of versions without it
     names = ", ".join(given.name for given in given_models(sources, options) if given.trained)
     if is_first():
@@ -312,8 +312,8 @@ def corpus_of(options: AnalyzeOptions, sources: Sequence[str]) -> Corpus:
     if options.probing.on:
         corpus = first_then_others(lambda: probed_corpus(options, chat))
         return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
-    columns = {name: getattr(options, name) for name in ("text_column", "translation_column", "label_column")}
-    whole = first_then_others(lambda: chat(options.corpus) if chat else load_corpus(options.corpus, **columns))
+    how = {name: getattr(options, name) for name in ("text_column", "translation_column", "label_column", "lines")}
+    whole = first_then_others(lambda: chat(options.corpus) if chat else load_corpus(options.corpus, **how))
     corpus = at_most(distinct(whole), options.sentences)
     return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
 
@@ -326,11 +326,16 @@ _NO_CHAT = {
     "label_column": "--label-column",
     "bad_column": "--bad-column",
     "tags": "--tags",
+    "lines": "--lines",
 }
 
 
+def _is_default(options: AnalyzeOptions, name: str) -> bool:
+    return getattr(options, name) == getattr(AnalyzeOptions(), name)
+
+
 def _chats(source: str, options: AnalyzeOptions, sources: Sequence[str]) -> Corpus:
-    if given := [option for name, option in _NO_CHAT.items() if getattr(options, name)]:
+    if given := [option for name, option in _NO_CHAT.items() if not _is_default(options, name)]:
         raise UserError(f"--chat reads whole conversations, so {given[0]} does not apply. Leave one of them out.")
     tokenizers = [load_tokenizer_of(one, options.tokenizer) for one in sources]
     if len({template_digest(one) for one in tokenizers}) > 1:

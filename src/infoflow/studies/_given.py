@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from infoflow.corpus import RENDERED, Corpus, length_batches
+from infoflow.corpus import RENDERED, Corpus, Lines, length_batches
 from infoflow.foundation import (
     LATER,
     NUM_BLOCKS,
@@ -68,6 +68,7 @@ class AnalyzeOptions:
     corpus: RequiredFile = "tatoeba-en-fr"
     text_column: OwnWord = ""  # column of the sentences, in a table or dataset
     translation_column: OwnWord = ""
+    lines: Lines = dataclasses.field(default="sentences", metadata=LATER)  # "paragraphs" are split into sentences
     label_column: OwnWord = ""  # column of each sentence's class, for the task sentence-label
     bad_column: OwnWord = ""  # column of the contrasting sentence of each minimal pair
     labels: File = ""  # alternatively a file with one sentence class per line

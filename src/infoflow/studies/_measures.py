@@ -113,7 +113,7 @@ def probed_corpus(options: "AnalyzeOptions", chat: Callable[[str], Corpus] | Non
     """The sentences for the tasks of an analysis, followed by those of its test corpus; `chat` reads conversations."""
     plan = options.probing
     columns = {name: getattr(options, name) for name in ("text_column", "translation_column", "label_column")}
-    columns["bad_column"] = options.bad_column
+    columns |= {"bad_column": options.bad_column, "lines": options.lines}
 
     def read(source: str, labels: str) -> Corpus:
         corpus = chat(source) if chat else task_corpus(plan, source, tags=options.tags, labels=labels, **columns)

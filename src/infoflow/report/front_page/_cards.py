@@ -111,7 +111,7 @@ class Effects:
 
 
 def _weaker(plain: Estimate, beyond: Estimate) -> float:
-    """The smaller strength of an effect and of what it is beyond the control; 0 if they have opposite signs."""
+    """The smaller of an effect and of its lead over the control; 0 if their signs differ."""
     return min(strength(plain), strength(beyond)) if plain.value * beyond.value > 0 else 0.0
 
 

@@ -135,7 +135,7 @@ def mean_over_heads(rows: pd.DataFrame) -> pd.DataFrame:
 _KEPT = CardMeasure(
     figure="mi-input",
     axis="nats",
-    noun="usable information lost about the input token",
+    noun="the change of usable information about the input token",
     section="knows",
     question="How much of the input do layers keep?",
     table=USABLE_INFORMATION.name,
@@ -152,14 +152,14 @@ MEASURES: tuple[CardMeasure, ...] = (
     replace(
         _KEPT,
         unless=USABLE_INFORMATION.name,
-        noun=f"information lost about the input token, {LIMITED_BY},",
+        noun=f"the change of information about the input token, {LIMITED_BY},",
         table=MUTUAL_INFORMATION.name,
         what=f"of information about its input token, {LIMITED_BY}",
     ),
     replace(
         _KEPT,
         figure="mi-output",
-        noun="information gained about the token to predict",
+        noun="the change of information about the token to predict",
         question="How much do layers know about the output?",
         table=MUTUAL_INFORMATION.name,
         rows=_output,

@@ -32,7 +32,7 @@ _LINE = re.compile(r"-(\d+)(?:-(\d+))?$")  # suffix of the id of a one-line figu
 
 
 class Figures(Mapping[str, Figure]):
-    """The figures of a run's report, in its order: `run.figures["representations/mutual-information"]`.
+    """The figures of a run's report, section by section: `run.figures["representations/mutual-information"]`.
 
     A name consists of the measure's package and a noun; the figure's id in the report is accepted, too. Access to one
     figure computes its whole section (about a second); iteration computes all sections.

@@ -52,7 +52,7 @@ def built_in_task(name: str, size: int = 1000, seed: int = 0) -> TaskData:
     | `grammar-tags`      | tagging        | the CCG supertag of each word                                             |
     | `grammar-agreement` | classification | does the main verb agree with its subject: `good`, or `bad`               |
     | `grammar-pairs`     | classification | does the second text, of three words, say who does what in the first      |
-    | `grammar-span`      | span           | who does what the verb in the question says: the head word of its subject |
+    | `grammar-span`      | span           | the head word of the subject of the verb in the question                  |
     | `grammar-summary`   | generation     | write subject, main verb and object                                       |
 
     Sentences use their own seed, so they differ from the training data of a study of `grammar` but share its words; no

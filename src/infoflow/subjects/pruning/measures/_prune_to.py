@@ -84,7 +84,7 @@ def check_masked(masked: Path, out: Path) -> None:
 
 _BLEU_SENTENCES, _SAMPLES = 200, 3
 _UNTRAINED = "There was no further training."
-_SMALLER = "Its layers have different numbers of heads: `modeling_pruned.py`, the code of its class, builds them."
+_SMALLER = "transformers cannot build layers that lack heads: the code of its class, `modeling_pruned.py`, does."
 _MASKED = (
     "The removed heads are zeros in the output projections: scores equal those of the smaller model, size and speed "
     "those of the original."
