@@ -91,7 +91,7 @@ def test_pruned_model_equals_the_ablated_one_in_memory_and_from_disk(family, tmp
     save_pruned(pruned, tmp_path / "pruned", origin={"method": "by hand"})
     again = load_pruned(tmp_path / "pruned")
     again = again if again.module.dtype == torch.float64 else load_model(tmp_path / "pruned", dtype=torch.float64)
-    assert torch.equal(logits(again), logits(pruned))
+    torch.testing.assert_close(logits(again), logits(pruned), rtol=0, atol=1e-14)  # weights lie otherwise in memory
     assert again.module.num_parameters() == pruned.module.num_parameters()
     assert again.digest == pruned.digest
     if family in ("bert", "gpt2", "t5", "gpt_neox", "encoder-decoder"):
