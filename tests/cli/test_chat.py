@@ -35,14 +35,14 @@ def saved(folder, template):
 
 def test_tables_of_conversations_and_of_the_tokens_of_one_role(infoflow, no_drawing, chats, tmp_path):
     model = saved(tmp_path / "model", CHATML)
-    only = "--only=head_entropy,head_rare_token"
+    only = "--only=head_entropy,head_patterns"
     answer = infoflow("analyze", model, "--chat", chats, only, *SMALL, "--out=all")
     assert answer.code == 0, answer.err
     counts = [pd.read_parquet(tmp_path / "all/tables/head_entropy.parquet")["count"].iloc[0]]
     for role in ("user", "assistant", "template"):
         answer = infoflow("analyze", model, "--chat", chats, only, *SMALL, f"--where=role={role}", f"--out={role}")
         assert answer.code == 0, answer.err
-        assert "leaves out tables that do not count tokens one by one: head_rare_token" in answer.err
+        assert "leaves out tables that do not count tokens one by one: head_patterns" in answer.err
         counts.append(pd.read_parquet(tmp_path / role / "tables/head_entropy.parquet")["count"].iloc[0])
     assert counts[0] == sum(counts[1:])
     assert json.loads((tmp_path / "user/run.json").read_text())["title"].endswith("(role=user)")
@@ -55,7 +55,7 @@ def test_tables_of_conversations_and_of_the_tokens_of_one_role(infoflow, no_draw
         (["--text-column=text"], "so --text-column does not apply"),
         (["--where=role"], "--where must be TAG=VALUE"),
         (["--where=role=robot"], "No word of chats.jsonl has role=robot. Values of role: assistant, template, user"),
-        (["--where=role=user", "--only=head_rare_token"], "--where applies to tables that count tokens one by one"),
+        (["--where=role=user", "--only=head_patterns"], "--where applies to tables that count tokens one by one"),
     ],
 )
 def test_what_does_not_fit_is_refused(infoflow, chats, tmp_path, options, message):

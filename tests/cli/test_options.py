@@ -10,7 +10,7 @@ NUMBERS = {  # option: a command that has it, and what fits
     "--processes": ("study quick", "a whole number from 0 to 1,024"),
     "--sentences": ("analyze m", "a whole number from 0 to 1,000,000,000"),
     "--max-length": ("compare m n", "a whole number from 3 to 1,000,000"),
-    "--keep": ("prune m", "a whole number from 0 to 1,000,000,000"),
+    "--keep": ("prune m", "a whole number, or a share of at most 100%"),
     "--top": ("heads m", "a whole number from 1 to 1,000,000,000"),
     "--width": ("report r", "a number from 2 to 20"),
     "--columns": ("report r", "a whole number from 1 to 1,000,000,000"),

@@ -30,7 +30,7 @@ def test_a_head_opens_by_click_and_shows_what_is_known_of_it(visit, full_report)
     for label in ("confidence", "best relation", "induction", "relevance (voita)", "importance", "loss without it"):
         assert label in text
     page.locator(".head-panel svg.lines .token").first.wait_for()
-    assert page.locator(".head-panel .attention-map").count() == 3
+    assert page.locator(".head-panel .attention-map").count() == 2
     assert page.locator(".head-panel [data-sentence]").first.inner_text().startswith("a <script>alert(1)</script> c")
     path = page.locator(".head-panel svg.lines path").evaluate_all(
         "all => all.map(one => one.getAttribute('d')).join('')"
