@@ -40,9 +40,7 @@ MINIMAL_PAIRS = TableSchema(
             "sentence less that of the other, in nats",
         ),
         Column("ties", "int64", "pairs", "pairs that the layer finds equally likely"),
-        *estimate_columns(
-            "share, or nats for margin", "the metric, mean over pairs", "chance: one half, or no margin", "pairs"
-        ),
+        *estimate_columns("share, or nats", "the metric, mean over pairs", "chance: one half, or no margin", "pairs"),
     ),
 )
 _LOGIT_BYTES = 1 << 27  # logits of one layer held at a time

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from infoflow.flow import Intervention, PassOptions, Reader, forward
-from infoflow.foundation import UserError, stream
+from infoflow.foundation import UserError, current_display, stream
 from infoflow.heads import ScoredBatch, SentenceScorer, no_loss
 from infoflow.models import BlockOutputs, Model, first_block, recorded_blocks, skipped_blocks, states_of, with_states
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
@@ -77,10 +77,13 @@ class MassiveAblation(Intervention):
         with torch.inference_mode():
             for batch in scorer.batches(rows, budget):
                 self._add_means(scorer, batch, means)
-            for batch in scorer.batches(rows, budget):
-                for place, changes in self._changes(scorer, batch, means).items():
-                    sums.add(place, "changes", changes, batch.padded.blocks)
-                    sums.add(place, "tokens", batch.counts, batch.padded.blocks)
+            label = f"Loss of {scorer.model.name} without massive activations"
+            with current_display().progress(label, len(rows), "sentences") as progress:
+                for batch in scorer.batches(rows, budget):
+                    for place, changes in self._changes(scorer, batch, means).items():
+                        sums.add(place, "changes", changes, batch.padded.blocks)
+                        sums.add(place, "tokens", batch.counts, batch.padded.blocks)
+                    progress.advance(len(batch.padded.sentence_ids))
         found = [row for place, own in sums for row in self._rows(place, own)]
         return pd.DataFrame(found, columns=self.table.column_names)
 
