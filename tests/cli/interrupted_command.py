@@ -42,6 +42,6 @@ tempfile.tempdir = None
 for descriptor, stream in ((1, "out"), (2, "err")):
     os.dup2(os.open(f"std{stream}", os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
 with undrawn(), pytest.MonkeyPatch.context() as patch:
-    patch.setattr("infoflow.subjects.pruning.stages._prune.write_report", lambda run: run.report.touch() or run.report)
+    patch.setattr("infoflow.studies._analyze.write_report", lambda run: run.report.touch() or run.report)
     patch.setattr(Path, "replace", publish)
     sys.exit(run(command))

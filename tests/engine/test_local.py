@@ -48,7 +48,7 @@ def test_stages_run_in_processes_of_their_own_after_what_they_need(folder):
     assert (b["threads"], c["threads"], endings["c"].usage.threads) == ("1", "2", 2)
     assert threads == {threading.current_thread()}
     of_a = [event.kind for event in events if event.stage == "a"]
-    assert of_a == ["start", "progress", "progress", "end"]
+    assert of_a in (["start", "progress", "end"], ["start", "progress", "progress", "end"])  # at most one in a while
     assert "before the bug" not in (Path(folder) / "work/logs/a.log").read_text()
     assert not list((Path(folder) / "work/.engine").glob("*/*"))
 

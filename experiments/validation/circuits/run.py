@@ -144,7 +144,7 @@ def main() -> None:
         frames.append(found.assign(program=seed, causal=program.causal))
         pd.concat(frames, ignore_index=True).to_csv(path, index=False, float_format="%.6g")
         print(seed, flush=True)
-    table = summary(pd.concat(frames, ignore_index=True))
+    table = summary(pd.read_csv(path))  # as rounded there, so that equal heads tie
     table.to_csv(HERE / "auc.csv", index=False)
     print(table.to_string(index=False))
 

@@ -22,6 +22,7 @@ from ._session import (
     show,
     show_path,
     show_table,
+    show_text,
     working,
 )
 
@@ -190,7 +191,7 @@ def _show_depth(frame: "pd.DataFrame") -> None:
     rows = [[row["task"], row["statistic"], _interval(row), f"{row['baseline']:.3f}"] for row in own]
     show_table(["task", "statistic", "value [95%]", "baseline"], rows, "Depth of edge probes")
     for task, warning in dict.fromkeys((row["task"], row["warning"]) for row in own if row["warning"]):
-        show(f"The expected layer of {task} is unstable: {warning}.")
+        show_text(f"The expected layer of {task} is unstable: {warning}.")
     show()
 
 
