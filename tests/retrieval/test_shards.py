@@ -233,7 +233,7 @@ def test_two_processes_find_what_one_finds(tmp_path: Path):
             assert found[rank][name].scores.tobytes() == whole.scores[rows].tobytes()
         same(found[rank]["nothing"], DenseIndex(vectors).search(queries[: rank * 2], 4))
         told = found[rank]["told"]
-        assert [any(part in text for text in told) for part in ("same k. Got 3, 4", "width of the passages, 8", "k must be")] == [
-            True
-        ] * 3
+        assert [
+            any(part in text for text in told) for part in ("same k. Got 3, 4", "width of the passages, 8", "k must be")
+        ] == [True] * 3
         assert "each once. Got 0 of 2, 0 of 2" in told[3]
