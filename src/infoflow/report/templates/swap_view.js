@@ -1,5 +1,5 @@
 "use strict";
-// A part of the model swapped between two sentences of as many tokens: one gets the part's value in the other. A square is
+// A part of the model swapped between two sentences of equal length: one gets the part's value in the other. A square is
 // the share of the difference in the prediction that the part carries (0: nothing changes, 1: the other prediction).
 // The address keeps other=…;part=heads;into=second;swapped=decoder.self.3.2;answer=592;wrong=436.
 const swap = (() => {
@@ -32,7 +32,7 @@ furtherViews.swap = (() => {
   const columnName = (data, grid, column) => (/^\d+$/.test(column) ? (grid.kind ? column : data.tokens[grid.stack][Number(column)]?.text ?? column) : SUBLAYERS[column]);
   const nats = (value) => value.toFixed(2).replace("-", "−");
 
-  const told = (of, data, cell, into) => {
+  const sentence = (of, data, cell, into) => {
     if (!cell || cell.effect === null || cell.metric === null) return "";
     const { grid, layer, column } = cell, name = columnName(data, grid, column), [from, to] = into === "second" ? [1, 0] : [0, 1];
     const where = data.kinds.length > 1 ? `${grid.stack} ` : "";
@@ -86,8 +86,9 @@ furtherViews.swap = (() => {
     const grids = make("div", "", { class: "grids scroll", tabindex: 0, role: "region", "aria-label": "Effects, scroll sideways" });
     const chosen = () => (swap.cellAt(of, own("swapped") || "") ? own("swapped") || "" : swap.strongest(of));
     const tell = () => {
-      for (const button of page.all("button", grids)) { if (button.dataset.address === chosen()) button.setAttribute("aria-current", "true"); else button.removeAttribute("aria-current"); }
-      say(told(of, data, swap.cellAt(of, chosen()), request.into));
+      const address = chosen();
+      for (const button of page.all("button", grids)) { if (button.dataset.address === address) button.setAttribute("aria-current", "true"); else button.removeAttribute("aria-current"); }
+      say(sentence(of, data, swap.cellAt(of, address), request.into));
     };
     grids.append(...of.grids.map((grid) => predictions.valueGrid({
       caption: data.kinds.find((kind) => kind.stack === grid.stack && kind.kind === grid.kind)?.label ?? grid.stack,

@@ -75,9 +75,8 @@ def _distances(rows: SeedRows) -> np.ndarray:
     return np.stack([*best, random.mean(axis=0) - width * random.std(axis=0, ddof=1)], axis=1)
 
 
-_FAITHFULNESS = (
-    Table(PATCHING_FAITHFULNESS.name, CAUSAL, needs=("ranking", "parts", "total")).where(ranking=...).reduce(_distances)
-)
+_RANKINGS = Table(PATCHING_FAITHFULNESS.name, CAUSAL, needs=("ranking", "parts", "total")).where(ranking=...)
+_FAITHFULNESS = {"distance": _RANKINGS.reduce(_distances), "gap": _GAP}
 
 
 @claim(
@@ -89,7 +88,7 @@ _FAITHFULNESS = (
     "feed-forward parts",
     statistic="distance from 1 of the share that the best parts keep, mean over their numbers: by gradients, minus by "
     "integrated gradients, above 0",
-    reads={"distance": _FAITHFULNESS, "gap": _GAP},
+    reads=_FAITHFULNESS,
     controls=(),
     uncontrolled="both rankings are scored on the same pairs, which chose neither",
     learned=(),
@@ -110,7 +109,7 @@ def p2(curves: Curves) -> list[Condition]:
     published="no number: the source compares methods; random parts are the least that a ranking must exceed",
     statistic="distance from 1 of the share that kept parts keep, mean over their numbers: by exact effects, gradients "
     "and integrated gradients, below the 2.5th percentile of random orders",
-    reads={"distance": _FAITHFULNESS, "gap": _GAP},
+    reads=_FAITHFULNESS,
     controls=(),
     uncontrolled="random orders are the comparison, and all are scored on pairs that did not choose them",
     learned=(),
