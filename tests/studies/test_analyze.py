@@ -176,6 +176,17 @@ def test_pruning_to_several_numbers_is_each_of_them_and_one_page(folders: list[s
     assert (tmp_path / "each" / "keep-3" / "pruned.json").exists()
 
 
+def test_the_control_of_models_that_are_trained_on_is_trained_on(folders: list[str], tmp_path) -> None:
+    plain = prune(folders[1], [4, 2], "grammar:60", out=tmp_path / "plain")
+    found = prune(folders[1], [4, 2], "grammar:60", out=tmp_path / "trained", recover=60, recover_rate=1e-2)
+    removed = found.pruned_heads[found.pruned_heads["method"] == "random"]
+    expected = plain.pruned_heads[(plain.pruned_heads["method"] == "random") & (plain.pruned_heads["draw"] == 0)]
+    pd.testing.assert_frame_equal(removed.reset_index(drop=True), expected.reset_index(drop=True))
+    rows = found.pruning[found.pruning["method"] == "random"].set_index("kept")
+    untrained = plain.pruning[(plain.pruning["method"] == "random") & (plain.pruning["draw"] == 0)].set_index("kept")
+    assert (rows["value"] < untrained["value"]).all()
+
+
 def test_several_numbers_are_refused_before_anything_is_written(folders: list[str], tmp_path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")

@@ -107,6 +107,8 @@ def _show_each(found: "PrunedToEach") -> None:
     heads = [f"{one} (change)" for one in metrics]
     show_table(["heads", *heads, f"{metrics[0]}, random heads", "parameters", "size", "speed-up"], rows)
     show_path("Pruned models", found.folder / "keep-HEADS")
+    if found.points[0].masked is not None:
+        show_path("Masked models", found.points[0].masked.parent / "keep-HEADS")
     if found.report is not None:
         show_path("Report", found.report)
 

@@ -3,7 +3,7 @@
 import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pandas as pd
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions
 from infoflow.foundation import (
+    Progress,
     UserError,
     atomic_folder,
     block_effects,
@@ -204,8 +205,13 @@ class Start:
         order = hash64_array(("prune-halves",), corpus.content_ids).argsort(kind="stable")[:sentences]
         half = dealt(corpus.text_ids[order], 2)  # heads are not scored on copies of the sentences that rank them
         ranked_on, scored_on = [corpus.select(np.sort(order[half == part])) for part in range(2)]
-        ranked = rank_heads(model, ranked_on, by, kinds=kinds, draw=seed, options=options)
         total = len(all_heads(model.anatomy))
+        with current_display().progress("ranking heads", 2) as progress:
+            ranked = rank_heads(model, ranked_on, by, kinds=kinds, draw=seed, options=options)
+            progress.advance(1)
+            metric = cosine_to(model, scored_on, options) if judged_by_vectors(model) else "loss"
+            before = _scores(model, scored_on, metric, options)
+            progress.advance(1)
         return cls(
             model=model,
             by=by,
@@ -215,8 +221,8 @@ class Start:
             scored_on=scored_on,
             ranked=ranked,
             removed={one: _whole_groups(model, ranked, total - one) for one in keep},
-            metric=(metric := cosine_to(model, scored_on, options) if judged_by_vectors(model) else "loss"),
-            before=_scores(model, scored_on, metric, options),
+            metric=metric,
+            before=before,
             samples=_samples(model, scored_on),
             recover=recover,
             trained_on=corpus.select(np.flatnonzero(~np.isin(corpus.text_ids, scored_on.text_ids))),
@@ -228,12 +234,24 @@ class Start:
     def total(self) -> int:
         return len(all_heads(self.model.anatomy))
 
+    def scored(self, keep: int) -> tuple[Model, str, list[dict]]:
+        """The model with `keep` heads, how it was trained on, and its scores."""
+        with current_display().progress(f"keeping {keep} heads", 1 if self.recover is None else 3) as progress:
+            smaller, training = self._recovered(prune(self.model, self.removed[keep]), progress)
+            after = _scores(smaller, self.scored_on, self.metric, self.options)
+            progress.advance(1)
+        return smaller, training, after
+
+    def at_random(self, draw: int) -> "Start":
+        """The same with a random order of the heads."""
+        ranked = rank_heads(self.model, self.ranked_on, "random", kinds=self.kinds, draw=draw, options=self.options)
+        removed = {keep: _whole_groups(self.model, ranked, self.total - keep) for keep in self.removed}
+        return replace(self, by="random", ranked=ranked, removed=removed)
+
     def pruned(self, keep: int, out: Path, masked: Path | None) -> Pruned:
         """The model with `keep` heads, in its folder."""
         removed = self.removed[keep]
-        smaller = prune(self.model, removed)
-        smaller, training = self._recovered(smaller)
-        after = _scores(smaller, self.scored_on, self.metric, self.options)
+        smaller, training, after = self.scored(keep)
         quality = pd.concat([_change(*both) for both in zip(self.before, after, strict=True)], ignore_index=True)
         origin = {"method": self.by, "keep": keep, "kinds": list(self.kinds or ["all"])}
         card = _card(self.model.name, self.by, (keep, self.total, len(self.ranked)), quality, training)
@@ -253,13 +271,15 @@ class Start:
             scores=after,
         )
 
-    def _recovered(self, smaller: Model) -> tuple[Model, str]:
+    def _recovered(self, smaller: Model, progress: Progress) -> tuple[Model, str]:
         """The smaller model, trained on if that is wanted, and how it was trained."""
         if self.recover is None or self.objective is None:
             return smaller, _UNTRAINED
-        (first, *_) = _scores(smaller, self.scored_on, self.metric, self.options)
+        first = quality(smaller, self.scored_on, frozenset(), self.metric, options=self.options)
+        progress.advance(1)
         updates, rate = self.recover.updates, self.recover.rate
         trained = trained_on(smaller, self.trained_on, self.objective, updates, rate, self.seed)
+        progress.advance(1)
         summary = (
             f"After removal the {first['metric']} was {first['scores'][0]:.4f}; then the model was trained on for "
             f"{updates:,} updates on {len(self.trained_on):,} sentences, at a rate of at most {rate:g}."
@@ -283,10 +303,14 @@ def _check_numbers(model: Model, keep: Sequence[int], kinds: Sequence[str] | Non
 
 def _scores(model: Model, corpus: Corpus, metric: str | SentenceFunction, options: PassOptions | None) -> list[dict]:
     """The metric, and BLEU on the first sentences for a translation model."""
-    scores = [quality(model, corpus, frozenset(), metric, options=options)]
+    wanted = [(metric, corpus)]
     if _translates(model, corpus):
-        few = corpus.select(list(range(min(len(corpus), _BLEU_SENTENCES))))
-        scores.append(quality(model, few, frozenset(), "bleu", options=options))
+        wanted.append(("bleu", corpus.select(list(range(min(len(corpus), _BLEU_SENTENCES))))))
+    scores = []
+    with current_display().progress(f"scoring {model.name}", len(wanted)) as progress:
+        for one, texts in wanted:
+            scores.append(quality(model, texts, frozenset(), one, options=options))
+            progress.advance(1)
     return scores
 
 

@@ -1,6 +1,6 @@
 """Prune a model to several numbers of heads: one ranking, a folder for each, and the curve of the costs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import pandas as pd
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions
 from infoflow.foundation import current_display
+from infoflow.heads import Head
 from infoflow.models import Model, check_free
 
 from ._curve import PRUNED_HEADS, PRUNING, curve_row, frames, head_rows, scope_of
@@ -67,7 +68,7 @@ def prune_to_each(
     recover: Recovery | None = None,
 ) -> PrunedToEach:
     """`prune_to` for each number of heads, the most first. Heads are ranked once, so that fewer heads are always a part
-    of more; three random orders are the control, scored by the loss.
+    of more. The control is three random orders, or one if models are trained on, which costs as much as the other.
 
     Args:
         model: A loaded model with its tokenizer.
@@ -80,14 +81,15 @@ def prune_to_each(
         seed: Seeds the random order, if used.
         options: How the corpus is run.
         masked: Folder for copies with zeros, `masked/keep-NUMBER`.
-        recover: Train each smaller model on; the random control is not trained.
+        recover: Train each smaller model on, those of the control too.
     """
     numbers = sorted(set(keep), reverse=True)
     for number in numbers:
         check_free(_folder(out, number))
         if masked is not None:
             check_masked(_folder(masked, number), _folder(out, number))
-    draws = [draw for draw in range(_RANDOM_ORDERS) if by != "random" or draw != seed]
+    orders = range(_RANDOM_ORDERS if recover is None else 1)
+    draws = [draw for draw in orders if by != "random" or draw != seed]
     with current_display().progress(f"Pruning {model.name}", 1 + len(numbers) + len(draws)) as progress:
         start = Start.of(
             model, corpus, numbers, by=by, kinds=kinds, sentences=sentences, seed=seed, options=options, recover=recover
@@ -97,7 +99,8 @@ def prune_to_each(
         for number in numbers:
             points.append(start.pruned(number, _folder(out, number), masked and _folder(masked, number)))
             progress.advance(1)
-        tables = [_rows(start, points, numbers, seed)]
+        scored = [(point.removed, point.scores) for point in points]
+        tables = [_rows(start, scored, numbers, seed if by == "random" else 0)]
         for draw in draws:
             tables.append(_random(start, numbers, draw))
             progress.advance(1)
@@ -111,28 +114,17 @@ def _folder(out: Path, number: int) -> Path:
     return out / f"keep-{number}"
 
 
-def _rows(start: Start, points: Sequence[Pruned], numbers: Sequence[int], seed: int) -> dict[str, pd.DataFrame]:
-    """Both tables of the points, from their scores."""
-    rows, heads, fixed = [], [], _fixed(start)
-    draw = seed if start.by == "random" else 0
-    for index, (point, number) in enumerate(zip(points, numbers, strict=True)):
-        keys = {"method": start.by, "scope": scope_of(start.kinds), "draw": draw, "point": index}
-        removed = frozenset(point.removed)
-        for before, after in zip(start.before, point.scores, strict=True):
-            full = float(before["scores"][0])
-            rows.append(curve_row(start.model, {**keys, "setting": float(number - fixed)}, removed, after, full))
-        heads += head_rows(start.model, keys, removed)
-    return frames(rows, heads)
-
-
 def _random(start: Start, numbers: Sequence[int], draw: int) -> dict[str, pd.DataFrame]:
-    fixed = _fixed(start)
+    if start.recover is not None:
+        random = start.at_random(draw)
+        scored = [(random.removed[number], random.scored(number)[2]) for number in numbers]
+        return _rows(random, scored, numbers, draw)
     return greedy_pruning(
         start.model,
         start.ranked_on,
         start.scored_on,
         by="random",
-        keep=[number - fixed for number in numbers],
+        keep=[number - _fixed(start) for number in numbers],
         kinds=start.kinds,
         metric=start.metric,
         draw=draw,
@@ -143,6 +135,19 @@ def _random(start: Start, numbers: Sequence[int], draw: int) -> dict[str, pd.Dat
 def _fixed(start: Start) -> int:
     """Number of heads of kinds that may not be removed."""
     return start.total - len(gated_heads(start.model, start.kinds))
+
+
+def _rows(start: Start, scored: Sequence[tuple[Iterable[Head], Sequence[dict]]], numbers: Sequence[int], draw: int):
+    """Both tables of the points, from the removed heads and the scores of each."""
+    rows, heads, fixed = [], [], _fixed(start)
+    for index, ((gone, scores), number) in enumerate(zip(scored, numbers, strict=True)):
+        keys = {"method": start.by, "scope": scope_of(start.kinds), "draw": draw, "point": index}
+        removed = frozenset(gone)
+        for before, after in zip(start.before, scores, strict=True):
+            full = float(before["scores"][0])
+            rows.append(curve_row(start.model, {**keys, "setting": float(number - fixed)}, removed, after, full))
+        heads += head_rows(start.model, keys, removed)
+    return frames(rows, heads)
 
 
 def _joined(frames: Sequence[pd.DataFrame], keep: Sequence[int]) -> pd.DataFrame:
