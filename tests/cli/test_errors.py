@@ -11,6 +11,10 @@ MISTAKES = {
     "option with a typo": (["study", "--processs=1"], "Did you mean --processes?"),
     "argument as an option": (["analyze", "--model", "m"], "--model is not an option: write the model without it."),
     "no model": (["analyze"], "infoflow analyze needs MODEL.\nFor example: infoflow analyze "),
+    "option without a value": (
+        ["view", "m", "a sentence", "--pair"],
+        "--pair needs a value.\nFor example: infoflow view ",
+    ),
     "text for a number": (["analyze", "m", "--sentences=many"], "--sentences"),
     "negative number": (["analyze", "m", "--sentences=-1"], "--sentences"),
     "no thread": (["analyze", "m", "--threads=0"], "--threads"),

@@ -319,7 +319,10 @@ def _told(error: CycloptsError) -> str:
         if any(given.strip("-").upper() in one.names for one in error.argument_collection or ()):
             return f"{given} is not an option: write the {given.strip('-').lower()} without it."
     text = re.sub(rf" Did you mean ({'|'.join(_CONSENT)})\?", "", str(error))
-    return re.sub(r'^Command "([^"]+)" parameter (\S+) requires an argument\.$', r"infoflow \1 needs \2.", text)
+    if missing := re.fullmatch(r'Command "([^"]+)" parameter (\S+) requires an argument\.', text):
+        command, name = missing.groups()
+        return f"{name} needs a value." if name in (error.root_input_tokens or ()) else f"infoflow {command} needs {name}."
+    return text
 
 
 def _advice(arguments: Sequence[str]) -> str:

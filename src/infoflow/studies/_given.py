@@ -97,6 +97,7 @@ class AnalyzeOptions:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        where_of(self)
 
 
 def where_of(options: AnalyzeOptions) -> tuple[str, str] | None:
