@@ -170,7 +170,7 @@ def test_pruning_to_several_numbers_is_each_of_them_and_one_page(folders: list[s
     random = rows[(rows["method"] == "random") & (rows["kept"] == 2)]["value"].mean()
     assert found.random_loss[1] == pytest.approx(random)
     page = (tmp_path / "each" / "report.html").read_text(encoding="utf-8")
-    assert "Heads are ranked, and the least of them removed." in page
+    assert "Heads are ranked, and the lowest are removed." in page
     assert found.report == tmp_path / "each" / "report.html"
     prune(folders[1], [3], "grammar:60", out=tmp_path / "each")  # its own folder may be used again
     assert (tmp_path / "each" / "keep-3" / "pruned.json").exists()

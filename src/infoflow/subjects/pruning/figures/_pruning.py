@@ -59,20 +59,18 @@ def quality_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         return None
     curves = quality_curves(frame)
     groups = [_group(curves.loc[curves["metric"] == metric], metric, models) for metric in metrics_of(curves)]
-    draws = int(frame.loc[frame["way"] == RANDOM, "draw"].nunique())
-    grey = f" Grey, dashed: the mean of {draws} random choices per seed, with its band." if draws else ""
     return ReportFigure(
         id="pruning-quality",
         question="How many heads does a model need?",
         words=_words(curves, models),
         panels=groups[0].panels,
-        caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.{grey} Dotted: the "
-        f"model before any head went.{signature(frame)}",
+        caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.{_control(frame)} "
+        f"Dotted: the model before any head went.{signature(frame)}",
         how_to_read=[
             "Across: the heads that are left, all of them at the left end. Up: the quality of what is left. Flat, then "
             "steep means that most heads were not needed; the further right the bend, the fewer are.",
             "Learned gates and gates for exactly k train the model on while its heads go, with the decoder frozen "
-            "where only encoder heads may go; all other ways train nothing. So gates may win by training as well as by "
+            "where only encoder heads may go; the others train nothing, except in `prune --recover`. So gates may win by training as well as by "
             "their choice: the next figures tell which heads they chose.",
             "Below all others stand random choices, the control. It would be surprising if a ranking by importance, "
             "confidence or relevance did no better than they.",
@@ -84,6 +82,18 @@ def quality_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         template="metrics.html.jinja",
         payload={"metrics": groups},
     )
+
+
+def _control(frame: pd.DataFrame) -> str:
+    """What the random choices are, and in which panels."""
+    random = frame.loc[frame["way"] == RANDOM]
+    if random.empty:
+        return ""
+    metrics = metrics_of(random)
+    panels = "" if len(metrics) == len(metrics_of(frame)) else f" ({', '.join(METRICS[one][0] for one in metrics)})"
+    draws = int(random["draw"].nunique())
+    choices = "a random choice" if draws == 1 else f"the mean of {draws} random choices"
+    return f" Grey, dashed{panels}: {choices} per seed, with its band."
 
 
 def _group(curves: pd.DataFrame, metric: str, models: ModelSelection) -> PanelGroup:
@@ -188,8 +198,8 @@ SECTION = Section(
 
 _TRAINED = (LEARNED, SUBSET, SCRATCH, "straight-through")
 _RANKED = (
-    "Heads are ranked, and the least of them removed. Nothing is trained on afterwards, so that a model that could do "
-    "without them after some training loses more here."
+    "Heads are ranked, and the lowest are removed. A model that could adapt loses more here, unless `--recover` trained "
+    "it on."
 )
 
 
