@@ -321,7 +321,8 @@ def _told(error: CycloptsError) -> str:
     text = re.sub(rf" Did you mean ({'|'.join(_CONSENT)})\?", "", str(error))
     if missing := re.fullmatch(r'Command "([^"]+)" parameter (\S+) requires an argument\.', text):
         command, name = missing.groups()
-        return f"{name} needs a value." if name in (error.root_input_tokens or ()) else f"infoflow {command} needs {name}."
+        given = name in (error.root_input_tokens or ())
+        return f"{name} needs a value." if given else f"infoflow {command} needs {name}."
     return text
 
 

@@ -70,8 +70,8 @@ def quality_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
             "Across: the heads that are left, all of them at the left end. Up: the quality of what is left. Flat, then "
             "steep means that most heads were not needed; the further right the bend, the fewer are.",
             "Learned gates and gates for exactly k train the model on while its heads go, with the decoder frozen "
-            "where only encoder heads may go; the others train nothing, except in `prune --recover`. So gates may win by training as well as by "
-            "their choice: the next figures tell which heads they chose.",
+            "where only encoder heads may go; the others train nothing, except in infoflow prune --recover. So gates "
+            "may win by training as well as by their choice: the next figures tell which heads they chose.",
             "Below all others stand random choices, the control. It would be surprising if a ranking by importance, "
             "confidence or relevance did no better than they.",
         ],
@@ -198,7 +198,7 @@ SECTION = Section(
 
 _TRAINED = (LEARNED, SUBSET, SCRATCH, "straight-through")
 _RANKED = (
-    "Heads are ranked, and the lowest are removed. A model that could adapt loses more here, unless `--recover` trained "
+    "Heads are ranked, and the lowest are removed. A model that could adapt loses more here, unless --recover trained "
     "it on."
 )
 
