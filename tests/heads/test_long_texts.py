@@ -1,5 +1,7 @@
 """Attention of long texts by blocks of queries, by distance, and of heads that find a needle."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,7 @@ from transformers import GPTJConfig, GPTJForCausalLM, LlamaConfig, LlamaForCausa
 
 from infoflow.corpus import Corpus, train_tokenizer
 from infoflow.flow import PassOptions, Reader, measure, query_block
-from infoflow.foundation import SilentDisplay, UserError, use_display
+from infoflow.foundation import Job, SilentDisplay, UserError, use_display
 from infoflow.heads import (
     AttentionByDistance,
     Confidence,
@@ -23,6 +25,7 @@ from infoflow.heads import (
 from infoflow.models import load_model, tap
 
 ATTENTION = torch.softmax(torch.randn(2, 2, 3, 9, 9, generator=torch.Generator().manual_seed(0)).double(), 4)
+BLOCKS = PassOptions(max_length=1000, attention_bytes=1 << 21)
 VALID = torch.tensor([[True] * 9, [False, True, True, True, True, True, False, False, False]])
 
 
@@ -53,16 +56,37 @@ def model(request, tokenizer):
     return load_model(module, tokenizer=tokenizer)
 
 
+class Kept(SilentDisplay):
+    """Every share of the work that was reported."""
+
+    def __init__(self):
+        self.reached: list[float] = []
+
+    @contextmanager
+    def progress(self, label, total, unit=""):
+        job = Job(label, total, unit, seconds_between=0)
+        job.show = lambda one: self.reached.append(one.done / one.total)
+        yield job
+
+
+def test_progress_advances_within_a_long_text(model):
+    display = Kept()
+    with use_display(display):
+        measure(model, Corpus.from_sentences([text(530)], "one"), [Confidence()], options=BLOCKS)
+    assert len(display.reached) > 8
+    assert max(np.diff([0, *display.reached])) < 0.3
+    assert display.reached[-1] == pytest.approx(1)
+
+
 @pytest.mark.parametrize("average", ["micro", "document"])
 def test_reading_by_blocks_changes_no_table(model, average):
     corpus = Corpus.from_sentences([text(530), text(30, 1), text(520, 2)], "longer than texts that are read at once")
     how = {"average": average}
     measures = [Confidence(**how), Entropy(**how), PositionalScores(**how), SurfaceStatistics(**how)]
     measures += [AttentionByDistance(**how), RareTokenScores(top=2)]
-    whole, blocks = PassOptions(max_length=1000), PassOptions(max_length=1000, attention_bytes=1 << 21)
-    assert 1 < (query_block(model, 520, blocks) or 0) < 130
-    expected = measure(model, corpus, measures, options=whole)
-    found = measure(model, corpus, measures, options=blocks)
+    assert 1 < (query_block(model, 520, BLOCKS) or 0) < 130
+    expected = measure(model, corpus, measures, options=PassOptions(max_length=1000))
+    found = measure(model, corpus, measures, options=BLOCKS)
     for name, table in expected.items():
         assert len(table)
         both = (one.drop(columns="replicates") for one in (found[name], table))

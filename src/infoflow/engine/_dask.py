@@ -315,7 +315,9 @@ class DaskEngine:
             what = "1 stage waits" if count == 1 else f"{count} stages wait"
             asked = sorted({name for stage in run.stages if stage.key not in run.endings for name in stage.resources})
             which = f" (some need {', '.join(asked)})" if asked else ""
-            why = "no worker has the resources" if somebody else "there is no worker"
+            why = "there is no worker"
+            if somebody:
+                why = "no worker has the resources" if asked else "the workers have started none yet"
             run.on_event(
                 Event(kind="note", text=f"{what}, and {why}{which}. {self._place.missing_worker(self._notes.folder)}")
             )

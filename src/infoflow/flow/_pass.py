@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import current_display
+from infoflow.foundation import Progress, current_display
 from infoflow.models import AttentionCall, Model, Tap, tap
 from infoflow.objectives import AbstractObjective
 
@@ -183,8 +183,7 @@ class Pass:
                             progress.advance(self.reader.num_tokens(rows))
                 for (_, draw, rows), block in zip(chosen, blocks, strict=True):
                     if block is not None:
-                        self._run_by_blocks(needs - {"attention"}, regime, draw, rows, block)
-                        progress.advance(self.reader.num_tokens(rows))
+                        self._run_by_blocks(needs - {"attention"}, regime, draw, rows, block, progress)
 
     @property
     def _token_budget(self) -> int:
@@ -251,8 +250,12 @@ class Pass:
         forward(self.model, batch)
         self._update(batch, self._activations(batch, regime, tapped, needs), draw, self._reading(regime, draw))
 
-    def _run_by_blocks(self, needs: set[Need], regime: Regime, draw: int, rows: np.ndarray, size: int) -> None:
+    def _run_by_blocks(
+        self, needs: set[Need], regime: Regime, draw: int, rows: np.ndarray, size: int, progress: Progress
+    ) -> None:
         """Run one long text; its attention exists only for `size` queries at a time."""
+        left = self.reader.num_tokens(rows)
+        step = left * size / (len(self.model.anatomy.attentions()) * self.reader.longest(rows))
         batch = self.reader.padded(rows, regime, draw).to(self.model.device)
         measures = [
             m for m in self._reading(regime, draw) if "attention" not in m.needs or isinstance(m, AttentionByBlocks)
@@ -260,16 +263,20 @@ class Pass:
         text = self._activations(batch, regime, Tap(), set())
 
         def read(call: AttentionCall) -> None:
+            nonlocal left
             key, queries = (call.stack, call.kind), slice(call.start, call.start + call.weights.shape[2])
             block = replace(text, attention={key: [call.weights]}, visible={key: [call.visible()]}, queries=queries)
             for measure in measures:
                 if isinstance(measure, AttentionByBlocks) and measure not in self._failures:
                     with self._failures.of(measure):
                         measure.update_block(block, call.layer)
+            progress.advance(done := min(left, step))
+            left -= done
 
         with tap(self.model, **dict.fromkeys(needs, True), on_attention=read, query_block=size) as tapped:
             forward(self.model, batch)
             self._update(batch, self._activations(batch, regime, tapped, needs), draw, measures)
+        progress.advance(left)
 
     def _activations(self, batch: PaddedBatch, regime: Regime, tapped: Tap, needs: set[Need]) -> Activations:
         return Activations(

@@ -293,21 +293,8 @@ def settings(run: RunFolder) -> dict[str, list[tuple[str, str]]]:
 # The claims grouped by question, in the order of the page's sections.
 
 
-# Section of claims that no figure on the page shows.
-_OF_ROOMS = {
-    "representations": "knows",
-    "alignment": "alignment",
-    "context": "heads",
-    "heads": "heads",
-    "probing": "probing",
-    "pruning": "pruning",
-    "transplant": "transplant",
-    "adaptation": "adaptation",
-    "retrieval": "retrieval",
-    "objectives": "alike",
-    "dynamics": "dynamics",
-    "time": "over-training",
-}
+_SECTIONS = {"representations": "knows", "context": "heads", "objectives": "alike", "time": "over-training"}
+"""Sections of claims that no figure on the page shows, by the first word of their ids, where these differ."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -332,9 +319,9 @@ def claim_groups(findings: list[ScorecardRow], sections: list[Section], titles: 
     present = {section.id for section in sections}
     groups: dict[str, list[ScorecardRow]] = {}
     for finding in findings:
-        groups.setdefault(shown.get(finding.figure) or _OF_ROOMS.get(finding.id.partition(":")[0], ""), []).append(
-            finding
-        )
+        room = finding.id.partition(":")[0]
+        section = shown.get(finding.figure) or _SECTIONS.get(room, room)
+        groups.setdefault(section if section in titles else "", []).append(finding)
     order = {id: place for place, id in enumerate(titles)}
     return [
         ClaimGroup(
