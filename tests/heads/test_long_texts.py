@@ -57,7 +57,7 @@ def model(request, tokenizer):
 
 
 class Kept(SilentDisplay):
-    """Every share of the work that was reported."""
+    """Every share of the tokens that was reported."""
 
     def __init__(self):
         self.reached: list[float] = []
@@ -65,7 +65,8 @@ class Kept(SilentDisplay):
     @contextmanager
     def progress(self, label, total, unit=""):
         job = Job(label, total, unit, seconds_between=0)
-        job.show = lambda one: self.reached.append(one.done / one.total)
+        if unit == "tokens":
+            job.show = lambda one: self.reached.append(one.done / one.total)
         yield job
 
 

@@ -255,7 +255,7 @@ class Pass:
     ) -> None:
         """Run one long text; its attention exists only for `size` queries at a time."""
         left = self.reader.num_tokens(rows)
-        step = left * size / (len(self.model.anatomy.attentions()) * self.reader.longest(rows))
+        step = left * size / (len(list(self.model.anatomy.attentions())) * self.reader.longest(rows))
         batch = self.reader.padded(rows, regime, draw).to(self.model.device)
         measures = [
             m for m in self._reading(regime, draw) if "attention" not in m.needs or isinstance(m, AttentionByBlocks)
