@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from ..measures import AbstractTask, AllocationHooks, TaskData, TuneConfig, Tuned
 
 
-# What `infoflow tune` tunes: the model that was asked for, and what it is compared with.
-
-
 _SHUFFLED, _UNTRAINED = "shuffled labels", "untrained"
 
 

@@ -28,9 +28,6 @@ from ._rows import (
     tasks_of,
 )
 
-# Layer-by-task figures: how far tuning changed each layer's representations and weights.
-
-
 MEASURES = {"pwcca": "PWCCA", "cka": "linear CKA", "rsa": "RSA"}
 _CONTROLS = {"untrained": FROM_SCRATCH, SHUFFLED: SHUFFLED}
 """Group of rows → the row that holds its control."""

@@ -16,9 +16,6 @@ from infoflow.report.forms._chart import color_if, one_at_a_time, opacity_if, ti
 from infoflow.report.forms._marks import HOLLOW, also
 from infoflow.report.forms._rows import cells, signed_squares, squares
 
-# Rows of the tables of tuned models: one tuning method, means over tuning seeds and tasks.
-
-
 FULL, FROZEN, AS_IS = "full", "frozen", "as-is"
 METHODS = {
     "full": "all weights",
@@ -186,7 +183,6 @@ def left_out(every: Sequence[object], what: str = "tasks") -> str:
 
 # Methods paragraphs for the figures of tuned models.
 
-
 SCORES = Method(
     id="tuned-scores",
     title="Scores of tuned models",
@@ -253,7 +249,6 @@ HEADS = Method(
 
 
 # Square charts in rows and columns; the page shows one set at a time.
-
 
 _DRAWN = ("label", "place", "value", "text", "shown", "set", "grey")
 _ROW = 24  # pixels per row

@@ -42,8 +42,6 @@ from ._generation_rows import (
 from ._task import AbstractTask, Predictions, Score, Shape, TaskData, check_options
 from ._text_metrics import TextMetric, exact_text, text_scores
 
-# Text generation: a summary, a question, a translation, the text of some facts, a label as text.
-
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -266,7 +264,6 @@ def _until(ids: list[int], end: int) -> list[int]:
 
 
 # Other tasks as text generation, for models that only write: inputs and answers in words.
-
 
 NO_ANSWER = "no answer"
 """The target if a passage does not contain the answer."""

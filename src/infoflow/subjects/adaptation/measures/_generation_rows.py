@@ -22,9 +22,6 @@ from infoflow.objectives import UNSUPERVISED, Example, prefix_mask
 
 from ._task_rows import reads_left_only
 
-# Sources and targets as token ids: `ExampleRows` of a generation task.
-
-
 BEGINS = "target_begins"
 """Key of `Example.labels`: number of tokens that the tokenizer puts before the target's text, 0 or 1."""
 _AT_ONCE = 1024  # texts per call of the tokenizer

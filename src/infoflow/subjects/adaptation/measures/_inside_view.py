@@ -52,7 +52,6 @@ class InsideSizes:
 
 # All measurements inside a model before and after tuning.
 
-
 INSIDE_TABLES = {
     schema.name: schema
     for schema in (

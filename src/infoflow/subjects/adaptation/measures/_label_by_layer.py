@@ -25,9 +25,6 @@ from ._tables import LABEL_BY_LAYER, PROBES_AFTER_TUNING
 from ._task import AbstractTask, TaskData
 from ._task_parts import TaskPart
 
-# The layer in which a task's label can be read: before tuning, after it, and in an untrained model.
-
-
 READ = ("classification", "regression", "tagging")
 """Shapes with labels that a probe can predict."""
 _CLUSTERS, _PER_CLUSTER = (2, 5, 10, 20, 50, 100), 25
@@ -232,7 +229,6 @@ def _information(
 
 # Changes in the accuracy of language probes due to tuning.
 
-
 PROBED = ("upos", "word", "position")
 
 
@@ -296,7 +292,6 @@ def _accuracies_of_probes(scores: pd.DataFrame) -> dict[tuple[str, str, int], di
 
 
 # The first layer at which something can be read.
-
 
 WITHIN = 0.01
 """Tolerance: one point of accuracy below the best layer."""

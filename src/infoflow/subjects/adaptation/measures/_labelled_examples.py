@@ -208,7 +208,6 @@ BUILT_IN_TASKS: Mapping[str, str] = {name: kind.about for name, kind in _KINDS.i
 
 # Which labelled examples are used for training: fewer of them, or with shuffled labels.
 
-
 _PER_EXAMPLE = {"classification": ("label",), "regression": ("label",), "choice": ("label",)} | {
     "generation": ("translation", "references")
 }

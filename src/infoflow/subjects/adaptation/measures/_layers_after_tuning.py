@@ -38,7 +38,6 @@ from ._task_parts import TaskPart
 
 # K bootstrap block (64), L blocks of all stacks
 
-
 Rewound = Literal["none", "lower", "upper", "one", "all"]
 
 
@@ -224,9 +223,7 @@ def _with_baselines(frame: pd.DataFrame) -> pd.DataFrame:
 
 # leave_out: all words, then all but those of each group of bootstrap blocks
 
-
 # How far tuning moved each layer's representations.
-
 
 _SPACES = {"pwcca": "pwcca", "cka": "cka_debiased"}  # names in SpaceSimilarity
 _LEAST_WORDS = 4  # the debiased CKA divides by this minus 3
@@ -343,7 +340,6 @@ def _estimate(
 
 
 # How far tuning moved the weights of each block and component.
-
 
 Key = tuple[str, int, str]
 

@@ -30,9 +30,6 @@ from ._tables import FROZEN_METHODS
 from ._task import AbstractTask
 from ._task_model import FreshModel
 
-# The settings of tuning a model for a task.
-
-
 Method = Literal["full", "frozen", "mix", "top", "decay", "lora"]
 """See `METHODS`."""
 Control = Literal["", "shuffled-labels"]
@@ -184,7 +181,6 @@ def _adapted(module: nn.Module) -> Iterator[tuple[str, Any]]:
 
 # Which weights a tuning method changes, and how fast.
 
-
 _IN_FRONT = re.compile(r"embed|(^|_)emb($|_)|position|token_type|relative_attention_bias|^(shared|wte|wpe|project_in)$")
 """Parts of names of parameters before the first block: embeddings, their norms and projections, distance biases."""
 
@@ -289,7 +285,6 @@ def _is_in_front(module: PreTrainedModel, name: str) -> bool:
 
 
 # Stops a tuning without further gain on development data, and restores its best weights.
-
 
 _WEIGHT = "weight:"
 

@@ -24,9 +24,6 @@ from infoflow.foundation import UserError
 from infoflow.models import Model, Task, load_model
 from infoflow.objectives import AbstractObjective, Vocabulary
 
-# Additional tokens for further pretraining, learned on the new text; old ids stay unchanged.
-
-
 _TEXTS = 200_000  # maximum number of texts for learning merges
 _CONTINUES = "##"  # WordPiece's prefix of a piece inside a word
 _LEARNS = ("BPE", "WordPiece")
@@ -183,7 +180,6 @@ def _old_pieces(
 
 
 # The model that further pretraining starts from, and whether an objective fits it.
-
 
 _STACKS = (EncoderDecoderModel, T5ForConditionalGeneration)
 _TASKS: Mapping[Layout, tuple[Task, str, str]] = {

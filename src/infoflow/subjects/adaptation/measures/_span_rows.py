@@ -17,9 +17,6 @@ from infoflow.objectives import Example
 
 from ._task_rows import SEGMENTS
 
-# The position of an answer in a passage: at the annotated character, or else nearby.
-
-
 NOWHERE = "answer not in the passage"
 
 
@@ -86,7 +83,6 @@ def _is_moved(sentence: Sentence, place: AnswerCharacters) -> bool:
 
 
 # Questions with windows of their passages as token ids: `ExampleRows` of a span task.
-
 
 UNCOVERED = "answer that no token covers"
 CUT = "answer longer than a window"

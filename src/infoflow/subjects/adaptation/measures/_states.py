@@ -21,8 +21,6 @@ from ._body import run_body
 from ._tables import TUNED
 from ._task_parts import TaskBatch, TaskPart
 
-# States of a task's examples in every layer, from one pass of a body over them.
-
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class States:

@@ -19,9 +19,6 @@ from infoflow.foundation import UserError, as_written, read_setting
 from infoflow.objectives import AbstractObjective, Batch, Corrupted, Example, Family
 from infoflow.training import ExampleRows
 
-# Supervised tasks: labelled parts, and an objective for a model with a task head.
-
-
 Shape = Literal["classification", "regression", "tagging", "span", "choice", "generation"]
 """The label: a class or number of a text or pair, a tag per word, an answer span, a choice, or a text to write."""
 SHAPES: tuple[Shape, ...] = ("classification", "regression", "tagging", "span", "choice", "generation")
@@ -153,7 +150,6 @@ def check_options(task: Any) -> None:
 
 # Labels of a part as numbers, and checks on them.
 
-
 SEVERAL = "|"
 """Separator of the labels of an example with several."""
 
@@ -241,7 +237,6 @@ def listed(labels: Sequence[str]) -> str:
 
 
 # Tags of words: their column, their names, and checks on them.
-
 
 NOT_READ = "[not-read]"
 """Prediction for a word without tokens (truncated or empty). It is never right."""

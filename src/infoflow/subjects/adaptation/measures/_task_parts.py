@@ -30,8 +30,6 @@ from ._task import AbstractTask, TaskData
 from ._task_model import padding_id
 from ._task_rows import SEGMENTS, has_segments
 
-# Fits a task to a model: maximum lengths of inputs and targets, and the first token of targets.
-
 
 def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask:
     """The task with a target length of `config.max_target`, within the model's positions.
@@ -190,7 +188,6 @@ class TaskParts:
 
 
 # The examples of one part of a task, in batches for the bodies of its models.
-
 
 _READ = ("input_ids", "attention_mask", "token_type_ids", "decoder_input_ids")
 

@@ -25,8 +25,6 @@ from ._tables import TASK_PRUNING
 from ._task import AbstractTask, TaskData
 from ._task_parts import TaskBatch, TaskPart
 
-# The importance of each head to a tuned model: its ablation cost, and the gradient of a gate on it.
-
 
 def ablated_losses(model: Model, part: TaskPart, variants: Sequence[HeadSet]) -> Float[np.ndarray, "variant example"]:
     """Task loss of each example, in nats: of the tuned model, then with each set of heads ablated (output 0).
@@ -109,7 +107,6 @@ def task_importance(model: Model, part: TaskPart) -> dict[Head, float]:
 
 # Which heads a tuned model does not need.
 
-
 SHARES = (0.25, 0.5, 0.75)
 """Shares of all heads to ablate."""
 
@@ -180,7 +177,6 @@ def _without(model: Model, part: TaskPart, data: TaskData, heads: Sequence[Head]
 
 
 # Whether the same heads matter for different tasks.
-
 
 _KEYS = ["stack", "kind", "layer", "head"]
 KEPT = 0.25

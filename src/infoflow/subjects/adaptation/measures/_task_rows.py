@@ -20,9 +20,6 @@ from infoflow.training import ExampleRows, TrainingData, micro_batches
 
 from ._task import AbstractTask
 
-# The examples of a task's part as token ids, in memory: labelled sets are small.
-
-
 SEGMENTS, LABELS = "token_type_ids", "labels"
 """Keys of `Example.labels`: the text of a pair that each token belongs to; the target."""
 _AT_ONCE = 1024  # texts per call of the tokenizer
@@ -261,7 +258,6 @@ def answered(
 
 
 # Whether a model's tokens see later tokens.
-
 
 _CAUSAL: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 

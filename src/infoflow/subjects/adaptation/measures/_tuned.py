@@ -20,9 +20,6 @@ from ._body import mixed_body
 from ._task import AbstractTask, Predictions, Score
 from ._task_parts import TaskParts, task_tokenizer
 
-# Predictions of a tuned model, and their rows in tables.
-
-
 _BATCH_TOKENS = 8192
 _LONGEST = 300  # characters of a text in a table
 _TEXTS = ("question", "text", "second")
@@ -63,7 +60,6 @@ def _shortened(text: str) -> str:
 
 
 # Tuned models: plain Hugging Face folders with a `task.json`.
-
 
 TASK_FILE = "task.json"
 _VERSION = 1
@@ -182,7 +178,6 @@ def _kinds(kind: type) -> Iterator[Any]:
 
 
 # Files of a tuning: settings and rates of all seeds, scores and answers of one seed.
-
 
 KEY_FILE, RESULTS_FILE = "tuning.json", "results.json"
 Rows = list[dict[str, Any]]

@@ -247,7 +247,6 @@ def _lengths(objective: AbstractObjective, data: TrainingData, corpus: Corpus) -
 
 # `train_further`: continue training any compatible model with any objective, on another corpus.
 
-
 _KIND = "train-further"
 _COPIES = 10  # passes of pairs over the training text, as for a study's models
 

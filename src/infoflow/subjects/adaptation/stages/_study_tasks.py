@@ -43,9 +43,6 @@ from ..measures import (
 )
 from ..settings import DomainPlan, TunePlan
 
-# The tasks that a study's models are tuned for; they are read once, and other processes get what keys depend on.
-
-
 _VERSION = 1  # increase when the same plan yields other tasks
 _NOTE = "tasks.json"
 _READS: tuple[Layout, ...] = (*get_args(EncoderLayout), "decoder", "encoder-decoder", "bidirectional-pair")
@@ -216,7 +213,6 @@ def _known(path: Path, of: str) -> dict[str, Any]:
 
 
 # The domain corpus of a study, as continued models and models from scratch read it.
-
 
 CONTINUED, TASK_TEXTS, SCRATCH, AS_IS = "continued", "task-texts", "scratch", "as-is"
 _DOMAIN_NOTE = "domain.json"

@@ -214,7 +214,6 @@ def _reads_sentences(models: StudyModels, recipe: Recipe) -> bool:
 
 # A model that a study tunes: trained or untrained, general or specialised, for one task with one method.
 
-
 FULL, SHUFFLED, UNTRAINED = "full", "shuffled-labels", "untrained"
 _TUNING, _FEATURES = "tuning", "tuning-features"
 

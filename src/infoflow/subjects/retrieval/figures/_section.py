@@ -23,9 +23,6 @@ from ._flow import ABLATION, HEADS, KNOCK_OUT
 from ._found import ANSWERS, INDEX, NULL, SCORES
 from ._rows import FOUND, every_exposure, of_readers, plain_arms
 
-# Single questions: the retrieved passages, their probabilities, and what each layer would answer.
-
-
 _MOST = 24  # cards: one question to one reader each
 _LETTERS = 260  # of a text
 
@@ -125,7 +122,6 @@ EXAMPLES = DeclaredFigure(
 
 
 # The section on retrieval: what readers with and without passages know, where they read it, and what they find.
-
 
 _FIGURES = (
     KNOWLEDGE_FIGURE,

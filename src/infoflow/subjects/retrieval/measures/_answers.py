@@ -18,7 +18,6 @@ from ._inputs import DOCUMENTS, FactInputs, TokenPart, fact_inputs
 
 # A reader's answers: log-probabilities over the possible objects of a relation.
 
-
 BATCH = 128
 _SEQUENCES = 4096  # answers per decoder pass
 
@@ -144,7 +143,6 @@ def _spelt(part: FactInputs, end: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 # What a retrieval model retrieves for questions about facts, and its answers from all of it.
-
 
 _BATCH = 1024
 _DRAWS = 1 << 62
@@ -290,7 +288,6 @@ def _reading_from(model: RetrievalModel, library: Library) -> Iterator[None]:
 
 
 # Facts as one model reads them with each document: its inputs and its answers.
-
 
 OWN = "own"
 """The document of a model that reads everything it retrieved, marginalised over passages."""

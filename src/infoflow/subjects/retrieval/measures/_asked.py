@@ -23,9 +23,6 @@ from ._answers import FactReadings, choice_log_probabilities
 from ._inputs import FactInputs
 from ._tables import fact_blocks, fact_groups
 
-# Shared inputs of all measures of reading: facts of each kind, a model with its anatomy, and its answers.
-
-
 READ_KINDS = ("trained", "held out")
 """Facts that a trained reader can and cannot store; both occur in a passage."""
 
@@ -130,7 +127,6 @@ def mean_of(values: np.ndarray) -> float:
 
 
 # Answers of a model under several edits of its forward pass; the blocks below an edit run once.
-
 
 Edits = Callable[[Sequence[int]], AbstractContextManager[Any]]
 """A context that applies these variants' edits, one to each repetition of the batch; without variants, no edit."""

@@ -36,9 +36,6 @@ from ._asked import (
 from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart, fact_inputs
 from ._tables import EVERY_WEIGHT, EVIDENCE_ABLATION, EVIDENCE_HEADS, fact_groups
 
-# The table `evidence_heads`: where each head attends from the mask, and which heads point at the answer.
-
-
 GROUPS = ("evidence", "question", "special", "itself", "object")
 """Groups of keys, seen from the mask.
 
@@ -223,7 +220,6 @@ def over_masks(values_BJH: np.ndarray, there_BJ: np.ndarray) -> np.ndarray:
 
 
 # The table `evidence_ablation`: answers without the heads with the highest copy scores.
-
 
 _METRICS = ("p1", "nats")
 

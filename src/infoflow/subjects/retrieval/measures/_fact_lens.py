@@ -19,9 +19,6 @@ from ._answers import BATCH, FactReadings, choice_log_probabilities_at_masks, li
 from ._inputs import FactInputs, TokenPart, fact_inputs
 from ._tables import EVERY_WEIGHT, group_rows, sampled_facts
 
-# States of questions about facts at the relevant tokens: the masks, and the subject's last token.
-
-
 Place = Literal["mask", "subject"]
 
 
@@ -87,7 +84,6 @@ def moved_objects(inputs: FactInputs, seed: int = 0) -> np.ndarray:
 
 
 # A tuned lens for questions: trained on other facts with every document, and on sentences of the language.
-
 
 _FACTS = 25  # per kind and exposure, with each document
 _SENTENCES = 600  # about a quarter of the lens's training data, as in the model's training
@@ -194,7 +190,6 @@ def require_lens(lens: TunedLens, reader: PreTrainedModel) -> None:
 
 
 # The accuracy of a linear probe for a fact's object, on states of the question alone.
-
 
 LEAST_FACTS = 20
 """Training facts per object, on average, below which a probe memorises facts.

@@ -17,9 +17,6 @@ from infoflow.models import AttentionCall, Model, tap, without_edges
 from ._asked import group_estimates, scores_of, variant_answers
 from ._inputs import EVIDENCE_PARTS, FactInputs, TokenPart
 
-# Attention edges between parts of question and document, and equal numbers of random ones.
-
-
 KNOCK_OUTS = ("mask→evidence", "query→evidence", "evidence→query", "mask→subject", "mask→object")
 """From querying to attended tokens.
 
@@ -100,7 +97,6 @@ def _sides(inputs: FactInputs) -> dict[str, np.ndarray]:
 
 # One token of each row: from a part of the question or evidence, or a random word as baseline.
 
-
 NOWHERE = -1
 _NAMED = (TokenPart.MASK, TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT, TokenPart.EVIDENCE_OBJECT)
 
@@ -141,7 +137,6 @@ def at(places: np.ndarray, num_tokens: int) -> np.ndarray:
 
 
 # Rows of `evidence_flow` for forbidden attention edges, and for single tokens removed as keys.
-
 
 ALL_LAYERS = -1
 METRICS = ("p1", "nats")

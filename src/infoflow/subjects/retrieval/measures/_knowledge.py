@@ -25,7 +25,6 @@ from ._tables import EVERY_WEIGHT, KNOWLEDGE, KNOWLEDGE_CONFLICT, fact_blocks, f
 
 # A model's knowledge after a short training to answer without a document.
 
-
 _SHARE = 4  # one entity in this many is used for training
 _TOKENS = 10**6  # per update, more than its questions have
 
@@ -124,7 +123,6 @@ class TaughtFacts:
 
 
 # A model's answers about facts, with each document: the table `knowledge`.
-
 
 Reading = Literal["raw", "elicited"]
 MOST_FACTS = 150  # per kind and exposure; the standard error of a share of .5 is then .04
@@ -235,7 +233,6 @@ def _documents(asked: FactReadings, reading: Reading) -> tuple[str, ...]:
 
 
 # Which answer a model gives if a document contradicts training: the table `knowledge_conflict`.
-
 
 CONFLICT_KINDS = ("trained", "changed", "held out")
 """Kinds of facts that occur in a passage."""

@@ -235,7 +235,6 @@ def _rows(lens: str, document: str, gains: np.ndarray, inputs: FactInputs) -> It
 
 # A model's answers if one block's feed-forward network gives every token the same output.
 
-
 Places = Literal["subject", "all"]
 PLACES: tuple[Places, ...] = ("subject", "all")
 STORED = ("trained", "changed", "held out")

@@ -34,9 +34,6 @@ from ._fact_lens import states_at
 from ._inputs import FactInputs, fact_inputs
 from ._tables import RETRIEVAL_EXAMPLES
 
-# Free-form answers of a generating reader: RAG-Sequence and RAG-Token decoding of questions about facts.
-
-
 _LONGEST = 4  # tokens of an answer; objects have two at most
 
 
@@ -99,7 +96,6 @@ def _widened(row: torch.Tensor, width: int, value: int) -> torch.Tensor:
 
 
 # Example questions: the retrieved passages, their probabilities, and the answer of each layer.
-
 
 KINDS = ("trained", "changed", "held out")
 

@@ -14,7 +14,6 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 # In studies the key columns of the model come first: the objective is the arm, the variant is the difference to the
 # arm's plain model; update 0 is an untrained model.
 
-
 _FACTS = Column("facts", "string", "", "kind: trained, changed, held out, withheld or later")
 _WEIGHT = Column("weight", "int64", "", "exposures in training relative to others; -1: all of the kind")
 _DOCUMENT = Column("document", "string", "", "none, gold, random, conflict, retrieved; own: all candidates")
@@ -209,7 +208,6 @@ def fact_blocks(facts: Sequence[Fact]) -> np.ndarray:
 
 
 # Groups of facts that are measured together, and estimates of each.
-
 
 EVERY_WEIGHT = -1
 """In the column `weight`: all facts of the kind."""

@@ -15,9 +15,6 @@ from infoflow.foundation import UserError, comparable, missing_extra, words_of
 
 from ._found import Excluded, Found, best, check_search, nearest_few
 
-# The terms of a lexical index: a model's tokens, or words.
-
-
 WORDS = "words-3"  # change the name when terms change, so that an index of other terms is refused
 """Name of the terms from lower-cased words; terms of a tokenizer have its digest."""
 
@@ -78,7 +75,6 @@ class TermStatistics:
 # A repeated query term counts each time; unknown terms count 0. This is the variant that bm25s calls `lucene`.
 #
 # Source: [@robertson2009].
-
 
 Terms = Sequence[Sequence[Hashable]]
 K1, B = 1.5, 0.75

@@ -23,7 +23,6 @@ from ._found import Excluded, Found, best, check_search
 #
 # Source: [@malkov2020], [@jegou2011].
 
-
 _PER_CENTROID = 39  # passages that faiss needs per centroid
 
 
@@ -188,7 +187,6 @@ def _require_at_least(how: Approximate, bounds: dict[str, int]) -> None:
 # Search by inner product: exact, in blocks of bounded memory, or among candidates of an approximate index.
 #
 # Scores are computed and ranked here, in one way for each pair, whichever backend chooses the candidates.
-
 
 Backend = Literal["torch", "faiss"] | Approximate
 _BLOCK = 65_536  # passages per product

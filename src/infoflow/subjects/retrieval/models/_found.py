@@ -9,9 +9,6 @@ import numpy as np
 from infoflow.corpus import read_lines
 from infoflow.foundation import UserError, as_written, atomic_write, check_writable, is_unicode
 
-# Results of a search, and the one rule for ties: the higher score, then the lower id.
-
-
 Excluded = Sequence[Collection[int]]
 """Ids to exclude for each query."""
 
@@ -75,7 +72,6 @@ def nearest_few(scores: np.ndarray, k: int) -> np.ndarray:
 
 # Ranking metrics: whether the relevant passages are found, and at what rank.
 
-
 Ranked = Sequence[Sequence[int] | np.ndarray] | np.ndarray
 Relevant = Sequence[Collection[int]]
 NOTHING = -1
@@ -137,7 +133,6 @@ def _check(ranked: Ranked, relevant: Relevant, k: int) -> None:
 # TREC's file formats: search results (runs) and relevance judgements (qrels), for `trec_eval` and similar tools.
 #
 # A line of a run is `query Q0 passage rank score tag`, of qrels `query 0 passage relevance`, separated by white space.
-
 
 T = TypeVar("T")
 Names = Sequence[str] | None

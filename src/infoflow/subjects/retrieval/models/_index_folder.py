@@ -21,9 +21,6 @@ from ._found import Excluded, Found, Searches, best, check_search, recall_at
 from ._passages import BUILD_AGAIN, Passages, Shard
 from ._retriever import Tower
 
-# Recall of an approximate search against the exact one, reported whenever an index is built.
-
-
 NUM_QUERIES = 200
 """Number of queries for the reported recall."""
 
@@ -56,7 +53,6 @@ def search_recall(index: DenseIndex, queries: Numbers, k: int = 10, what: str = 
 
 # Everything that determines a passage's vector apart from the passage, in sixteen hex digits.
 
-
 _SETTINGS = ("hidden_act", "layer_norm_eps", "num_attention_heads")  # of an encoder, not visible in its weights
 
 
@@ -79,7 +75,6 @@ def tower_digest(tower: Tower, tokenizer: Any) -> str:
 
 
 # An index on disk, with checks of every file and of the passages and encoder it was made from.
-
 
 _VERSION = 2
 _OLDEST = {"dense": 2, "lexical": 1}  # before 2 the digest of a dense encoder covered only its weights
@@ -287,7 +282,6 @@ def merged(found: Sequence[Found], k: int) -> Found:
 
 
 # Shards of an index over the processes of a group: every query goes to all of them.
-
 
 T = TypeVar("T")
 

@@ -38,7 +38,6 @@ def plain_tokens(tokenizer: Any, vocabulary: Vocabulary, texts: Sequence[str]) -
 
 # The passages that a query may read: the best ones except its own and copies, and the null passage.
 
-
 NULL = -1
 """The id of the null passage among candidates, and of an empty slot in results."""
 
@@ -93,7 +92,6 @@ def _padded(rows: Sequence[tuple[np.ndarray, np.ndarray]], k: int, dtype: np.dty
 
 
 # A library: passages as a model's tokens, and the indexes over them.
-
 
 _BATCH = 256
 

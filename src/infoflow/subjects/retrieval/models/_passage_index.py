@@ -38,9 +38,6 @@ from ._passages import Passages
 from ._retriever import Retriever
 from ._scores import origins
 
-# `PassageIndex`: passages and their index in one folder, as `infoflow data index` uses them.
-
-
 PASSAGES, INDEX = "passages", "index"
 """Folders of the two parts."""
 _BATCH = 256  # questions per encoder batch
@@ -193,7 +190,6 @@ def load_retriever(folder: Path) -> tuple[Retriever, Any]:
 
 
 # Builds passages and their index in a folder, as `infoflow data index --out` does.
-
 
 Source = str | Path | Corpus | Passages
 

@@ -22,7 +22,6 @@ from infoflow.models import Numbers
 #
 # Sources: [@guu2020realm], [@lewis2020rag]; RAG's own reader is BART, whose question has no mask.
 
-
 _UNSUPERVISED = -100  # as in `objectives`, a package above this one
 
 
@@ -163,7 +162,6 @@ def _log_probabilities(logits: Tensor) -> Tensor:
 #
 # Equal for one token; otherwise neither bounds the other. Sequence is REALM's paper and RAG-Sequence, token is REALM's
 # released code and RAG-Token ([@guu2020realm], [@lewis2020rag]).
-
 
 Level = Literal["sequence", "token"]
 _NOTHING = float("-inf")

@@ -16,9 +16,6 @@ from infoflow.models import Anatomy, Attention, Numbers, ParameterGroup, Paramet
 from ._library import NULL, Library, without_excluded
 from ._reader import Candidates, RetrievalModel, needed_library
 
-# The parts of a `RetrievalModel`: the reader's usual groups, the retriever by layer, and the candidates' weights.
-
-
 READER = "reader"  # the attribute's name, and the prefix of its parameters' names
 RETRIEVER, PRIOR = "retriever", "prior"
 """Components and stacks: the retriever's weights; the scale a and the null logit b."""
@@ -157,7 +154,6 @@ def _scores(
 
 
 # The depth at which a document's evidence enters.
-
 
 _LEAST_GAIN = 0.05  # at the top: below it there is no entry to locate
 

@@ -17,7 +17,6 @@ from infoflow.models import Numbers
 
 # A dense retriever: queries and passages as vectors, with their inner product as score.
 
-
 Pooling = Literal["mean", "first"]
 
 
@@ -172,7 +171,6 @@ def _positives(given: Any, num_queries: int, num_passages: int, device: torch.de
 
 
 # Salient spans: the parts of a sentence that state facts, by annotation or by rule.
-
 
 OBJECT = "object"
 """The role of the object's words in a fact's sentence."""

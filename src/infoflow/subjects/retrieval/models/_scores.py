@@ -45,7 +45,6 @@ def origins(sentences: Sequence[str], passages: Passages) -> list[list[int]]:
 
 # The table `retrieval_scores`: rankings and answers with intervals, with chance and an oracle for comparison.
 
-
 CUTS = (1, 2, 5, 10, 20, 100)
 
 
@@ -169,7 +168,6 @@ def _collapse(
 
 
 # Test questions that training already asked or answered: counts, examples, and scores without them.
-
 
 _EXAMPLES = 10
 

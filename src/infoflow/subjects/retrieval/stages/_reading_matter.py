@@ -244,7 +244,6 @@ def read_text(train: str, test: str, vocabulary_size: int, positions: int, answe
 
 # Whether a retrieval model has learned to answer its training queries.
 
-
 _ASKED, _BATCH = 512, 64
 _MARGIN = 0.05  # required margin over a guess
 

@@ -42,9 +42,6 @@ from ._question_reading import SEARCHES
 from ._reading_matter import training_accuracy
 from ._retrieval_arms import LEARNING, READ, ArmModel, arm_models, at_half_rate, plain_arms, relative_cost
 
-# Recordings of loss changes in retrieval training: which parts learned to answer, and whether a training records.
-
-
 RECORDED = "reading-recorded"  # result cache stage of recordings
 _VERSION = 1  # increase when the same plan records differently
 _PASS = 1024  # padded query tokens per pass: each query is read with several passages
@@ -101,7 +98,6 @@ def _config(arm: ArmModel) -> RecordConfig:
 #
 # A run that cannot even answer its training queries has learned nothing that claims could be judged by. If that happens
 # to a plain model, all models of the study are trained again at half the rate.
-
 
 _BY_BLOCK = ("right", "asked")  # part of the facts of a training
 

@@ -13,8 +13,6 @@ from infoflow.training._data import TokenRows
 
 from ..models import NULL, Library, origins, salient_spans
 
-# Rows for training with passages: queries with spans and gold passages; passages by sentence.
-
 
 class QueryRows:
     """Unmasked queries as `ExampleRows`: a sentence with its spans, its gold passage, and its excluded passages."""
