@@ -158,11 +158,7 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
             )
 
     def world(self, variant: str = "") -> FactConfig:
-        """The world that a variant reads.
-
-        Raises:
-            UserError: Its settings are inconsistent.
-        """
+        """The world that a variant reads."""
         shared: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(FactSettings)}
         shared |= {"same-wording": {"wording": "same"}, "pairs": {"passages": "pairs"}}.get(variant, {})
         try:

@@ -48,9 +48,8 @@ def tuned(
 
 
 def means(*tables: Table, shapes: Sequence[str] = ()) -> Reading:
-    """One number per table: its scores with all labelled examples, averaged over the tasks common to all, (1 + R, K).
-
-    `shapes`: task shapes to include; default: all.
+    """One number per table: its scores with all labelled examples, averaged over the common tasks (of `shapes`), (1 +
+    R, K).
     """
     return together(partial(_side_by_side, shapes=tuple(shapes)), *tables)
 

@@ -59,11 +59,7 @@ class Arm:
         return tune(self.model, self.data, self.config, folder, task=self.task, hooks=hooks, features=self.features)
 
     def check(self) -> None:
-        """Check, before tuning, that the folder for the tuned models holds nothing else.
-
-        Raises:
-            UserError: The folder holds something else.
-        """
+        """Refuse, before tuning, folders that hold something else."""
         from infoflow.foundation import UserError, check_own_folder
 
         check_own_folder(self.run / self._home / self.task.task / self.config.way, "tuning.json", "A tuned model")

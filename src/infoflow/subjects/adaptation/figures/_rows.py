@@ -55,10 +55,7 @@ def of(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
 
 
 def plain(frame: pd.DataFrame, method: str | None = None) -> pd.DataFrame:
-    """Models of the general strategy, tuned by one method on true labels.
-
-    Full tuning is preferred; otherwise the first available method of `METHODS`.
-    """
+    """Models of the general strategy, tuned on true labels by one method: in full, or else the first of `METHODS`."""
     return of(frame, strategy=AS_IS, control="", method=method or main_method(frame))
 
 
@@ -79,15 +76,8 @@ def beside_shuffled(
     by: Sequence[str],
     scale: Scale | Callable[[str], Scale] = "any",
 ) -> pd.DataFrame:
-    """Append the models tuned on shuffled labels to `data` as the `group` "shuffled labels".
-
-    Only tasks of `data`, tuned by the method that `plain` selects.
-
-    Args:
-        data: Result of `estimated` for the unchanged models.
-        frame: The table from which `data` was computed.
-        by: The columns passed to `estimated`.
-        scale: As in `estimated`.
+    """Append the models tuned on shuffled labels to `data` (of `estimated`), for its tasks, as the `group` "shuffled
+    labels".
     """
     own = most_examples(of(frame, strategy=AS_IS, control="shuffled-labels", method=main_method(frame)))
     own = own[own["task"].isin(data["task"])]
@@ -267,13 +257,8 @@ def square_chart(
 ) -> dict[str, Any]:
     """Draw rows with `label`, the column `across`, `value`, `text`, `shown`, `set` and, for controls, `grey`.
 
-    Args:
-        across: The column shown from left to right, as texts, in row order.
-        labels: Row names from top to bottom.
-        title: Axis title.
-        quantity: Name of the value in the tooltip.
-        strongest: The value with the strongest colour.
-        signed: Whether negative values have their own colour.
+    `labels` name the rows from top to bottom, `quantity` the value in the tooltip; the value `strongest` has the
+    strongest colour, and with `signed` negative values have their own.
     """
     columns = list(dict.fromkeys(rows[across].astype(str)))
     rows, top = rows.assign(place=rows[across].astype(str)), strongest or 1.0

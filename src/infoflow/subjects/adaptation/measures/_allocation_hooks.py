@@ -98,22 +98,11 @@ class TuningAllocation(TrainingHook):
     r"""Allocates the change of a task's training loss during tuning to groups of parameters.
 
     $$ A_g = \sum_t \sum_{i \in g} Δ_{t,i} \int_0^1 \partial_i L(θ_t + sΔ_t)\, ds, \qquad
-       \sum_g A_g = L(θ_T) - L(θ_0) $$
+        \sum_g A_g = L(θ_T) - L(θ_0) $$
 
     up to the integration error (`dynamics.LossChangeRecorder`, trapezoidal rule). L is the task's loss on a fixed
-    sample of its training examples, without dropout; Δ are the updates. Pass it to `training.train(..., hooks=[...])`;
-    the weights are exactly those of a training without it. An interrupted training gives the same recording as an
-    uninterrupted one.
-
-    Args:
-        task: The task.
-        data: The training data.
-        tokens: Size of the sample of examples, in tokens.
-        out: Where to write the recording when training ends; None: nowhere.
-        config: Settings of the recorder.
-
-    Raises:
-        UserError: Trained parameters belong to no known part.
+    sample of its training examples (`tokens`), without dropout; Δ are the updates. The weights are exactly those of a
+    training without it, and an interrupted training gives the same recording as an uninterrupted one, written to `out`.
 
     Source: [@lan2019lca].
     """

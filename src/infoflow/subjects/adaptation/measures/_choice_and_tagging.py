@@ -31,12 +31,7 @@ class ChoiceRows:
     def __init__(
         self, choices: Sequence[Sequence[Tokens]], labels: Int[np.ndarray, " example"], ids: Int[np.ndarray, " example"]
     ) -> None:
-        """
-        Args:
-            choices: Tokens of the choices of each example.
-            labels: Index of the right choice.
-            ids: The number of each example, `Corpus.ids`.
-        """
+        """`ids` are `Corpus.ids`; `labels` are indices of the right choices."""
         self._choices, self._labels = choices, labels
         self.sentence_ids: np.ndarray = ids
         self.lengths: np.ndarray = np.array([len(each) * _longest(each) for each in choices], dtype=np.int64)

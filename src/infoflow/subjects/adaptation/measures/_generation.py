@@ -90,14 +90,8 @@ class Generation(AbstractTask):
     ) -> GenerationRows:
         """Sources and targets as token ids; row i is row i of the corpus.
 
-        Args:
-            corpus: Texts with their translations.
-            tokenizer: Tokenizer of both sides, unless the model has two.
-            max_length: Maximum number of source tokens; a single decoder must have `max_target` more positions.
-            target_tokenizer: Tokenizer of the target side, if the model has a separate one.
-
-        Raises:
-            UserError: As in `GenerationRows`.
+        A single decoder must have `max_target` more positions than `max_length`; `target_tokenizer` is a separate one,
+        if any.
         """
         return GenerationRows(corpus, tokenizer, target_tokenizer, self.prefix, max_length, self.max_target)
 

@@ -214,9 +214,6 @@ def written_losses(
     r"""Sum over the target's tokens, its end included, of $-\log p(y_t \mid y_{<t}, x)$, nats.
 
     With one stack, `two_sided` gives the source bidirectional attention, as in a prefix language model.
-
-    Raises:
-        UserError: The model writes no text, or source and target together exceed its positions.
     """
     if has_encoder(module):
         logits, labels = _beside(module, asked)

@@ -83,23 +83,12 @@ def inside_view(
     seeds: Sequence[int] | None = None,
     only: Sequence[str] | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """What tuning changed inside a model: the tables `INSIDE` by name, without the columns of `TUNED`.
+    """What tuning changed inside a model: the tables `INSIDE` by name (or `only` some), without the columns of `TUNED`.
 
-    A measure that does not apply to these models or this task is skipped with a note; a measure that fails is left out
-    with a warning and does not affect the others.
-
-    Args:
-        before: The pretrained model, with its language-model head if it has one.
-        after: Models tuned from it on one task, with several seeds.
-        task: The task that they were tuned on.
-        data: Its parts.
-        untrained: An untrained model with the same body.
-        pretraining: Text for the pretraining loss.
-        tagged: An annotated corpus, for probes of language.
-        options: Seed, maximum length, batch size, and the noise of the pretraining objective (`corruption`).
-        sizes: Amount of data for each measure.
-        seeds: Tuning seeds, for the table with one row per seed; default: 0, 1, ...
-        only: Names of the tables to make; default: all.
+    `before` has its language-model head if there is one; `after` are models tuned from it on one task, with several
+    `seeds` (default: 0, 1, ...). `pretraining` is text for the pretraining loss, `tagged` an annotated corpus for
+    probes of language; `options.corruption` is the noise of the pretraining objective. A measure that does not apply is
+    skipped with a note; one that fails is left out with a warning and does not affect the others.
     """
     if unknown := [name for name in only or () if name not in INSIDE]:
         raise UserError(f"only must name tables of the inside view: {', '.join(INSIDE)}. Got {as_written(unknown[0])}.")

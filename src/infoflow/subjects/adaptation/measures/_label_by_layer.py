@@ -59,16 +59,6 @@ def label_by_layer(
     estimate of `MutualInformation`, with one cluster (k-means) per 25 states; compare only values from the same number
     of states. After tuning, numbers are means over seeds. For the layer where the label becomes readable, see
     `label_readable`.
-
-    Args:
-        before: The pretrained model.
-        after: The models tuned from it.
-        task: The task that they were tuned on.
-        data: Its parts.
-        options: Seed, maximum length, batch size.
-        untrained: An untrained model with the same body.
-        examples: At most this many texts of each part, chosen by hash.
-        words: Maximum number of words for the information about them, and of labelled words in each part.
     """
     if reason := no_labels(task):
         raise UserError(f"Labels by layer: {reason}.")
@@ -246,19 +236,8 @@ def probes_after_tuning(
 
     The accuracy of linear probes (`probing.Probe`) for a word's part of speech, identity and position, trained on the
     frozen states of each layer of the model before and of each tuned one; after tuning, means over seeds. Probes are
-    few and stop early: compare before with after, not with published numbers.
-
-    Args:
-        before: The pretrained model.
-        after: The models tuned from it.
-        corpus: Sentences, such as those of the task.
-        options: Seed, maximum length, batch size.
-        tagged: An annotated corpus, used for all probes; without it, probes that need annotation are left out.
-        probed: Tasks of `probing.tasks()`, or columns of tags.
-        sentences: At most this many, chosen by hash.
-
-    Raises:
-        UserError: The models have different bodies, or the corpus supports none of the tasks.
+    few and stop early: compare before with after, not with published numbers. They read `tagged`, an annotated corpus,
+    or else `corpus`, which may lack the columns for some.
     """
     start = began_as(before, after)
     asked = corpus if tagged is None else tagged
@@ -310,9 +289,8 @@ def first_readable(values: Sequence[float] | np.ndarray, within: float = WITHIN)
 
 
 def label_readable(table: pd.DataFrame, within: float = WITHIN, metric: str = "accuracy") -> pd.DataFrame:
-    """The layer in which the label becomes readable, for each model in `LABEL_BY_LAYER`.
-
-    One row for each combination of the other keys, with `layer`, its accuracy (`value`) and the best layer's (`best`).
+    """The layer in which the label becomes readable for each model in `LABEL_BY_LAYER`, its `value` and the `best`
+    layer's.
     """
     kept = table[table["metric"] == metric].dropna(subset=["value"])
     estimates = {"value", "low", "high", "baseline", "count", "replicates", "layer"}

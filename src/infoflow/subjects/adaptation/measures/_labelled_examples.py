@@ -216,12 +216,9 @@ _PER_EXAMPLE = {"classification": ("label",), "regression": ("label",), "choice"
 def training_part(data: TaskData, examples: int, control: str) -> Corpus:
     """The training part that a model is tuned on; classes without examples are noted.
 
-    Args:
-        data: The task.
-        examples: Number of examples, chosen by content: the same for every model, nested in larger subsets. Each class
-            keeps its share, up to one example, so a rare class may have none. 0 takes all.
-        control: "shuffled-labels" permutes the labels over the examples (tags over words; answer positions within
-            passages).
+    `examples` (0: all) are chosen by content: the same for every model, nested in larger subsets. Each class keeps its
+    share, up to one example, so a rare class may have none. The control "shuffled-labels" permutes the labels over the
+    examples (tags over words; answer positions within passages).
     """
     corpus = data.train
     if examples > len(corpus):
@@ -331,15 +328,12 @@ def _shuffled_spans(corpus: Corpus, order: np.ndarray, drawn: np.random.Generato
 
 
 def leakage(data: TaskData, others: Mapping[str, Corpus]) -> pd.DataFrame:
-    """How many distinct test texts of a task occur in training data: the table TASK_LEAKAGE.
+    """How many distinct test texts of a task occur in training data, `others` by role and its own: the table
+    TASK_LEAKAGE.
 
     Both texts of a pair count; for questions about a text only the text does, since many texts share questions. Equal
     and near are defined as in `Corpus.split`; `near` includes equal texts. Texts are matched as a whole: a paragraph is
     not found in a corpus of sentences.
-
-    Args:
-        data: The task; its own training part gives the row `train`.
-        others: Corpora by role: `pretraining`, `domain`.
     """
     rows = []
     for within, corpus in {**others, "train": data.train}.items():

@@ -83,19 +83,9 @@ def load_task(
     (also those with a `gold_label` of `-`: no agreement between annotators), as are questions whose passages lack their
     answers.
 
-    Args:
-        name: Name of the task, for tables.
-        train: The part to train on.
-        dev: The part to choose on.
-        test: The part to report on.
-        shape: The task's shape.
-        tags: The column of the word tags.
-        labels: The classes in their order; default: those of training, in order of first occurrence.
-        multi: Whether an example may have several labels, joined by `|`, or none.
-        seed: Seeds the split.
-        columns: Names of columns, or numbers from 1 in a file without names: `text`, `second`, `label`, `question`,
-            `choices`, `answers`, `answer_starts`, `translation`, `references`, `words`. For generation `label` is
-            another name for `translation`, the target.
+    `labels` are the classes in their order, by default of first occurrence in training; with `multi` an example may
+    have several, joined by `|`, or none. `columns` are names, or numbers from 1 in a file without names (see
+    `COLUMNS`); for generation `label` is another name for `translation`, the target.
     """
     check_task_name(name)
     named = check_named(columns)

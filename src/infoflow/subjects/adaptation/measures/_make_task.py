@@ -41,13 +41,10 @@ Main = Literal["accuracy", "macro_f1", "matthews", "micro_f1"]
 
 
 def make_task(data: TaskData, *, trained: AbstractObjective | None = None, **options: Any) -> AbstractTask:
-    """The objective for `training.train` on the task of `data`.
+    """The objective for `training.train` on the task of `data`, whose options `options` override.
 
-    Args:
-        data: The task's parts.
-        trained: The model's pretraining objective, if known (`training.trained_objective`): after prefix language
-            modelling with one stack, targets are written after sources with bidirectional attention.
-        options: Fields of the task's class; they override those of `data`.
+    `trained` is the model's pretraining objective, if known (`training.trained_objective`): after prefix language
+    modelling with one stack, targets are written after sources with bidirectional attention.
     """
     if data.shape not in MAKERS:
         raise UserError(f"There is no task of the shape {data.shape}. Shapes: {', '.join(MAKERS)}.")
@@ -75,11 +72,7 @@ class AbstractTextTask(AbstractTask):
 
     @abstractmethod
     def targets(self, corpus: Corpus) -> np.ndarray:
-        """Targets in the form that the loss takes: one row per example.
-
-        Raises:
-            UserError: A label does not occur in training, or a number is missing.
-        """
+        """Targets in the form that the loss takes: one row per example."""
 
     def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ExampleRows:
         """Examples as token ids, with their targets; row i is row i of the corpus."""

@@ -273,10 +273,7 @@ def parameter_depths(module: PreTrainedModel, anatomy: Anatomy, fresh: frozenset
 
 
 def _is_in_front(module: PreTrainedModel, name: str) -> bool:
-    """Whether a parameter outside blocks belongs to embeddings.
-
-    DeBERTa's encoder normalises its distance embeddings.
-    """
+    """Whether a parameter outside blocks belongs to embeddings; DeBERTa normalises its distance embeddings."""
     owner, _, _ = name.rpartition(".")
     parent, _, last = owner.rpartition(".")
     if last == "LayerNorm" and hasattr(module.get_submodule(parent), "rel_embeddings"):
@@ -293,8 +290,7 @@ _WEIGHT = "weight:"
 class EarlyStop(TrainingHook):
     """Scores after every `every` updates; ends the training after `patience` scores without a better one.
 
-    Training ends with the weights of the best score (the first one wins ties), for whatever reason it ends. The state
-    is part of checkpoints, so a resumed run ends the same way.
+    Training ends with the weights of the best score (the first one wins ties), for whatever reason it ends.
     """
 
     name = "early-stop"

@@ -60,13 +60,8 @@ BY_NUMBER = (
 
 
 def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: str | None) -> Corpus:
-    """A part of a task: a corpus as it is, a file, a frame, a data set, or `hf:NAME`.
-
-    Args:
-        source: A source that `load_corpus` accepts.
-        shape: The task's shape, if known.
-        named: The named columns, by the corpus's name for them: a name, or a number from 1.
-        tags: The column of the tags, if named.
+    """A part of a task: a corpus as it is, a file, a frame, a data set, or `hf:NAME`; `named` columns by the corpus's
+    names.
     """
     if isinstance(source, Corpus):
         return source
@@ -279,10 +274,7 @@ def check_named(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def numbered(path: Path, named: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The named columns; digits are column numbers, unless the first line has columns with all of these names.
-
-    Commands and plans pass both names and numbers as text.
-    """
+    """The named columns; digits are column numbers, unless the first line has columns with all of these names."""
     digits = {name: column for name, column in named.items() if re.fullmatch(r"[0-9]{1,9}", str(column))}
     first = next((line for _, line in read_lines(path) if line.strip()), "") if digits else ""
     header = [cell.strip() for cell in first.split("\t")]
@@ -292,10 +284,8 @@ def numbered(path: Path, named: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_name(digits: str, header: Sequence[str]) -> bool:
-    """Whether a first line names a column in digits.
-
-    True at the position of that number from 0, as pandas numbers columns, or if there is no such position (years);
-    elsewhere it is the cell of an example.
+    """Whether a first line names a column in digits: at the position of that number from 0, as pandas numbers columns,
+    or if there is no such position (years); elsewhere it is the cell of an example.
     """
     return digits in header and header[int(digits) :][:1] in ([], [digits])
 

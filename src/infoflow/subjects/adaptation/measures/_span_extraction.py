@@ -59,11 +59,7 @@ class SpanExtraction(AbstractTask):
         check_options(self)
 
     def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> SpanRows:
-        """Windows of the passages; `SpanRows.examples` maps each to its question.
-
-        Raises:
-            UserError: As in `SpanRows`.
-        """
+        """Windows of the passages; `SpanRows.examples` maps each to its question."""
         return SpanRows(corpus, tokenizer, WindowSize(max_length, self.doc_stride, self.query_length))
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -189,10 +185,7 @@ def _wanted(corpus: Corpus) -> list[list[str]]:
 
 
 def exact_match(said: str, wanted: Sequence[str]) -> float:
-    """1 if the normalised answer equals one of `wanted`, else 0; without `wanted`, the right answer is none.
-
-    Source: [@rajpurkar2018], the evaluation script of SQuAD 2.0.
-    """
+    """1 if the normalised answer equals one of `wanted`, else 0; without `wanted`, the right answer is none."""
     return float(models.exact_match(said, _kept(wanted)))
 
 

@@ -35,13 +35,7 @@ class States:
 
 
 class Places:
-    """Which words of a part are read: the same for every model.
-
-    Args:
-        part: The examples.
-        words: Maximum number of text tokens of each stack, by the hash of (seed, text, position).
-        tags: Whether tokens have labels, so that their states are read too.
-    """
+    """Which words of a part are read: the same for every model, at most `words` text tokens of each stack, by hash."""
 
     def __init__(self, part: TaskPart, words: int, tags: bool) -> None:
         self.part, self.tags = part, tags
@@ -174,11 +168,6 @@ def mean_estimate(rows: Sequence[Mapping[str, Any]], scale: Scale, baseline: flo
     """Estimate columns of the mean over seeds, from each seed's estimate on the same examples.
 
     The interval is over seeds and examples, see `interval_over_seeds`; with one seed it is that seed's own.
-
-    Args:
-        rows: The columns of `results.estimate_columns` for each seed.
-        scale: Range of the number.
-        baseline: Overrides the mean of the baselines.
     """
     value = float(np.mean([row["value"] for row in rows]))
     replicates = np.mean([np.asarray(row["replicates"], dtype=np.float64) for row in rows], axis=0)

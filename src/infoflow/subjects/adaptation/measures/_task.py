@@ -138,10 +138,7 @@ class AbstractTask(AbstractObjective):
 
 
 def check_options(task: Any) -> None:
-    """
-    Raises:
-        UserError: An option of the task, a frozen dataclass, is out of range.
-    """
+    """Raise a UserError if an option of the task, a frozen dataclass, is out of range."""
     hints = get_type_hints(type(task), include_extras=True)
     for one in dataclasses.fields(task):
         default = None if one.default is dataclasses.MISSING else one.default

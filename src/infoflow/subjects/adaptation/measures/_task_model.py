@@ -51,9 +51,6 @@ def task_model(model: Model, task: AbstractTask, seed: int = 0) -> PreTrainedMod
     labels of another task) are dropped; a missing pooler is initialised. Notes report this. For understanding tasks,
     only the encoder of a two-model sequence-to-sequence model (`EncoderDecoderModel`) is used; for generation, the
     whole model with its pretrained head. A causal BERT predicts the class at its last token.
-
-    Raises:
-        UserError: The family has no such head, or its configuration does not match its weights.
     """
     built = fresh_model(model, task, seed)
     tell_of_fresh(built, model, task)

@@ -34,10 +34,8 @@ from ._task_rows import SEGMENTS, has_segments
 def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask:
     """The task with a target length of `config.max_target`, within the model's positions.
 
-    The loss starts at the first token that the model does not read anyway.
-
-    A single decoder reads source and target in one row: the target gets the positions left by `config.max_length`, or
-    half of the positions if that is more.
+    The loss starts at the first token that the model does not read anyway. A single decoder reads source and target in
+    one row: the target gets the positions left by `config.max_length`, or half of the positions if that is more.
     """
     if not isinstance(task, Generation):
         if config.max_target:
@@ -74,7 +72,7 @@ def tell_of_room(task: AbstractTask, asked: AbstractTask, model: Model, config: 
 def input_length(model: Model, max_length: int, task: AbstractTask) -> int:
     """Maximum number of input tokens: the requested length, within the model's positions.
 
-    For a single decoder, which reads the target after the input, the positions that the target leaves.
+    A single decoder reads the target after the input: it has the positions that the target leaves.
     """
     limit = model.max_tokens
     if limit is not None and isinstance(task, Generation) and model.task == "causal-lm":
@@ -223,18 +221,7 @@ class TaskBatch:
 
 
 class TaskPart:
-    """The examples of a part as input for `model` and its tuned relatives, which share one tokenizer.
-
-    Args:
-        task: The task.
-        corpus: The part.
-        model: Determines the tokenization and the length limit.
-        options: Seed, maximum length, padded tokens per batch.
-        most: Maximum number of examples, by hash.
-
-    Raises:
-        UserError: The task lacks a label, or `AbstractTask.rows` refuses the corpus.
-    """
+    """The examples of a part as input for `model` and its tuned relatives, which share a tokenizer."""
 
     def __init__(
         self, task: AbstractTask, corpus: Corpus, model: Model, options: PassOptions, most: int | None = None

@@ -27,10 +27,7 @@ from ._task_parts import TaskBatch, TaskPart
 
 
 def ablated_losses(model: Model, part: TaskPart, variants: Sequence[HeadSet]) -> Float[np.ndarray, "variant example"]:
-    """Task loss of each example, in nats: of the tuned model, then with each set of heads ablated (output 0).
-
-    The blocks below the lowest ablated head run once for all variants, and variants run together.
-    """
+    """Task loss of each example, in nats: of the tuned model, then with each set of heads ablated (output 0)."""
     found = np.zeros((1 + len(variants), len(part)))
     for batch in part.batches:
         found[:, batch.index] = _of_batch(model, part, batch, variants)
@@ -124,19 +121,9 @@ def task_pruning(
 ) -> pd.DataFrame:
     """The table `TASK_PRUNING` without the columns of `TUNED`: the score at each number of ablated heads.
 
-    Heads are ablated in the order of `task_importance` on `dev`, least important first, or in random orders, separate
-    for every tuned model; the score is on `test`. An ablated head outputs 0, as if cut out of the weights. Numbers are
-    means over seeds (and draws).
-
-    Args:
-        after: Models tuned on one task.
-        task: The task.
-        data: Its parts.
-        options: Seed, maximum length, batch size.
-        shares: Shares of all heads.
-        draws: Random orders for each model.
-        ranked_on: At most this many examples of `dev`, chosen by hash.
-        examples: At most this many of `test`.
+    Heads are ablated in the order of `task_importance` on `dev`, least important first, or in random orders (`draws`),
+    separate for every tuned model; the score is on `test`. An ablated head outputs 0, as if cut out of the weights.
+    Numbers are means over seeds (and draws).
     """
     options = options or PassOptions()
     ranked = TaskPart(task, data.dev, after[0], options, most=ranked_on)
@@ -201,16 +188,13 @@ HEAD_OVERLAP = TableSchema(
 
 
 def head_overlap(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    r"""The table `HEAD_OVERLAP` for every pair of tasks.
+    r"""The table `HEAD_OVERLAP` for every pair of tasks, from `TUNING_HEADS` by task, of one model and method.
 
     $$ \rho(v_a, v_b), \qquad J = \frac{|A \cap B|}{|A \cup B|} $$
 
-    v is the cost of each head (`value` of `TUNING_HEADS`: the rise of the task's loss without it), A the quarter of the
-    heads with the highest cost for a task. Intervals are over examples, separately for each task. Chance: 0, and the
-    expected overlap of two random quarters.
-
-    Args:
-        tables: `TUNING_HEADS` by task, for one model and method.
+    v is the cost of each head (`value`: the rise of the task's loss without it), A the quarter of the heads with the
+    highest cost for a task. Intervals are over examples, separately for each task. Chance: 0, and the expected overlap
+    of two random quarters.
     """
     worth = {name: _values(table) for name, table in tables.items()}
     rows: list[dict[str, Any]] = []

@@ -402,11 +402,11 @@ class _Tuning:
 
 
 def _passes_apart(module: PreTrainedModel, tokens: int, *, frozen: bool) -> int:
-    """Passes over `tokens` tokens between two checkpoints, from which a killed training resumes.
+    """Passes over `tokens` tokens between two checkpoints: one, or for a small model as many as take ten seconds of a
+    core.
 
-    One if a pass takes about ten seconds of a core; for a small model, as many passes as take that long. The estimate
-    uses 6 operations per token and parameter (for a frozen body, of its head only) instead of a clock, so that all
-    processes of a group save after the same update.
+    The estimate uses 6 operations per token and parameter (for a frozen body, of its head only) instead of a clock, so
+    that all processes of a group save after the same update.
     """
     count = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad or not frozen)
     return math.ceil(_OPERATIONS_APART / (6 * count * tokens))

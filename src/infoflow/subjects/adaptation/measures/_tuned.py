@@ -161,11 +161,7 @@ def task_to(task: AbstractTask) -> dict[str, Any]:
 
 
 def task_from(values: Mapping[str, Any]) -> AbstractTask:
-    """The task that `task_to` wrote.
-
-    Raises:
-        KeyError: There is no class of that name.
-    """
+    """The task that `task_to` wrote."""
     kinds = {kind.__name__: kind for kind in _kinds(AbstractTask)}
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     return kinds[fields.pop("class")](**fields)

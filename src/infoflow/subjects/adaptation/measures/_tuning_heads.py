@@ -66,20 +66,6 @@ def tuning_heads(
     column `text` only. After tuning, numbers are means over seeds, and a head has the roles that it has in at least
     half of them. `cost_before` is that of `Ablation` on the pretraining text, NaN without text or a language-model
     head; `value` is the rise of the task's loss on some test examples (`head_costs`).
-
-    Args:
-        before: The pretrained model, with its head if it has one.
-        after: The models tuned from it.
-        task: The task that they were tuned on.
-        corpus: The test part.
-        options: Seed, maximum length, batch size, and the noise of the pretraining objective.
-        pretraining: Text for `cost_before`.
-        texts: Maximum number of examples for attention, chosen by hash.
-        costs_on: Maximum number of examples for `value`, chosen by hash.
-        sentences: Maximum number of sentences of the pretraining text.
-
-    Raises:
-        UserError: The models have different bodies.
     """
     options = options or PassOptions()
     start = began_as(before, after)
@@ -178,9 +164,8 @@ def js_changes(
 
     $$ D_h = \frac{1}{|Q|} \sum_{i \in Q} H\Big(\frac{a_i + b_i}{2}\Big) - \frac{H(a_i) + H(b_i)}{2} $$
 
-    in nats, at most ln 2; a and b are a head's weights before and after tuning, over all tokens but padding. Special
-    tokens are included, since tuning changes their attention. Heads are compared one by one, so both models must have
-    the same heads.
+    in nats, at most ln 2; a and b are a head's weights before and after tuning, over all tokens but padding, since
+    tuning changes attention on special tokens. Both models must have the same heads.
     """
     sums: list[dict[Site, np.ndarray]] = [{} for _ in after]
     for batch in part.batches_within(_budget(before, part)):

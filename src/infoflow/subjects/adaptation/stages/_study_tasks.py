@@ -126,10 +126,7 @@ class StudyTasks:
         return found
 
     def methods(self, asked: TunePlan) -> list[str]:
-        """Tuning methods for the task.
-
-        The pretrained head generates text, so frozen features have no head to train; this is reported.
-        """
+        """Tuning methods for the task: the pretrained head writes texts, so frozen features have none to train."""
         if self.shape(asked) != "generation" or not {*FROZEN_METHODS} & {*asked.methods}:
             return list(asked.methods)
         found = [method for method in asked.methods if method not in FROZEN_METHODS]

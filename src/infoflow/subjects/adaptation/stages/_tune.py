@@ -70,10 +70,8 @@ class Tune(OfTuned, AbstractTableStage):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Tune]":
-        """Stages in an order that shares work.
-
-        Frozen ones of a model wait for each other, so that its features are computed once; models that are equal before
-        training are tuned once.
+        """Stages in an order that shares work: frozen ones of a model wait for each other, so that its features are
+        computed once; models that are equal before training are tuned once.
         """
         stages = [cls(tuned=tuned) for tuned in tuned_subjects(models)]
         alike = firsts(stages, lambda stage: stage.tuned.key)

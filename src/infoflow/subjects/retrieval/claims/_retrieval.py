@@ -51,8 +51,7 @@ def knows(objective: Spec, facts: str, document: str | tuple[str, ...], **where:
 def bits_of_classes(objective: Spec, reading: str = "raw") -> Reading:
     """Stored bits of the trained facts of each exposure, and the total number of bits, (1 + R, 2K).
 
-    An object has log2 m bits in total; the mean of log2 p over facts, which is bits minus log2 m, is `nats` in other
-    units, so the two metrics together determine log2 m.
+    An object has log2 m bits in total: bits minus log2 m is `nats` in other units, so the two metrics determine it.
     """
     absent = f"no {{state}} {NAMES[objective]} was asked about trained facts without a document ({reading})"
     where = {"facts": TRAINED, "document": "none", "index": "as-trained", "reading": reading, "layer": -1}
@@ -62,10 +61,7 @@ def bits_of_classes(objective: Spec, reading: str = "raw") -> Reading:
 
 
 def stored(curves: np.ndarray, others: Sequence[np.ndarray] = ()) -> int | None:
-    """Which class of `bits_of_classes` to compare: the most frequent one that some model does not nearly fill.
-
-    None if there is none.
-    """
+    """The most frequent class of `bits_of_classes` that some model does not nearly fill, or None."""
     num = len(WEIGHTS)
     for place in reversed(range(num)):
         full = [own[0, place] > FULL_SHARE * own[0, num + place] for own in (curves, *others)]
@@ -104,8 +100,8 @@ def reported(objective: Spec, metric: str, queries: str | tuple[str, ...] = ("al
 def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
     """The same readings before training, if readers started with random weights.
 
-    Pretrained readers (`read_updates` of a plan) have none. Passages help them even before training on this world, and
-    without a passage they know nothing about it: as controls they would show every gain by passages.
+    Passages help pretrained readers (`read_updates`) even before training on this world: as controls they would show
+    every gain by passages.
     """
     return {
         name: Reading(
@@ -167,8 +163,7 @@ def without_heads(
 ) -> Reading:
     """Accuracy of the whole model, without the quarter of heads that copy most, and without random ones, (1 + R, 3).
 
-    If no quarter was removed, the nearest smaller number counts. If fewer than `least` answers are correct with all
-    heads, removal cannot cost anything.
+    If no quarter was removed, the nearest smaller number counts; `least` answers must be correct with all heads.
     """
     absent = f'from no {{state}} {NAMES[objective]} were heads removed with the document "{document}"'
     where = {"document": document, "metric": "p1", "facts": facts}
@@ -191,10 +186,7 @@ def ranking(objective: Spec, metric: str = "spearman") -> Reading:
 
 
 def entry(objective: Spec, facts: str, document: str, weight: int = -1) -> Reading:
-    """Where an answer enters: half and centre over states, by tuned lens at the mask, in numbers of states.
-
-    It uses the facts of one exposure, or all of a kind (−1).
-    """
+    """Where an answer enters: half and centre over states, by tuned lens at the mask, for one exposure or all (−1)."""
     about = f"{facts} facts{f' asked {weight} times as often' if weight > 0 else ''}, document {document}"
     absent = f"through no {{state}} {NAMES[objective]} was looked with a lens ({about})"
     table = Table(KNOWLEDGE_LENS.name, objective, needs=("metric",), absent=absent)
@@ -210,8 +202,7 @@ def best_layer(reading: Reading) -> Reading:
 def part_by_window(part: str) -> Reading:
     """Loss change of a part (a component or a stack) in each window, then that of all parts, (1 + R, 2K).
 
-    Windows count from the first one in which the retriever changes: while it is frozen its share is 0, which says
-    nothing about when it learns.
+    Windows count from the first one in which the retriever changes: while it is frozen, it cannot learn.
     """
     absent = f"no training of a {NAMES[RETRIEVE_LEARNED]} was recorded"
     needs = ("component", "window", "term")

@@ -99,11 +99,7 @@ def group_estimates(
 ) -> Iterator[dict[str, Any]]:
     """Rows `facts, weight` and the estimate of every group of facts with a question that counts.
 
-    Args:
-        values: (row,); NaN where a question does not count.
-        inputs: Input rows.
-        baseline: (..., row), whose mean is the control; NaN likewise.
-        scale: Range of a mean.
+    `values` are (row,), `baseline` (..., row), whose mean is the control; NaN where a question does not count.
     """
     blocks = fact_blocks(inputs.facts)
     for group in fact_groups(inputs.facts):
@@ -144,12 +140,8 @@ def variant_answers(
     """The log-probability of each choice, in nats: unedited, (row, choice), and of each variant, (variant, row,
     choice).
 
-    Args:
-        model: A loaded model of one stack.
-        inputs: One batch.
-        changed: The blocks that each variant changes; if empty, its answers are the model's own.
-        edits: See `Edits`.
-        keep_heads: Whether the edits begin at an attention's output projection or above.
+    `changed` are the blocks that each variant changes; without any, its answers are the model's own. `keep_heads`:
+    whether the edits begin at an attention's output projection or above.
     """
     together = max(1, _TOKENS // inputs.input_ids.size)
     with torch.no_grad(), FastLinear():
@@ -168,9 +160,8 @@ def variant_answers(
 
 
 def scores_of(logs: np.ndarray, inputs: FactInputs) -> dict[str, np.ndarray]:
-    """Metrics (..., row) of log-probabilities (..., row, choice).
-
-    p1: whether the right object has the highest probability; nats: its surprise, −log p; probability: its probability.
+    """Metrics (..., row) of log-probabilities (..., row, choice): p1 (the right object is likeliest), nats (−log p of
+    it), probability.
     """
     right = np.take_along_axis(logs, np.broadcast_to(inputs.answers[:, None], (*logs.shape[:-1], 1)), axis=-1)[..., 0]
     first = (logs.argmax(axis=-1) == inputs.answers).astype(np.float64)
@@ -198,16 +189,8 @@ def attention_shares(
 
     $$ s = \sum_{k \in C} a_k, \qquad r = s \cdot \frac{n}{|C|} $$
 
-    | symbol | here      | space                      |
-    |--------|-----------|----------------------------|
-    | $a_k$  | `weights` | [0, 1], rows sum to 1      |
-    | $C$    | `chosen`  | tokens                     |
-    | $n$    | `real`    | number of tokens that are not padding |
-
-    Args:
-        weights: (..., token).
-        chosen: Same shape, or broadcastable to it.
-        real: Likewise; default: every token.
+    with attention a (`weights`, rows sum to 1), chosen tokens C and n `real` tokens (default: all); shapes (...,
+    token).
 
     >>> weights = np.array([[0.1, 0.2, 0.05, 0.4, 0.2, 0.05], [0.3, 0.1, 0.1, 0.1, 0.1, 0.3]])
     >>> shares = attention_shares(weights, np.array([[0, 0, 0, 1, 1, 0]], dtype=bool))

@@ -139,10 +139,8 @@ def _readings(
     limit: int,
     batch: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Attention and likelihood for each candidate.
-
-    Attention by each set of heads, (heads, question, candidate), and the log-probability of the answer's tokens,
-    (question, candidate, token).
+    """Attention of each set of heads on each candidate, (heads, question, candidate), and the log-probability of the
+    answer's tokens, (question, candidate, token).
     """
     looked, logs = [], []
     for ids in ids_QC.T:
@@ -179,15 +177,7 @@ def candidate_passages(world: FactWorld, facts: Sequence[Fact], num: int, seed: 
 
 
 def prior_scores(model: RetrievalModel | None, asked: FactInputs, ids: np.ndarray) -> np.ndarray:
-    """The logit f(x, z) of each candidate, (question, candidate), with current weights; 0 without a retrieval model.
-
-    All passages are then equally likely.
-
-    Args:
-        model: Its source of candidates provides the weights.
-        asked: The questions with the empty document.
-        ids: Passages, int64 (question, candidate).
-    """
+    """The logit f(x, z) of each candidate, (question, candidate), with current weights; 0 without a retrieval model."""
     if model is None:
         return np.zeros(ids.shape)
     rows, mask = _queries(asked, model.device)

@@ -137,15 +137,7 @@ def tracing_rows(
 ) -> list[dict[str, Any]]:
     """By how much the right object's probability recovers, for each site, token, block and group of facts.
 
-    The first rows are the loss from the noise.
-
-    Args:
-        keys: Columns of all rows.
-        model: A loaded model.
-        inputs: Questions with their documents.
-        noise_BTD: Noise to add to the word embeddings.
-        seed: Seeds random words.
-        batch: Rows per forward pass.
+    The first rows are the loss from the noise (added to the word embeddings).
     """
     num_layers = len(model.anatomy.reads.layers)
     tokens, counted = _tokens(inputs, seed)
@@ -173,15 +165,7 @@ def tracing_rows(
 def traced_answers(
     model: Model, inputs: FactInputs, noise: np.ndarray, variants: Sequence[Restored], batch: int = 64
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log-probability of each choice: clean and with noise, (row, choice), and restored, (variant, row, choice).
-
-    Args:
-        model: A loaded model.
-        inputs: Questions with documents.
-        noise: Noise to add to the word embeddings, float32 (row, token, width).
-        variants: The outputs to restore, one for each variant.
-        batch: Rows per forward pass.
-    """
+    """Log-probability of each choice: clean and with noise, (row, choice), and restored, (variant, row, choice)."""
     stack, parts = model.anatomy.reads.name, []
     changed = [{(stack, layer) for _, layer in one.sites} for one in variants]
     for start in range(0, len(inputs), batch):
@@ -206,8 +190,7 @@ def traced_answers(
 def subject_noise(model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
     r"""Noise \(\mathcal{N}(0, (3\sigma)^2)\) on the subject's tokens, in question and evidence, 0 elsewhere: float32
     (row, token, width). \(\sigma\) is the standard deviation of the word embeddings' entries.
-
-    Other sentences of a passage may name the subject too; their words are as they were. See `mention_noise`."""
+    """
     return _noise_at(np.isin(inputs.parts, _SUBJECTS), model, inputs, seed)
 
 

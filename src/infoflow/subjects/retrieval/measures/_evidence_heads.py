@@ -149,9 +149,8 @@ def head_readings(model: Model, inputs: FactInputs, batch: int = 64) -> HeadRead
 
 
 def mask_attention(model: Model, inputs: FactInputs) -> tuple[Tensor, list[np.ndarray]]:
-    """Logits (row, token, vocabulary), and the attention from the masks.
-
-    Attention is float64 (row, mask, head, token) for each layer, undefined for missing masks.
+    """Logits (row, token, vocabulary), and for each layer the attention from the masks, float64 (row, mask, head,
+    token).
     """
     stack, found = model.anatomy.reads.name, list[np.ndarray]()
     masks = torch.from_numpy(inputs.masks).clamp(min=0).to(model.device)

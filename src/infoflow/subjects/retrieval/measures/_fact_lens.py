@@ -23,13 +23,7 @@ Place = Literal["mask", "subject"]
 
 
 def states_at(reader: PreTrainedModel, inputs: FactInputs, places: np.ndarray) -> Tensor:
-    """States 0..L at tokens of each row, (state, row, place, width), on the CPU.
-
-    Args:
-        reader: A BERT, in evaluation mode.
-        inputs: Questions with their documents.
-        places: int (row, place), indices of tokens; the state at −1 is undefined.
-    """
+    """States 0..L at tokens of each row, (state, row, place, width), on the CPU; undefined at places of −1."""
     return states_of(reader, inputs.tensors(), places)
 
 
@@ -68,10 +62,7 @@ def half_of_entities(world: FactWorld) -> frozenset[int]:
 
 
 def moved_objects(inputs: FactInputs, seed: int = 0) -> np.ndarray:
-    """Another fact's object for each row, int64 (row,): one permutation per relation, the same for all questions.
-
-    Only the relation still carries information about the object.
-    """
+    """Another fact's object for each row, int64 (row,): one permutation per relation, the same for all questions."""
     relations = np.array([fact.relation for fact in inputs.facts])
     numbers = np.array([fact.number for fact in inputs.facts])
     moved = np.empty(len(inputs), dtype=np.int64)
@@ -129,13 +120,8 @@ def fact_lens(
 def lens_answers(
     reader: PreTrainedModel, states: Tensor, inputs: FactInputs, lens: TunedLens | None = None
 ) -> np.ndarray:
-    """Log-probabilities over choices from each state at the masks, (state, row, choice).
-
-    Args:
-        reader: A BERT with the head of a masked LM.
-        states: (state, row, target, width), at `inputs.masks`.
-        inputs: Input rows.
-        lens: A tuned lens; default: states are read as they are.
+    """Log-probabilities over choices, (state, row, choice), from the states at the masks, which a tuned lens maps
+    first.
     """
     head, found = reader.get_submodule("cls"), []
     with torch.no_grad():
@@ -216,18 +202,8 @@ def probe_rows(
     The document is the empty one. A pair of relations that share their objects has one probe, trained on the trained
     facts of half of the entities and tested on the others: "accuracy". For "control" the objects of a relation are
     permuted among its facts. Dates are left out: each has only one or two facts. Untrained facts are tested too, where
-    a probe should be at chance, as are facts that change later, which are part of training.
-
-    Args:
-        reader: A BERT, in evaluation mode.
-        world: World of the facts.
-        tokenizer: The world's tokenizer.
-        least: Training facts per object; with fewer, the values are NaN (`layer` −1), with a note.
-        settings: Settings of the probes.
-        seed: Seeds the probes and the control.
-
-    Raises:
-        UserError: The world has too few entities.
+    a probe should be at chance, as are facts that change later, which are part of training. With fewer than `least`
+    training facts per object the values are NaN (`layer` −1), with a note.
 
     Source: control tasks adapted from [@hewitt2019control], with facts instead of word types.
     """

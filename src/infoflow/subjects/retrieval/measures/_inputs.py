@@ -108,18 +108,11 @@ def fact_inputs(
     limit: int = 128,
     seed: int = 0,
 ) -> FactInputs:
-    """Every fact in the test wordings, with a document. Facts without one are left out.
+    """Every fact in the test wordings, with a document, in at most `limit` tokens. Facts without one are left out.
 
-    Args:
-        world: World of the facts.
-        tokenizer: The world's tokenizer.
-        facts: Facts to use.
-        document: "gold" and "conflict" leave out facts that no passage holds.
-        passages: For "retrieved": the passage of each question, in the order of `world.questions(facts)`; −1: nothing
-            found, which means the empty document.
-        edited: Whether passages, and the second answer, are those of the edited index.
-        limit: Maximum number of tokens per row: longer passages are truncated.
-        seed: Seeds the random documents.
+    `passages`, for "retrieved" only, has one for each of `world.questions(facts)`; −1, nothing found, is the empty
+    document. With `edited`, passages and the second answer are those of the edited index. `seed` draws the random
+    documents.
     """
     questions = world.questions(facts)
     if (document == "retrieved") != (passages is not None) or (

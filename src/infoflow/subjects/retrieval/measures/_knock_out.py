@@ -33,14 +33,7 @@ def edges(inputs: FactInputs, what: str) -> np.ndarray:
 
 
 def random_edges(inputs: FactInputs, forbidden: np.ndarray, what: str, seed: int) -> np.ndarray:
-    """The same number of other edges for each row, between different real tokens; all of them if there are fewer.
-
-    Args:
-        inputs: Input rows.
-        forbidden: The edges for which these are the baseline, bool (row, query, key).
-        what: Name of these edges, which is part of the key of the draw.
-        seed: Seeds the draws, one for each question.
-    """
+    """The same number of other edges for each row, between different real tokens; all of them if there are fewer."""
     real = inputs.attention_mask.astype(bool)
     drawn = np.zeros_like(forbidden)
     for row, key in enumerate(question_keys(inputs)):
@@ -62,10 +55,7 @@ def question_keys(inputs: FactInputs) -> list[tuple[int, int]]:
 
 
 class EdgeEdit:
-    """Forbids edges: for each of V variants of the batch its own edges, in its own layers.
-
-    The model runs on the batch repeated V times (`x.repeat(V, 1)`).
-    """
+    """Forbids edges: for each of V variants of the batch, repeated V times, its own edges in its own layers."""
 
     def __init__(self, stack: str, variants: Sequence[tuple[np.ndarray, frozenset[int]]]) -> None:
         """`variants`: edges, bool (row, query, key), and the layers in which they are forbidden."""
@@ -111,13 +101,7 @@ def last_token(inputs: FactInputs, part: TokenPart) -> np.ndarray:
 def random_word(inputs: FactInputs, purpose: str, seed: int, *, of_passage: bool = False) -> np.ndarray:
     """The position of a random word in each row, int64 (row,); −1 if there is none.
 
-    Special tokens, masks, the subject and its object are excluded.
-
-    Args:
-        inputs: Input rows.
-        purpose: Part of the key of the draw.
-        seed: Also part of the key.
-        of_passage: Draw only from the words of the passage.
+    Special tokens, masks, the subject and its object are excluded; `purpose` and `seed` are the key of the draw.
     """
     left_out = [TokenPart.PAD, TokenPart.SPECIAL, *_NAMED]
     there = ~np.isin(inputs.parts, left_out)
@@ -172,11 +156,7 @@ def knock_outs(inputs: FactInputs, num_layers: int, seed: int) -> list[Forbidden
 
 
 def removals(inputs: FactInputs, num_layers: int, seed: int) -> list[Forbidden]:
-    """Removals of one token as a key, in each block alone and in all.
-
-    The token is the last one of the gold object, of the subject in evidence and question, or another word of the
-    evidence; the baseline is a random word of the row.
-    """
+    """Removals of one token as a key, in each block alone and in all; the baseline is a random word of the row."""
     length = inputs.input_ids.shape[1]
     places = {
         "gold object": last_token(inputs, TokenPart.EVIDENCE_OBJECT),
@@ -225,14 +205,7 @@ def forbidden_rows(
 def answers_without_edges(
     model: Model, inputs: FactInputs, variants: Sequence[tuple[np.ndarray, frozenset[int]]], batch: int = 64
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probability of each choice, (row, choice), and of each variant, (variant, row, choice).
-
-    Args:
-        model: A loaded model.
-        inputs: Questions with documents.
-        variants: Forbidden edges, bool (row, query, key), and their layers.
-        batch: Rows per forward pass.
-    """
+    """Log-probability of each choice, (row, choice), and of each variant, (variant, row, choice)."""
     stack = model.anatomy.reads.name
     changed = [{(stack, layer) for layer in layers} for _, layers in variants]
     clean, found = [], []

@@ -89,10 +89,7 @@ def elicited(
 
 @final
 class TaughtFacts:
-    """Trained facts of the quarter of entities used for elicitation, as `ExampleRows`.
-
-    Each fact occurs in every training wording, with its object as the target span.
-    """
+    """Trained facts of the quarter of entities used for elicitation, in every training wording: `ExampleRows`."""
 
     def __init__(self, world: FactWorld, tokenizer: Any) -> None:
         entities, number = elicitation_entities(world), tokenizer.get_vocab()

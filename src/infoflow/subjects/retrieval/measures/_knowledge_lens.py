@@ -165,15 +165,11 @@ def _read_rows(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]
 def information_rows(states: Tensor, inputs: FactInputs, seed: int = 0) -> Iterator[dict[str, Any]]:
     r"""Rows of the metric information: \(I(\text{cluster}; o_1)\) in nats, of each kind of fact and each state.
 
-    States at the first mask are clustered, one cluster per twenty questions; o_1 is the first token of the object. The
-    estimate is corrected for the number of questions (`estimate_information`), and its interval includes possible
-    remaining bias. The baseline is the mean over five tables with the objects permuted within each relation: it
-    contains the information from the type of the object, and the same bias. The difference is about the fact.
-
-    Args:
-        states: (state, row, target, width), at `inputs.masks`.
-        inputs: What was read.
-        seed: Seeds clusters and permutations.
+    States at the first mask (`states`: state, row, target, width) are clustered, one cluster per twenty questions; o_1
+    is the first token of the object. The estimate is corrected for the number of questions (`estimate_information`),
+    and its interval includes possible remaining bias. The baseline is the mean over five tables with the objects
+    permuted within each relation: it contains the information from the type of the object, and the same bias. The
+    difference is about the fact.
     """
     clusters = len(inputs) // _ROWS_PER_CLUSTER
     if clusters < 2:

@@ -52,16 +52,8 @@ def decoded_answers(
 ) -> np.ndarray:
     """Whether a beam search over all words, not only the relation's objects, ends at the right answer, (question,).
 
-    Args:
-        model: In evaluation mode; its reader is an `EncoderDecoderModel`.
-        world: World of the facts.
-        tokenizer: The world's tokenizer.
-        facts: The facts passed to `question_candidates`.
-        found: Its result.
-        edited: The value passed to it.
-        level: Level of the marginalisation: `rag_sequence_answer` or `rag_token_answer`.
-        decoding: For the former, as in `rescore_hypotheses`.
-        beams: Number of beams.
+    `found` is the result of `question_candidates` for the same facts; `level` chooses `rag_sequence_answer` (with its
+    `decoding`) or `rag_token_answer`.
     """
     reader: Any = model.reader
     if not model.writes:
@@ -195,10 +187,8 @@ def _read(
     column: int,
     edited: bool,
 ) -> tuple[FactInputs, np.ndarray, np.ndarray]:
-    """Every question with one of its candidates.
-
-    Returns the inputs, each state's log-probability of each choice (state, question, choice), and that of the right
-    object's tokens at the top (question, target).
+    """Every question with one of its candidates: the inputs, each state's log-probability of each choice (state,
+    question, choice), and that of the right object's tokens at the top (question, target).
     """
     passages = np.where(found.there[:, column], found.ids[:, column], NULL).tolist()
     inputs = fact_inputs(world, tokenizer, facts, "retrieved", passages=passages, edited=edited, limit=limit_of(model))

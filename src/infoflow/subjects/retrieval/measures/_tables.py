@@ -224,11 +224,7 @@ class FactGroup(NamedTuple):
 
 
 def fact_groups(facts: Sequence[Fact]) -> Iterator[FactGroup]:
-    """Every kind that occurs; then each exposure of trained and changed facts.
-
-    Args:
-        facts: Fact of each row.
-    """
+    """Every kind that occurs; then each exposure of trained and changed facts."""
     kinds, weights = np.array([fact.kind for fact in facts]), np.array([fact.weight for fact in facts])
     for kind in KINDS:
         if (of_kind := kinds == kind).any():
@@ -238,13 +234,7 @@ def fact_groups(facts: Sequence[Fact]) -> Iterator[FactGroup]:
 
 
 def sampled_facts(world: FactWorld, most: int, among: Collection[Fact] | None = None) -> list[Fact]:
-    """At most this many facts of each kind and exposure, the same for every model, in the world's order.
-
-    Args:
-        world: World of the facts.
-        most: Maximum number per kind and exposure.
-        among: Facts to choose from; default: all.
-    """
+    """At most `most` facts of each kind and exposure, the same for every model, in the world's order."""
     among = world.facts if among is None else among
     if most < 1 or not among:
         raise UserError(f"most must be at least 1, and there must be facts. Got {most:,} of {len(among):,} facts.")
@@ -257,14 +247,7 @@ def sampled_facts(world: FactWorld, most: int, among: Collection[Fact] | None = 
 def mean_estimate(
     values: np.ndarray, blocks: np.ndarray, baseline: np.ndarray | float, scale: Scale = "any"
 ) -> dict[str, Any]:
-    """The columns of an estimate for the mean of rows, with a bootstrap over blocks of facts.
-
-    Args:
-        values: (row,).
-        blocks: The block of each row's fact, `fact_blocks`.
-        baseline: The control: one number, or (row,) to be averaged.
-        scale: Range of the mean.
-    """
+    """The columns of an estimate for the mean of rows, with a bootstrap over blocks of facts."""
     counts = np.bincount(blocks, minlength=NUM_BLOCKS).astype(float)
     return ratio_estimate(np.bincount(blocks, values, NUM_BLOCKS), counts, float(np.mean(baseline)), scale)
 
@@ -272,14 +255,7 @@ def mean_estimate(
 def group_rows(
     facts: Sequence[Fact], values: np.ndarray, baseline: np.ndarray, scale: Scale = "any"
 ) -> Iterator[dict[str, Any]]:
-    """Rows `facts, weight` and the estimate of every group.
-
-    Args:
-        facts: Fact of each row.
-        values: (row,).
-        baseline: (row,), the control.
-        scale: Range of a mean.
-    """
+    """Rows `facts, weight` and the estimate of every group, from values and controls (row,)."""
     blocks = fact_blocks(facts)
     for group in fact_groups(facts):
         rows = group.rows

@@ -200,10 +200,7 @@ _TERMS = "terms.json"
 
 
 def require_lexical() -> None:
-    """
-    Raises:
-        UserError: bm25s is not installed.
-    """
+    """Raise a UserError if bm25s is not installed."""
     _library()
 
 

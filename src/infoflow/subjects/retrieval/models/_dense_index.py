@@ -87,11 +87,7 @@ Approximate = HNSW | IVFPQ
 
 
 def build_nearest(vectors: np.ndarray, how: Approximate) -> Any:
-    """A faiss index of float32 (passage, width), built with one thread, so that equal input gives an equal index.
-
-    Raises:
-        UserError: faiss is not installed, or as `IVFPQ.for_vectors`.
-    """
+    """A faiss index of float32 (passage, width), built with one thread, so that equal input gives an equal index."""
     num, width = vectors.shape
     if isinstance(how, IVFPQ):
         how = how.for_vectors(num, width)
@@ -135,22 +131,14 @@ def read_nearest(path: Path, how: Approximate, shape: tuple[int, int]) -> Any:
 
 
 def flat_index(vectors: np.ndarray) -> Any:
-    """faiss' exact index by inner product of float32 (passage, width).
-
-    Raises:
-        UserError: faiss is not installed.
-    """
+    """faiss' exact index by inner product of float32 (passage, width)."""
     index = faiss_library("backend = faiss").IndexFlatIP(vectors.shape[1])
     index.add(vectors)
     return index
 
 
 def faiss_library(feature: str) -> Any:
-    """The faiss library.
-
-    Raises:
-        UserError: It is not installed.
-    """
+    """The faiss library; a UserError if it is not installed."""
     if find_spec("faiss") is None:
         raise missing_extra(feature, "faiss-cpu", "faiss")
     import faiss  # pyright: ignore[reportMissingImports]  # the extra `faiss`
@@ -318,10 +306,7 @@ class DenseIndex:
         return scores
 
     def _doubt(self, queries: Tensor) -> np.ndarray:
-        r"""Rounding error bound on the difference of two products, (query,): \(2 (d + 4) \epsilon \|q\| \max_z \|z\|\).
-
-        faiss uses single precision for all vectors.
-        """
+        r"""Bound on the rounding error of the difference of two products: \(2 (d + 4) \epsilon \|q\| \max_z \|z\|\)."""
         dtype = self.vectors.dtype if self._faiss is None else torch.float32
         bound = 2 * (self.vectors.shape[1] + 4) * torch.finfo(dtype).eps * self._longest
         return bound * queries.double().norm(dim=1).numpy()

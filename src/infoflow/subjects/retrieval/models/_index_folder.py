@@ -37,11 +37,7 @@ class SearchRecall(NamedTuple):
 def search_recall(index: DenseIndex, queries: Numbers, k: int = 10, what: str = "questions") -> SearchRecall:
     """recall@k of an index against exact search of its vectors; over all passages if there are fewer than k.
 
-    Args:
-        index: An approximate index; an exact one has recall 1.
-        queries: (query, width).
-        k: Cutoff.
-        what: Kind of the queries, reported with the number.
+    `what` names the kind of queries, and is reported with the number.
     """
     found = index.search(queries, k).ids
     if not len(found):
@@ -57,12 +53,7 @@ _SETTINGS = ("hidden_act", "layer_norm_eps", "num_attention_heads")  # of an enc
 
 
 def tower_digest(tower: Tower, tokenizer: Any) -> str:
-    """Sixteen hex digits of everything that maps a text to a vector: weights, settings, pooling and tokenizer.
-
-    Args:
-        tower: The passage encoder.
-        tokenizer: Its tokenizer, with special tokens.
-    """
+    """Sixteen hex digits of everything that maps a text to a vector: weights, settings, pooling and tokenizer."""
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     settings = [getattr(tower.encoder.config, name) for name in _SETTINGS]
     special = [vocabulary.start, vocabulary.end, vocabulary.pad, tokenizer.unk_token_id, vocabulary.special]
@@ -107,14 +98,10 @@ class _About(NamedTuple):
 def save_index(
     index: Index, passages: Passages, encoder: str, folder: Path | str, recall: SearchRecall | None = None
 ) -> None:
-    """Write an index of `passages` into its own folder.
+    """Write an index of `passages` into its own folder, where it replaces an existing one.
 
-    Args:
-        index: Dense, or lexical over words or token ids.
-        passages: The store behind the index; only its digest is kept.
-        encoder: Digest of the passage encoder, or the name of the terms.
-        folder: An existing index there is replaced.
-        recall: Recall of an approximate index; None: measured on 200 of its own vectors.
+    `encoder` is the digest of the passage encoder, or the name of the terms; an approximate index without `recall` is
+    measured on 200 of its own vectors.
     """
     if len(index) != len(passages):
         raise UserError(f"The index must have as many passages as the store, {len(passages):,}. Got {len(index):,}.")
@@ -142,13 +129,9 @@ def _of_search(index: DenseIndex, recall: SearchRecall | None) -> dict[str, Any]
 def load_index(
     folder: Path | str, passages: Passages, encoder: str | None = None, *, stale_ok: bool = False
 ) -> StoredIndex:
-    """The index in a folder, if it is complete and was made from these passages by this encoder.
+    """The index in a folder, if it is complete and was made from these passages by this encoder (None: any).
 
-    Args:
-        folder: A folder written by `save_index`.
-        passages: The store.
-        encoder: Required digest; None: any.
-        stale_ok: Accept an index of an older encoder (for studies of staleness).
+    `stale_ok` accepts an index of an older encoder, for studies of staleness.
     """
     folder = Path(folder)
     about = _read(folder)
@@ -171,11 +154,7 @@ def load_index(
 
 
 def index_kind(folder: Path | str) -> str:
-    """ "dense" or "lexical", from the description of an index.
-
-    Raises:
-        UserError: There is none, or its description is damaged.
-    """
+    """ "dense" or "lexical", from the description of an index."""
     return _read(Path(folder)).kind
 
 
@@ -210,11 +189,7 @@ def _read(folder: Path) -> _About:
 
 
 def _checked(about: dict[str, Any]) -> _About:
-    """The description, with the type of each entry checked.
-
-    Raises:
-        ValueError: An entry has the wrong type; KeyError, TypeError, AttributeError and UserError likewise.
-    """
+    """The description, with the type of each entry checked."""
     store, encoder, files = about["store"], about["encoder"], about["files"]
     named = [store, encoder, *files, *files.values()]
     if not files or not isinstance(about["count"], int) or not all(isinstance(name, str) for name in named):
@@ -241,10 +216,7 @@ class ShardedIndex:
     """
 
     def __init__(self, shards: Sequence[Searches]) -> None:
-        """
-        Args:
-            shards: By number: shard i of n has the passages i, i + n, i + 2n, ...
-        """
+        """Shard i of n has the passages i, i + n, i + 2n, ..."""
         if not shards:
             raise UserError("A sharded index needs at least one shard. Got none.")
         self.shards = list(shards)
@@ -253,13 +225,7 @@ class ShardedIndex:
         return sum(map(len, self.shards))
 
     def search(self, queries: Any, k: int, exclude: Excluded | None = None) -> Found:
-        """The k best passages of each query.
-
-        Args:
-            queries: Input of each shard: vectors, or terms.
-            k: Number of results; missing ones have id −1 and score −inf.
-            exclude: Ids to exclude for each query.
-        """
+        """The k best passages of each query, as in each shard's own search."""
         excluded, of = check_search(k, len(queries), exclude), len(self.shards)
         return merged(
             [search_shard(one, number, of, queries, k, excluded) for number, one in enumerate(self.shards)], k

@@ -23,8 +23,7 @@ from ._retriever import Tower
 def plain_tokens(tokenizer: Any, vocabulary: Vocabulary, texts: Sequence[str]) -> tuple[list[np.ndarray], int]:
     """Tokens of each text without special ones, int64, and how many special tokens the texts contained as words.
 
-    If a tokenizer returns the id of a special token for such a word instead of splitting it, the word becomes the
-    unknown token.
+    Such a word becomes the unknown token if the tokenizer does not split it.
     """
     if not texts:
         return [], 0
@@ -48,13 +47,8 @@ Search = Callable[[int, Excluded | None], Found]
 def candidates(search: Search, k: int, exclude: Sequence[Collection[int]], text_keys: np.ndarray) -> Found:
     """The k best passages of each query, without excluded ones and exact duplicates (the best, then lowest id is kept).
 
-    If fewer remain, ids are −1: the search grows until k remain or all passages were seen.
-
-    Args:
-        search: Returns the requested number of passages for every query.
-        k: Number of results.
-        exclude: Ids that each query must not read: its origin, and copies.
-        text_keys: Hash of each passage's text (`Passages.text_keys`).
+    If fewer remain, ids are −1: the search grows until k remain or all passages were seen. `text_keys` are hashes of
+    the passages' texts.
     """
     wanted = k
     while True:
@@ -227,9 +221,9 @@ def vectors_digest(index: DenseIndex) -> str:
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> float:
-    """Mean share of each query's passages that are in both rankings, (query, k) each; −1 is not a passage.
+    """Mean share of each query's passages that are in both rankings, (query, k) each, relative to the longer one.
 
-    The share is relative to the longer ranking. Queries without results in both are left out; NaN if all are.
+    Queries without results in both are left out; NaN if all are.
     """
     pairs = [({*a} - {NULL}, {*b} - {NULL}) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
     shared = [len(a & b) / max(len(a), len(b)) for a, b in pairs if a or b]
@@ -244,10 +238,7 @@ class AnswerTokens(NamedTuple):
 
 
 def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequence[str]]) -> dict[int, AnswerTokens]:
-    """The tokens from the first to the last answer of each passage; passages without their answers are left out.
-
-    An answer's first occurrence as whole words counts, ignoring case.
-    """
+    """The tokens from the first to the last answer of each passage: first occurrences as whole words, ignoring case."""
     beyond = [id for id in answers if not 0 <= id < len(passages)]
     if beyond:
         raise UserError(
@@ -273,8 +264,6 @@ def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequ
 
 def window(tokens: np.ndarray, room: int, place: AnswerTokens | None) -> np.ndarray:
     """At most `room` consecutive tokens: the first ones, or a window centred on the answers if they would be cut off.
-
-    If the answers are longer than `room`, their beginning is kept.
 
     >>> window(np.arange(10), 4, Place(6, 7)).tolist(), window(np.arange(10), 4, None).tolist()
     ([5, 6, 7, 8], [0, 1, 2, 3])

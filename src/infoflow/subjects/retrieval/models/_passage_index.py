@@ -201,17 +201,13 @@ def build_passage_index(
     backend: Backend | None = None,
     shard: tuple[int, int] | None = None,
 ) -> PassageIndex:
-    """Passages and their index, written to `folder`.
+    """Passages and their index, written to `folder`, where they replace others.
 
-    Args:
-        source: A store; a folder with a benchmark (see `load_benchmark`); `facts`, `facts:256`; a corpus by name or
-            path, whose sentences become passages; or a `Corpus`, whose documents become passages if it has them.
-        folder: An existing store and index there are replaced.
-        retriever: A folder with a `Retriever` and its tokenizer makes a dense index; None: BM25 over words.
-        backend: Backend of a dense index; None: exact search by torch. An approximate one reports recall@10 on 200
-            questions of the source, or on passages if it has no questions.
-        shard: (i, n): only passages i, i + n, i + 2n, .... All n shards together give the results of one index, exactly
-            for BM25, and up to the encoder's rounding for a dense one, since batches differ.
+    `source` is a store; a folder with a benchmark; `facts`, `facts:256`; a corpus by name or path, whose sentences
+    become passages; or a `Corpus`, whose documents do if it has them. `retriever` (a folder with its tokenizer) makes a
+    dense index, otherwise it is BM25 over words. An approximate `backend` reports recall@10 on 200 questions of the
+    source, or on passages if it has none. `shard` (i, n) keeps passages i, i + n, ...: all n together give the results
+    of one index, exactly for BM25, up to the encoder's rounding for a dense one, since batches differ.
     """
     folder = Path(folder)
     if shard is not None and not 0 <= shard[0] < shard[1]:

@@ -316,11 +316,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 
 def _read_shard(given: Any) -> Shard | None:
-    """A shard from its JSON form.
-
-    Raises:
-        TypeError: It is not a shard.
-    """
+    """A shard from its JSON form; a TypeError if it is none."""
     if given is None:
         return None
     shard = Shard(**given)

@@ -19,13 +19,8 @@ from ._passages import Passages
 def origins(sentences: Sequence[str], passages: Passages) -> list[list[int]]:
     """Ids of the passages that contain each sentence word for word, ignoring white space; none for an empty sentence.
 
-    A masked sentence whose own passage may be read can be answered by copying. Texts are compared, so verbatim copies
-    in other passages are found too; a question that occurs in no passage has no origin. The search for a sentence is
-    limited to passages with its rarest word.
-
-    Args:
-        sentences: Before masking.
-        passages: The passages that may be read.
+    A masked sentence whose own passage may be read can be answered by copying, also from verbatim copies in other
+    passages. The search is limited to passages with the sentence's rarest word.
     """
     plain = [" ".join(running_words(text)) for text in sentences]
     asked = {word for text in plain for word in text.split()}

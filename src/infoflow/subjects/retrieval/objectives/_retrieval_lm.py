@@ -288,16 +288,10 @@ _PASSAGES = {
 
 
 def retrieval_model(objective: RetrievalLM, reader: Any, library: Any = None, retriever: Any = None) -> RetrievalModel:
-    """The model that an objective trains: the reader, unchanged, with the objective's other components.
+    """The model that an objective trains: the reader (`BertForMaskedLM`), unchanged, with the objective's other parts.
 
-    Args:
-        objective: The training objective.
-        reader: `BertForMaskedLM`, used as it is.
-        library: The passages that may be read; for every objective but `closed-book`.
-        retriever: For `retrieve-frozen` and `retrieve-learned`; its parameters get `objective.retriever_rate`.
-
-    Raises:
-        UserError: The library or the retriever is missing or unused.
+    A `library` is for every objective but `closed-book`, a `retriever` for `retrieve-frozen` and `retrieve-learned`;
+    its parameters get `objective.retriever_rate`. A UserError says which one is missing or unused.
     """
     source: Any = SOURCES[objective.name]
     if library is None and source != "none":

@@ -147,8 +147,7 @@ def arm_course(arm: ArmModel) -> pd.DataFrame:
 def _knowledge(inside: ArmInside) -> pd.DataFrame:
     """Knowledge of the model as trained and with the edited index.
 
-    A masked LM is also measured after a short training to answer without a document, and with single FFNs ablated: with
-    the gold passage once it is trained to read, and on withheld facts as a control.
+    A masked LM is also measured after a short training to answer without a document, and with single FFNs ablated.
     """
     own = {"k": inside.arm.objective.k, "level": inside.arm.objective.level}
     parts = [

@@ -284,10 +284,7 @@ class ArmScores:
 
 @lru_cache(maxsize=2)
 def unread_language(world: ReadWorld, unread: ReadWorld, before: ReadWorld | None = None) -> np.ndarray:
-    """Rows of at most 400 language sentences among the queries of `unread` that are absent from the training texts.
-
-    The training texts are those of `world` and of `before`; short sentences occur again by chance.
-    """
+    """Rows of at most 400 language sentences among the queries of `unread` that are absent from the training texts."""
     read = [one for one in (world, before) if one is not None]
     trained = {text for one in read for text in _language_of(one, range(len(one.queries.source.lengths))).values()}
     looked = spread(len(unread.queries.source.lengths), 16 * _MOST_LANGUAGE).tolist()

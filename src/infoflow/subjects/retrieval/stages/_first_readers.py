@@ -127,9 +127,8 @@ def text_of(plan: StudyPlan) -> ReadText:
 class WarmedReader:
     """The masked LM of one seed, pretrained like `read-gold` on another world: the initial reader of all variants.
 
-    The other world has the study's settings, hence its words, relations and tokens, but its own seed: facts, passages,
-    questions and language sentences are drawn anew. Without a passage, its reader can only guess about the study's
-    world.
+    The other world has the study's settings, hence its words, relations and tokens, but its own seed. Without a
+    passage, its reader can only guess about the study's world.
     """
 
     models: StudyModels

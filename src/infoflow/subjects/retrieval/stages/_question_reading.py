@@ -114,14 +114,7 @@ class QuestionReading:
         return marginal_log_likelihood(read.log_prior, read.logs, level=self.objective.level, **parts).numpy()
 
     def made(self, queries: str, read: Read, blocks: np.ndarray, words: int) -> Iterator[dict[str, Any]]:
-        """Rows on how passages change answers.
-
-        Args:
-            queries: Name of the set of questions.
-            read: Predictions of `read`.
-            blocks: The bootstrap block of each.
-            words: Vocabulary size; the baseline of a log-likelihood is the uniform distribution.
-        """
+        """Rows on how passages change answers; the baseline of a log-likelihood is uniform over `words` words."""
         likely = self.marginal(read)
         if self.model.source != "none":
             yield from priors(queries, read, blocks)

@@ -116,10 +116,8 @@ class Questions:
 @final
 @dataclass(frozen=True, eq=False)
 class ReadText(AbstractReadingMatter):
-    """Passages with questions whose answers occur in them, in three parts.
-
-    The index holds the passages of all parts. Readers train on questions of `train`, `test` evaluates them, and `dev`
-    serves to choose settings.
+    """Passages with questions whose answers occur in them: `train`, `dev` (to choose settings) and `test`, with one
+    index.
     """
 
     parts: Mapping[str, Corpus]
@@ -232,11 +230,7 @@ def _tell_of(library: Library) -> None:
 
 @lru_cache(maxsize=2)
 def read_text(train: str, test: str, vocabulary_size: int, positions: int, answer_tokens: int) -> ReadText:
-    """The questions in these files, read once per process.
-
-    Raises:
-        UserError: A file cannot be read, holds no questions, or their answers do not occur in their passages.
-    """
+    """The questions in these files, read once per process."""
     task = load_task("retrieval.corpus", train=train, test=test or None, shape="span")
     parts = {"train": task.train, "dev": task.dev, "test": task.test}
     return ReadText(parts, vocabulary_size, positions, answer_tokens)
@@ -269,15 +263,10 @@ class TrainingAccuracy(NamedTuple):
 def training_accuracy(
     model: RetrievalModel, objective: RetrievalLM, data: TrainingData, chance: float
 ) -> TrainingAccuracy:
-    r"""Accuracy of the most probable word of \(\sum_z \pi(z) p(y|z, x)\), on 512 queries with a single mask.
+    r"""Accuracy of the most probable word of \(\sum_z \pi(z) p(y|z, x)\), on 512 queries with a single mask, always the
+    object.
 
     If no query has a single mask (all answers have several tokens): how often every mask of a query is correct.
-
-    Args:
-        model: A model in evaluation mode.
-        objective: Its training objective; queries are always masked at their objects.
-        data: Its training queries.
-        chance: Accuracy of a guess among objects.
     """
     asking = replace(objective.for_evaluation(), masking="salient")
     source = data.source

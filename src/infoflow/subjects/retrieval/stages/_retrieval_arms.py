@@ -213,11 +213,7 @@ class ArmModel:
             model.retriever.load_state_dict(trained.retriever.state_dict())
 
     def train(self, recorders: Recorders = lambda _: ()) -> tuple[RetrievalModel, TrainResult]:
-        """Train it, or finish an interrupted training; the statistics of each update are stored next to the weights.
-
-        Args:
-            recorders: Maps the model before its first update to further hooks.
-        """
+        """Train it, or finish an interrupted training, with the hooks that `recorders` makes for the model."""
         model, result = self._train_into(self.folder, recorders, self.folder / LEARNING)
         if is_first():
             if model.retriever is not None:
@@ -321,10 +317,7 @@ def plain_arms(models: StudyModels) -> list[ArmModel]:
 
 
 def at_half_rate(models: StudyModels) -> bool:
-    """Whether models at half the rate count, because a plain one learned nothing at the full rate.
-
-    All plain models must be trained.
-    """
+    """Whether models at half the rate count, because a plain one (all are trained) learned nothing at the full rate."""
     return models.plan.retrieval.repeat and not all(model.facts()["learned"] for model in plain_arms(models))
 
 

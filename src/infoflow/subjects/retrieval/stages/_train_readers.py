@@ -71,9 +71,8 @@ def arm_recorders(arm: ArmModel, model: RetrievalModel, folder: Path) -> list[Lo
 
     $$ A_g = \sum_t \sum_{i \in g} Δ_{t,i} \int_0^1 \partial_i L(θ_t + sΔ_t)\, ds $$
 
-    L is −log p(y|x) per masked token of a fixed sample of training queries, each read with the passage that answers it,
-    passages found by BM25 and the null passage. The variant's own search would depend on weights, so that its loss
-    would jump at every build of the index. Groups are those of `retrieval_anatomy`.
+    L is −log p(y|x) per masked token of a fixed sample of training queries, with the candidates of `fixed_choice`.
+    Groups are those of `retrieval_anatomy`.
 
     Source: [@lan2019lca; @guu2020realm].
     """
@@ -279,9 +278,8 @@ class TrainArm(OfArm, AbstractFactStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SettleArm(OfArm):
-    """The model that counts, published and in the tables.
-
-    It is trained again at half the rate if a plain model of the study learned nothing.
+    """The model that counts, at half the rate if a plain model of the study learned nothing; published and in the
+    tables.
     """
 
     kind = "settle"

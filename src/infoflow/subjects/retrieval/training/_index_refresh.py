@@ -34,10 +34,6 @@ class IndexRefresh(TrainingHook):
     name = "index"
 
     def __init__(self, module: RetrievalModel) -> None:
-        """
-        Args:
-            module: With its library.
-        """
         self._module = module
         self._built, self._digest = 0, 0  # update of the index's weights, from 1; 0: none yet
         self._tower: dict[str, Tensor] = {}  # those weights
@@ -162,10 +158,7 @@ def _added_up(sums: list[float], module: RetrievalModel) -> list[float]:
 
 
 def _first_queries(step: Step) -> tuple[Tensor, Tensor] | None:
-    """The shortest queries of this update, padded.
-
-    They depend on the run's data and seed, not on the number of processes.
-    """
+    """The shortest queries of this update, padded: they depend on the run's data and seed alone."""
     own = [row[real].tolist() for batch in step.batches for row, real in zip(batch.input_ids, batch.real, strict=True)]
     rows = sorted(gather_object(own), key=lambda row: (len(row), row))[:_PROBES]
     if not rows:

@@ -28,16 +28,9 @@ class QueryRows:
         vocabulary: Vocabulary | None = None,
         unknown: int = 0,
     ) -> None:
-        """
-        Args:
-            encoded: The sentences as tokens.
-            rows: Rows of the queries.
-            spans: First token and end of each query's spans, int64 (span, 2); empty: any token may be masked.
-            gold: The passage that answers each, −1 if none.
-            excluded: Passages that each query must not read.
-            library: Digest of the passages.
-            vocabulary: Marks special tokens: if written in a sentence they count as text and become unknown.
-            unknown: The unknown token.
+        """`rows` of `encoded` are the queries. Each has its spans (first token and end; empty: any token may be
+        masked), its gold passage (−1: none) and the passages that it must not read. `library` is the digest of the
+        passages. With a `vocabulary`, special tokens written in a sentence count as text and become `unknown`.
         """
         self._special = None if vocabulary is None else vocabulary.is_special
         self._unknown = unknown
@@ -100,15 +93,9 @@ def query_rows(
 ) -> QueryRows:
     """The sentences of a corpus as queries, by their salient spans (column `entity`, or rules).
 
-    Args:
-        corpus: Sentences; if they come from passages, set `excluded`.
-        tokenizer: A fast tokenizer, which knows words.
-        library: The passages.
-        gold: The passage that answers each sentence, −1 if none.
-        excluded: Passages that each sentence must not read: its own, and copies.
-        max_length: Maximum number of tokens of a query; later spans are not masked.
-        exclude_origin: Whether to exclude passages that contain the sentence word for word (`origins`).
-        keep_spanless: Whether to keep sentences without a span, in which any token may be masked.
+    `gold` answers each sentence (−1: none), and `excluded` may not be read. `exclude_origin` also excludes passages
+    that contain the sentence word for word (`origins`). Sentences without a span are kept only with `keep_spanless`,
+    and spans beyond `max_length` tokens are not masked.
     """
     gold = np.full(len(corpus), NULL) if gold is None else np.asarray(gold)
     excluded = [()] * len(corpus) if excluded is None else excluded
@@ -233,17 +220,7 @@ def question_rows(
     """Queries `[CLS] question answer [SEP]` with the answer as the only span, so that objectives mask it.
 
     Questions whose answer has no token, or more than `answer_tokens`, are left out. Long questions are truncated at the
-    end, never a mask. The number of masks shows the length of the answer.
-
-    Args:
-        questions: Their texts.
-        answers: The target answer of each.
-        ids: A stable number of each, int64.
-        tokenizer: Tokenizer of reader and retriever.
-        library: The passages.
-        gold: The passage that answers each, −1 if none.
-        max_length: Maximum number of tokens of a query, special ones included.
-        answer_tokens: Maximum number of tokens of an answer.
+    end, never a mask. The number of masks shows the length of the answer. `ids` are stable numbers of the questions.
     """
     options: Any = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
     asked, wanted = (tokenizer(list(texts), **options).input_ids for texts in (questions, answers))
