@@ -115,19 +115,16 @@ class Choice(AbstractTask):
     def counts(self, batch: Batch) -> dict[str, int]:
         return {self.name: len(batch)}
 
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
+    def example_losses(
+        self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
+    ) -> Float[Tensor, " example"]:
         """Cross-entropy of the right choice; label smoothing covers existing choices only."""
-        losses = self.example_losses(module, batch)
-        if label_smoothing:
-            there = batch[CHOICES]
-            log_p = _choice_logits(module, batch).log_softmax(-1).masked_fill(~there, 0.0)
-            losses = (1 - label_smoothing) * losses - label_smoothing * log_p.sum(1) / there.sum(1)
-        return {self.name: LossTerm(total=losses.sum(), count=len(batch))}
-
-    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
-        return F.cross_entropy(_choice_logits(module, batch), batch[LABELS], reduction="none")
+        logits, there = _choice_logits(module, batch), batch[CHOICES]
+        losses = F.cross_entropy(logits, batch[LABELS], reduction="none")
+        if not label_smoothing:
+            return losses
+        log_p = logits.log_softmax(-1).masked_fill(~there, 0.0)
+        return (1 - label_smoothing) * losses - label_smoothing * log_p.sum(1) / there.sum(1)
 
     def predict(
         self, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
@@ -249,9 +246,11 @@ class Tagging(AbstractTask):
         losses = _word_losses(task_logits(module, batch), batch[LABELS], label_smoothing)
         return {self.name: LossTerm(total=losses.sum(), count=batch.supervised_tokens)}
 
-    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
+    def example_losses(
+        self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
+    ) -> Float[Tensor, " example"]:
         """Mean loss over the words of each sentence."""
-        losses = _word_losses(task_logits(module, batch), batch[LABELS], 0.0)
+        losses = _word_losses(task_logits(module, batch), batch[LABELS], label_smoothing)
         return losses.sum(1) / (batch[LABELS] != UNSUPERVISED).sum(1).clamp(min=1)
 
     def predict(

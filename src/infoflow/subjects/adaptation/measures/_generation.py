@@ -23,8 +23,6 @@ from infoflow.objectives import (
     Example,
     Family,
     Field,
-    LossTerm,
-    Noise,
     prefix_mask,
 )
 from infoflow.training import micro_batches
@@ -106,16 +104,14 @@ class Generation(AbstractTask):
         read = int(batch[BEGINS].sum()) if self.begin_is_read else 0
         return {self.name: batch.supervised_tokens - read}
 
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
-        """Cross-entropy of the targets' tokens."""
-        losses = written_losses(module, _asked(batch), self.two_sided, label_smoothing)
-        return {self.name: LossTerm(total=losses.sum(), count=self.counts(batch)[self.name])}
-
-    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
+    def example_losses(
+        self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
+    ) -> Float[Tensor, " example"]:
         """−log p of each whole target, nats."""
-        return written_losses(module, _asked(batch), self.two_sided)
+        sources = GenerationSources(
+            sources=batch.input_ids, real=batch.real, targets=batch.labels, begins=batch[BEGINS]
+        )
+        return written_losses(module, sources, self.two_sided, label_smoothing)
 
     def predict(
         self, module: PreTrainedModel, rows: GenerationRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
@@ -148,10 +144,6 @@ def wanted_texts(corpus: Corpus) -> list[list[str]]:
     """The references of each example, its translation first."""
     more = corpus.column("references") if "references" in corpus.columns else ((),) * len(corpus)
     return [[text, *(rest or ())] for text, rest in zip(corpus.column("translation"), more, strict=True)]
-
-
-def _asked(batch: Batch) -> GenerationSources:
-    return GenerationSources(sources=batch.input_ids, real=batch.real, targets=batch.labels, begins=batch[BEGINS])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import Count, UserError
 from infoflow.models import normalise_answer, token_f1
-from infoflow.objectives import SENTENCE_FIELDS, Batch, Field, LossTerm, Noise
+from infoflow.objectives import SENTENCE_FIELDS, Batch, Field
 
 from ._span_rows import LEFT_OUT, SpanRows, Window, WindowSize
 from ._task import AbstractTask, Predictions, Score, Shape, check_options
@@ -66,16 +66,13 @@ class SpanExtraction(AbstractTask):
         """Number of windows whose answer, or lack of one, is known."""
         return {"span": int((batch["start"] != LEFT_OUT).sum())}
 
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
-        """Mean of the cross-entropies of start and end, over the tokens of a window."""
-        losses = self._losses(module, batch, label_smoothing)
-        return {"span": LossTerm(total=losses.sum(), count=self.counts(batch)["span"])}
-
-    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
-        """Loss of each window, 0 without a target."""
-        return self._losses(module, batch, 0.0)
+    def example_losses(
+        self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
+    ) -> Float[Tensor, " example"]:
+        """Mean of the cross-entropies of start and end, over the tokens of a window; 0 without a target."""
+        start, end = self._logits(module, batch)
+        options: dict[str, Any] = {"ignore_index": LEFT_OUT, "reduction": "none", "label_smoothing": label_smoothing}
+        return (F.cross_entropy(start, batch["start"], **options) + F.cross_entropy(end, batch["end"], **options)) / 2
 
     def predict(
         self, module: PreTrainedModel, rows: SpanRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
@@ -137,11 +134,6 @@ class SpanExtraction(AbstractTask):
             values = np.array([answer_f1(*each) for each in zip(said, _wanted(part), strict=True)])
             scores.append(mean_score(metric, values, part, baseline))
         return scores
-
-    def _losses(self, module: PreTrainedModel, batch: Batch, label_smoothing: float) -> Float[Tensor, " window"]:
-        start, end = self._logits(module, batch)
-        options: dict[str, Any] = {"ignore_index": LEFT_OUT, "reduction": "none", "label_smoothing": label_smoothing}
-        return (F.cross_entropy(start, batch["start"], **options) + F.cross_entropy(end, batch["end"], **options)) / 2
 
     def _logits(
         self, module: PreTrainedModel, batch: Batch

@@ -16,7 +16,7 @@ from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.architectures import Layout
 from infoflow.corpus import Corpus, Vocabulary, tag_columns
 from infoflow.foundation import UserError, as_written, read_setting
-from infoflow.objectives import AbstractObjective, Batch, Corrupted, Example, Family
+from infoflow.objectives import AbstractObjective, Batch, Corrupted, Example, Family, LossTerm, Noise
 from infoflow.training import ExampleRows
 
 Shape = Literal["classification", "regression", "tagging", "span", "choice", "generation"]
@@ -111,8 +111,17 @@ class AbstractTask(AbstractObjective):
         """
 
     @abstractmethod
-    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
+    def example_losses(
+        self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
+    ) -> Float[Tensor, " example"]:
         """Loss of each example of a batch in nats (squared error for a regression), differentiable."""
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """The losses of the examples, over what `counts` counts."""
+        ((term, count),) = self.counts(batch).items()
+        return {term: LossTerm(total=self.example_losses(module, batch, label_smoothing).sum(), count=count)}
 
     @abstractmethod
     def predict(

@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,8 +125,8 @@ def mean_of(values: np.ndarray) -> float:
 
 # Answers of a model under several edits of its forward pass; the blocks below an edit run once.
 
-Edits = Callable[[Sequence[int]], AbstractContextManager[Any]]
-"""A context that applies these variants' edits, one to each repetition of the batch; without variants, no edit."""
+Edits = Callable[[np.ndarray, Sequence[int]], AbstractContextManager[Any]]
+"""A context that applies these variants' edits to these rows, one to each repetition; without variants, no edit."""
 _TOKENS = 16_384  # total of all variants that run together
 
 
@@ -134,6 +135,7 @@ def variant_answers(
     inputs: FactInputs,
     changed: Sequence[Collection[tuple[str, int]]],
     edits: Edits,
+    batch: int,
     *,
     keep_heads: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -143,6 +145,21 @@ def variant_answers(
     `changed` are the blocks that each variant changes; without any, its answers are the model's own. `keep_heads`:
     whether the edits begin at an attention's output projection or above.
     """
+    places = np.arange(len(inputs))
+    parts = [
+        _batch_answers(model, inputs.take(rows), changed, partial(edits, rows), keep_heads)
+        for rows in (places[start : start + batch] for start in range(0, len(inputs), batch))
+    ]
+    return np.concatenate([clean for clean, _ in parts]), np.concatenate([found for _, found in parts], axis=1)
+
+
+def _batch_answers(
+    model: Model,
+    inputs: FactInputs,
+    changed: Sequence[Collection[tuple[str, int]]],
+    edits: Callable[[Sequence[int]], AbstractContextManager[Any]],
+    keep_heads: bool,
+) -> tuple[np.ndarray, np.ndarray]:
     together = max(1, _TOKENS // inputs.input_ids.size)
     with torch.no_grad(), FastLinear():
         with recorded_blocks(model) as recorded, edits(()):

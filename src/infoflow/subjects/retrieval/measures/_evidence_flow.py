@@ -175,14 +175,11 @@ def traced_answers(
         answers, clean = _clean_run(model, own)
 
         @contextmanager
-        def edits(
-            some: Sequence[int], added: Tensor = added, kept: Sequence[Restored] = kept, clean: _Outputs = clean
-        ) -> Iterator[None]:
+        def edits(_: np.ndarray, some: Sequence[int], added=added, kept=kept, clean=clean) -> Iterator[None]:
             with _noisy(model, added, max(len(some), 1)), _restored(model, [kept[one] for one in some], clean):
                 yield
 
-        noisy, found = variant_answers(model, own, changed, edits, keep_heads=True)
-        parts.append((answers, noisy, found))
+        parts.append((answers, *variant_answers(model, own, changed, edits, batch, keep_heads=True)))
     clean_parts, noisy_parts, found_parts = zip(*parts, strict=True)
     return np.concatenate(clean_parts), np.concatenate(noisy_parts), np.concatenate(found_parts, axis=1)
 

@@ -4,6 +4,7 @@
 # V variant, B row
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -337,14 +338,8 @@ def ablated_answers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Log-probability of each choice, (row, choice), and without each set of heads, (variant, row, choice)."""
     changed = [{(stack, layer) for stack, _, layer, _ in heads} for heads in variants]
-    parts = [
-        variant_answers(
-            model,
-            part,
-            changed,
-            lambda some: tap(model, on_heads=HeadEdit([variants[one] for one in some]) if some else None),
-            keep_heads=True,
-        )
-        for part in batches(inputs, batch)
-    ]
-    return np.concatenate([clean for clean, _ in parts]), np.concatenate([found for _, found in parts], axis=1)
+
+    def edits(rows: np.ndarray, some: Sequence[int]) -> AbstractContextManager[Any]:
+        return tap(model, on_heads=HeadEdit([variants[one] for one in some]) if some else None)
+
+    return variant_answers(model, inputs, changed, edits, batch, keep_heads=True)

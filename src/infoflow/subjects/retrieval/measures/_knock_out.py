@@ -5,6 +5,7 @@
 # V variant, B row, T query token, S key token
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -208,19 +209,12 @@ def answers_without_edges(
     """Log-probability of each choice, (row, choice), and of each variant, (variant, row, choice)."""
     stack = model.anatomy.reads.name
     changed = [{(stack, layer) for layer in layers} for _, layers in variants]
-    clean, found = [], []
-    for start in range(0, len(inputs), batch):
-        rows = np.arange(start, min(start + batch, len(inputs)))
-        own = [(forbidden[rows], layers) for forbidden, layers in variants]
-        answers = variant_answers(
-            model,
-            inputs.take(rows),
-            changed,
-            lambda some, own=own: tap(model, on_attention=EdgeEdit(stack, [own[one] for one in some])),
-        )
-        clean.append(answers[0])
-        found.append(answers[1])
-    return np.concatenate(clean), np.concatenate(found, axis=1)
+
+    def edits(rows: np.ndarray, some: Sequence[int]) -> AbstractContextManager[Any]:
+        own = [(variants[one][0][rows], variants[one][1]) for one in some]
+        return tap(model, on_attention=EdgeEdit(stack, own))
+
+    return variant_answers(model, inputs, changed, edits, batch)
 
 
 def _keys(places: np.ndarray, length: int) -> np.ndarray:
