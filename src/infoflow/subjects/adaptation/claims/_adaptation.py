@@ -148,7 +148,6 @@ def _mean(rows: SeedRows) -> np.ndarray:
 
 
 def _cut(found: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Truncate to the common number of replicates."""
     common = min(map(len, found))
     return [each[:common] for each in found]
 
@@ -188,7 +187,6 @@ def _gains(trained: SeedRows, untrained: SeedRows) -> np.ndarray:
 
 
 def _halves(rows: SeedRows) -> tuple[SeedRows, SeedRows]:
-    """Split the rows by alternate tuning seeds."""
     seeds = sorted(set(rows.column("tuning_seed").astype(int).tolist()))
     if len(seeds) < 2:
         raise Absent("there is one seed of tuning, and none to compare it with")

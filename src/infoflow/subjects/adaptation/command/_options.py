@@ -186,7 +186,6 @@ class TaskFiles:
 
 
 def _name(train: str) -> str:
-    """The task's name: that of the folder of a file called train, else of the file."""
     path = Path(train)
     stem = path.name.split(".")[0] if not train.startswith("hf:") else train.split(":")[1].rpartition("/")[2]
     return path.absolute().parent.name if stem in ("train", "training") else stem or path.absolute().name

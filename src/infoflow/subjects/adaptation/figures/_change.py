@@ -92,7 +92,6 @@ def change_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
 
 
 def _of_controls(controls: list[str]) -> str:
-    """The caption's sentence about the control rows."""
     stated = {FROM_SCRATCH: "the untrained model after tuning", SHUFFLED: "tuning on labels that changed places"}
     if not controls:
         return ""

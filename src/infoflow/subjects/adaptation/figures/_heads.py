@@ -126,7 +126,6 @@ def _drawn(first: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _text(rows: pd.DataFrame) -> list[str]:
-    """Each head's numbers and roles as text."""
     return [
         f"costs {number(row.cost_before, 3)} nats of pretraining, {number(row.value, 3)} of the task; attention moved "
         f"by {number(row.js, 3)} nats; role {row.role_before or 'none'} → {row.role_after or 'none'}"
@@ -339,7 +338,6 @@ def _of_same_heads(tables: dict[str, pd.DataFrame]) -> list[pd.DataFrame]:
 
 
 def _sentence(data: pd.DataFrame, name: str) -> str:
-    """Means over pairs of tasks."""
     stated = []
     for measure, words in MEASURES.items():
         rows = of(data, measure=measure)

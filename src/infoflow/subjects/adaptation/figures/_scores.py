@@ -102,7 +102,6 @@ def _row(label: str, cells: list[dict[str, Any]], slot: int | None = None, more:
 
 
 def _cell(rows: pd.DataFrame, best: bool = False) -> dict[str, Any]:
-    """A score with its interval."""
     if rows.empty:
         return {"value": "–", "interval": "", "best": False}
     value, low, high = (float(rows[name].iloc[0]) for name in ("value", "low", "high"))
@@ -261,7 +260,6 @@ def _way_rows(data: pd.DataFrame, models: ModelSelection) -> list[dict[str, Any]
 
 
 def _in_order(rows: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
-    """The rows of each way, in reading order."""
     orders = (list(STRATEGIES), list(METHODS)[::-1])
     ways: Any = rows.groupby(_BY, sort=False)
     found = {(str(strategy), str(method)): own for (strategy, method), own in ways}
@@ -275,7 +273,6 @@ def _in_order(rows: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
 
 
 def _further(series: list[Series]) -> str:
-    """The caption's note about models without a panel."""
     names = [one.label for one in series[_MOST:]]
     return f" In the data, too: {listed(names)}." if names else ""
 

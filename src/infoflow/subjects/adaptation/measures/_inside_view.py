@@ -126,8 +126,6 @@ def inside_view(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
-    """One table."""
-
     name: str
     why_not: str | None
     compute: Callable[[], pd.DataFrame]

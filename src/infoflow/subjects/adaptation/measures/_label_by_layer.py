@@ -265,7 +265,6 @@ def askable(corpus: Corpus, probed: Sequence[str] = PROBED) -> list[str]:
 
 
 def _accuracies_of_probes(scores: pd.DataFrame) -> dict[tuple[str, str, int], dict[str, Any]]:
-    """Estimate columns of the accuracy on all words, by probe, stack and layer."""
     chosen = scores[(scores["metric"] == "accuracy") & (scores["labels"] == "task") & (scores["words"] == "all")]
     return {(row["task"], row["stack"], row["layer"]): row for row in chosen.to_dict("records")}
 

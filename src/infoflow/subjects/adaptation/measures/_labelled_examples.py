@@ -235,7 +235,6 @@ def training_part(data: TaskData, examples: int, control: str) -> Corpus:
 
 
 def _check_classes(data: TaskData, subset: Corpus, order: np.ndarray) -> None:
-    """Raise a UserError for a subset with only one label; note missing classes."""
     labels = list(subset.column("label"))
     if len(set(labels)) == 1 and len(data.labels) > 1:
         by_order = np.array(list(data.train.column("label")), dtype=str)[order]

@@ -191,7 +191,6 @@ def _questions_first(corpus: Corpus) -> Corpus:
 
 
 def _labelled(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:
-    """The examples that have a label."""
     rows = [row for row, label in enumerate(corpus.column("label")) if label is not None]
     if len(rows) < len(corpus):
         left_out[f"{part}: without a label"] += len(corpus) - len(rows)
@@ -204,7 +203,6 @@ def _labelled(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:
 
 
 def _askable(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:
-    """The questions whose answer occurs in the passage, or that have none."""
     kept, reasons = askable_spans(corpus)
     left_out.update({f"{part}: {reason}": count for reason, count in reasons.items()})
     return kept

@@ -122,7 +122,6 @@ def _check_there(path: Path) -> None:
 
 
 def _of_words(source: Any, named: Mapping[str, Any], tags: str | None) -> Corpus:
-    """The words of a data set, as lists, with their tags."""
     is_set = hasattr(source, "column_names") or (isinstance(source, str) and source.startswith("hf:"))
     if not is_set or tags is None or len(named) > 1:
         given = ", ".join(f"{name}={column}" for name, column in {**named, "tags": tags}.items() if column is not None)
@@ -164,12 +163,10 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
 
 
 def _first_lines(path: Path) -> list[str]:
-    """The lines that determine the layout of a tab-separated file."""
     return [line for _, line in islice(read_lines(path), _SNIFFED)]
 
 
 def _cells(lines: Sequence[str]) -> list[list[str]]:
-    """Cells of each line that is not blank."""
     return [line.split("\t") for line in lines if line.strip()]
 
 

@@ -42,7 +42,6 @@ class Places:
         self.chosen = {stack: self._choose(stack, words) for stack in part.batches[0].text}
 
     def _choose(self, stack: str, words: int) -> list[Bool[Tensor, "row token"]]:
-        """Chosen tokens of each batch."""
         keys = [self._keys(batch, stack) for batch in self.part.batches]
         every = np.sort(np.concatenate([key[batch.text[stack].cpu().numpy()] for key, batch in self._with(keys)]))
         limit = every[min(words, len(every)) - 1] if len(every) else 0

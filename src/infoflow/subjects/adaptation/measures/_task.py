@@ -228,7 +228,6 @@ def check_known(found: Iterable[str | None], known: Iterable[str], corpus: Corpu
 
 
 def _check_labelled(found: Sequence[str | None], corpus: Corpus) -> None:
-    """Raise a UserError if examples have no label."""
     if missing := sum(label is None for label in found):
         raise UserError(
             f"Every example must have a label. {missing:,} of {corpus.name} have none.\n"

@@ -95,7 +95,6 @@ def fresh_model(model: Model, task: AbstractTask, seed: int) -> FreshModel:
 
 
 def _writer(model: Model, task: AbstractTask) -> PreTrainedModel:
-    """A copy of a model that writes text."""
     if model.task not in ("seq2seq", "causal-lm"):
         raise UserError(
             f"{model.name} ({type(model.module).__name__}) writes no text, so it cannot be tuned for {task.task}. "

@@ -174,7 +174,6 @@ class _Tuning:
     # -- folder -------------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Create the folder, or check that it belongs to this tuning."""
         saved = read_key(self.home)
         if saved is None:
             check_own_folder(self.home, KEY_FILE, "A tuned model")
@@ -327,7 +326,6 @@ class _Tuning:
         shutil.rmtree(self._work(seed, rate), ignore_errors=True)
 
     def _card(self, seed: int, scores: list[dict[str, Any]]) -> dict[str, Any]:
-        """Contents of the model card."""
         base, task = name_of(self.model.name), self.task.task
         told = f"{base}, tuned by infoflow for the {self.task.shape} task {task} ({self.config.way})."
         ends = [f"95% interval [{row['low']:.4f}, {row['high']:.4f}]" for row in scores]

@@ -89,7 +89,6 @@ def tuning_heads(
 
 
 def _mean_changes(before: Model, after: Sequence[Model], part: TaskPart) -> dict[Head, dict[str, float]]:
-    """Mean divergence of each head over seeds, with its interval."""
     every = js_changes(before, after, part)
     found = {}
     for (stack, kind, layer), first in every[0].items():
@@ -152,7 +151,6 @@ def _pretraining_costs(model: Model, corpus: Corpus | None, sentences: int, opti
 
 
 def _cost(costs: Sequence[HeadCosts], place: int) -> dict[str, Any]:
-    """The estimate columns of one head, mean over seeds."""
     sums = np.mean([one.sums[:, place] for one in costs], axis=0)
     return ratio_estimate(sums, costs[0].counts, 0.0)
 

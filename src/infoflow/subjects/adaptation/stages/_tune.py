@@ -95,7 +95,6 @@ class Tune(OfTuned, AbstractTableStage):
         return tokens / (training.updates * training.batch_tokens) / (4 if tuned.method in FROZEN_METHODS else 1)
 
     def _begins_with(self) -> tuple[str, ...]:
-        """The key of the stage that trains the pretrained model, if there is one."""
         tuned = self.tuned
         if tuned.special is not None:
             return (Specialise(model=tuned.special).key,)
@@ -218,14 +217,12 @@ class InsideTuned(OfTuned, AbstractTableStage):
         return {name: frame.assign(**shared) for name, frame in tables.items()}
 
     def _tuned_models(self) -> list[TunedModel]:
-        """The tuned models of all seeds, as `tune` left them."""
         config = self.tuned.config
         home = self.tuned.folder / self.tuned.asked.name / config.way
         return [load_tuned(home / f"seed-{seed}") for seed in config.seeds]
 
 
 def _is_last(stage: Tune, after: Tune | None) -> bool:
-    """Whether no later stage reads the same features."""
     return stage.tuned.method in FROZEN_METHODS and (after is None or not _share_features(stage.tuned, after.tuned))
 
 

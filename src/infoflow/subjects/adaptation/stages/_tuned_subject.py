@@ -148,11 +148,9 @@ class Specialised:
 
     @property
     def _parent_key(self) -> str:
-        """Digest of the model that it starts from."""
         return self.before.load().digest if self.before else self.models.load(Subject(recipe=self.recipe)).digest
 
     def _fresh(self) -> PreTrainedModel:
-        """A module of its shape, into which weights are loaded."""
         models, objective = self.models, self.models.objective(self.recipe)
         if self.strategy == SCRATCH:
             data, plan = self.data, models.plan
@@ -172,7 +170,6 @@ class Specialised:
         return module
 
     def _first(self) -> PreTrainedModel:
-        """The module before the first update of this phase."""
         models, objective = self.models, self.models.objective(self.recipe)
         if self.strategy == SCRATCH:
             return self._fresh()

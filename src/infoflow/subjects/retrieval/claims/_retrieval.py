@@ -211,7 +211,6 @@ def part_by_window(part: str) -> Reading:
 
 
 def _said(table: str, objective: Spec, absent: str, **where: Any) -> Reading:
-    """The single number of these rows."""
     needs = ("baseline",)
     return Table(table, objective, needs=needs, absent=absent).where(**where).reduce(partial(_only, what=absent))
 
@@ -232,7 +231,6 @@ def _only(rows: SeedRows, what: str) -> np.ndarray:
 
 
 def _places(rows: SeedRows) -> list[str]:
-    """The subjects of the first row."""
     names = ("facts", "document", "queries", "metric")
     return [f"{name} {rows.frame[name].iloc[0]}" for name in names if name in rows.frame]
 

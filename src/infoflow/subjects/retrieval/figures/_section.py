@@ -28,7 +28,6 @@ _LETTERS = 260  # of a text
 
 
 def _examples(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """One card per question; None without any."""
     own = frame[frame["trained"]]
     own = own[own["seed"] == own.groupby("series")["seed"].transform("min")] if len(own) else own
     if own.empty:

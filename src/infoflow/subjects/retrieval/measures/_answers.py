@@ -72,7 +72,6 @@ def renormalised(token_logs: np.ndarray) -> np.ndarray:
 
 
 def _of_choices(logits: Tensor, inputs: FactInputs) -> np.ndarray:
-    """From logits at masks (row, target, vocabulary) to (row, choice, target)."""
     at_masks = logits.double().log_softmax(dim=-1)
     candidates = torch.from_numpy(inputs.candidates).to(logits.device)  # (row, choice, target)
     spelt = at_masks.gather(2, candidates.clamp(min=0).transpose(1, 2)).transpose(1, 2)

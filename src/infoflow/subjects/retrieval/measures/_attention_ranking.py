@@ -125,7 +125,6 @@ def attention_ranking(
 
 
 def _first(looked_QC: np.ndarray, ids_QC: np.ndarray) -> np.ndarray:
-    """The passage of each question with the most attention."""
     return np.take_along_axis(ids_QC, looked_QC.argmax(axis=1)[:, None], axis=1)[:, 0]
 
 

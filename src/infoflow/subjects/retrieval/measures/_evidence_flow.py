@@ -287,7 +287,6 @@ def _clean_run(model: Model, inputs: FactInputs) -> tuple[np.ndarray, _Outputs]:
 
 @contextmanager
 def _restored(model: Model, variants: Sequence[Restored], clean: _Outputs) -> Iterator[None]:
-    """Inserts clean outputs at the tokens of each repetition of the batch."""
     modules = _modules(model)
 
     def edit(site: str, layer: int, output: Tensor) -> Tensor | None:
@@ -306,7 +305,6 @@ def _restored(model: Model, variants: Sequence[Restored], clean: _Outputs) -> It
 
 @contextmanager
 def _noisy(model: Model, noise: Tensor, times: int) -> Iterator[None]:
-    """Adds noise to the word embeddings of each repetition of the batch."""
     handle = model.module.get_input_embeddings().register_forward_hook(
         lambda module, args, output: output + noise.to(output).repeat(times, 1, 1)
     )

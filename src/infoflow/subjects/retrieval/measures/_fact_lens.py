@@ -133,7 +133,6 @@ def lens_answers(
 
 
 def _mask_states(reader: PreTrainedModel, inputs: FactInputs) -> Tensor:
-    """States at masks, (state, mask, width)."""
     return states_at(reader, inputs, inputs.masks)[:, torch.from_numpy(inputs.masks >= 0)]
 
 
@@ -254,7 +253,6 @@ def _labels(inputs: FactInputs, pairs: Sequence[int], seed: int) -> np.ndarray:
 
 
 def _split(facts: Sequence[Fact], half: frozenset[int]) -> dict[str, np.ndarray]:
-    """Rows to train on, for early stopping, and to test."""
     of_half = sorted({fact.entity for fact in facts} & half)
     dev = set(of_half[::_DEV])
     part = np.array(["test" if one.entity not in half else "dev" if one.entity in dev else "train" for one in facts])
@@ -269,7 +267,6 @@ def _trained(
     settings: ProbeSettings,
     seed: int,
 ) -> TrainedProbes:
-    """A probe for each state and set."""
     num_sets, num_states = len(labels), states.shape[1]
     layer, of_set = (grid.ravel() for grid in np.meshgrid(np.arange(num_states), np.arange(num_sets), indexing="ij"))
     grid = ProbeGrid(layer=layer, seed=np.full_like(layer, seed), labels=of_set)
@@ -296,7 +293,6 @@ def _scored(
 
 
 def _untested(world: FactWorld) -> Iterator[dict[str, Any]]:
-    """Rows with NaN for untested probes."""
     numbers = estimate(float("nan"), np.full(NUM_REPLICATES, np.nan), 1 / world.config.objects, 0)
     for place in _PLACES:
         for metric in _TASKS:

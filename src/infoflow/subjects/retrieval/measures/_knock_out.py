@@ -73,7 +73,6 @@ class EdgeEdit:
 
 
 def _sides(inputs: FactInputs) -> dict[str, np.ndarray]:
-    """The tokens of each side of an edge, bool (row, token)."""
     real, parts = inputs.attention_mask.astype(bool), inputs.parts
     read = np.isin(parts, EVIDENCE_PARTS).any(axis=1, keepdims=True)
     passage = real & (inputs.token_type_ids == 1)

@@ -288,7 +288,6 @@ def knowledge_conflict(
 
 
 def _answered(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]:
-    """Rows about the output."""
     said, chance = logs.argmax(axis=1), 1 / np.isfinite(logs).sum(axis=1)
     answered = {"old": said == inputs.answers, "document": said == inputs.others}
     for metric, right in answered.items():

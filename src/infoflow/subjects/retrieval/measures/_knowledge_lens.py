@@ -143,7 +143,6 @@ def _note_undefined(entries: list[dict[str, Any]]) -> None:
 
 
 def _right(logs: np.ndarray, inputs: FactInputs) -> np.ndarray:
-    """Log-probability of the right object, (state, row)."""
     return logs[:, np.arange(len(inputs)), inputs.answers]
 
 
@@ -304,7 +303,6 @@ def _answers_with(
 
 
 def _chosen(inputs: FactInputs, places: Places) -> np.ndarray:
-    """Bool (row, token): where outputs are replaced."""
     return inputs.parts == TokenPart.SUBJECT if places == "subject" else inputs.parts != TokenPart.PAD
 
 
@@ -330,7 +328,6 @@ def _means(reader: PreTrainedModel, ffns: list[nn.Module], inputs: FactInputs, w
 
 
 def _ffns(reader: PreTrainedModel) -> list[nn.Module]:
-    """The module in each block whose output joins the residual stream."""
     return [
         block.get_submodule("output.dense") for block in reader.base_model.get_submodule("encoder.layer").children()
     ]

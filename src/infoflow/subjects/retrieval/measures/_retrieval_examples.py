@@ -201,7 +201,6 @@ def _read(
 
 
 def _said(world: FactWorld, inputs: FactInputs, logs_LQO: np.ndarray, row: int, best: int) -> list[dict[str, Any]]:
-    """The most likely objects of each state."""
     relation = inputs.facts[row].relation
     rows = []
     for layer, logs in enumerate(logs_LQO[:, row]):

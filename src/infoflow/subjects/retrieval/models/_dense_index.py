@@ -297,7 +297,6 @@ class DenseIndex:
         return rows
 
     def _scores(self, ids: np.ndarray, query: Tensor) -> np.ndarray:
-        """The inner products of passages with one query."""
         of_query, vectors = query.double().numpy(), self.vectors.numpy()
         scores = np.empty(len(ids), dtype=vectors.dtype)
         for start in range(0, len(ids), _ROWS):

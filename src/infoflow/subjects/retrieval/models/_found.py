@@ -241,7 +241,6 @@ def _run_lines(found: Found, queries: Sequence[str], passages: Sequence[str], ta
 
 
 def _strictly_falling(scores: np.ndarray, query: str) -> list[np.float32]:
-    """The scores in single precision, strictly decreasing."""
     with np.errstate(over="ignore"):
         values = scores.astype(np.float32)
     if not np.isfinite(values).all() or (np.diff(scores) > 0).any():

@@ -189,7 +189,6 @@ def _read(folder: Path) -> _About:
 
 
 def _checked(about: dict[str, Any]) -> _About:
-    """The description, with the type of each entry checked."""
     store, encoder, files = about["store"], about["encoder"], about["files"]
     named = [store, encoder, *files, *files.values()]
     if not files or not isinstance(about["count"], int) or not all(isinstance(name, str) for name in named):

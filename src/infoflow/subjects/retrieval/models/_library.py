@@ -209,7 +209,6 @@ class Library:
         return sum(len(title) + len(body) > room for title, body in zip(self._titles, self._bodies, strict=True))
 
     def _warn_beyond(self, k: int) -> None:
-        """Warn once if a search asks for more passages than exist."""
         if k > len(self) and not self._warned:
             self._warned = True
             current_display().warn(f"A search requests {k} passages, but there are only {len(self)}.")

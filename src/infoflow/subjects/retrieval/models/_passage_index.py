@@ -267,7 +267,6 @@ def _recall(built: PassageIndex, index: DenseIndex, source: Source) -> SearchRec
 
 
 def _terms_of_rows(source: Source) -> Iterator[list[Hashable]]:
-    """Terms of every passage of a store of the source."""
     for row in _rows(source):
         fields = {"text": row} if isinstance(row, str) else row
         if fields["text"].strip():
@@ -275,7 +274,6 @@ def _terms_of_rows(source: Source) -> Iterator[list[Hashable]]:
 
 
 def _whole(passages: Passages) -> Iterator[str]:
-    """Title and text of each passage."""
     return (_joined(one.title, one.text) for one in passages)
 
 

@@ -110,7 +110,6 @@ class ArmScores:
         return QuestionReading(self.model, self.objective)
 
     def _guess(self, facts: Sequence[Fact]) -> float:
-        """Accuracy of a guess among the objects of each question's relation."""
         return float(np.mean([1 / self.world.world.config.choices(fact.relation) for fact in facts]))
 
     # -- retrieval ----------------------------------------------------------------------------------------------------
@@ -266,7 +265,6 @@ class ArmScores:
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def _asked(self, facts: Sequence[Fact]) -> tuple[Asked, Sequence[Fact]]:
-        """Questions in the test wordings, each with its fact."""
         world, device = self.world.world, self.model.device
         inputs = fact_inputs(world, self.world.tokenizer, facts, "none", limit=self.world.positions)
         real = (inputs.attention_mask == 1) & (inputs.token_type_ids == 0)

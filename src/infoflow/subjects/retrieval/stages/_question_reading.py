@@ -251,7 +251,6 @@ class TextScores:
 
     @torch.no_grad()
     def _said(self, asked: Asked, document: str) -> list[str]:
-        """The answers with a document."""
         said: list[str] = []
         for rows in slices(asked):
             ids, mask, labels = asked.ids[rows], asked.mask[rows], asked.labels[rows]
@@ -296,7 +295,6 @@ class TextScores:
         return self.model.passage_library or self.text.passage_library()
 
     def _questions(self, questions: Questions, rows: np.ndarray) -> _Questions:
-        """Selected questions, with their answers masked."""
         tokens = [questions.rows.row(int(row)) for row in rows]
         spans = [questions.rows.example(int(row)).labels["spans"][0] for row in rows]
         shape = (len(rows), max(map(len, tokens)))

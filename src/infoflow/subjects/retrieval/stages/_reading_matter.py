@@ -165,7 +165,6 @@ class ReadText(AbstractReadingMatter):
 
     @cached_property
     def _texts(self) -> list[str]:
-        """Every passage once."""
         return list(dict.fromkeys(one.text for corpus in self.parts.values() for one in corpus))
 
     @cached_property
@@ -305,7 +304,6 @@ def _num_masks(labels: dict[str, np.ndarray]) -> int:
 
 
 def _right(model: RetrievalModel, objective: RetrievalLM, batch: Batch) -> np.ndarray:
-    """Whether each query is answered correctly."""
     ids, mask, labels = batch.input_ids, batch.attention_mask, batch.labels
     beside = {name: batch[name].cpu().numpy() for name in ("gold", "draw", "null_only", "excluded")}
     excluded = [[id for id in row if id >= 0] for row in beside["excluded"].tolist()]

@@ -204,7 +204,6 @@ class ArmModel:
         return writer
 
     def _put_in(self, model: RetrievalModel, trained: RetrievalModel) -> None:
-        """Insert the parts of a trained model that the variant names."""
         assert model.retriever is not None
         assert trained.retriever is not None
         if self.variant in ("exchange-both", "exchange-reader"):

@@ -213,7 +213,6 @@ class TrainArm(OfArm, AbstractFactStage):
         return [replace(stage, needs=tuple(one.key for one in stage._begins_with())) for stage in stages]
 
     def _begins_with(self) -> list[AbstractStage]:
-        """The stages that provide its initial weights."""
         model = self.model
         if model.exchanged is not None:
             return [TrainArm(model=model.exchanged)]

@@ -145,7 +145,6 @@ def _without_origins(
 
 
 def _require_passages(corpus: Corpus, library: Library, excluded: Sequence[Sequence[int]]) -> None:
-    """Raise a UserError if a sentence has no passage to read."""
     num = len(library)
     if full := sum(len({int(id) for id in ids if 0 <= id < num}) == num for ids in excluded):
         raise UserError(
@@ -155,7 +154,6 @@ def _require_passages(corpus: Corpus, library: Library, excluded: Sequence[Seque
 
 
 def _spans(corpus: Corpus, encoded: Encoded) -> list[np.ndarray]:
-    """Token ranges of the spans of each sentence."""
     tagged = "entity" in corpus.columns
     found = []
     for row, sentence in enumerate(corpus):
