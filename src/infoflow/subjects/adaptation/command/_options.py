@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -303,22 +303,10 @@ def _cells(scores: "pd.DataFrame", metric: str) -> list[str]:
 
 def _on_test(scores: "pd.DataFrame", metric: str) -> tuple[float, float, float, float]:
     """The mean of a metric over seeds, its interval, and the guess that it is compared with."""
-    test = scores[(scores["metric"] == metric) & (scores["part"] == "test")]
-    return *_over_seeds(test.to_dict("records"), metric), float(test["baseline"].mean())
-
-
-def _over_seeds(rows: Sequence[dict[str, Any]], metric: str) -> tuple[float, float, float]:
-    """The mean of a metric with its interval over seeds and examples; of one seed its own."""
-    import numpy as np
-
-    from infoflow.foundation import interval_over_seeds
     from infoflow.results import scale_of
 
-    if len(rows) == 1:
-        return rows[0]["value"], rows[0]["low"], rows[0]["high"]
-    values = np.array([row["value"] for row in rows])
-    replicates = np.array([row["replicates"] for row in rows], dtype=float)
-    own = [(row["low"], row["high"]) for row in rows]
-    units = [(row["tuning_seed"],) for row in rows]
-    ends = interval_over_seeds(units, values, replicates, own, scale_of(metric))
-    return float(values.mean()), ends.low, ends.high
+    from ..measures import mean_estimate
+
+    test = scores[(scores["metric"] == metric) & (scores["part"] == "test")]
+    found = mean_estimate(test.to_dict("records"), scale_of(metric))
+    return found["value"], found["low"], found["high"], found["baseline"]

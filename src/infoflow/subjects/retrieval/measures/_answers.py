@@ -14,7 +14,7 @@ from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import UserError, hash64
 
 from ..models import NULL, Library, Passages, RetrievalModel, marginal_log_likelihood, num_positions
-from ._inputs import DOCUMENTS, FactInputs, TokenPart, fact_inputs
+from ._inputs import DOCUMENTS, FactInputs, fact_inputs
 
 # A reader's answers: log-probabilities over the possible objects of a relation.
 
@@ -179,9 +179,8 @@ def question_candidates(
     with _reading_from(model, passages):
         for start in range(0, len(asked), _BATCH):
             rows = np.arange(start, min(start + _BATCH, len(asked)))
-            ids, mask = _queries(asked.take(rows), model.device)
-            none = np.zeros(len(rows), dtype=bool)
-            choice = model.choose(ids, mask, k, gold[rows], draws[rows], [()] * len(rows), none)
+            ids, mask = asked.take(rows).queries(model.device)
+            choice = model.choose(ids, mask, k, gold[rows], draws[rows])
             scores = model.logits(ids, mask, choice).double().cpu()
             prior = scores.masked_fill(~torch.from_numpy(choice.there), -torch.inf).log_softmax(dim=1)
             parts.append((choice.ids, choice.there, prior.numpy()))
@@ -235,15 +234,6 @@ def inputs_with_candidates(
 def limit_of(model: Any) -> int:
     """Number of the model's positions."""
     return num_positions(model.config)
-
-
-def _queries(asked: FactInputs, device: torch.device) -> tuple[Tensor, Tensor]:
-    """`[CLS] question [SEP]` without the empty passage's `[SEP]`, and the padding mask."""
-    real = (asked.parts != TokenPart.PAD) & (asked.token_type_ids == 0)
-    longest = int(real.sum(axis=1).max())
-    arrays = asked.input_ids, real.astype(np.int64)
-    ids, mask = (torch.from_numpy(array[:, :longest].copy()).to(device) for array in arrays)
-    return ids, mask
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 # V variant, B row
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,15 +14,13 @@ from torch import Tensor
 
 from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Fact, FactWorld
-from infoflow.foundation import NUM_BLOCKS, Scale, UserError, stream
+from infoflow.foundation import UserError, stream
 from infoflow.heads import by_first_block
 from infoflow.models import FastLinear, Model, accepts, load_model, recorded_blocks, skipped_blocks
-from infoflow.results import ratio_estimate
 
 from ..models import Library
 from ._answers import FactReadings, choice_log_probabilities
 from ._inputs import FactInputs
-from ._tables import fact_blocks, fact_groups
 
 READ_KINDS = ("trained", "held out")
 """Facts that a trained reader can and cannot store; both occur in a passage."""
@@ -88,39 +86,6 @@ def batches(inputs: FactInputs, size: int) -> list[FactInputs]:
     """The rows in parts of at most this many."""
     places = np.arange(len(inputs))
     return [inputs.take(places[start : start + size]) for start in range(0, len(inputs), size)]
-
-
-def mean_estimate(values: np.ndarray, inputs: FactInputs, baseline: float, scale: Scale = "any") -> dict[str, Any]:
-    """The columns of one row for a mean over questions (row,); NaN where a question does not count."""
-    return _estimate_of(values, fact_blocks(inputs.facts), baseline, scale)
-
-
-def group_estimates(
-    values: np.ndarray, inputs: FactInputs, baseline: np.ndarray, scale: Scale = "any"
-) -> Iterator[dict[str, Any]]:
-    """Rows `facts, weight` and the estimate of every group of facts with a question that counts.
-
-    `values` are (row,), `baseline` (..., row), whose mean is the control; NaN where a question does not count.
-    """
-    blocks = fact_blocks(inputs.facts)
-    for group in fact_groups(inputs.facts):
-        own = values[group.rows]
-        if np.isfinite(own).any():
-            control = mean_of(np.take(baseline, group.rows, axis=-1))
-            names = {"facts": group.facts, "weight": group.weight}
-            yield {**names, **_estimate_of(own, blocks[group.rows], control, scale)}
-
-
-def _estimate_of(values: np.ndarray, blocks: np.ndarray, baseline: float, scale: Scale) -> dict[str, Any]:
-    counted = np.isfinite(values)
-    sums = np.bincount(blocks, np.where(counted, values, 0.0), NUM_BLOCKS)
-    return ratio_estimate(sums, np.bincount(blocks, counted, NUM_BLOCKS), baseline, scale)
-
-
-def mean_of(values: np.ndarray) -> float:
-    """The mean without NaN; NaN if nothing is left."""
-    counted = values[np.isfinite(values)]
-    return float(counted.mean()) if len(counted) else float("nan")
 
 
 # Answers of a model under several edits of its forward pass; the blocks below an edit run once.

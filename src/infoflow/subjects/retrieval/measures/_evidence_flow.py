@@ -19,7 +19,7 @@ from infoflow.models import FastLinear, Model, feed_forward_outputs, module_outp
 
 from ..models import Library, RetrievalModel
 from ._answers import choice_log_probabilities, reader_of
-from ._asked import READ_KINDS, asked_by_kind, group_estimates, logits_of, looked_at, scores_of, variant_answers
+from ._asked import READ_KINDS, asked_by_kind, logits_of, looked_at, scores_of, variant_answers
 from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart
 from ._knock_out import (
     ALL_LAYERS,
@@ -32,7 +32,7 @@ from ._knock_out import (
     random_word,
     removals,
 )
-from ._tables import EVIDENCE_FLOW
+from ._tables import EVIDENCE_FLOW, group_rows
 
 _MENTIONS = "tracing every mention"
 FLOW_METHODS = ("knock-out", "removal", "tracing", _MENTIONS)
@@ -150,15 +150,14 @@ def tracing_rows(
     baseline_B = probability["clean"] - scores_of(other, inputs)["probability"]
     common = {**keys, "metric": "probability"}
     noise = {**common, "what": "noise", "scope": "all", "layer": ALL_LAYERS}
-    rows = [{**noise, **row} for row in group_estimates(lost_B, inputs, baseline_B)]
+    rows = list(group_rows(inputs.facts, lost_B, baseline_B, **noise))
     regained_VB = scores_of(found_V, inputs)["probability"] - probability["noisy"]
     by_name = dict(zip(tried, regained_VB, strict=True))
     for (site, where, layer), regained_B in by_name.items():
         if where != _RANDOM and counted[where].any():
             random_B = np.where(counted[where] & counted[_RANDOM], by_name[site, _RANDOM, layer], np.nan)
             restored = {**common, "what": f"{site} at the {where}", "scope": "block", "layer": layer}
-            groups = group_estimates(np.where(counted[where], regained_B, np.nan), inputs, random_B)
-            rows += [{**restored, **row} for row in groups]
+            rows += group_rows(inputs.facts, np.where(counted[where], regained_B, np.nan), random_B, **restored)
     return rows
 
 

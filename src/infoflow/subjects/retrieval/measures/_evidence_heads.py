@@ -18,7 +18,7 @@ from infoflow.foundation import Scale, UserError, stream
 from infoflow.heads import Head, HeadEdit, HeadSet
 from infoflow.models import AttentionCall, Model, tap
 
-from ..models import Library, RetrievalModel
+from ..models import Library, RetrievalModel, block_mean
 from ._answers import choice_log_probabilities, limit_of, reader_of
 from ._asked import (
     READ_KINDS,
@@ -26,16 +26,21 @@ from ._asked import (
     attention_shares,
     batches,
     facts_of_kind,
-    group_estimates,
     logits_of,
     looked_at,
-    mean_estimate,
-    mean_of,
     scores_of,
     variant_answers,
 )
 from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart, fact_inputs
-from ._tables import EVERY_WEIGHT, EVIDENCE_ABLATION, EVIDENCE_HEADS, fact_groups
+from ._tables import (
+    EVERY_WEIGHT,
+    EVIDENCE_ABLATION,
+    EVIDENCE_HEADS,
+    fact_blocks,
+    fact_groups,
+    group_rows,
+    mean_of,
+)
 
 GROUPS = ("evidence", "question", "special", "itself", "object")
 """Groups of keys, seen from the mask.
@@ -114,8 +119,9 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """Rows of every group of facts, metric and head; the control is the same group's with random documents."""
     others = {(group.facts, group.weight): group.rows for group in fact_groups(of_random.facts)}
+    blocks = fact_blocks(inputs.facts)
     for group in fact_groups(inputs.facts):
-        own, control = inputs.take(group.rows), others[group.facts, group.weight]
+        control = others[group.facts, group.weight]
         metrics = readings if group.weight == EVERY_WEIGHT else BY_EXPOSURE
         for metric in metrics:
             scale: Scale = "positive" if metric.endswith("_relative") else "share"
@@ -123,7 +129,7 @@ def _rows(
                 for head in range(values.shape[1]):
                     baseline = mean_of(random[metric][layer][control, head])
                     names = {"facts": group.facts, "weight": group.weight, "layer": layer, "head": head}
-                    found = mean_estimate(values[group.rows, head], own, baseline, scale)
+                    found = block_mean(values[group.rows, head], blocks[group.rows], baseline, scale)
                     yield {**names, "metric": metric, **found}
 
 
@@ -320,13 +326,13 @@ def _rows_without_heads(
     clean, found = scores_of(clean_BC, inputs), scores_of(found_VBC, inputs)
     rows, draw = [], len(tops)
     for metric in _METRICS:
-        groups = group_estimates(clean[metric], inputs, clean[metric], _SCALES[metric])
-        rows += [{**keys, "removed": 0, "metric": metric, **row} for row in groups]
+        named = {**keys, "removed": 0, "metric": metric}
+        rows += group_rows(inputs.facts, clean[metric], clean[metric], _SCALES[metric], **named)
     for place, num in enumerate(tops):
         at = slice(draw, draw := draw + len(others[num]))
         for metric in _METRICS:
-            groups = group_estimates(found[metric][place], inputs, found[metric][at], _SCALES[metric])
-            rows += [{**keys, "removed": num, "metric": metric, **row} for row in groups]
+            named = {**keys, "removed": num, "metric": metric}
+            rows += group_rows(inputs.facts, found[metric][place], found[metric][at], _SCALES[metric], **named)
     return rows
 
 

@@ -288,8 +288,7 @@ def _scored(
             asked = wanted[task::2] != NOT_ASKED  # of each row, by one pair alone
             right = ((of_layer[task::2] == wanted[task::2]) & asked).any(axis=0).astype(float)
             keys = {"document": "none", "layer": layer, "lens": "probe", "place": place, "metric": metric}
-            for row in group_rows(tested, right, np.full(len(right), 1 / objects), "share"):
-                yield {**row, **keys}
+            yield from group_rows(tested, right, np.full(len(right), 1 / objects), "share", **keys)
 
 
 def _untested(world: FactWorld) -> Iterator[dict[str, Any]]:

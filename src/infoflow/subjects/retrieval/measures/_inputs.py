@@ -84,6 +84,14 @@ class FactInputs:
         arrays = {name: getattr(self, name)[rows] for name in _ARRAYS}
         return FactInputs(document=self.document, facts=tuple(self.facts[row] for row in rows), **arrays)
 
+    def queries(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """`[CLS] question [SEP]` without the passage, and the padding mask."""
+        real = (self.parts != TokenPart.PAD) & (self.token_type_ids == 0)
+        longest = int(real.sum(axis=1).max())
+        arrays = self.input_ids, real.astype(np.int64)
+        ids, mask = (torch.from_numpy(array[:, :longest].copy()).to(device) for array in arrays)
+        return ids, mask
+
     def tensors(self, device: torch.device | str = "cpu") -> dict[str, Tensor]:
         """Arguments of a BERT's forward pass."""
         named = {

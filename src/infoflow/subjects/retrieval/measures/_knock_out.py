@@ -15,8 +15,9 @@ import torch
 from infoflow.foundation import stream
 from infoflow.models import AttentionCall, Model, tap, without_edges
 
-from ._asked import group_estimates, scores_of, variant_answers
+from ._asked import scores_of, variant_answers
 from ._inputs import EVIDENCE_PARTS, FactInputs, TokenPart
+from ._tables import group_rows
 
 KNOCK_OUTS = ("mask→evidence", "query→evidence", "evidence→query", "mask→subject", "mask→object")
 """From querying to attended tokens.
@@ -197,8 +198,7 @@ def forbidden_rows(
             lost_VB = np.where(one.counted, sign * (clean[metric] - found[metric]), np.nan)
             value = lost_VB[number[id(one.edges), one.layers]]
             baseline = lost_VB[number[id(one.random), one.layers]]
-            groups = group_estimates(value, inputs, baseline)
-            rows += [{**keys, **names, "metric": metric, **row} for row in groups]
+            rows += group_rows(inputs.facts, value, baseline, metric=metric, **keys, **names)
     return rows
 
 

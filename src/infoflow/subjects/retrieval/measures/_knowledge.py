@@ -204,15 +204,14 @@ def answer_rows(logs: np.ndarray, inputs: FactInputs, edited: bool = False) -> I
         values["bits"] = stored_bits(right, choices.astype(float)).numpy(), np.zeros(len(rows)), "any"
         values["nats"] = -right, np.log(choices), "positive"
     for metric, (numbers, baseline, scale) in values.items():
-        yield from ({**row, "metric": metric} for row in group_rows(facts, numbers.astype(float), baseline, scale))
+        yield from group_rows(facts, numbers, baseline, scale, metric=metric)
     later = np.array([fact.kind in _EDITED_KINDS for fact in facts])
     if not later.any():
         return
     now, then = inputs.answers[later], np.array([fact.edited for fact in facts])[later]
     of_later = [fact for fact, one in zip(facts, later, strict=True) if one]
     for metric, wanted in (("p1_old", now), ("p1_new", then)):
-        numbers = (said[later] == wanted).astype(float)
-        yield from ({**row, "metric": metric} for row in group_rows(of_later, numbers, chance[later], "share"))
+        yield from group_rows(of_later, said[later] == wanted, chance[later], "share", metric=metric)
 
 
 def _asked(world: FactWorld, edited: bool, reading: Reading, facts: Collection[Fact] | None) -> Collection[Fact]:
@@ -283,7 +282,7 @@ def knowledge_conflict(
     measured = inputs.take(np.flatnonzero([fact.entity not in half for fact in inputs.facts]))
     logs = lens_answers(reader, states_at(reader, measured, measured.masks), measured, lens)
     for layer, of_layer in enumerate(logs):
-        rows += [{**row, "layer": layer} for row in _differences(of_layer, measured)]
+        rows += _differences(of_layer, measured, layer)
     return KNOWLEDGE_CONFLICT.conform(pd.DataFrame(rows))
 
 
@@ -291,8 +290,7 @@ def _answered(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]:
     said, chance = logs.argmax(axis=1), 1 / np.isfinite(logs).sum(axis=1)
     answered = {"old": said == inputs.answers, "document": said == inputs.others}
     for metric, right in answered.items():
-        for row in group_rows(inputs.facts, right.astype(float), chance, "share"):
-            yield {**row, "layer": _OUTPUT, "metric": metric}
+        yield from group_rows(inputs.facts, right, chance, "share", layer=_OUTPUT, metric=metric)
     blocks = fact_blocks(inputs.facts)
     for group in fact_groups(inputs.facts):
         old, read = (np.bincount(blocks[group.rows], one[group.rows], NUM_BLOCKS) for one in answered.values())
@@ -303,10 +301,10 @@ def _answered(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]:
         numbers = ratio_estimate(old, old + read, 0.5, "share")
         keys = {"facts": group.facts, "weight": group.weight, "layer": _OUTPUT, "metric": "memorisation_ratio"}
         yield {**keys, **numbers}
-    yield from ({**row, "layer": _OUTPUT} for row in _differences(logs, inputs))
+    yield from _differences(logs, inputs, _OUTPUT)
 
 
-def _differences(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]:
+def _differences(logs: np.ndarray, inputs: FactInputs, layer: int) -> Iterator[dict[str, Any]]:
     rows = np.arange(len(inputs))
     values = logs[rows, inputs.others] - logs[rows, inputs.answers]
-    yield from ({**row, "metric": "difference"} for row in group_rows(inputs.facts, values, np.zeros(len(rows))))
+    return group_rows(inputs.facts, values, np.zeros(len(rows)), metric="difference", layer=layer)

@@ -157,8 +157,7 @@ def _read_rows(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]
             "p1": ((of_layer.argmax(axis=1) == inputs.answers).astype(float), 1 / choices, "share"),
         }
         for metric, (numbers, baseline, scale) in values.items():
-            for row in group_rows(inputs.facts, numbers, baseline, scale):
-                yield {**row, "layer": layer, "metric": metric}
+            yield from group_rows(inputs.facts, numbers, baseline, scale, layer=layer, metric=metric)
 
 
 def information_rows(states: Tensor, inputs: FactInputs, seed: int = 0) -> Iterator[dict[str, Any]]:

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoflow.corpus import Fact, FactWorld
-from infoflow.foundation import NUM_BLOCKS, Scale, UserError, block_of, hash64
-from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+from infoflow.foundation import Scale, UserError, block_of, hash64
+from infoflow.results import Column, TableSchema, estimate_columns
+
+from ..models import block_mean
 
 # Tables about what models store and what they read.
 #
@@ -244,20 +246,23 @@ def sampled_facts(world: FactWorld, most: int, among: Collection[Fact] | None = 
     return sorted((fact for group in groups.values() for fact in group[:most]), key=lambda one: one.number)
 
 
-def mean_estimate(
-    values: np.ndarray, blocks: np.ndarray, baseline: np.ndarray | float, scale: Scale = "any"
-) -> dict[str, Any]:
-    """The columns of an estimate for the mean of rows, with a bootstrap over blocks of facts."""
-    counts = np.bincount(blocks, minlength=NUM_BLOCKS).astype(float)
-    return ratio_estimate(np.bincount(blocks, values, NUM_BLOCKS), counts, float(np.mean(baseline)), scale)
-
-
 def group_rows(
-    facts: Sequence[Fact], values: np.ndarray, baseline: np.ndarray, scale: Scale = "any"
+    facts: Sequence[Fact], values: np.ndarray, baseline: np.ndarray, scale: Scale = "any", **keys: Any
 ) -> Iterator[dict[str, Any]]:
-    """Rows `facts, weight` and the estimate of every group, from values and controls (row,)."""
+    """Rows of every group of facts with a question that counts: its keys, the given ones, and the mean's estimate.
+
+    `values` are (row,), `baseline` (..., row), whose mean is the control; NaN where a question does not count.
+    """
     blocks = fact_blocks(facts)
     for group in fact_groups(facts):
-        rows = group.rows
-        numbers = mean_estimate(values[rows], blocks[rows], baseline[rows], scale)
-        yield {"facts": group.facts, "weight": group.weight, **numbers}
+        own = values[group.rows]
+        if np.isfinite(own).any():
+            control = mean_of(np.take(baseline, group.rows, axis=-1))
+            numbers = block_mean(own, blocks[group.rows], control, scale)
+            yield {"facts": group.facts, "weight": group.weight, **keys, **numbers}
+
+
+def mean_of(values: np.ndarray) -> float:
+    """The mean without NaN; NaN if nothing is left."""
+    counted = values[np.isfinite(values)]
+    return float(counted.mean()) if len(counted) else float("nan")

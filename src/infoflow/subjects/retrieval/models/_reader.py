@@ -103,8 +103,8 @@ class RetrievalModel(PreTrainedModel):
         k: int,
         gold: np.ndarray,
         draws: np.ndarray,
-        exclude: Sequence[Sequence[int]],
-        null_only: np.ndarray,
+        exclude: Sequence[Sequence[int]] | None = None,
+        null_only: np.ndarray | None = None,
     ) -> Candidates:
         """The candidates of each query, selected without gradient.
 
@@ -114,10 +114,12 @@ class RetrievalModel(PreTrainedModel):
             k: Passages per query, for sources that search.
             gold: int64 (query,), the passage with the answer; −1: none. Ignored if excluded.
             draws: int64 (query,), seeds for random passages.
-            exclude: Ids to exclude for each query.
-            null_only: Bool (query,), whether the query reads only the null passage.
+            exclude: Ids to exclude for each query; default: none.
+            null_only: Bool (query,), whether the query reads only the null passage; default: no.
         """
         num = len(input_ids)
+        exclude = [()] * num if exclude is None else exclude
+        null_only = np.zeros(num, dtype=bool) if null_only is None else null_only
         ids, scores = np.empty((num, 0), dtype=np.int64), np.empty((num, 0))
         if self.source == "gold":
             ids = without_excluded(gold, exclude)[:, None]

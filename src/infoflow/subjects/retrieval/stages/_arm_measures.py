@@ -157,11 +157,10 @@ def _knowledge(inside: ArmInside) -> pd.DataFrame:
     if inside.arm.writes:  # the next measures apply to masks only
         return pd.concat(parts, ignore_index=True)
     taught = elicited(inside.reader, *inside.about, seed=inside.arm.seed).eval()
+    read = ("none", "gold") if inside.trained else ("none",)
     parts += [
         knowledge(taught, *inside.about, reading="elicited"),
-        knowledge_without_ffn(
-            inside.reader, *inside.about, documents=("none", "gold") if inside.trained else ("none",)
-        ),
+        knowledge_without_ffn(inside.reader, *inside.about, documents=read),
     ]
     if inside.has("withheld"):
         parts.append(knowledge_without_ffn(inside.reader, *inside.about, kinds=("withheld",)))
@@ -178,49 +177,53 @@ def _lens(inside: ArmInside) -> pd.DataFrame:
     options: Any = {"lens": inside.lens, "documents": (*DOCUMENTS[:-1], *inside.finds), "library": inside.own_library}
     parts = [knowledge_lens(inside.reading, *inside.about, clusters=several, **options)]
     if inside.has("changed", but=half_of_entities(inside.arm.world.world)):
-        changed = knowledge_lens(inside.reading, *inside.about, kinds=("changed",), probes=False, **options)
-        parts.append(changed)
+        parts.append(knowledge_lens(inside.reading, *inside.about, kinds=("changed",), probes=False, **options))
     return pd.concat(parts, ignore_index=True)
+
+
+def _each(inside: ArmInside, measured: Callable[..., pd.DataFrame], *asked: dict[str, Any]) -> pd.DataFrame:
+    """The measure with each of these settings, but for kinds of facts that the world lacks."""
+    own = {"library": inside.own_library}
+    known = [one for one in asked if "kinds" not in one or inside.has(*one["kinds"])]
+    return pd.concat([measured(inside.reading, *inside.about, **own, **one) for one in known], ignore_index=True)
+
+
+# Conditions for claims, then passages that answer never or sometimes, facts that change later, and withheld facts.
 
 
 def _flow(inside: ArmInside) -> pd.DataFrame:
-    """Conditions for claims, then passages that answer never or sometimes, facts that change later, and withheld
-    facts."""
-    compared: Any = {"documents": ("random", "conflict", *inside.finds), "methods": ("knock-out",)}
-    parts = [
-        evidence_flow(inside.reader, *inside.about, facts=_HEAVY),
-        evidence_flow(inside.reading, *inside.about, facts=_LIGHT, library=inside.own_library, **compared),
-    ]
-    if inside.has("changed"):
-        parts.append(evidence_flow(inside.reader, *inside.about, kinds=("changed",), facts=_LIGHT))
-    if inside.has("withheld"):
-        nothing: Any = {"kinds": ("withheld",), "documents": ("none",)}
-        parts.append(evidence_flow(inside.reader, *inside.about, facts=_LIGHT, **nothing))
-    return pd.concat(parts, ignore_index=True)
+    light, compared = {"facts": _LIGHT}, ("random", "conflict", *inside.finds)
+    return _each(
+        inside,
+        evidence_flow,
+        {"facts": _HEAVY},
+        {"documents": compared, "methods": ("knock-out",), **light},
+        {"kinds": ("changed",), **light},
+        {"kinds": ("withheld",), "documents": ("none",), **light},
+    )
 
 
 def _heads(inside: ArmInside) -> pd.DataFrame:
-    documents: Any = ("gold", "random", "none", "conflict", *inside.finds)
-    parts = [evidence_heads(inside.reading, *inside.about, documents=documents, library=inside.own_library)]
-    if inside.has("changed"):
-        parts.append(evidence_heads(inside.reader, *inside.about, kinds=("changed",), documents=("gold",)))
-    if inside.has("withheld"):
-        parts.append(evidence_heads(inside.reader, *inside.about, kinds=("withheld",), documents=("none", "random")))
-    return pd.concat(parts, ignore_index=True)
+    return _each(
+        inside,
+        evidence_heads,
+        {"documents": ("gold", "random", "none", "conflict", *inside.finds)},
+        {"kinds": ("changed",), "documents": ("gold",)},
+        {"kinds": ("withheld",), "documents": ("none", "random")},
+    )
 
 
 def _ablation(inside: ArmInside) -> pd.DataFrame:
-    """Conditions for claims, then contradicting or retrieved passages, facts that change later, and withheld facts.
-
-    All are measured with those heads ablated that copy most on trained or held-out facts.
-    """
-    read, light = ("gold", "none", "random"), {"ranked_by": READ_KINDS, "facts": _LIGHT}
-    asked: list[dict[str, Any]] = [{"documents": read, "facts": _HEAVY}]
-    asked += [{"documents": ("conflict", *inside.finds), **light}]
-    asked += [{"kinds": ("changed",), "documents": ("gold", "none"), **light}] if inside.has("changed") else []
-    asked += [{"kinds": ("withheld",), "documents": ("none",), **light}] if inside.has("withheld") else []
-    parts = [evidence_ablation(inside.reading, *inside.about, library=inside.own_library, **one) for one in asked]
-    return pd.concat(parts, ignore_index=True)
+    """The ablated heads are always those that copy most on trained or held-out facts."""
+    light = {"ranked_by": READ_KINDS, "facts": _LIGHT}
+    return _each(
+        inside,
+        evidence_ablation,
+        {"documents": ("gold", "none", "random"), "facts": _HEAVY},
+        {"documents": ("conflict", *inside.finds), **light},
+        {"kinds": ("changed",), "documents": ("gold", "none"), **light},
+        {"kinds": ("withheld",), "documents": ("none",), **light},
+    )
 
 
 def _ranking(inside: ArmInside) -> pd.DataFrame:

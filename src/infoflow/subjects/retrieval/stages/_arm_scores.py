@@ -16,14 +16,13 @@ from infoflow.objectives import UNSUPERVISED
 from infoflow.results import RETRIEVAL_SCORES
 
 from ..measures import decoded_answers, fact_blocks, fact_inputs, own_log_probabilities, question_candidates
-from ..models import NULL, Library, RetrievalModel, retrieval_scores
+from ..models import NULL, Library, RetrievalModel, retrieval_scores, score_row
 from ..objectives._retrieval_lm import RetrievalLM
 from ._question_reading import (
     SEARCHES,
     Asked,
     QuestionReading,
     Read,
-    own_row,
     priors,
     ranked_by_words,
     unlikely,
@@ -97,11 +96,13 @@ class ArmScores:
             blocks, guess = fact_blocks(asked_facts), self._guess(asked_facts)
             read = self._reading.read(asked)
             likely = self._reading.marginal(read)
-            rows.append(own_row(name, "p1", self._right(facts, self.objective.k, False), blocks, guess, scale="share"))
-            rows.append(own_row(name, "log_likelihood", likely, blocks, unlikely(read, self.world.vocabulary.size)))
+            rows.append(
+                score_row(name, "p1", self._right(facts, self.objective.k, False), blocks, guess, scale="share")
+            )
+            rows.append(score_row(name, "log_likelihood", likely, blocks, unlikely(read, self.world.vocabulary.size)))
             if self.model.source != "none":
                 without = torch.where(read.targets, read.logs[:, -1], 0.0).sum(dim=1).numpy()
-                rows.append(own_row(name, "utility", likely - without, blocks, 0.0))
+                rows.append(score_row(name, "utility", likely - without, blocks, 0.0))
         found = pd.DataFrame(rows).rename(columns={"queries": "facts"})
         return found.drop(columns=["system", "k"])
 
@@ -185,7 +186,7 @@ class ArmScores:
         for metric, decoding in names.items():
             options = {"level": level, "decoding": decoding}
             right = decoded_answers(self.model, world, tokenizer, facts, found, **options).astype(float)
-            yield own_row("facts", metric, right, fact_blocks(asked_facts), self._guess(asked_facts), scale="share")
+            yield score_row("facts", metric, right, fact_blocks(asked_facts), self._guess(asked_facts), scale="share")
 
     def _dates(self) -> Iterator[dict[str, Any]]:
         world = self.world.world
@@ -198,13 +199,13 @@ class ArmScores:
             if k > len(self._library):
                 continue
             right, guess = (self._right(chosen, k, at_random) for at_random in (False, True))
-            yield own_row("dates", "p1", right, blocks, float(guess.mean()), k=k, scale="share")
+            yield score_row("dates", "p1", right, blocks, float(guess.mean()), k=k, scale="share")
         read = self._reading.read(asked)
         entropies = [self._posterior_entropy(read, place) for place in range(read.logs.shape[2])]
         shuffled = stream("answer-order").permuted(np.stack(entropies), axis=0)  # the tokens of each answer
         for place, (entropy, control) in enumerate(zip(entropies, shuffled, strict=True), start=1):
             name = f"posterior_entropy_{place}"
-            yield own_row("dates", name, entropy, blocks, float(control.mean()), scale="positive")
+            yield score_row("dates", name, entropy, blocks, float(control.mean()), scale="positive")
 
     def _posterior_entropy(self, read: Read, place: int) -> np.ndarray:
         posterior = (read.log_prior + read.logs[:, :, place]).softmax(dim=1)
@@ -246,7 +247,7 @@ class ArmScores:
                 losses.append(-logs[:, 0, 0].double().cpu().numpy())
                 if self.model.source in SEARCHES:
                     weights.append(self._prior_of(batch))
-        yield own_row(
+        yield score_row(
             "language", "loss", np.concatenate(losses), blocks, np.log(self.unread.vocabulary.size), scale="positive"
         )
         if weights:
@@ -258,7 +259,7 @@ class ArmScores:
         """Prior over what the model retrieves for sentences, where no passage helps."""
         num = len(batch.input_ids)
         gold, draws = np.full(num, NULL), np.zeros(num, dtype=np.int64)
-        asked = Asked(batch.input_ids, batch.attention_mask, batch.labels, gold=gold, draws=draws)
+        asked = Asked(batch.input_ids, batch.attention_mask, batch.labels, gold, draws)
         choice = self._reading.choice(asked, slice(num))
         return self._reading.log_prior(asked.ids, asked.mask, choice), torch.from_numpy(choice.there)
 
@@ -267,17 +268,14 @@ class ArmScores:
     def _asked(self, facts: Sequence[Fact]) -> tuple[Asked, Sequence[Fact]]:
         world, device = self.world.world, self.model.device
         inputs = fact_inputs(world, self.world.tokenizer, facts, "none", limit=self.world.positions)
-        real = (inputs.attention_mask == 1) & (inputs.token_type_ids == 0)
-        longest = int(real.sum(axis=1).max())
-        ids, mask = inputs.input_ids[:, :longest], real[:, :longest].astype(np.int64)
-        labels = np.full_like(ids, UNSUPERVISED)
+        ids, mask = inputs.queries(device)
+        labels = np.full(ids.shape, UNSUPERVISED, dtype=np.int64)
         answers = inputs.candidates[np.arange(len(inputs)), inputs.answers]
         for row, (places, words) in enumerate(zip(inputs.masks, answers, strict=True)):
             labels[row, places[places >= 0]] = words[places >= 0]
-        arrays = (torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in (ids, mask, labels))
         gold = np.array([world.gold(fact) for fact in inputs.facts])
         draws = np.array([hash64("own-candidates", 0, fact.number) % (1 << 62) for fact in inputs.facts])
-        return Asked(*arrays, gold=gold, draws=draws), inputs.facts
+        return Asked(ids, mask, torch.from_numpy(labels).to(device), gold, draws), inputs.facts
 
 
 @lru_cache(maxsize=2)

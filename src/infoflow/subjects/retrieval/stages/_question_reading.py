@@ -10,9 +10,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from infoflow.foundation import NUM_BLOCKS, Scale, hash64
+from infoflow.foundation import hash64
 from infoflow.objectives import UNSUPERVISED
-from infoflow.results import RETRIEVAL_SCORES, ratio_estimate
+from infoflow.results import RETRIEVAL_SCORES
 
 from ..models import (
     NULL,
@@ -23,6 +23,7 @@ from ..models import (
     marginal_log_likelihood,
     question_blocks,
     retrieval_scores,
+    score_row,
 )
 from ..objectives._retrieval_lm import RetrievalLM
 from ._reading_matter import HELD_OUT, TRAINED, Questions, ReadText, spread
@@ -83,9 +84,7 @@ class QuestionReading:
     def choice(self, asked: Asked, rows: slice) -> Candidates:
         """The candidates that each of these questions reads."""
         gold = asked.gold[rows]
-        none, k = np.zeros(len(gold), dtype=bool), self.objective.k
-        excluded: list[tuple[int, ...]] = [()] * len(gold)
-        return self.model.choose(asked.ids[rows], asked.mask[rows], k, gold, asked.draws[rows], excluded, none)
+        return self.model.choose(asked.ids[rows], asked.mask[rows], self.objective.k, gold, asked.draws[rows])
 
     def log_prior(self, ids: Tensor, mask: Tensor, choice: Candidates) -> Tensor:
         """log π of each candidate, (question, candidate), on the CPU in float64."""
@@ -122,9 +121,9 @@ class QuestionReading:
             own = read.there[:, :-1].any(dim=1).numpy()
             gains = torch.where(read.there[:, :-1], sums[:, :-1] - sums[:, -1:], 0.0).sum(dim=1)
             mean = (gains / read.there[:, :-1].sum(dim=1).clamp_min(1)).numpy()
-            yield own_row(queries, "utility", mean[own], blocks[own], 0.0)
-            yield own_row(queries, "utility_marginal", (likely - sums[:, -1].numpy())[own], blocks[own], 0.0)
-        yield own_row(queries, "log_likelihood", likely, blocks, unlikely(read, words))
+            yield score_row(queries, "utility", mean[own], blocks[own], 0.0)
+            yield score_row(queries, "utility_marginal", (likely - sums[:, -1].numpy())[own], blocks[own], 0.0)
+        yield score_row(queries, "log_likelihood", likely, blocks, unlikely(read, words))
 
 
 def ranked_by_words(asked: Asked, library: Library) -> np.ndarray:
@@ -144,8 +143,8 @@ def priors(queries: str, read: Read, blocks: np.ndarray) -> Iterator[dict[str, A
     prior = read.log_prior.exp()
     num = read.there.sum(dim=1).double()
     entropy = torch.special.entr(prior).sum(dim=1).numpy()
-    yield own_row(queries, "null_prior", prior[:, -1].numpy(), blocks, float((1 / num).mean()), scale="share")
-    yield own_row(queries, "prior_entropy", entropy, blocks, float(num.log().mean()), scale="positive")
+    yield score_row(queries, "null_prior", prior[:, -1].numpy(), blocks, float((1 / num).mean()), scale="share")
+    yield score_row(queries, "prior_entropy", entropy, blocks, float(num.log().mean()), scale="positive")
 
 
 def alone(ids: np.ndarray) -> Candidates:
@@ -162,21 +161,6 @@ def without_passage(num: int) -> Candidates:
 def slices(asked: Asked) -> Iterator[slice]:
     """The questions in batches of at most 128."""
     yield from (slice(start, min(start + _BATCH, len(asked.ids))) for start in range(0, len(asked.ids), _BATCH))
-
-
-def own_row(
-    queries: str,
-    metric: str,
-    values: np.ndarray,
-    blocks: np.ndarray,
-    baseline: float,
-    k: int = 0,
-    scale: Scale = "any",
-) -> dict[str, Any]:
-    """One row about the model's own search or prior."""
-    counts = np.bincount(blocks, minlength=NUM_BLOCKS).astype(float)
-    found = ratio_estimate(np.bincount(blocks, values, NUM_BLOCKS), counts, baseline, scale=scale)
-    return {"system": "own", "queries": queries, "metric": metric, "k": k, **found}
 
 
 class _Questions(NamedTuple):

@@ -305,9 +305,7 @@ def _num_masks(labels: dict[str, np.ndarray]) -> int:
 
 def _right(model: RetrievalModel, objective: RetrievalLM, batch: Batch) -> np.ndarray:
     ids, mask, labels = batch.input_ids, batch.attention_mask, batch.labels
-    beside = {name: batch[name].cpu().numpy() for name in ("gold", "draw", "null_only", "excluded")}
-    excluded = [[id for id in row if id >= 0] for row in beside["excluded"].tolist()]
-    choice = model.choose(ids, mask, objective.k, beside["gold"], beside["draw"], excluded, beside["null_only"])
+    choice = objective.choice(model, batch)
     there = torch.from_numpy(choice.there).to(ids.device)
     prior = model.logits(ids, mask, choice).masked_fill(~there, float("-inf")).softmax(dim=1)
     words = model.word_log_probabilities(ids, mask, labels, choice)  # (query, candidate, mask, word)
