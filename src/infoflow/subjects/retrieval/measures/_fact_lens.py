@@ -10,7 +10,7 @@ from torch import Tensor
 from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Fact, FactWorld, Vocabulary
 from infoflow.foundation import NUM_REPLICATES, UserError, current_display, hash64, stream
-from infoflow.models import load_model, readout
+from infoflow.models import load_model, pad_rows, readout
 from infoflow.probing import NOT_ASKED, LabelledRows, ProbeGrid, ProbeSettings, TrainedProbes, train_probes
 from infoflow.representations import LensTraining, TunedLens, fit_tuned_lens
 from infoflow.results import estimate
@@ -140,17 +140,12 @@ def _masked(sentences: list[list[str]], tokenizer: Any, limit: int, seed: int) -
     """Sentences with one random word masked and no document, for a BERT, and the positions of the masks (row, 1)."""
     vocabulary, number = Vocabulary.from_tokenizer(tokenizer), tokenizer.get_vocab()
     rows = [[number[word] for word in words][: limit - 3] for words in sentences]
-    ids = np.full((len(rows), max(map(len, rows)) + 3), vocabulary.pad, dtype=np.int64)
-    segments, real = np.zeros_like(ids), np.zeros_like(ids)
-    for index, row in enumerate(rows):
-        end = len(row) + 3
-        ids[index, :end] = [vocabulary.start, *row, vocabulary.end, vocabulary.end]
-        real[index, :end], segments[index, end - 1] = 1, 1
+    ids, real = pad_rows([[vocabulary.start, *row, vocabulary.end, vocabulary.end] for row in rows], vocabulary.pad)
+    segments, _ = pad_rows([[0] * (len(row) + 2) + [1] for row in rows], 0)
     assert vocabulary.mask is not None, "the tokenizer of a world has one"
     masks = np.array([1 + int(stream("lens-word", seed, index).integers(len(row))) for index, row in enumerate(rows)])
     ids[np.arange(len(rows)), masks] = vocabulary.mask
-    named = {"input_ids": ids, "attention_mask": real, "token_type_ids": segments}
-    return {name: torch.from_numpy(array) for name, array in named.items()}, masks[:, None]
+    return {"input_ids": ids, "attention_mask": real, "token_type_ids": segments}, masks[:, None]
 
 
 def _batches(states: Tensor, training: LensTraining, seed: int) -> Iterator[Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from infoflow.corpus import Fact, FactWorld, Question, Vocabulary
 from infoflow.foundation import UserError, stream
+from infoflow.models import pad_rows
 
 from ..models import NULL
 
@@ -190,13 +191,9 @@ def _inputs(
 ) -> FactInputs:
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     number = tokenizer.get_vocab()
-    encoded = [_encoded(row, number, vocabulary, limit) for row in rows]
-    longest = max(len(tokens) for tokens, _, _ in encoded)
-    input_ids = np.full((len(rows), longest), vocabulary.pad, dtype=np.int64)
-    segments, parts = np.zeros_like(input_ids), np.full_like(input_ids, TokenPart.PAD)
-    for row, (tokens, of_token, num_question) in enumerate(encoded):
-        input_ids[row, : len(tokens)], parts[row, : len(tokens)] = tokens, of_token
-        segments[row, num_question : len(tokens)] = 1
+    encoded = zip(*(_encoded(row, number, vocabulary, limit) for row in rows), strict=True)
+    pads = (vocabulary.pad, 0, TokenPart.PAD)
+    input_ids, segments, parts = (pad_rows(each, pad)[0].numpy() for each, pad in zip(encoded, pads, strict=True))
     masks = [np.flatnonzero(row == TokenPart.MASK) for row in parts]
     choices = [
         [world.words.object_words(one.relation, place) for place in range(world.config.choices(one.relation))]
@@ -222,13 +219,14 @@ def _inputs(
 
 def _encoded(
     row: _Row, number: dict[str, int], vocabulary: Vocabulary, limit: int
-) -> tuple[list[int], list[TokenPart], int]:
-    """Tokens, their roles, and the length of the question with its `[CLS]` and `[SEP]`."""
+) -> tuple[list[int], list[int], list[TokenPart]]:
+    """Tokens, their segments and their roles."""
     words, parts, read, of_read = row
     asked = [
         vocabulary.mask if part == TokenPart.MASK else number[word] for word, part in zip(words, parts, strict=True)
     ]
     room = max(limit - len(asked) - 3, 0)
     tokens = [vocabulary.start, *asked, vocabulary.end, *(number[word] for word in read[:room]), vocabulary.end]
+    segments = [0] * (len(asked) + 2) + [1] * (len(tokens) - len(asked) - 2)
     special = TokenPart.SPECIAL
-    return tokens, [special, *parts, special, *of_read[:room], special], len(asked) + 2
+    return tokens, segments, [special, *parts, special, *of_read[:room], special]

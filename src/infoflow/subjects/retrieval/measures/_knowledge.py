@@ -2,22 +2,23 @@
 
 import copy
 from collections.abc import Collection, Iterator
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Fact, FactWorld, Vocabulary
-from infoflow.foundation import NUM_BLOCKS, Scale, UserError, current_display, digest, hash64, scratch_folder
+from infoflow.foundation import NUM_BLOCKS, Scale, UserError, current_display, hash64, scratch_folder
 from infoflow.models import stored_bits
-from infoflow.objectives import Example, make_objective
+from infoflow.objectives import make_objective
 from infoflow.representations import TunedLens
 from infoflow.results import ratio_estimate
 from infoflow.training import TrainConfig, TrainingData, train
 
 from ..models import NULL, Library
 from ..objectives._retrieval_lm import retrieval_model
+from ..training import QueryRows
 from ._answers import OWN, FactReadings, Level, answer_log_probabilities
 from ._fact_lens import fact_lens, half_of_entities, lens_answers, require_lens, states_at
 from ._inputs import FactInputs
@@ -69,7 +70,7 @@ def elicited(
         UserError: There are too few entities to split.
     """
     copied: Any = copy.deepcopy(reader).requires_grad_(True)
-    data = TrainingData(source=TaughtFacts(world, tokenizer), vocabulary=Vocabulary.from_tokenizer(tokenizer))
+    data = TrainingData(source=_taught(world, tokenizer), vocabulary=Vocabulary.from_tokenizer(tokenizer))
     config = TrainConfig(
         updates=updates,
         learning_rate=rate,
@@ -87,36 +88,18 @@ def elicited(
     return copied.to(reader.device).eval()
 
 
-@final
-class TaughtFacts:
-    """Trained facts of the quarter of entities used for elicitation, in every training wording: `ExampleRows`."""
-
-    def __init__(self, world: FactWorld, tokenizer: Any) -> None:
-        entities, number = elicitation_entities(world), tokenizer.get_vocab()
-        facts = [fact for fact in world.of_kind("trained", "changed") if fact.entity in entities]
-        vocabulary = Vocabulary.from_tokenizer(tokenizer)
-        self._rows, self._spans = list[np.ndarray](), list[tuple[int, int]]()
-        for question in world.questions(facts, "train"):
-            places = [place for place, role in enumerate(question.roles, start=1) if role == "object"]
-            words = [number[word] for word in question.words]
-            self._rows.append(np.array([vocabulary.start, *words, vocabulary.end], dtype=np.int64))
-            self._spans.append((places[0], places[-1] + 1))
-        self.sentence_ids: np.ndarray = np.arange(len(self._rows), dtype=np.int64)
-        self.lengths: np.ndarray = np.array([len(row) for row in self._rows], dtype=np.int64)
-        self.digest = digest([row.tolist() for row in self._rows])
-
-    def row(self, index: int) -> np.ndarray:
-        """Token ids of one question with its answer, special tokens included."""
-        return self._rows[index]
-
-    def example(self, index: int) -> Example:
-        """The question with its metadata; no passage."""
-        labels = {
-            "spans": np.array([self._spans[index]], dtype=np.int64),
-            "gold": np.array(NULL),
-            "excluded": np.empty(0, dtype=np.int64),
-        }
-        return Example(texts=(self._rows[index],), labels=labels)
+def _taught(world: FactWorld, tokenizer: Any) -> QueryRows:
+    """Trained facts of the quarter of the entities, in every training wording, as queries without a passage."""
+    entities, number = elicitation_entities(world), tokenizer.get_vocab()
+    facts = [fact for fact in world.of_kind("trained", "changed") if fact.entity in entities]
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    rows, spans = list[np.ndarray](), list[np.ndarray]()
+    for question in world.questions(facts, "train"):
+        places = [place for place, role in enumerate(question.roles, start=1) if role == "object"]
+        words = [number[word] for word in question.words]
+        rows.append(np.array([vocabulary.start, *words, vocabulary.end], dtype=np.int64))
+        spans.append(np.array([[places[0], places[-1] + 1]], dtype=np.int64))
+    return QueryRows.of_tokens(rows, np.arange(len(rows)), spans, np.full(len(rows), NULL))
 
 
 # A model's answers about facts, with each document: the table `knowledge`.

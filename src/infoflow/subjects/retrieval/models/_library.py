@@ -11,7 +11,7 @@ from torch import Tensor
 
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError, current_display, digest, inside_word
-from infoflow.models import evaluating
+from infoflow.models import evaluating, pad_rows
 
 from ._bm25 import LexicalIndex
 from ._dense_index import Backend, DenseIndex
@@ -160,16 +160,10 @@ class Library:
 
     def vectors(self, tower: Tower, ids: Sequence[int]) -> Tensor:
         """The vectors of passages, (passage, width), with a gradient if the context allows."""
-        rows = [self.encoded(id) for id in ids]
-        longest = max(len(tokens) for tokens, _ in rows)
-        shape = (len(rows), longest)
-        tokens, segments = np.full(shape, self.vocabulary.pad, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-        real = np.zeros(shape, dtype=np.int64)
-        for row, (one, parts) in enumerate(rows):
-            tokens[row, : len(one)], segments[row, : len(one)], real[row, : len(one)] = one, parts, 1
+        rows, segments = zip(*map(self.encoded, ids), strict=True)
+        tokens, real = pad_rows(rows, self.vocabulary.pad)
         device = next(tower.parameters()).device
-        parts = [torch.from_numpy(array).to(device) for array in (tokens, real, segments)]
-        return tower(*parts)
+        return tower(tokens.to(device), real.to(device), pad_rows(segments, 0)[0].to(device))
 
     def embed(self, tower: Tower) -> DenseIndex:
         """An index of every passage by this encoder, without dropout."""

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from infoflow.corpus import Corpus, Vocabulary, load_corpus, load_tokenizer, load_world
 from infoflow.foundation import UserError, check_own_folder, stream
-from infoflow.models import quiet_loading, unreadable
+from infoflow.models import pad_rows, quiet_loading, unreadable
 
 from ._benchmarks import is_benchmark, load_benchmark
 from ._bm25 import LexicalIndex, TermStatistics, require_lexical, terms_name, terms_of
@@ -156,9 +155,7 @@ def _encoded(questions: Sequence[str], tokenizer: Any, retriever: Retriever) -> 
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     room = retriever.config.max_position_embeddings - 2
     words, _ = plain_tokens(tokenizer, vocabulary, questions)
-    rows = [torch.tensor([vocabulary.start, *row[:room].tolist(), vocabulary.end]) for row in words]
-    ids = pad_sequence(rows, batch_first=True, padding_value=vocabulary.pad)
-    return ids, pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+    return pad_rows([[vocabulary.start, *row[:room].tolist(), vocabulary.end] for row in words], vocabulary.pad)
 
 
 def terms_of_store(passages: Passages) -> str:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from infoflow.foundation import hash64
+from infoflow.models import pad_rows
 from infoflow.objectives import UNSUPERVISED
 from infoflow.results import RETRIEVAL_SCORES
 
@@ -281,14 +282,12 @@ class TextScores:
     def _questions(self, questions: Questions, rows: np.ndarray) -> _Questions:
         tokens = [questions.rows.row(int(row)) for row in rows]
         spans = [questions.rows.example(int(row)).labels["spans"][0] for row in rows]
-        shape = (len(rows), max(map(len, tokens)))
-        ids = np.full(shape, self.text.vocabulary.pad, dtype=np.int64)
-        mask, labels = np.zeros(shape, dtype=np.int64), np.full(shape, UNSUPERVISED, dtype=np.int64)
-        for row, (own, (start, end)) in enumerate(zip(tokens, spans, strict=True)):
-            ids[row, : len(own)], mask[row, : len(own)] = own, 1
-            labels[row, start:end] = own[start:end]
+        ids, mask = pad_rows(tokens, self.text.vocabulary.pad)
+        labels = torch.full_like(ids, UNSUPERVISED)
+        for row, (start, end) in enumerate(spans):
+            labels[row, start:end] = ids[row, start:end]
             ids[row, start:end] = self.text.vocabulary.mask
-        arrays = (torch.from_numpy(one).to(self.model.device) for one in (ids, mask, labels))
+        arrays = (one.to(self.model.device) for one in (ids, mask, labels))
         texts, answers = ([column[row] for row in rows] for column in (questions.texts, questions.answers))
         draws = np.array([hash64("own-candidates", 0, text) % (1 << 62) for text in texts])
         return _Questions(Asked(*arrays, gold=questions.gold[rows], draws=draws), texts, answers)

@@ -42,6 +42,13 @@ class QueryRows:
         marks = [[span.tolist(), out.tolist()] for span, out in zip(spans, self._excluded, strict=True)]
         self.digest = digest(["queries", self._gold.tolist(), digest(marks), library])
 
+    @classmethod
+    def of_tokens(
+        cls, tokens: Sequence[np.ndarray], ids: np.ndarray, spans: Sequence[np.ndarray], gold: np.ndarray, **how: Any
+    ) -> "QueryRows":
+        """Queries that are tokens already; they may read every passage. `ids` are stable numbers, int64 (query,)."""
+        return cls(_Tokens(tokens, ids), np.arange(len(tokens)), spans, gold, [()] * len(tokens), **how)
+
     def row(self, index: int) -> np.ndarray:
         """Token ids of one query, specials included."""
         tokens = self._encoded.row(int(self._rows[index]))
@@ -236,12 +243,11 @@ def question_rows(
         question = asked[row][: max(room, 0)]
         tokens.append(np.array([vocabulary.start, *question, *wanted[row], vocabulary.end], dtype=np.int64))
         spans.append(np.array([[1 + len(question), 1 + len(question) + len(wanted[row])]], dtype=np.int64))
-    rows = QueryRows(
-        _Tokens(tokens, np.asarray(ids)[kept]),
-        np.arange(len(kept)),
+    rows = QueryRows.of_tokens(
+        tokens,
+        np.asarray(ids)[kept],
         spans,
         np.asarray(gold)[kept],
-        [()] * len(kept),
         library=library.digest,
         vocabulary=vocabulary,
         unknown=int(tokenizer.unk_token_id if tokenizer.unk_token_id is not None else vocabulary.pad),
