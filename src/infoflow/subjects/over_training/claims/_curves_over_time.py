@@ -37,9 +37,6 @@ from ..measures import (
     SEED_DIVERGENCE,
 )
 
-# Readings of curves over training that leave and return: the identity dip over layers, and two seeds' outputs.
-
-
 _LEVEL = 3  # checkpoints averaged for the final level
 
 
@@ -135,7 +132,6 @@ def _apart(rows: SeedRows, at_start: bool) -> np.ndarray:
 
 
 # Readings of tokens by frequency over training, in deciles from the most frequent.
-
 
 _SETTLED_WAY = 0.9
 _NUM_REPLICAS = 1000
@@ -258,7 +254,6 @@ def _shuffle(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 # Readings of the table `phases`: whether curves over training change together, and when.
 #
 # Times are bounds for curves that began to change before the first checkpoint or still change at the last.
-
 
 INDUCTION_CURVE = "induction, best head"
 FIRST_TOKEN_CURVE = "attention to the first token, mean of heads"

@@ -208,7 +208,6 @@ def _replaced(reader: Reader, rows: np.ndarray, texts: dict[int, np.ndarray]) ->
 
 # Times of n-gram stages in two training runs that differ only in their warm-up.
 
-
 WARMUP_FACTOR = 4
 CHECKPOINT_STEPS = {"updates": 1, "rates": 2}
 """Tolerance of a stage's time, in steps between checkpoints.

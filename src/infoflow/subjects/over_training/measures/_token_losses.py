@@ -21,9 +21,6 @@ from infoflow.models import Model, start_token_id
 
 from ._ngrams import NO_TOKEN, NgramModel
 
-# n-gram models of a model's training text, in its own tokens; counted once per process.
-
-
 Direction = Literal["before", "after"]
 """Whether a token is predicted from the tokens before or after it."""
 
@@ -72,7 +69,6 @@ def _start(reader: Reader) -> int | None:
 
 
 # A model's predictions, token by token: log-probabilities with the context of each predicted token.
-
 
 _CHUNK = 1 << 21  # log-probabilities in float64 held at a time
 
@@ -208,7 +204,6 @@ def _joined(parts: list[TokenLosses]) -> TokenLosses:
 
 
 # Shared parts of measures of single tokens' losses: the sentences, one pass for all, models without a loss.
-
 
 SENTENCES = 2000
 
