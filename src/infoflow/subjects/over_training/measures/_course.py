@@ -210,7 +210,7 @@ def _curves(frame: pd.DataFrame) -> Iterator[tuple[dict[Hashable, Any], pd.DataF
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Convergence:
-    """A similarity to the reference, from 0 at the start to 1, and its time of settling; NaN if it hardly had to move."""
+    """A similarity to the reference, from 0 at the start to 1, and when it settles; NaN if it hardly had to move."""
 
     values: np.ndarray  # (step,)
     time: float  # update of the last upward crossing of the level

@@ -150,7 +150,7 @@ def _turnover(scores: pd.DataFrame, held: pd.DataFrame) -> list[tuple[int, dict[
 
 
 def _shared(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Jaccard index of two sets of heads, NaN for two empty ones, and its expectation for random sets of these sizes."""
+    """Jaccard index of two sets of heads (NaN if both are empty), and its expectation for random sets."""
     union = int((one | other).sum())
     jaccard = float((one & other).sum() / union) if union else np.nan
     return jaccard, expected_jaccard(len(one), int(one.sum()), int(other.sum()))

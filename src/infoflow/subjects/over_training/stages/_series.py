@@ -50,7 +50,7 @@ _SENTENCES = {"causal-lm": 128, "masked-lm": 16}  # sentences for the loss; a ma
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WeighCheckpoint(AbstractStage):
-    """What the checks need from one checkpoint, and its loss; files are read once. An unreadable file is a result too."""
+    """What the checks need from a checkpoint, and its loss; an unreadable file is a result too."""
 
     kind = "weigh"
     named = "weigh {self.series} {self.checkpoint.name}"
