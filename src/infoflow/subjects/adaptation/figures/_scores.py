@@ -54,7 +54,9 @@ def scores_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure 
     plainly = estimated(whole, SCORED, scale_of)
     data = names_of(beside_shuffled(plainly, scores, SCORED, scale_of), models)
     tasks, summary = tasks_of(own), tasks_of(whole)[-1]
-    chart = Panel(spec=_chart(of(data, task=summary), models), title=_title(data, summary, len(tasks)))
+    mean = f"mean over {len(tasks)} tasks"
+    title = mean if summary == AVERAGE else _heading(data, summary, " labelled examples")
+    chart = Panel(spec=_chart(of(data, task=summary), models), title=title)
     return ReportFigure(
         id="tuned-scores",
         question="Which pretraining serves which task?",
@@ -72,8 +74,8 @@ def scores_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure 
     )
 
 
-def _heading(data: pd.DataFrame, task: str) -> str:
-    return task if task == AVERAGE else f"{task} ({int(of(data, task=task)['examples'].max()):,})"
+def _heading(data: pd.DataFrame, task: str, what: str = "") -> str:
+    return task if task == AVERAGE else f"{task} ({int(of(data, task=task)['examples'].max()):,}{what})"
 
 
 def _systems(data: pd.DataFrame, own: pd.DataFrame, models: ModelSelection) -> list[dict[str, Any]]:
@@ -135,12 +137,6 @@ def _how_to_read(data: pd.DataFrame, models: ModelSelection) -> list[str]:
         clauses.append("No control was tuned: neither from random weights nor on other labels.")
     bold = "Bold in the table: the best score on a task, and those that do not clearly differ from it. "
     return [*clauses, f"{bold}Grey rows are means over the rows above. Behind each task: its labelled examples."]
-
-
-def _title(data: pd.DataFrame, task: str, number_of_tasks: int) -> str:
-    if task == AVERAGE:
-        return f"mean over {number_of_tasks} tasks"
-    return f"{task} ({int(of(data, task=task)['examples'].max()):,} labelled examples)"
 
 
 def _chart(rows: pd.DataFrame, models: ModelSelection) -> dict[str, Any]:

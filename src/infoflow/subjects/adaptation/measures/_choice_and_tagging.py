@@ -34,7 +34,9 @@ class ChoiceRows:
         """`ids` are `Corpus.ids`; `labels` are indices of the right choices."""
         self._choices, self._labels = choices, labels
         self.sentence_ids: np.ndarray = ids
-        self.lengths: np.ndarray = np.array([len(each) * _longest(each) for each in choices], dtype=np.int64)
+        self.lengths: np.ndarray = np.array(
+            [len(each) * max(len(one.ids) for one in each) for each in choices], dtype=np.int64
+        )
         """Number of tokens of each example, with padding between its choices."""
         hashed = hashlib.sha256(labels.tobytes())
         for each in choices:
@@ -188,10 +190,6 @@ def _pairs(labels: Sequence[str | None], choices: Sequence[list[str]]) -> list[t
 
 def _choice_logits(module: PreTrainedModel, batch: Batch) -> Float[Tensor, "example choice"]:
     return task_logits(module, batch).masked_fill(~batch[CHOICES], float("-inf"))
-
-
-def _longest(choices: Sequence[Tokens]) -> int:
-    return max(len(one.ids) for one in choices)
 
 
 def _padded(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarray:

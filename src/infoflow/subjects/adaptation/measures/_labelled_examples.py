@@ -66,7 +66,7 @@ def built_in_task(name: str, size: int = 1000, seed: int = 0) -> TaskData:
     rows = _rows(name, kind, size, seed)
     bounds = [round(size * (1 - DEV_SHARE - TEST_SHARE)), round(size * (1 - TEST_SHARE))]
     parts = {"train": rows[: bounds[0]], "dev": rows[bounds[0] : bounds[1]], "test": rows[bounds[1] :]}
-    labels = _labels(kind.shape, parts["train"])
+    labels = tuple(dict.fromkeys(label for row in parts["train"] for label in _own(kind.shape, row)))
     known, left_out = set(labels), dict[str, int]()
     for part in ("dev", "test"):
         kept = [row for row in parts[part] if known >= set(_own(kind.shape, row))]
@@ -96,10 +96,6 @@ def _own(shape: Shape, row: Row) -> Iterator[str]:
         yield from row["tag"]
     elif shape == "classification":
         yield row["label"]
-
-
-def _labels(shape: Shape, rows: list[Row]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(label for row in rows for label in _own(shape, row)))
 
 
 # -- the tasks --------------------------------------------------------------------------------------------------------

@@ -92,7 +92,9 @@ def layer_swaps(
             sums, counts = np.mean([each[0] for each in losses], axis=0), losses[0][1]
             rows.append({**named, "quantity": "pretraining-loss", **ratio_estimate(sums, counts, float("nan"))})
     schema = without_tuned(LAYER_SWAPS)
-    return schema.conform(_with_baselines(pd.DataFrame(rows, columns=schema.column_names)))
+    frame = pd.DataFrame(rows, columns=schema.column_names)
+    whole = frame[frame["rewound"] == "all"].set_index("quantity")["value"]
+    return schema.conform(frame.assign(baseline=frame["quantity"].map(whole)))
 
 
 def swaps(model: Model, points: int) -> list[Swap]:
@@ -195,12 +197,6 @@ def no_pretraining_loss(model: Model, corpus: Corpus, trained: AbstractObjective
 def _is_of_one_text(trained: AbstractObjective | None) -> bool:
     """Whether encoder and decoder share one language, as opposed to translation."""
     return trained is not None and trained.layout == "encoder-decoder" and not trained.needs_translation
-
-
-def _with_baselines(frame: pd.DataFrame) -> pd.DataFrame:
-    """Adds the value of the model before tuning to every row of the same quantity."""
-    whole = frame[frame["rewound"] == "all"].set_index("quantity")["value"]
-    return frame.assign(baseline=frame["quantity"].map(whole))
 
 
 # leave_out: all words, then all but those of each group of bootstrap blocks

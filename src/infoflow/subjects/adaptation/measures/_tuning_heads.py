@@ -36,7 +36,7 @@ from ._states import without_tuned
 from ._tables import TUNING_HEADS
 from ._task import AbstractTask
 from ._task_parts import TaskBatch, TaskPart
-from ._task_pruning import HeadCosts, head_costs
+from ._task_pruning import head_costs
 
 _KEYS = ["stack", "kind", "layer", "head"]
 _TREES = {"words", "head", "deprel"}
@@ -82,7 +82,7 @@ def tuning_heads(
             | changes.get(head, _NOT_READ)
             | _roles(head, roles)
             | {"cost_before": before_costs.get(head, float("nan"))}
-            | _cost(costs, place)
+            | ratio_estimate(np.mean([one.sums[:, place] for one in costs], axis=0), costs[0].counts, 0.0)
         )
     schema = without_tuned(TUNING_HEADS)
     return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
@@ -148,11 +148,6 @@ def _pretraining_costs(model: Model, corpus: Corpus | None, sentences: int, opti
         return {}
     table = measure(model, corpus, [Ablation(others=False, sentences=sentences)], options)[HEAD_ABLATION.name]
     return {_head_of(row): row["value"] for row in table.to_dict("records")}
-
-
-def _cost(costs: Sequence[HeadCosts], place: int) -> dict[str, Any]:
-    sums = np.mean([one.sums[:, place] for one in costs], axis=0)
-    return ratio_estimate(sums, costs[0].counts, 0.0)
 
 
 def js_changes(

@@ -5,7 +5,7 @@ the empty passage), utility, log_likelihood, loss, p1, posterior_entropy_1 and _
 later_by_likelihood, and read_updates for pretrained readers. A model's own search is the system "own".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -176,7 +176,9 @@ def without_heads(
 def without_random_heads(objective: Spec, document: str) -> Reading:
     """Accuracy of the whole model, without random heads, and of the whole model again, (1 + R, 3)."""
     reading = without_heads(objective, document)
-    return Reading(reading.tables, partial(_of_random, function=reading.function))
+    return Reading(
+        reading.tables, partial(_changed, function=reading.function, change=partial(np.take, indices=[0, 2, 0], axis=1))
+    )
 
 
 def ranking(objective: Spec, metric: str = "spearman") -> Reading:
@@ -196,7 +198,7 @@ def entry(objective: Spec, facts: str, document: str, weight: int = -1) -> Readi
 
 def best_layer(reading: Reading) -> Reading:
     """The value of the layer that is highest on the other half of the sentences, (1 + R, 1)."""
-    return Reading(reading.tables, partial(_highest, function=reading.function))
+    return Reading(reading.tables, partial(_changed, function=reading.function, change=largest))
 
 
 def part_by_window(part: str) -> Reading:
@@ -297,11 +299,6 @@ def _without(ablation: SeedRows, heads: SeedRows, least: float, of: str) -> np.n
     return beside([whole[:, 0], less[:, 0], np.full(len(whole), chance[0])])
 
 
-def _of_random(*rows: SeedRows, function: Function) -> np.ndarray | None:
-    right = function(*rows)
-    return None if right is None else right[:, [0, 2, 0]]
-
-
 def _entry(rows: SeedRows, of: str) -> np.ndarray:
     columns = []
     for metric in ("half", "centre"):
@@ -314,9 +311,9 @@ def _entry(rows: SeedRows, of: str) -> np.ndarray:
     return beside(columns)
 
 
-def _highest(rows: SeedRows, function: Function) -> np.ndarray | None:
-    curve = function(rows)
-    return None if curve is None else largest(curve)
+def _changed(*rows: SeedRows, function: Function, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray | None:
+    found = function(*rows)
+    return None if found is None else change(found)
 
 
 def _by_window(rows: SeedRows, part: str) -> np.ndarray:

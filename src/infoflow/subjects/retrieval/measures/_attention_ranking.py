@@ -108,7 +108,7 @@ def attention_ranking(
     gold = np.array([world.gold(fact) for fact in asked.facts])
     found = {
         "spearman": [spearman_rows(looked_QC, rho_QC) for looked_QC in looked_HQC],
-        "hit": [_first(looked_QC, ids_QC) == gold for looked_QC in looked_HQC],
+        "hit": [ids_QC[np.arange(len(gold)), looked_QC.argmax(axis=1)] == gold for looked_QC in looked_HQC],
     }
     rows = list[dict[str, Any]]()
     for metric, of_heads in found.items():
@@ -119,10 +119,6 @@ def attention_ranking(
         rows.append({"facts": EVERY_KIND, "weight": EVERY_WEIGHT, "metric": metric, **numbers})
         rows += group_rows(asked.facts, values[0], np.stack(values[1:]), scale, metric=metric)
     return ATTENTION_RANKING.conform(pd.DataFrame(rows))
-
-
-def _first(looked_QC: np.ndarray, ids_QC: np.ndarray) -> np.ndarray:
-    return np.take_along_axis(ids_QC, looked_QC.argmax(axis=1)[:, None], axis=1)[:, 0]
 
 
 def _readings(

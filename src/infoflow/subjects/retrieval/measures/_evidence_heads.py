@@ -279,7 +279,8 @@ def evidence_ablation(
     ranked = heads_by_copying(model, fact_inputs(world, tokenizer, every, "gold", limit=limit_of(reader)), batch)
     if len(ranked) < 2:
         raise UserError(f"{model.name} has {len(ranked)} head, and removing it leaves none. Use a reader with more.")
-    tops = {num: frozenset(ranked[:num]) for num in _counts(len(ranked))}
+    counts = [2**power for power in range(len(ranked).bit_length()) if 2 * 2**power <= len(ranked)]
+    tops = {num: frozenset(ranked[:num]) for num in counts}
     others = {num: random_heads(ranked[num:], num, draws, seed) for num in tops}
     rows = []
     for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed, library):
@@ -307,10 +308,6 @@ def random_heads(heads: Sequence[Head], num: int, draws: int, seed: int) -> list
         )
         for draw in range(draws)
     ]
-
-
-def _counts(num_heads: int) -> list[int]:
-    return [2**power for power in range(num_heads.bit_length()) if 2 * 2**power <= num_heads]
 
 
 def _rows_without_heads(

@@ -282,7 +282,8 @@ def knowledge_without_ffn(
 
 def _without_each(reader: PreTrainedModel, inputs: FactInputs) -> Iterator[tuple[int, Places, np.ndarray]]:
     """Block, positions, and log-probabilities over choices with its FFN replaced there."""
-    chosen: dict[Places, np.ndarray] = {places: _chosen(inputs, places) for places in PLACES}
+    parts = inputs.parts  # bool (row, token): where outputs are replaced
+    chosen: dict[Places, np.ndarray] = {"subject": parts == TokenPart.SUBJECT, "all": parts != TokenPart.PAD}
     ffns = _ffns(reader)
     means = {places: _means(reader, ffns, inputs, where) for places, where in chosen.items()}
     for layer, ffn in enumerate(ffns):
@@ -299,10 +300,6 @@ def _answers_with(
 ) -> np.ndarray:
     with _replaced(ffn, torch.from_numpy(where).to(reader.device), mean):
         return answer_log_probabilities(reader, inputs, batch=len(inputs))
-
-
-def _chosen(inputs: FactInputs, places: Places) -> np.ndarray:
-    return inputs.parts == TokenPart.SUBJECT if places == "subject" else inputs.parts != TokenPart.PAD
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
+import torch.nn.functional as F
 
 from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import UserError, hash64
@@ -69,9 +70,10 @@ def decoded_answers(
         there = np.flatnonzero(found.there[question])
         rows = [read[column].take(np.array([question])).tensors(reader.device) for column in there]
         width = max(row["input_ids"].shape[1] for row in rows)
+        pads = {name: pad if name == "input_ids" else 0 for name in rows[0]}
         named = {
-            name: torch.cat([_widened(row[name], width, pad if name == "input_ids" else 0) for row in rows])
-            for name in rows[0]
+            name: torch.cat([F.pad(row[name], (0, width - row[name].shape[1]), value=value) for row in rows])
+            for name, value in pads.items()
         }
         next_tokens = reader_with_passages(reader, **named)
         prior = torch.from_numpy(found.log_prior[question, there]).exp()
@@ -81,10 +83,6 @@ def decoded_answers(
             answer = rag_sequence_answer(next_tokens, prior.to(reader.device), limits, decoding)
         right[question] = answer.tokens == tuple(wanted[wanted >= 0].tolist())
     return right
-
-
-def _widened(row: torch.Tensor, width: int, value: int) -> torch.Tensor:
-    return torch.nn.functional.pad(row, (0, width - row.shape[1]), value=value)
 
 
 # Example questions: the retrieved passages, their probabilities, and the answer of each layer.

@@ -132,8 +132,9 @@ def _beam_search(next_tokens: Callable[[Tensor], Tensor], limits: SearchLimits) 
     for length in range(limits.max_tokens + 1):
         prefixes = torch.tensor([[limits.start, *one.tokens] for one in live])
         logs = next_tokens(prefixes).double().cpu()
-        finished += [_ended(one, float(row[limits.end])) for one, row in zip(live, logs, strict=True)]
-        finished = sorted(finished, key=_rank)[: limits.beams]
+        ended = logs[:, limits.end].tolist()
+        finished += [DecodedAnswer(one.tokens, one.log_probability + log) for one, log in zip(live, ended, strict=True)]
+        finished = sorted(finished, key=lambda one: (-one.log_probability, one.tokens))[: limits.beams]
         live = _extended(live, logs, limits) if length < limits.max_tokens else []
         # No continuation can overtake: probabilities only fall.
         enough = len(finished) == limits.beams
@@ -153,14 +154,6 @@ def _extended(live: Sequence[DecodedAnswer], logs: Tensor, limits: SearchLimits)
     return [
         DecodedAnswer((*live[place // width].tokens, place % width), value) for value, place in kept if value > -1e300
     ]
-
-
-def _ended(answer: DecodedAnswer, log_probability: float) -> DecodedAnswer:
-    return DecodedAnswer(answer.tokens, answer.log_probability + log_probability)
-
-
-def _rank(answer: DecodedAnswer) -> tuple[float, tuple[int, ...]]:
-    return -answer.log_probability, answer.tokens
 
 
 def _sequence_logs(next_tokens: NextTokens, tokens: tuple[int, ...], limits: SearchLimits) -> Tensor:

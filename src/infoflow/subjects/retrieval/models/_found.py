@@ -215,7 +215,10 @@ def read_run(path: Path | str) -> dict[str, dict[str, float]]:
     run = _by_query(
         path, ((number, query, passage, _score(path, number, text)) for number, query, passage, text in rows)
     )
-    return {query: dict(sorted(sorted(scores.items(), reverse=True), key=_falling)) for query, scores in run.items()}
+    return {
+        query: dict(sorted(sorted(scores.items(), reverse=True), key=lambda pair: -pair[1]))
+        for query, scores in run.items()
+    }
 
 
 def read_qrels(path: Path | str) -> dict[str, dict[str, int]]:
@@ -315,7 +318,3 @@ def _whole(path: Path | str, number: int, text: str) -> int:
         raise UserError(
             f"{path}, line {number}: the relevance must be a whole number. Got {as_written(text)}."
         ) from None
-
-
-def _falling(pair: tuple[str, float]) -> float:
-    return -pair[1]

@@ -303,12 +303,10 @@ class GroupIndex:
         asked = self._all(lambda: (here, k, check_search(k, len(here), exclude)))
         if len({k for _, k, _ in asked}) > 1:
             raise UserError(f"All processes must request the same k. Got {', '.join(str(k) for _, k, _ in asked)}.")
-        found = self._all(lambda: [self._own(*one) for one in asked])
+        number, of = self.shard.number, self.shard.of
+        found = self._all(lambda: [search_shard(self.index, number, of, *one) for one in asked])
         rank = dist.get_rank(self._group)
         return merged([answers[rank] for answers in found], k)
-
-    def _own(self, queries: Any, k: int, excluded: list[set[int]]) -> Found:
-        return search_shard(self.index, self.shard.number, self.shard.of, queries, k, excluded)
 
     def _all(self, make: Callable[[], T]) -> list[T]:
         """The values made by each process, in order; if one fails, all raise its error, and none waits."""

@@ -241,7 +241,7 @@ def _built(
     if loaded is None:
         # Second pass over the source: a shard's scores depend on the words of all passages.
         statistics = None if passages.shard is None else TermStatistics.of(_terms_of_rows(source))
-        index = LexicalIndex(terms_of(_whole(passages)), statistics=statistics)
+        index = LexicalIndex(terms_of(_joined(one.title, one.text) for one in passages), statistics=statistics)
         save_index(index, passages, terms_of_store(passages), folder / INDEX)
         return PassageIndex(passages, index)
     model, tokenizer = loaded
@@ -268,10 +268,6 @@ def _terms_of_rows(source: Source) -> Iterator[list[Hashable]]:
         fields = {"text": row} if isinstance(row, str) else row
         if fields["text"].strip():
             yield from terms_of([_joined(fields.get("title") or "", fields["text"])])
-
-
-def _whole(passages: Passages) -> Iterator[str]:
-    return (_joined(one.title, one.text) for one in passages)
 
 
 def _joined(title: str, text: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple, final
 
 import pandas as pd
@@ -53,7 +53,7 @@ from ._retrieval_arms import ArmModel
 _OF_VARIANTS = ("scores", "knowledge")  # except "pairs", which gets all measures
 _HEAVY = 96  # facts of each kind for expensive measures such as ablations
 _LIGHT = 48  # the same, for kinds and documents that serve as comparison
-_PROBED, _LABELS = 600, "parent"  # sentences; label of each word: the tag of its head
+_PROBED = 600  # sentences
 _PROBED_SEED = hash64("probed-language") % 2**31  # differs from the seed of any world
 _CLUSTERED = 400  # minimum facts of a world: fewer give too few questions for clusters
 
@@ -234,17 +234,9 @@ def _ranking(inside: ArmInside) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _trees(inside: ArmInside) -> pd.DataFrame:
-    return _probed(inside, StructuralProbe(sentences=_PROBED))
-
-
-def _labels(inside: ArmInside) -> pd.DataFrame:
-    return _probed(inside, Probe(_LABELS, sentences=_PROBED))
-
-
-def _probed(inside: ArmInside, probe: AbstractMeasure) -> pd.DataFrame:
+def _probed(kind: Callable[..., AbstractMeasure], inside: ArmInside) -> pd.DataFrame:
     """What a probe decodes from the reader's states on sentences of the language, which no reader was trained on."""
-    (world, tokenizer), warmed = inside.about, inside.arm.warmed
+    (world, tokenizer), warmed, probe = inside.about, inside.arm.warmed, kind(sentences=_PROBED)
     texts = probed_language(world, *([] if warmed is None else [warmed.matter.world]))
     return measure(load_model(inside.reader, tokenizer=tokenizer), texts, [probe])[probe.table.name]
 
@@ -271,8 +263,8 @@ MEASURED: Mapping[str, ArmMeasure] = {
     "heads": ArmMeasure(EVIDENCE_HEADS, _heads, of_reader=True),
     "ablation": ArmMeasure(EVIDENCE_ABLATION, _ablation, of_reader=True, version=2),
     "ranking": ArmMeasure(ATTENTION_RANKING, _ranking, of_reader=False),
-    "trees": ArmMeasure(StructuralProbe.table, _trees, of_reader=True, version=2),
-    "labels": ArmMeasure(PROBE_SCORES, _labels, of_reader=True, version=2),
+    "trees": ArmMeasure(StructuralProbe.table, partial(_probed, StructuralProbe), of_reader=True, version=2),
+    "labels": ArmMeasure(PROBE_SCORES, partial(_probed, partial(Probe, "parent")), of_reader=True, version=2),
     "examples": ArmMeasure(RETRIEVAL_EXAMPLES, _examples, of_reader=False),
 }
 """Measures by their name in the plan."""

@@ -190,7 +190,11 @@ class ArmScores:
 
     def _dates(self) -> Iterator[dict[str, Any]]:
         world = self.world.world
-        dates = [fact for fact in world.of_kind("trained", "changed", "held out") if _is_date(fact, world.config)]
+        dates = [
+            fact
+            for fact in world.of_kind("trained", "changed", "held out")
+            if fact.relation in world.config.date_relations
+        ]
         if not dates:
             return
         asked, facts = self._asked(chosen := _some(dates))
@@ -311,7 +315,3 @@ def _exposures(facts: Sequence[Fact]) -> Iterator[tuple[str, np.ndarray]]:
             yield f"{kind} facts", np.flatnonzero(of_kind)
         for weight in np.unique(weights[of_kind]).tolist():
             yield f"{kind} facts, weight {weight}", np.flatnonzero(of_kind & (weights == weight))
-
-
-def _is_date(fact: Fact, config: Any) -> bool:
-    return fact.relation in config.date_relations
