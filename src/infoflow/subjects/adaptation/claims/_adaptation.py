@@ -19,11 +19,9 @@ from ..measures import DOMAIN_LOSS, LAYER_SWAPS, TASK_SCORES, TUNING_CHANGE, TUN
 
 FULL, FROZEN = "full", "frozen"
 AS_IS, CONTINUED, SCRATCH = "as-is", "continued", "scratch"
-IN_DOMAIN = (CONTINUED, SCRATCH)
-"""Pretraining on the domain: claims use the first of these that a run has."""
+IN_DOMAIN = (CONTINUED, SCRATCH)  # pretraining on the domain: claims use the first of these that a run has
 SHUFFLED = "shuffled-labels"
-TEXTS = ("classification", "regression", "choice")
-"""Shapes of tasks on whole texts."""
+TEXTS = ("classification", "regression", "choice")  # shapes of tasks on whole texts
 UNDERSTANDING = (*TEXTS, "tagging", "span")
 _TEST: dict[str, Any] = {"part": "test", "main": True, "metric": ...}
 _ORDERS = 400  # random orders of heads

@@ -27,19 +27,14 @@ _SHUFFLED, _UNTRAINED = "shuffled labels", "untrained"
 class Arm:
     """One model tuned for a task in one way."""
 
-    label: str
-    """What it is beside the model that was asked for; "": that model itself."""
-    subject: "Subject"
-    """What tables call the model: the untrained one, as in a study, by the name of the trained one."""
-    model: "Model"
-    """Before tuning."""
-    pretrained_for: "AbstractObjective | None"
-    """Where that is known."""
+    label: str  # what it is beside the model that was asked for; "": that model itself
+    subject: "Subject"  # what tables call the model: the untrained one, as in a study, by the name of the trained one
+    model: "Model"  # before tuning
+    pretrained_for: "AbstractObjective | None"  # where that is known
     data: "TaskData"
     task: "AbstractTask"
     config: "TuneConfig"
-    run: Path
-    """The run folder."""
+    run: Path  # the run folder
 
     @property
     def recordings(self) -> Path:

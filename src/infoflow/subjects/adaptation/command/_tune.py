@@ -170,8 +170,7 @@ class InsideTuning:
     """The measurements of one variant, in addition to its scores."""
 
     arm: Arm
-    text: "Corpus | None"
-    """What the pretraining loss is taken on; None: texts of the task."""
+    text: "Corpus | None"  # what the pretraining loss is taken on; None: texts of the task
 
     @cached_property
     def hooks(self) -> "AllocationHooks | None":

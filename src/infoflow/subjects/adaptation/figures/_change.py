@@ -29,8 +29,7 @@ from ._rows import (
 )
 
 MEASURES = {"pwcca": "PWCCA", "cka": "linear CKA", "rsa": "RSA"}
-_CONTROLS = {"untrained": FROM_SCRATCH, SHUFFLED: SHUFFLED}
-"""Group of rows → the row that holds its control."""
+_CONTROLS = {"untrained": FROM_SCRATCH, SHUFFLED: SHUFFLED}  # group of rows → the row that holds its control
 _BY = ["task", "measure", "layer"]
 COMPONENTS = (
     "query",

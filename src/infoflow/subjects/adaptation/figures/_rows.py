@@ -34,12 +34,9 @@ STRATEGIES = {
 }
 SHUFFLED, FROM_SCRATCH = "shuffled labels", "from scratch"
 """Names of the two controls: tuned on shuffled labels, and tuned from random weights."""
-AVERAGE = "average"
-"""The mean over tasks, where a task stands."""
-MOST_TASKS = 12
-"""Panels per figure; further tasks appear only in its data."""
-SCORED = ("task", "metric", "examples")
-"""Key columns of score rows; each task has one main metric."""
+AVERAGE = "average"  # the mean over tasks, where a task stands
+MOST_TASKS = 12  # panels per figure; further tasks appear only in its data
+SCORED = ("task", "metric", "examples")  # key columns of score rows; each task has one main metric
 
 
 def tasks_of(frame: pd.DataFrame) -> list[str]:

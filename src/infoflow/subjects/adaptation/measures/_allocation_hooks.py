@@ -49,10 +49,8 @@ class AllocationHooks:
     data: TaskData
     task: AbstractTask
     config: TuneConfig
-    folder: Path
-    """Folder of the recordings."""
-    tokens: int = 1024
-    """Number of tokens of the training examples for the loss."""
+    folder: Path  # folder of the recordings
+    tokens: int = 1024  # number of tokens of the training examples for the loss
 
     def __call__(self, seed: int, rate: float) -> Sequence[TrainingHook]:
         """The recorder of one training; none, with a note, if its parameters belong to no known part."""

@@ -21,8 +21,7 @@ from ._scoring import blocks_of, class_scores, entity_score, share_right
 from ._task import NOT_READ, AbstractTask, Predictions, Score, Shape, are_entities, check_known
 from ._task_rows import LABELS, SEGMENTS, TaskRows, Tokens, answered, read_texts, task_logits
 
-MASK, CHOICES = "attention_mask", "choices"
-"""Batch keys: which tokens of each choice are real; which choices exist."""
+MASK, CHOICES = "attention_mask", "choices"  # batch keys: which tokens of each choice are real; which choices exist
 
 
 class ChoiceRows:
@@ -202,8 +201,7 @@ def _padded(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarra
 
 # Tagging: the tag of each word in a sentence, such as its part of speech or entity.
 
-WORDS = "words"
-"""Batch key: index of the word that a token begins, from 0; -1 for all other tokens."""
+WORDS = "words"  # batch key: index of the word that a token begins, from 0; -1 for all other tokens
 
 
 @final

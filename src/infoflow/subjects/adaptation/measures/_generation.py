@@ -150,12 +150,10 @@ def wanted_texts(corpus: Corpus) -> list[list[str]]:
 class Written:
     """The texts that a model generated for some sources of a part."""
 
-    rows: np.ndarray
-    """int64 (example,)."""
+    rows: np.ndarray  # int64 (example,)
     sources: Int[Tensor, "example token"]
     mask: Int[Tensor, "example token"]
-    ids: list[list[int]]
-    """For each example the tokens after the start, up to and including the end if it was reached."""
+    ids: list[list[int]]  # for each example the tokens after the start, up to and including the end if it was reached
 
 
 def _again(written: Written) -> GenerationSources:
@@ -173,14 +171,11 @@ def _again(written: Written) -> GenerationSources:
 class Search:
     """Settings of the search."""
 
-    beams: int
-    """Number of beams; 1: greedy."""
+    beams: int  # number of beams; 1: greedy
     length_penalty: float
     """Length penalty: exponent of the length that divides a text's log-probability; for beams only."""
-    most: int
-    """Maximum number of tokens of a text, its end included."""
-    two_sided: bool
-    """Whether a single stack reads the source bidirectionally."""
+    most: int  # maximum number of tokens of a text, its end included
+    two_sided: bool  # whether a single stack reads the source bidirectionally
 
 
 def write(module: PreTrainedModel, rows: GenerationRows, search: Search, batch_tokens: int) -> list[Written]:
@@ -251,8 +246,7 @@ def _until(ids: list[int], end: int) -> list[int]:
 
 # Other tasks as text generation, for models that only write: inputs and answers in words.
 
-NO_ANSWER = "no answer"
-"""The target if a passage does not contain the answer."""
+NO_ANSWER = "no answer"  # the target if a passage does not contain the answer
 
 
 def as_text(data: TaskData) -> TaskData:

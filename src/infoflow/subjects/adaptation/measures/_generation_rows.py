@@ -31,10 +31,8 @@ class TextFormat(NamedTuple):
     """The tokens that a tokenizer puts around a text."""
 
     tokenizer: PreTrainedTokenizerBase
-    start: int | None
-    """The token before a text; None if there is none."""
-    end: int
-    """The token after a text; this task adds it if the tokenizer does not."""
+    start: int | None  # the token before a text; None if there is none
+    end: int  # the token after a text; this task adds it if the tokenizer does not
     adds_end: bool
     pad: int
 
@@ -164,12 +162,9 @@ class GenerationSources:
     """Sources with their targets."""
 
     sources: Int[Tensor, "example source_token"]
-    real: Tensor
-    """Bool (example, source token): not padding, which is on the right."""
-    targets: Int[Tensor, "example target_token"]
-    """Target ids from the tokenizer, UNSUPERVISED at padding."""
-    begins: Int[Tensor, " example"]
-    """Number of tokens of each target before its text."""
+    real: Tensor  # bool (example, source token): not padding, which is on the right
+    targets: Int[Tensor, "example target_token"]  # target ids from the tokenizer, UNSUPERVISED at padding
+    begins: Int[Tensor, " example"]  # number of tokens of each target before its text
 
 
 def has_encoder(module: PreTrainedModel) -> bool:

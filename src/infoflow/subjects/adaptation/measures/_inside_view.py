@@ -67,8 +67,7 @@ INSIDE_TABLES = {
     )
 }
 """The tables of `inside_view`, by name."""
-INSIDE = tuple(INSIDE_TABLES)
-"""Names of the tables of `inside_view`."""
+INSIDE = tuple(INSIDE_TABLES)  # names of the tables of `inside_view`
 
 
 def inside_view(
@@ -137,8 +136,7 @@ class _Part(NamedTuple):
 class _View:
     """The inputs of the measures; states are computed once and shared."""
 
-    whole: Model
-    """The pretrained model with its head; `before` may be a part of it."""
+    whole: Model  # the pretrained model with its head; `before` may be a part of it
     before: Model
     after: tuple[Model, ...]
     task: AbstractTask

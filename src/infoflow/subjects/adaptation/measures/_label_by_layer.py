@@ -25,8 +25,7 @@ from ._tables import LABEL_BY_LAYER, PROBES_AFTER_TUNING
 from ._task import AbstractTask, TaskData
 from ._task_parts import TaskPart
 
-READ = ("classification", "regression", "tagging")
-"""Shapes with labels that a probe can predict."""
+READ = ("classification", "regression", "tagging")  # shapes with labels that a probe can predict
 _CLUSTERS, _PER_CLUSTER = (2, 5, 10, 20, 50, 100), 25
 _TYPES = 200  # number of tokens for information about words: the most frequent ones
 _SHUFFLES = 3
@@ -271,8 +270,7 @@ def _accuracies_of_probes(scores: pd.DataFrame) -> dict[tuple[str, str, int], di
 
 # The first layer at which something can be read.
 
-WITHIN = 0.01
-"""Tolerance: one point of accuracy below the best layer."""
+WITHIN = 0.01  # tolerance: one point of accuracy below the best layer
 
 
 def first_readable(values: Sequence[float] | np.ndarray, within: float = WITHIN) -> int:

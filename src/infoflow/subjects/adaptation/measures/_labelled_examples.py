@@ -24,8 +24,7 @@ from ._tables import TASK_LEAKAGE
 from ._task import Shape, TaskData, listed, several
 
 DEV_SHARE, TEST_SHARE = 0.1, 0.2
-_SENTENCES_EACH = 8
-"""Maximum number of sentences to try per example."""
+_SENTENCES_EACH = 8  # maximum number of sentences to try per example
 _FEWEST = 20
 _VERBS_FROM = 5000  # sentences
 _OTHER = {"nsubj", "obj", "nmod", "obl", "conj"}  # relations of nouns that may replace an object

@@ -26,10 +26,8 @@ from ._task import (
     tags_of,
 )
 
-DEV_SHARE, TEST_SHARE = 0.1, 0.2
-"""Shares of the distinct training texts that become a missing dev or test part."""
-_MOST_CLASSES = 20
-"""Integer labels with more distinct values than this count as regression."""
+DEV_SHARE, TEST_SHARE = 0.1, 0.2  # shares of the distinct training texts that become a missing dev or test part
+_MOST_CLASSES = 20  # integer labels with more distinct values than this count as regression
 _TEXTS: Mapping[Shape, tuple[str, ...]] = {
     "classification": ("text", "label"),
     "regression": ("text", "label"),

@@ -30,8 +30,7 @@ from ._tables import FROZEN_METHODS
 from ._task import AbstractTask
 from ._task_model import FreshModel
 
-Method = Literal["full", "frozen", "mix", "top", "decay", "lora"]
-"""See `METHODS`."""
+Method = Literal["full", "frozen", "mix", "top", "decay", "lora"]  # see `METHODS`
 Control = Literal["", "shuffled-labels"]
 Seeds = Annotated[tuple[Seed, ...], Limits(filled=True, distinct=True)]
 Rates = Annotated[tuple[LearningRate, ...], Limits(distinct=True)]

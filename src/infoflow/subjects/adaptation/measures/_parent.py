@@ -201,10 +201,8 @@ class Parent:
     module: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: PreTrainedTokenizerBase | None  # of the output, if it is another language
-    digest: str
-    """Digest of its weights and configuration as loaded."""
-    positions: int
-    """Maximum number of tokens of a text."""
+    digest: str  # digest of its weights and configuration as loaded
+    positions: int  # maximum number of tokens of a text
 
     def extended(self, vocabulary: ExtendedVocabulary, objective: AbstractObjective) -> "Parent":
         """The parent with new tokens; its module changes in place, and the digest stays that of the loaded model.

@@ -45,13 +45,11 @@ _USUAL_OF: Mapping[Shape, Mapping[str, tuple[str, ...]]] = {
     },
 }
 """The same for shapes without labels."""
-LABELLED: tuple[Shape, ...] = ("classification", "regression")
-"""Shapes that label a text or a pair of texts."""
+LABELLED: tuple[Shape, ...] = ("classification", "regression")  # shapes that label a text or a pair of texts
 _SNIFFED = 2000  # lines
 _NAME_WORDS = 3  # of a column's name
 _LONGEST_NAME = 255  # bytes that file systems take; no corpus has such a name
-_BETWEEN_TABS = (".tsv", ".txt", "")
-"""Endings of files whose columns may have no names."""
+_BETWEEN_TABS = (".tsv", ".txt", "")  # endings of files whose columns may have no names
 BY_NUMBER = (
     "by number, from 1: label=1, text=2, of a pair second=3 (in the command --label-column 1 --text-column 2 "
     '--second-column 3, in a plan columns = ["label=1", "text=2", "second=3"])'

@@ -29,8 +29,7 @@ from infoflow.results import estimate, scale_of
 
 from ._task import OUTSIDE, Score
 
-Blocks = Int[np.ndarray, " example"]
-"""The bootstrap block of each example of a part."""
+Blocks = Int[np.ndarray, " example"]  # the bootstrap block of each example of a part
 
 
 def blocks_of(corpus: Corpus) -> Blocks:

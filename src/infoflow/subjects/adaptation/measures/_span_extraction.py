@@ -195,8 +195,7 @@ class SpanAnswer(NamedTuple):
     """A span of the passage, or "" for no answer."""
 
     text: str
-    score: float
-    """Sum of the logits of its start and its end."""
+    score: float  # sum of the logits of its start and its end
 
 
 def best_spans(

@@ -26,8 +26,7 @@ from ._task_parts import TaskBatch, TaskPart
 class States:
     """One model's states for the examples of one part."""
 
-    words: Mapping[str, Float32[np.ndarray, "word state width"]]
-    """By stack: the words that `Places` chose."""
+    words: Mapping[str, Float32[np.ndarray, "word state width"]]  # by stack: the words that `Places` chose
     texts: Float32[np.ndarray, "row state width"]
     """For each row of the part, the mean over its text tokens, in the reading stack."""
     labelled: Float32[np.ndarray, "label state width"]

@@ -61,8 +61,7 @@ class Predictions:
 
     said: tuple[str, ...]
     """As text: a label, a number, tags joined by blanks, the answer (empty: no answer), the generated text."""
-    wanted: tuple[str, ...]
-    """The references in the same form; if there are several, the first."""
+    wanted: tuple[str, ...]  # the references in the same form; if there are several, the first
     values: Float[np.ndarray, " example"]
     """The number of a regression; else the probability (for a span or a text, the score) of the prediction."""
     alternatives: tuple[tuple[tuple[str, float], ...], ...] = ()
@@ -156,8 +155,7 @@ def check_options(task: Any) -> None:
 
 # Labels of a part as numbers, and checks on them.
 
-SEVERAL = "|"
-"""Separator of the labels of an example with several."""
+SEVERAL = "|"  # separator of the labels of an example with several
 
 
 def label_indices(corpus: Corpus, labels: Sequence[str]) -> Int[np.ndarray, " example"]:
@@ -243,8 +241,7 @@ def listed(labels: Sequence[str]) -> str:
 
 # Tags of words: their column, their names, and checks on them.
 
-NOT_READ = "[not-read]"
-"""Prediction for a word without tokens (truncated or empty). It is never right."""
+NOT_READ = "[not-read]"  # prediction for a word without tokens (truncated or empty). It is never right.
 OUTSIDE = "O"
 _ENTITY = re.compile(r"[BIES]-.+")
 

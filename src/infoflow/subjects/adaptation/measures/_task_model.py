@@ -32,8 +32,7 @@ class FreshModel:
     """A model for a task before tuning."""
 
     module: PreTrainedModel
-    fresh: frozenset[str]
-    """Parameters that the pretrained body lacks: those of the head, and of a missing pooler."""
+    fresh: frozenset[str]  # parameters that the pretrained body lacks: those of the head, and of a missing pooler
     replaced: bool = False
     """Whether the pretrained model has a head for texts, tags, choices or spans, which is dropped."""
 

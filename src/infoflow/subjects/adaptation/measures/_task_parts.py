@@ -195,14 +195,10 @@ class TaskBatch:
     """Some examples, and the input of the stacks for them."""
 
     batch: Batch
-    index: Int[np.ndarray, " example"]
-    """Rows of the part."""
-    inputs: dict[str, Tensor]
-    """Keyword arguments of a body, (B, T) each; each answer choice is a separate row."""
-    text: dict[str, Bool[Tensor, "row token"]]
-    """By stack: False at padding and special tokens."""
-    real: dict[str, Bool[Tensor, "row token"]]
-    """By stack: False at padding."""
+    index: Int[np.ndarray, " example"]  # rows of the part
+    inputs: dict[str, Tensor]  # keyword arguments of a body, (B, T) each; each answer choice is a separate row
+    text: dict[str, Bool[Tensor, "row token"]]  # by stack: False at padding and special tokens
+    real: dict[str, Bool[Tensor, "row token"]]  # by stack: False at padding
 
     @property
     def rows_each(self) -> int:

@@ -104,8 +104,7 @@ def task_importance(model: Model, part: TaskPart) -> dict[Head, float]:
 
 # Which heads a tuned model does not need.
 
-SHARES = (0.25, 0.5, 0.75)
-"""Shares of all heads to ablate."""
+SHARES = (0.25, 0.5, 0.75)  # shares of all heads to ablate
 
 
 def task_pruning(
@@ -166,8 +165,7 @@ def _without(model: Model, part: TaskPart, data: TaskData, heads: Sequence[Head]
 # Whether the same heads matter for different tasks.
 
 _KEYS = ["stack", "kind", "layer", "head"]
-KEPT = 0.25
-"""Share of the heads that count as most important."""
+KEPT = 0.25  # share of the heads that count as most important
 
 HEAD_OVERLAP = TableSchema(
     name="head_overlap",

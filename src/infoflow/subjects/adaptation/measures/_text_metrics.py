@@ -14,8 +14,7 @@ from infoflow.results import estimate, ratio_estimate
 from ._scoring import blocks_of
 from ._task import Score
 
-Wanted = Callable[[Corpus], list[list[str]]]
-"""Right answers of each example, the first one first."""
+Wanted = Callable[[Corpus], list[list[str]]]  # right answers of each example, the first one first
 Metric = Callable[[Sequence[str], Sequence[Sequence[str]]], float]
 """A metric from the predictions and references of all examples; 1 is best."""
 

@@ -41,10 +41,8 @@ from ._task_pruning import head_costs
 _KEYS = ["stack", "kind", "layer", "head"]
 _TREES = {"words", "head", "deprel"}
 _NOT_READ = dict.fromkeys(("js", "js_low", "js_high"), float("nan"))  # a decoder that gets no input from the task
-SEPARATOR = ", "
-"""Separator of the roles of a head; the role with the largest margin comes first."""
-Site = tuple[str, str, int]
-"""(stack, kind, layer)."""
+SEPARATOR = ", "  # separator of the roles of a head; the role with the largest margin comes first
+Site = tuple[str, str, int]  # (stack, kind, layer)
 
 
 def tuning_heads(

@@ -257,8 +257,7 @@ def _shuffle(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 INDUCTION_CURVE = "induction, best head"
 FIRST_TOKEN_CURVE = "attention to the first token, mean of heads"
-GAIN = "repeat_gain"
-"""The gain from context that short sentences can show."""
+GAIN = "repeat_gain"  # the gain from context that short sentences can show
 
 
 def at_once(objective: Spec, gain: str, other: str = INDUCTION_CURVE) -> Reading:

@@ -22,8 +22,7 @@ _TOKENS = re.compile(
 _STAGE = re.compile(r"(?:^|[-_./])stage[-_]?(\d{1,9})(?=[-_])", re.IGNORECASE)
 _INGREDIENT = re.compile(r"[-_]ingredient[-_]?(\d{1,9})(?=[-_])", re.IGNORECASE)
 _LISTED = 12
-MOST_UPDATES = 10**12
-"""A larger step indicates damage: tables hold 64-bit integers."""
+MOST_UPDATES = 10**12  # a larger step indicates damage: tables hold 64-bit integers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -58,8 +58,7 @@ CONVERGENCE = TableSchema(
     ),
 )
 
-References = Callable[[], Mapping[str, Model]]
-"""Loads the models to compare with, by name."""
+References = Callable[[], Mapping[str, Model]]  # loads the models to compare with, by name
 
 
 class LayerConvergence(Intervention):

@@ -36,8 +36,7 @@ from ._weight_change import WEIGHT_CHANGE, EffectiveRank, weight_change
 
 AMONG_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE.name, EMBEDDING_CHANGE.name)
 """Tables that compare checkpoints of one training with each other."""
-AMONG_SEEDS = (SEED_DIVERGENCE.name,)
-"""Tables that compare checkpoints of two training runs of a study, on request."""
+AMONG_SEEDS = (SEED_DIVERGENCE.name,)  # tables that compare checkpoints of two training runs of a study, on request
 OF_CHECKPOINTS = (*AMONG_CHECKPOINTS, *AMONG_SEEDS)
 
 

@@ -16,8 +16,7 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 
 from ._token_losses import AbstractLossMeasure, TokenLosses, counted_ngrams
 
-NUM_DECILES = 10
-"""Number of groups of types by frequency rank."""
+NUM_DECILES = 10  # number of groups of types by frequency rank
 NEVER_SEEN = -1
 
 

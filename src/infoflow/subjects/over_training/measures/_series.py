@@ -44,8 +44,7 @@ class Missing:
     name: str
     update: int
     why: str
-    lost: bool = False
-    """Whether a manifest recorded it and its content."""
+    lost: bool = False  # whether a manifest recorded it and its content
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -21,8 +21,7 @@ from infoflow.models import Model, start_token_id
 
 from ._ngrams import NO_TOKEN, NgramModel
 
-Direction = Literal["before", "after"]
-"""Whether a token is predicted from the tokens before or after it."""
+Direction = Literal["before", "after"]  # whether a token is predicted from the tokens before or after it
 
 _HELD = 6  # count models: checkpoints of one training need the same few
 _MODELS: dict[Hashable, NgramModel] = {}

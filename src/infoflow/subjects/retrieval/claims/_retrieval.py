@@ -34,10 +34,8 @@ TRAINED, HELD_OUT, CHANGED, LATER = "trained", "held out", "changed", "later"
 RARE, COMMON = 1, 16
 """The exposures that claims compare: the rarest and the most frequent class of a plan's `exposures`."""
 WEIGHTS = (1, 4, 16)
-OWN = ("own", "retrieved")
-"""All candidates as weighted by the model, or else the first retrieved passage."""
-FULL_SHARE = 0.95
-"""Share of an object's total bits; models that hold more of a class are too full to differ in it."""
+OWN = ("own", "retrieved")  # all candidates as weighted by the model, or else the first retrieved passage
+FULL_SHARE = 0.95  # share of an object's total bits; models that hold more of a class are too full to differ in it
 _RAW: dict[str, Any] = {"reading": "raw", "layer": -1, "index": "as-trained", "metric": "p1", "weight": -1}
 
 

@@ -248,8 +248,7 @@ def _reading_from(model: RetrievalModel, library: Library) -> Iterator[None]:
 
 # Facts as one model reads them with each document: its inputs and its answers.
 
-OWN = "own"
-"""The document of a model that reads everything it retrieved, marginalised over passages."""
+OWN = "own"  # the document of a model that reads everything it retrieved, marginalised over passages
 Level = Literal["sequence", "token"]
 
 

@@ -22,8 +22,7 @@ from ..models import Library
 from ._answers import FactReadings, choice_log_probabilities
 from ._inputs import FactInputs
 
-READ_KINDS = ("trained", "held out")
-"""Facts that a trained reader can and cannot store; both occur in a passage."""
+READ_KINDS = ("trained", "held out")  # facts that a trained reader can and cannot store; both occur in a passage
 
 
 def looked_at(reader: PreTrainedModel) -> Model:
@@ -156,8 +155,7 @@ def scores_of(logs: np.ndarray, inputs: FactInputs) -> dict[str, np.ndarray]:
 class AttentionShares(NamedTuple):
     """Shares for each distribution over tokens."""
 
-    share: np.ndarray
-    """Attention on the tokens, 0 to 1."""
+    share: np.ndarray  # attention on the tokens, 0 to 1
     relative: np.ndarray
     """The share divided by the tokens' share of all real tokens: 1 for even attention; NaN without tokens."""
 

@@ -37,8 +37,7 @@ from ._tables import EVIDENCE_FLOW, group_rows
 _MENTIONS = "tracing every mention"
 FLOW_METHODS = ("knock-out", "removal", "tracing", _MENTIONS)
 """Forbidden attention edges; a removed key token; noise with one output restored; noise on all mentions."""
-DEVIATIONS = 3.0
-"""Standard deviation of the noise, in standard deviations of the word embeddings."""
+DEVIATIONS = 3.0  # standard deviation of the noise, in standard deviations of the word embeddings
 SITES = ("ffn", "attention")
 _SUBJECTS = (TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT)
 _RANDOM = "random word"

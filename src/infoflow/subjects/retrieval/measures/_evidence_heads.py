@@ -49,10 +49,8 @@ Words of the passage; words of the question and its other masks; [CLS] and [SEP]
 evidence, which `evidence` includes.
 """
 COPY = "copy"
-BY_EXPOSURE = ("evidence", "object", COPY)
-"""Metrics that are also reported for each exposure."""
-HeadReadings = dict[str, list[np.ndarray]]
-"""By metric, for each layer: (row, head)."""
+BY_EXPOSURE = ("evidence", "object", COPY)  # metrics that are also reported for each exposure
+HeadReadings = dict[str, list[np.ndarray]]  # by metric, for each layer: (row, head)
 
 
 def evidence_heads(

@@ -15,8 +15,7 @@ from infoflow.models import pad_rows
 
 from ..models import NULL
 
-Document = Literal["none", "gold", "random", "conflict", "retrieved"]
-"""One of `DOCUMENTS`."""
+Document = Literal["none", "gold", "random", "conflict", "retrieved"]  # one of `DOCUMENTS`
 DOCUMENTS: tuple[Document, ...] = ("none", "gold", "random", "conflict", "retrieved")
 """The empty document; the gold passage; another passage; the gold passage with another object; the retrieved one."""
 

@@ -213,8 +213,7 @@ def _documents(asked: FactReadings, reading: Reading) -> tuple[str, ...]:
 
 # Which answer a model gives if a document contradicts training: the table `knowledge_conflict`.
 
-CONFLICT_KINDS = ("trained", "changed", "held out")
-"""Kinds of facts that occur in a passage."""
+CONFLICT_KINDS = ("trained", "changed", "held out")  # kinds of facts that occur in a passage
 _OUTPUT = -1
 
 

@@ -31,11 +31,9 @@ from ._inputs import FactInputs, TokenPart
 from ._knowledge import MOST_FACTS, answer_rows
 from ._tables import EVERY_WEIGHT, KNOWLEDGE, KNOWLEDGE_LENS, fact_blocks, fact_groups, group_rows, sampled_facts
 
-LENS_KINDS = ("trained", "held out", "withheld")
-"""Stored and readable, only readable, and neither."""
+LENS_KINDS = ("trained", "held out", "withheld")  # stored and readable, only readable, and neither
 _ROWS_PER_CLUSTER = 20
-LEAST_QUESTIONS = 2 * _ROWS_PER_CLUSTER
-"""Minimum number of questions: enough for two clusters."""
+LEAST_QUESTIONS = 2 * _ROWS_PER_CLUSTER  # minimum number of questions: enough for two clusters
 _CONTROLS = 5  # permutations behind the baseline
 _AGAINST_NONE = ("gold", "retrieved")
 Curves = Mapping[tuple[str, str], tuple[np.ndarray, FactInputs]]

@@ -211,8 +211,7 @@ def fact_blocks(facts: Sequence[Fact]) -> np.ndarray:
 
 # Groups of facts that are measured together, and estimates of each.
 
-EVERY_WEIGHT = -1
-"""In the column `weight`: all facts of the kind."""
+EVERY_WEIGHT = -1  # in the column `weight`: all facts of the kind
 KINDS = ("trained", "changed", "held out", "withheld", "later")
 _WEIGHED = ("trained", "changed")  # kinds with training questions
 

@@ -77,8 +77,7 @@ class TermStatistics:
 # Source: [@robertson2009].
 
 Terms = Sequence[Sequence[Hashable]]
-K1, B = 1.5, 0.75
-"""Defaults of bm25s; Lucene has 1.2 and .75."""
+K1, B = 1.5, 0.75  # defaults of bm25s; Lucene has 1.2 and .75
 
 
 def bm25_scores(queries: Terms, passages: Terms, k1: float = K1, b: float = B) -> np.ndarray:

@@ -181,8 +181,7 @@ _BLOCK = 65_536  # passages per product
 _QUERIES = 256
 _ROWS = 4096  # passages scored at once
 _SLACK = 16  # extra passages requested from faiss: their order is decided here
-VECTORS, NEAREST = "vectors.safetensors", "nearest.faiss"
-"""Files of an index on disk."""
+VECTORS, NEAREST = "vectors.safetensors", "nearest.faiss"  # files of an index on disk
 
 
 @final

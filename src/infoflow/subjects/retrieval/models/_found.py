@@ -9,8 +9,7 @@ import numpy as np
 from infoflow.corpus import read_lines
 from infoflow.foundation import UserError, as_written, atomic_write, check_writable, is_unicode
 
-Excluded = Sequence[Collection[int]]
-"""Ids to exclude for each query."""
+Excluded = Sequence[Collection[int]]  # ids to exclude for each query
 
 
 class Found(NamedTuple):
@@ -74,8 +73,7 @@ def nearest_few(scores: np.ndarray, k: int) -> np.ndarray:
 
 Ranked = Sequence[Sequence[int] | np.ndarray] | np.ndarray
 Relevant = Sequence[Collection[int]]
-NOTHING = -1
-"""The id of an empty slot."""
+NOTHING = -1  # the id of an empty slot
 
 
 def hit_at(ranked: Ranked, relevant: Relevant, k: int) -> np.ndarray:
@@ -135,8 +133,7 @@ def _check(ranked: Ranked, relevant: Relevant, k: int) -> None:
 # A line of a run is `query Q0 passage rank score tag`, of qrels `query 0 passage relevance`, separated by white space.
 
 T = TypeVar("T")
-Names = Sequence[str] | None
-"""Names of queries or passages in a file; None: their numbers, from 0."""
+Names = Sequence[str] | None  # names of queries or passages in a file; None: their numbers, from 0
 
 
 def write_run(

@@ -21,8 +21,7 @@ from ._found import Excluded, Found, Searches, best, check_search, recall_at
 from ._passages import BUILD_AGAIN, Passages, Shard
 from ._retriever import Tower
 
-NUM_QUERIES = 200
-"""Number of queries for the reported recall."""
+NUM_QUERIES = 200  # number of queries for the reported recall
 
 
 class SearchRecall(NamedTuple):

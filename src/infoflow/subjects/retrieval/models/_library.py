@@ -37,8 +37,7 @@ def plain_tokens(tokenizer: Any, vocabulary: Vocabulary, texts: Sequence[str]) -
 
 # The passages that a query may read: the best ones except its own and copies, and the null passage.
 
-NULL = -1
-"""The id of the null passage among candidates, and of an empty slot in results."""
+NULL = -1  # the id of the null passage among candidates, and of an empty slot in results
 
 Search = Callable[[int, Excluded | None], Found]
 """`.search` of an index with fixed queries: k and exclusions to results."""

@@ -37,8 +37,7 @@ from ._passages import Passages
 from ._retriever import Retriever
 from ._scores import origins
 
-PASSAGES, INDEX = "passages", "index"
-"""Folders of the two parts."""
+PASSAGES, INDEX = "passages", "index"  # folders of the two parts
 _BATCH = 256  # questions per encoder batch
 
 

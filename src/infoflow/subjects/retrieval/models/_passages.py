@@ -39,8 +39,7 @@ _BATCH = 4096
 _DATA, ABOUT = "passages.arrow", "passages.json"
 BUILD_AGAIN = "Build the index again: infoflow data index CORPUS --out FOLDER."
 
-Row = Mapping[str, Any]
-"""`text`, and optionally `title`, `entity` and the numbers of the `facts` in it."""
+Row = Mapping[str, Any]  # `text`, and optionally `title`, `entity` and the numbers of the `facts` in it
 
 
 @dataclass(frozen=True, slots=True)

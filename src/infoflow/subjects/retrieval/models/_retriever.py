@@ -167,8 +167,7 @@ def _positives(given: Any, num_queries: int, num_passages: int, device: torch.de
 
 # Salient spans: the parts of a sentence that state facts, by annotation or by rule.
 
-OBJECT = "object"
-"""The role of the object's words in a fact's sentence."""
+OBJECT = "object"  # the role of the object's words in a fact's sentence
 
 _DATE = re.compile(
     r"(january|february|march|april|may|june|july|august|september|october|november|december|\d{1,2}|1\d{3}|20\d{2})",

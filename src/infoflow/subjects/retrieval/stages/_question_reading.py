@@ -29,10 +29,8 @@ from ..models import (
 from ..objectives._retrieval_lm import RetrievalLM
 from ._reading_matter import HELD_OUT, TRAINED, Questions, ReadText, spread
 
-DEPTH = 20
-"""Maximum number of ranked passages."""
-SEARCHES = ("bm25", "frozen", "learned")
-"""Passage sources that search."""
+DEPTH = 20  # maximum number of ranked passages
+SEARCHES = ("bm25", "frozen", "learned")  # passage sources that search
 _BATCH = 128
 NOT_LEAKED = "not leaked"
 DOCUMENTS = ("none", "gold", "random", "own")
