@@ -126,11 +126,11 @@ class ArmMeasure(NamedTuple):
 
 
 def _scores(inside: ArmInside) -> pd.DataFrame:
-    arm, asked = inside.arm, inside.arm.models.plan.retrieval
+    arm, asked = inside.arm, inside.arm.asked
     first = arm.load(trained=False) if arm.source == "learned" else None
     if isinstance(arm.matter, ReadText):
         return TextScores(inside.model, arm.objective, arm.matter, first).table()
-    unread = read_world(asked.world(arm.variant), asked.world_seed + 1, arm.models.plan.model.positions)
+    unread = read_world(asked.world(arm.variant), asked.world_seed + 1, arm.plan.model.positions)
     before = None if arm.warmed is None else arm.warmed.matter
     return ArmScores(inside.model, arm.objective, arm.world, unread, first, before, inside.edited_library).table()
 
@@ -272,8 +272,8 @@ MEASURED: Mapping[str, ArmMeasure] = {
 
 def measured_of(arm: ArmModel) -> list[str]:
     """Names of the measures that the plan requests for a model."""
-    asked = arm.models.plan.retrieval.measures
-    if arm.models.plan.retrieval.corpus:
+    asked = arm.asked.measures
+    if arm.asked.corpus:
         return [name for name in asked if name in OF_TEXT]
     wanted = asked if arm.variant in ("", "pairs") else [name for name in asked if name in _OF_VARIANTS]
     return [name for name in wanted if name != "ranking" or arm.source in SEARCHES]

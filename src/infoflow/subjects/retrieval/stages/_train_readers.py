@@ -49,7 +49,7 @@ _PASS = 1024  # padded query tokens per pass: each query is read with several pa
 
 def is_recording_asked(arm: ArmModel) -> bool:
     """Whether the plan requests a recording of this model: only plain variants are recorded."""
-    return arm.models.plan.retrieval.allocation_tokens > 0 and not arm.variant
+    return arm.asked.allocation_tokens > 0 and not arm.variant
 
 
 def is_recorded(arm: ArmModel) -> bool:
@@ -59,7 +59,7 @@ def is_recorded(arm: ArmModel) -> bool:
 
 def recording_key(arm: ArmModel) -> str:
     """Key of everything that the recording of a training depends on."""
-    asked, parts = arm.models.plan.retrieval, arm.models.plan.dynamics.parts
+    asked, parts = arm.asked, arm.plan.dynamics.parts
     config = _config(arm)
     settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in config.untold}
     tables = [[table.name, table.version] for table in TABLES]
@@ -78,7 +78,7 @@ def arm_recorders(arm: ArmModel, model: RetrievalModel, folder: Path) -> list[Lo
     """
     if not is_recording_asked(arm) or not is_begun_with(folder, recording_key(arm), is_recorded(arm)):
         return []
-    asked, parts = arm.models.plan.retrieval, arm.models.plan.dynamics.parts
+    asked, parts = arm.asked, arm.plan.dynamics.parts
     objective = dataclasses.replace(arm.objective, fixed_negatives=asked.allocation_negatives)
     sample = evaluation_set("train", objective, arm.matter.queries, asked.allocation_tokens, parts, micro_tokens=_PASS)
     out = arm.models.bench.path(RECORDED, recording_key(arm))
@@ -87,7 +87,7 @@ def arm_recorders(arm: ArmModel, model: RetrievalModel, folder: Path) -> list[Lo
 
 def _config(arm: ArmModel) -> RecordConfig:
     """The study's recorder settings, except for the most expensive ones."""
-    plan = arm.models.plan
+    plan = arm.plan
     return dataclasses.replace(
         plan.dynamics.record(), every=plan.retrieval.allocation_every, parameters=False, check_rules=False
     )
@@ -110,7 +110,7 @@ class AbstractWarmStage(AbstractModelStage):
 
     @property
     def estimate(self) -> float:
-        return relative_cost(self.model) * self.model.config.updates / self.model.models.plan.training.updates
+        return relative_cost(self.model) * self.model.config.updates / self.model.plan.training.updates
 
     def depends(self) -> list[Any]:
         return [self.kind, self.model.key]
