@@ -60,8 +60,6 @@ def a7(curves: Curves) -> list[Condition]:
 
 
 VARIANTS = (DENOISE_FULL, DENOISE_MASK, REPLACE_SPANS, DROP_TOKENS)
-
-
 _FROM_SCRATCH = tuned(DENOISE_FULL, trained=False)
 
 
@@ -176,8 +174,6 @@ def a11(curves: Curves) -> list[Condition]:
 
 
 LEAST, PUBLISHED = 0.3, 0.68
-
-
 _A12_READS: dict[str, Reading] = {"agreement": agreement(MASKED), "most": most_agreement(MASKED)}
 
 

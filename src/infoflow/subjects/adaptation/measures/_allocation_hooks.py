@@ -25,7 +25,7 @@ from infoflow.training import Step, TrainingData, TrainingHook
 
 from ._body import OF_HEADS, component_name
 from ._methods import TuneConfig
-from ._states import without_tuned
+from ._states import tuned_table
 from ._tables import TUNING_ALLOCATION
 from ._task import AbstractTask, TaskData
 from ._task_model import task_model
@@ -184,8 +184,8 @@ def tuning_allocation(recording: Recording, tuning_seed: int = 0) -> pd.DataFram
     )
     keys = ["stack", "layer", "component"]
     found = groups.groupby(keys, sort=False, as_index=False).agg({"parameters": "sum", "value": "sum"})
-    schema = without_tuned(TUNING_ALLOCATION)
-    return schema.conform(found.assign(tuning_seed=tuning_seed, total=float(groups["value"].sum())))
+    total = float(groups["value"].sum())
+    return tuned_table(TUNING_ALLOCATION, found.assign(tuning_seed=tuning_seed, total=total))
 
 
 def _component(component: str, kind: str) -> str:

@@ -20,7 +20,7 @@ from infoflow.representations import HalvedClusters
 from infoflow.results import ratio_estimate
 
 from ._body import began_as
-from ._states import Places, States, mean_estimate, read_states, without_tuned
+from ._states import Places, States, mean_estimate, read_states, tuned_table
 from ._tables import LABEL_BY_LAYER, PROBES_AFTER_TUNING
 from ._task import AbstractTask, TaskData
 from ._task_parts import TaskPart
@@ -127,8 +127,7 @@ def label_table(
                 {**keys, "metric": metric, **mean_estimate([one[metric] for one in found], scale="any")}
                 for metric in found[0]
             ]
-    schema = without_tuned(LABEL_BY_LAYER)
-    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+    return tuned_table(LABEL_BY_LAYER, rows)
 
 
 def _asked(places: Mapping[str, Places], most: int) -> dict[str, _Asked]:
@@ -253,8 +252,7 @@ def probes_after_tuning(
         rows.append({**keys, "state": "before", **mean_estimate([row], scale="share")})
         tuned = [of_model[probe, stack, layer] for of_model in by_model[1:]]
         rows.append({**keys, "state": "after", **mean_estimate(tuned, scale="share")})
-    schema = without_tuned(PROBES_AFTER_TUNING)
-    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+    return tuned_table(PROBES_AFTER_TUNING, rows)
 
 
 def askable(corpus: Corpus, probed: Sequence[str] = PROBED) -> list[str]:

@@ -31,7 +31,7 @@ from infoflow.results import estimate, ratio_estimate, scale_of
 
 from ._body import BodyGroup, began_as, body_groups, body_parameters, with_weights
 from ._scoring import Score
-from ._states import Places, States, mean_estimate, read_states, without_tuned
+from ._states import Places, States, mean_estimate, read_states, tuned_table
 from ._tables import LAYER_SWAPS, TUNING_CHANGE, TUNING_WEIGHTS
 from ._task import AbstractTask, TaskData
 from ._task_parts import TaskPart
@@ -91,10 +91,9 @@ def layer_swaps(
         if text is not None:
             sums, counts = np.mean([each[0] for each in losses], axis=0), losses[0][1]
             rows.append({**named, "quantity": "pretraining-loss", **ratio_estimate(sums, counts, float("nan"))})
-    schema = without_tuned(LAYER_SWAPS)
-    frame = pd.DataFrame(rows, columns=schema.column_names)
+    frame = pd.DataFrame(rows)
     whole = frame[frame["rewound"] == "all"].set_index("quantity")["value"]
-    return schema.conform(frame.assign(baseline=frame["quantity"].map(whole)))
+    return tuned_table(LAYER_SWAPS, frame.assign(baseline=frame["quantity"].map(whole)))
 
 
 def swaps(model: Model, points: int) -> list[Swap]:
@@ -254,8 +253,7 @@ def change_table(places: Places, before: States, after: Sequence[States], items:
             states = [first[:, layer], *(other[:, layer] for other in others)]
             found = _distances(states, places.blocks[stack], items, measures)
             rows += [{"stack": stack, "layer": layer, **row} for row in found]
-    schema = without_tuned(TUNING_CHANGE)
-    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+    return tuned_table(TUNING_CHANGE, rows)
 
 
 def _measures(words: int, width: int) -> dict[str, str]:
@@ -337,8 +335,7 @@ def tuning_weights(before: Model, after: Sequence[Model], seeds: Sequence[int] |
                     "cosine": float(now @ then) / both if both else float("nan"),
                 }
             )
-    schema = without_tuned(TUNING_WEIGHTS)
-    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+    return tuned_table(TUNING_WEIGHTS, rows)
 
 
 def _by_component(model: Model) -> dict[Key, list[BodyGroup]]:

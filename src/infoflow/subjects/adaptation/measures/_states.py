@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float32, Int
 from torch import Tensor
@@ -179,8 +180,10 @@ def mean_estimate(rows: Sequence[Mapping[str, Any]], scale: Scale, baseline: flo
     return estimate(value, replicates, control, count, ends=interval_over_seeds(units, values, usable, own, scale))
 
 
-def without_tuned(schema: TableSchema) -> TableSchema:
-    """The schema without the columns that describe the tuning; the caller of a measure adds them."""
+def tuned_table(schema: TableSchema, rows: Sequence[Mapping[str, Any]] | pd.DataFrame) -> pd.DataFrame:
+    """Rows of a schema without the columns that describe the tuning; the caller of a measure adds them."""
     tuned = {column.name for column in TUNED}
     columns = tuple(column for column in schema.columns if column.name not in tuned)
-    return schema.named(schema.name, schema.description, columns)
+    schema = schema.named(schema.name, schema.description, columns)
+    frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows, columns=schema.column_names)
+    return schema.conform(frame)

@@ -20,7 +20,7 @@ from infoflow.results import Column, TableSchema, estimate, estimate_columns, sc
 
 from ._layers_after_tuning import mean_score, part_score
 from ._scoring import Score
-from ._states import without_tuned
+from ._states import tuned_table
 from ._tables import TASK_PRUNING
 from ._task import AbstractTask, TaskData
 from ._task_parts import TaskBatch, TaskPart
@@ -144,8 +144,7 @@ def task_pruning(
                 for each in own
             ]
             rows.append({"order": order, "removed": number, **mean_score(found, baseline)})
-    schema = without_tuned(TASK_PRUNING)
-    return schema.conform(pd.DataFrame(rows).assign(heads=len(heads)))
+    return tuned_table(TASK_PRUNING, pd.DataFrame(rows).assign(heads=len(heads)))
 
 
 def _by_importance(model: Model, part: TaskPart) -> list[Head]:

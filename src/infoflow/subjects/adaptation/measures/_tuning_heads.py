@@ -32,7 +32,7 @@ from infoflow.results import ratio_estimate
 
 from ._body import began_as, run_body
 from ._layers_after_tuning import no_pretraining_loss
-from ._states import without_tuned
+from ._states import tuned_table
 from ._tables import TUNING_HEADS
 from ._task import AbstractTask
 from ._task_parts import TaskBatch, TaskPart
@@ -82,8 +82,7 @@ def tuning_heads(
             | {"cost_before": before_costs.get(head, float("nan"))}
             | ratio_estimate(np.mean([one.sums[:, place] for one in costs], axis=0), costs[0].counts, 0.0)
         )
-    schema = without_tuned(TUNING_HEADS)
-    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+    return tuned_table(TUNING_HEADS, rows)
 
 
 def _mean_changes(before: Model, after: Sequence[Model], part: TaskPart) -> dict[Head, dict[str, float]]:

@@ -38,8 +38,6 @@ AMONG_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE
 """Tables that compare checkpoints of one training with each other."""
 AMONG_SEEDS = (SEED_DIVERGENCE.name,)  # tables that compare checkpoints of two training runs of a study, on request
 OF_CHECKPOINTS = (*AMONG_CHECKPOINTS, *AMONG_SEEDS)
-
-
 MEASURES = (
     NgramAgreement,  # reads the sentences for all that need losses
     LossByPosition,

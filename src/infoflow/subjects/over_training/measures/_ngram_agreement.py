@@ -217,8 +217,6 @@ updates.
 """
 """How many times as long the second warm-up must be: of another factor the published numbers say nothing."""
 _ROUNDING = 0.05  # of that factor: a warm-up is a whole number of updates
-
-
 STAGES_BY_WARMUP = TableSchema(
     name="stages_by_warmup",
     description="How much later the divergence KL(Q||P) from an n-gram model reaches its minimum with a longer "

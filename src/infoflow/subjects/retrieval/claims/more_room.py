@@ -10,11 +10,7 @@ from infoflow.results import Spec
 from ._retrieval import COMMON, TRAINED, best_layer, bits_of_classes, full, knows, reported, stored
 
 LEAST = 0.5
-
-
 READERS = {"right passage": READ_GOLD, "learned retriever": RETRIEVE_LEARNED}
-
-
 _CLOSED = {"closed": bits_of_classes(CLOSED_BOOK), "closed elicited": bits_of_classes(CLOSED_BOOK, "elicited")}
 
 
@@ -69,8 +65,6 @@ def r2(curves: Curves) -> list[Condition]:
 
 
 MOST, NOTHING = 0.1, 0.1
-
-
 _BITS = {"metric": "bits", "weight": COMMON}
 
 
@@ -103,8 +97,6 @@ def r3(curves: Curves) -> list[Condition]:
 
 
 POINT = 0.01
-
-
 TASKS = ("relations", "deprel", "parent", "upos")
 
 

@@ -47,8 +47,6 @@ from ._retrieval import (
 )
 
 RATIO, TIMES, NOTHING = 0.5, 3, 0.05
-
-
 _LOST: dict[str, Reading] = {what: lost(GOLD_PAIRS, f"mask→{what}") for what in ("object", "subject")}
 
 
@@ -160,8 +158,6 @@ def r16(curves: Curves) -> list[Condition]:
 
 
 _R17_LEAST, KNOWN = 0.1, 0.2
-
-
 _R17_READS: dict[str, Reading] = {
     "gold": without_heads(RETRIEVE_LEARNED, "gold", (TRAINED,)),
     "none": without_heads(RETRIEVE_LEARNED, "none", (TRAINED,), KNOWN),
@@ -197,11 +193,7 @@ def r17(curves: Curves) -> list[Condition]:
 
 
 _R18_RATIO, RIGHT = 0.5, 0.2
-
-
 _OF = {"closed": CLOSED_BOOK, "learned": RETRIEVE_LEARNED}
-
-
 _R18_READS: dict[str, Reading] = {
     **{f"{name} ratio": followed(reader) for name, reader in _OF.items()},
     "slope": followed(CLOSED_BOOK, slope=True),
@@ -288,8 +280,6 @@ def r19(curves: Curves) -> list[Condition]:
 
 
 _R22_LEAST = 0.5
-
-
 _R22_READS: dict[str, Reading] = {"agreement": ranking(RETRIEVE_LEARNED)}
 
 

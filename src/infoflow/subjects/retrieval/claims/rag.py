@@ -67,11 +67,7 @@ def _both(reader: Spec, world: str) -> dict[str, Reading]:
 
 
 _BM25 = _both(RETRIEVE_BM25, "bm25 different") | _both(SAME_BM25, "bm25 same")
-
-
 _SAME = _both(SAME_LEARNED, "same")
-
-
 _R7_READS = _BM25 | _both(RETRIEVE_LEARNED, "different") | _SAME
 
 
@@ -154,8 +150,6 @@ def r8(curves: Curves) -> list[Condition]:
 
 
 FALL = 0.02
-
-
 _R20_READS: dict[str, Reading] = {"sequence": by_passages(RAG_SEQUENCE), "token": by_passages(RAG_TOKEN)}
 
 

@@ -32,8 +32,6 @@ def _reads(reader: dict[str, Reading]) -> dict[str, Reading]:
 
 
 _CLASSES = ((HELD_OUT, -1), (TRAINED, RARE))
-
-
 _R1_READS = _reads({facts: knows(RETRIEVE_LEARNED, facts, OWN, weight=weight) for facts, weight in _CLASSES})
 
 
@@ -106,11 +104,7 @@ def r6(curves: Curves) -> list[Condition]:
 
 
 _R9_LEAST = 0.1
-
-
 OTHERS = {"random tokens": RANDOM_TOKENS, "random spans": RANDOM_SPANS}
-
-
 _R9_READS: dict[str, Reading] = {
     "salient": found(RETRIEVE_LEARNED),
     **{name: found(reader) for name, reader in OTHERS.items()},
@@ -147,8 +141,6 @@ def r9(curves: Curves) -> list[Condition]:
 
 
 _R10_LEAST = 0.05
-
-
 _R10_READS: dict[str, Reading] = {"fresh": found(RETRIEVE_LEARNED), "stale": found(STALE)}
 
 
@@ -173,14 +165,8 @@ def r10(curves: Curves) -> list[Condition]:
 
 
 NAMES = ("both", "reader", "retriever", "neither")
-
-
 ORDER = ("both", "retriever", "reader", "neither")
-
-
 _R11_READS: dict[str, Reading] = {name: knows(one, HELD_OUT, OWN) for name, one in zip(NAMES, EXCHANGED, strict=True)}
-
-
 _PUBLISHED = {"both": 0.008, "retriever": 0.021, "reader": 0.04}
 
 
