@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from infoflow.findings._curves import total_fall
 from infoflow.findings._finding import CORRELATION, Condition, Control, Curves, Verdict, claim, exceeds
 from infoflow.findings._model_group import (
     CAUSAL,
@@ -55,7 +56,7 @@ _A7_READS = _reads()
 )
 def a7(curves: Curves) -> list[Condition]:
     """The source's models also differ in their corpora, these only in the objective."""
-    gain = curves["scores"][:, :1] - curves["scores"][:, 1:]
+    gain = total_fall(curves["scores"])
     return [exceeds("score of the masked LM minus that of the causal LM", gain, 0.0, "score", published=0.045)]
 
 
@@ -112,9 +113,8 @@ def _a9_reads(without: Table) -> dict[str, Reading]:
     learned=(MASKED, NEXT_SENTENCE),
 )
 def a9(curves: Curves) -> list[Condition]:
-    without, with_it = curves["without and with"][:, :1], curves["without and with"][:, 1:]
     name = "score of the masked LM minus that of the one with next-sentence prediction"
-    return [exceeds(name, without - with_it, -MARGIN, "score", published=0.007)]
+    return [exceeds(name, total_fall(curves["without and with"]), -MARGIN, "score", published=0.007)]
 
 
 def _a10_reads(control: str = "") -> dict[str, Reading]:
@@ -141,7 +141,7 @@ _A10_READS = _a10_reads()
     learned=(MASKED, SPANBERT),
 )
 def a10(curves: Curves) -> list[Condition]:
-    spans, texts = (curves[name][:, :1] - curves[name][:, 1:] for name in ("spans", "texts"))
+    spans, texts = (total_fall(curves[name]) for name in ("spans", "texts"))
     return [
         exceeds("score of SpanBERT minus that of the masked LM, span tasks", spans, 0.0, "score", published=0.033),
         exceeds("this gain minus that on tasks about whole texts", spans - texts, 0.0, "score", alone=False),

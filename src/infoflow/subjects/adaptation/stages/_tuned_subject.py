@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,11 @@ class Specialised:
     strategy: str
     task: TunePlan | None = None  # for the phase "task"
 
+    @property
+    def objective(self) -> AbstractObjective:
+        """Its pretraining objective."""
+        return self.models.objective(self.recipe)
+
     @cached_property
     def key(self) -> str:
         """Key of everything that the weights depend on."""
@@ -51,7 +57,7 @@ class Specialised:
         if self.strategy == SCRATCH:
             training = {name: value for name, value in dataclasses.asdict(self.config).items() if name not in _FREE}
             model = [plan.model, plan.match, self.recipe.architecture, self.recipe.objective.label, self.recipe.seed]
-            return digest([_VERSION, SCRATCH, data, model, models.objective(self.recipe), training])
+            return digest([_VERSION, SCRATCH, data, model, self.objective, training])
         settings = [asked.num_updates(plan.training.updates), asked.learning_rate, asked.warmup]
         parent = self.before.key if self.before else models.train_key(self.recipe)
         text = [] if self.task is None else [models.own(StudyTasks).digest(self.task)]
@@ -113,8 +119,8 @@ class Specialised:
 
     def train(self) -> dict[str, Any]:
         """Train it, or finish an interrupted training; returns what the training took."""
-        models, objective = self.models, self.models.objective(self.recipe)
-        positions, reads = models.plan.model.positions, models.plan.reads(objective)
+        plan, objective = self.models.plan, self.objective
+        positions, reads = plan.model.positions, plan.reads(objective)
         module, data = self._first(), self.data
         result = train(
             objective,
@@ -134,16 +140,16 @@ class Specialised:
         """The trained model."""
         model = load_model(self.folder / "model", device=self.models.plan.training.device)
         named = self.models.named(model, self.recipe, self.name)
-        target = self.data.target_tokenizer if self.models.objective(self.recipe).needs_translation else None
+        target = self.data.target_tokenizer if self.objective.needs_translation else None
         return dataclasses.replace(named, target_tokenizer=target)
 
     def whole(self) -> Model:
         """As `load`, including parts that its folder does not store as a model; its loss needs the whole."""
-        model, objective = self.load(), self.models.objective(self.recipe)
-        if not objective.exports_a_part:
+        model = self.load()
+        if not self.objective.exports_a_part:
             return model
         module = self._fresh()
-        load_weights(module, self.folder / "model", objective.exported)
+        load_weights(module, self.folder / "model", self.objective.exported)
         return dataclasses.replace(model, module=module.to(model.device).eval())
 
     @property
@@ -151,36 +157,35 @@ class Specialised:
         return self.before.load().digest if self.before else self.models.load(Subject(recipe=self.recipe)).digest
 
     def _fresh(self) -> PreTrainedModel:
-        models, objective = self.models, self.models.objective(self.recipe)
-        if self.strategy == SCRATCH:
-            data, plan = self.data, models.plan
-            built = build_models(
-                [objective],
-                plan.model,
-                data.vocabulary,
-                data.target_vocabulary,
-                seed=self.recipe.seed,
-                match=plan.match,  # type: ignore[arg-type]
-                family=self.recipe.architecture.name,
-            )
-            return built[objective.name]
-        module = models.initial(self.recipe)
-        if (extended := models.own(StudyDomain).vocabulary) is not None:
-            add_tokens(module, extended, decoder=not objective.needs_translation)
-        return module
+        if self.strategy != SCRATCH:
+            return self._extended(self.models.initial(self.recipe))
+        data, plan = self.data, self.models.plan
+        built = build_models(
+            [self.objective],
+            plan.model,
+            data.vocabulary,
+            data.target_vocabulary,
+            seed=self.recipe.seed,
+            match=plan.match,  # type: ignore[arg-type]
+            family=self.recipe.architecture.name,
+        )
+        return built[self.objective.name]
 
     def _first(self) -> PreTrainedModel:
-        models, objective = self.models, self.models.objective(self.recipe)
         if self.strategy == SCRATCH:
             return self._fresh()
         if self.before is not None:
             module = self._fresh()
-            load_weights(module, self.before.folder / "model", objective.exported)
+            load_weights(module, self.before.folder / "model", self.objective.exported)
             return module
-        module = models.initial(self.recipe)
-        load_weights(module, models.weights(self.recipe), objective.exported)
-        if (extended := models.own(StudyDomain).vocabulary) is not None:
-            add_tokens(module, extended, decoder=not objective.needs_translation)
+        module = self.models.initial(self.recipe)
+        load_weights(module, self.models.weights(self.recipe), self.objective.exported)
+        return self._extended(module)
+
+    def _extended(self, module: PreTrainedModel) -> PreTrainedModel:
+        """The module with the words that the domain adds to its vocabulary."""
+        if (extended := self.models.own(StudyDomain).vocabulary) is not None:
+            add_tokens(module, extended, decoder=not self.objective.needs_translation)
         return module
 
 
@@ -221,10 +226,10 @@ class TunedSubject:
 
     models: StudyModels
     subject: Subject
-    special: Specialised | None  # None: as the study pretrained it
     asked: TunePlan
-    method: str
-    examples: int  # 0: all
+    special: Specialised | None = None  # None: as the study pretrained it
+    method: str = FULL
+    examples: int = 0  # 0: all
     control: str = ""
 
     @property
@@ -361,34 +366,24 @@ def tuned_subjects(models: StudyModels) -> Iterator[TunedSubject]:
 
 
 def _of_task(models: StudyModels, asked: TunePlan) -> Iterator[TunedSubject]:
+    """Every model with every method and size, then the controls: untrained models, which learn the task from scratch,
+    and shuffled labels.
+    """
     tasks = models.own(StudyTasks)
-    recipes, sizes = tasks.fitting(asked, models.plan.recipes()), tasks.sizes(asked)
-    methods = tasks.methods(asked)
-    for recipe in recipes:
-        for one in _pretrained(models, recipe, asked):
-            for method in methods:
-                yield from (dataclasses.replace(one, method=method, examples=size) for size in sizes)
-        yield from _controls(models, recipe, asked, sizes)
+    sizes, methods = tasks.sizes(asked), tasks.methods(asked)
+    for recipe in tasks.fitting(asked, models.plan.recipes()):
+        plain = TunedSubject(models=models, subject=Subject(recipe=recipe), asked=asked)
+        for special, method, size in product(_pretrained(models, recipe, asked), methods, sizes):
+            yield dataclasses.replace(plain, special=special, method=method, examples=size)
+        if UNTRAINED in asked.controls:
+            untrained = plain.subject.before_training()
+            yield from (dataclasses.replace(plain, subject=untrained, examples=size) for size in sizes)
+        if SHUFFLED in asked.controls:
+            yield dataclasses.replace(plain, control=SHUFFLED)
 
 
-def _pretrained(models: StudyModels, recipe: Recipe, asked: TunePlan) -> Iterator[TunedSubject]:
-    """The general model, and the specialised one after each phase; the phase "task" uses this task's texts."""
-    first = TunedSubject(
-        models=models, subject=Subject(recipe=recipe), special=None, asked=asked, method=FULL, examples=0
-    )
-    yield first
-    if models.plan.domain.on and recipe in models.own(StudyDomain).recipes:
-        for one in specialised(models, recipe):
-            if one.task is None or one.task is asked:
-                yield dataclasses.replace(first, special=one)
-
-
-def _controls(models: StudyModels, recipe: Recipe, asked: TunePlan, sizes: list[int]) -> Iterator[TunedSubject]:
-    """Controls: the untrained model on all sizes, which learns the task from scratch, and shuffled labels."""
-    trained = Subject(recipe=recipe)
-    shared: dict[str, Any] = {"models": models, "special": None, "asked": asked, "method": FULL}
-    if UNTRAINED in asked.controls:
-        for size in sizes:
-            yield TunedSubject(subject=trained.before_training(), examples=size, **shared)
-    if SHUFFLED in asked.controls:
-        yield TunedSubject(subject=trained, examples=0, control=SHUFFLED, **shared)
+def _pretrained(models: StudyModels, recipe: Recipe, asked: TunePlan) -> list[Specialised | None]:
+    """The general model (None), and the specialised one after each phase; the phase "task" uses this task's texts."""
+    if not models.plan.domain.on or recipe not in models.own(StudyDomain).recipes:
+        return [None]
+    return [None, *(one for one in specialised(models, recipe) if one.task is None or one.task is asked)]

@@ -1,6 +1,5 @@
 """The section on retrieval: what readers know, where they read it, what they find; and single questions."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -50,15 +49,9 @@ def _examples(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 def _questions(own: pd.DataFrame) -> list[pd.DataFrame]:
     """As many questions as fit with all readers, the same for each reader, alternating between kinds of facts."""
     room = max(1, _MOST // len(own["series"].unique()))
-    by_question = [rows for _, rows in own.groupby("question", sort=False)]
-    seen: Counter[str] = Counter()
-    turns = []
-    for rows in by_question:
-        kind = str(rows["facts"].iloc[0])
-        turns.append(seen[kind])
-        seen[kind] += 1
-    order = sorted(range(len(by_question)), key=lambda place: turns[place])
-    return [by_question[place] for place in order[:room]]
+    asked = own.drop_duplicates("question")
+    turns = asked.assign(turn=asked.groupby("facts").cumcount()).sort_values("turn", kind="stable")
+    return [own[own["question"] == question] for question in turns["question"][:room]]
 
 
 def _card(rows: pd.DataFrame, label: str) -> dict[str, Any]:
