@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from infoflow.findings._control import seeds_alone
+from infoflow.findings._finding import Control
 from infoflow.findings._head_numbers import beside, largest
 from infoflow.findings._model_group import NAMES, RETRIEVE_LEARNED, Absent
 from infoflow.findings._table import Function, Reading, SeedRows, Table, exact, one_number, together, untrained
@@ -110,6 +112,11 @@ def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
         )
         for name, reading in untrained(reads).items()
     }
+
+
+def seeds_and_start(reads: Mapping[str, Reading], *sides: Any) -> tuple[Control, Control]:
+    """Controls: seeds of one side alone, and untrained models, which decide nothing, since all variants start alike."""
+    return seeds_alone(reads, *sides), Control(name="untrained models", reads=untrained(reads), decisive=False)
 
 
 def by_passages(objective: Spec) -> Reading:

@@ -40,6 +40,7 @@ from ._retrieval import (
     lost,
     part_by_window,
     ranking,
+    seeds_and_start,
     traced,
     unable_to_read,
     without_heads,
@@ -212,17 +213,12 @@ _R18_READS: dict[str, Reading] = {
     f"other's by {_R18_RATIO} and rises with exposure; its right answers with a random document are above by "
     f"{RIGHT} (our thresholds)",
     reads=_R18_READS,
-    controls=(
-        seeds_alone(
-            _R18_READS,
-            *(
-                {f"{name} {what}": what for what in ("ratio", "random")}
-                | ({"slope": "slope"} if name == "closed" else {})
-                for name in _OF
-            ),
+    controls=seeds_and_start(
+        _R18_READS,
+        *(
+            {f"{name} {what}": what for what in ("ratio", "random")} | ({"slope": "slope"} if name == "closed" else {})
+            for name in _OF
         ),
-        # All variants start with the same reader and retriever.
-        Control(name="untrained models", reads=untrained(_R18_READS), decisive=False),
     ),
     learned=(CLOSED_BOOK, RETRIEVE_LEARNED),
 )

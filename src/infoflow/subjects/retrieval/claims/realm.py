@@ -21,7 +21,19 @@ from infoflow.findings._sources import REALM
 from infoflow.findings._table import Function, Reading, SeedRows, baselines, untrained
 from infoflow.results import Spec
 
-from ._retrieval import CHANGED, COMMON, HELD_OUT, OWN, RARE, TRAINED, found, knows, reported, unable_to_read
+from ._retrieval import (
+    CHANGED,
+    COMMON,
+    HELD_OUT,
+    OWN,
+    RARE,
+    TRAINED,
+    found,
+    knows,
+    reported,
+    seeds_and_start,
+    unable_to_read,
+)
 
 LEAST = 0.5
 
@@ -120,11 +132,7 @@ _R9_READS: dict[str, Reading] = {
     statistic=f"first passage right after equal updates: salient spans above random tokens and random spans by "
     f"{_R9_LEAST} (our threshold)",
     reads=_R9_READS,
-    controls=(
-        seeds_alone(_R9_READS, "salient", tuple(OTHERS)),
-        # All variants start with the same reader and retriever.
-        Control(name="untrained models", reads=untrained(_R9_READS), decisive=False),
-    ),
+    controls=seeds_and_start(_R9_READS, "salient", tuple(OTHERS)),
     learned=(RETRIEVE_LEARNED,),
 )
 def r9(curves: Curves) -> list[Condition]:
@@ -152,11 +160,7 @@ _R10_READS: dict[str, Reading] = {"fresh": found(RETRIEVE_LEARNED), "stale": fou
     statistic=f"first passage right: index as often as planned above the seldom or never refreshed one by "
     f"{_R10_LEAST} (our threshold)",
     reads=_R10_READS,
-    controls=(
-        seeds_alone(_R10_READS, "fresh", "stale"),
-        # All variants start with the same reader and retriever.
-        Control(name="untrained models", reads=untrained(_R10_READS), decisive=False),
-    ),
+    controls=seeds_and_start(_R10_READS, "fresh", "stale"),
     learned=(RETRIEVE_LEARNED,),
 )
 def r10(curves: Curves) -> list[Condition]:
