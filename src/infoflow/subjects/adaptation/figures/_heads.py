@@ -24,10 +24,9 @@ from ._rows import (
     chosen_of,
     estimated,
     left_out,
-    most_examples,
     names_of,
     of,
-    plain,
+    pretrained,
     square_panels,
     tasks_of,
 )
@@ -43,8 +42,7 @@ IMPORTANCE, CONFIDENCE, ATTENTION = "importance (rank)", "confidence", "attentio
 
 def heads_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """Maps of the first seed, one set per task and statistic; None without heads before and after tuning."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = pretrained(frame)
     if own.empty:
         return None
     ranked = with_ranks(own)
@@ -203,8 +201,7 @@ _HEIGHT = 220
 
 def pruned_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per task; None if no heads were pruned."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = pretrained(frame)
     own = own.assign(removed=own["removed"] / own["heads"].where(own["heads"] > 0))
     means = averaged(own, ["task", "order", "removed"])
     if means.empty:
@@ -272,8 +269,7 @@ MEASURES = {"spearman": "rank correlation over all heads", "jaccard": "overlap o
 
 def overlap_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per line, tasks by tasks, one set per measure; None if only one task has heads."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = pretrained(frame)
     data = _agreement(own)
     if data.empty:
         return None

@@ -93,6 +93,12 @@ def most_examples(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["examples"] == frame.groupby("task")["examples"].transform("max")]
 
 
+def pretrained(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `plain` about pretrained models, tuned on the most labelled examples."""
+    own = most_examples(plain(frame))
+    return own[own["trained"]]
+
+
 def scores_on_test(frame: pd.DataFrame) -> pd.DataFrame:
     """Scores on test examples by each task's main metric."""
     return frame[(frame["part"].astype(str) == "test") & frame["main"].astype(bool)].dropna(subset="value")
