@@ -16,6 +16,7 @@ from infoflow.objectives import UNSUPERVISED
 from infoflow.results import RETRIEVAL_SCORES
 
 from ..measures import decoded_answers, fact_blocks, fact_inputs, own_log_probabilities, question_candidates
+from ..measures._tables import EVERY_WEIGHT, fact_groups
 from ..models import NULL, Library, RetrievalModel, retrieval_scores, score_row
 from ..objectives._retrieval_lm import RetrievalLM
 from ._question_reading import (
@@ -308,10 +309,6 @@ def _some(facts: Sequence[Fact]) -> list[Fact]:
 
 def _exposures(facts: Sequence[Fact]) -> Iterator[tuple[str, np.ndarray]]:
     """Groups of facts that training asks about, by name: their rows in `facts`, one fact each."""
-    for kind in ("trained", "changed"):
-        of_kind = np.array([fact.kind == kind for fact in facts])
-        weights = np.array([fact.weight for fact in facts])
-        if of_kind.any():
-            yield f"{kind} facts", np.flatnonzero(of_kind)
-        for weight in np.unique(weights[of_kind]).tolist():
-            yield f"{kind} facts, weight {weight}", np.flatnonzero(of_kind & (weights == weight))
+    for kind, weight, rows in fact_groups(facts):
+        if kind in _COURSE["trained"]:
+            yield f"{kind} facts" + ("" if weight == EVERY_WEIGHT else f", weight {weight}"), rows
