@@ -25,7 +25,6 @@ from ._question_reading import (
     QuestionReading,
     Read,
     priors,
-    ranked_by_words,
     unlikely,
     without_passage,
 )
@@ -117,18 +116,14 @@ class ArmScores:
     # -- retrieval ----------------------------------------------------------------------------------------------------
 
     def _found(self) -> Iterator[pd.DataFrame]:
-        world = self.world.world
-        library = self._library
+        world, library = self.world.world, self._library
+        first = self.first if self.model.source == "learned" else None
         for name, kinds in (("facts", ("trained", "changed", "held out")), ("held out", ("held out",))):
             facts = _some(world.of_kind(*kinds))
             asked, asked_facts = self._asked(facts)
-            systems = {"own": self._reading.ranked(asked, library)}
-            if self.model.source != "bm25":
-                systems["bm25"] = ranked_by_words(asked, library)
-            if self.first is not None and self.model.source == "learned":
-                first = QuestionReading(self.first, self.objective)
-                systems["frozen"] = first.ranked(asked, self._first_library)
-                systems["own, first index"] = self._reading.ranked(asked, self._first_library)
+            systems = self._reading.systems(asked, library, first)
+            if first is not None and first.passage_library is not None:
+                systems["own, first index"] = self._reading.ranked(asked, first.passage_library)
             texts = [str(fact.number) for fact in asked_facts]
             relevant = [[world.gold(fact)] for fact in asked_facts]
             yield retrieval_scores(systems, relevant, texts, len(library), _CUTS, name)
@@ -158,12 +153,6 @@ class ArmScores:
     def _library(self) -> Library:
         assert self.model.passage_library is not None
         return self.model.passage_library
-
-    @cached_property
-    def _first_library(self) -> Library:
-        assert self.first is not None
-        assert self.first.passage_library is not None
-        return self.first.passage_library
 
     # -- answers ------------------------------------------------------------------------------------------------------
 

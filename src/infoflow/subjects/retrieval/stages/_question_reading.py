@@ -80,6 +80,15 @@ class QuestionReading:
         vectors = torch.cat([self.model.retriever.queries(asked.ids[rows], asked.mask[rows]) for rows in slices(asked)])
         return library.by_vectors(vectors, min(DEPTH, len(library)), [()] * len(vectors)).ids
 
+    def systems(self, asked: Asked, library: Library, first: RetrievalModel | None) -> dict[str, np.ndarray]:
+        """Rankings by the model's own search and by its controls: BM25, and the retriever before training."""
+        found = {"own": self.ranked(asked, library)}
+        if self.model.source != "bm25":
+            found["bm25"] = ranked_by_words(asked, library)
+        if first is not None and first.passage_library is not None:
+            found["frozen"] = QuestionReading(first, self.objective).ranked(asked, first.passage_library)
+        return found
+
     def choice(self, asked: Asked, rows: slice) -> Candidates:
         """The candidates that each of these questions reads."""
         gold = asked.gold[rows]
@@ -219,7 +228,8 @@ class TextScores:
         documents = [one for one in DOCUMENTS if one != "own" or self.model.source != "none"]
         said = {document: self._said(given.asked, document) for document in documents}
         read = self._reading.read(given.asked)
-        found = self._found(given.asked) if self.model.source in SEARCHES else {}
+        searches = self.model.source in SEARCHES
+        found = self._reading.systems(given.asked, self._library, self.first) if searches else {}
         for name, places in groups.items():
             texts, answers = ([column[place] for place in places] for column in (given.texts, given.answers))
             for document in documents:
@@ -258,15 +268,6 @@ class TextScores:
         else:
             choice = alone(gold if document == "gold" else self.model.drawn(asked.draws[rows], gold))
         return choice, torch.ones(choice.ids.shape, dtype=torch.float64)
-
-    def _found(self, asked: Asked) -> dict[str, np.ndarray]:
-        systems = {"own": self._reading.ranked(asked, self._library)}
-        if self.model.source != "bm25":
-            systems["bm25"] = ranked_by_words(asked, self._library)
-        if self.first is not None and self.first.passage_library is not None:
-            first = QuestionReading(self.first, self.objective)
-            systems["frozen"] = first.ranked(asked, self.first.passage_library)
-        return systems
 
     @cached_property
     def _reading(self) -> QuestionReading:
