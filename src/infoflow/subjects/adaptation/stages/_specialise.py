@@ -32,8 +32,8 @@ from infoflow.training import TrainingData, train, usable_device
 
 from ..measures import DOMAIN_LOSS, TASK_LEAKAGE, Parent, extend_vocabulary, leakage, load_parent
 from ..settings import TunePlan
+from ._specialised import Specialised, specialised
 from ._study_tasks import AS_IS, SCRATCH, StudyDomain, StudyTasks
-from ._tuned_subject import Specialised, specialised
 
 TEXTS = ("domain", "general")
 _VERSION = 1  # increase when the same models are scored differently

@@ -175,16 +175,13 @@ def _source(asked: TunePlan) -> list[Any]:
 
 
 def _task_data(asked: TunePlan) -> TaskData:
-    data = _labelled_data(asked)
+    if asked.train:
+        parts = {"train": asked.train, "dev": asked.dev or None, "test": asked.test or None}
+        how: dict[str, Any] = {"shape": asked.shape or None, "multi": asked.multi, **asked.named_columns}
+        data = load_task(asked.name, **parts, **how)
+    else:
+        data = built_in_task(asked.name, asked.size)
     return as_text(data) if asked.as_text else data
-
-
-def _labelled_data(asked: TunePlan) -> TaskData:
-    if not asked.train:
-        return built_in_task(asked.name, asked.size)
-    parts = {"train": asked.train, "dev": asked.dev or None, "test": asked.test or None}
-    how: dict[str, Any] = {"shape": asked.shape or None, "multi": asked.multi, **asked.named_columns}
-    return load_task(asked.name, **parts, **how)
 
 
 def _facts(data: TaskData, asked: TunePlan) -> dict[str, Any]:
@@ -310,8 +307,7 @@ class StudyDomain:
     def _looked_at(self) -> dict[str, Any]:
         objectives = list(self._readable())
         strategies = self.plan.domain.strategies if objectives else ()
-        keys = {strategy: self.data(strategy).key for strategy in strategies}
-        return {"objectives": objectives, "keys": keys}
+        return {"objectives": objectives, "keys": {strategy: self.data(strategy).key for strategy in strategies}}
 
 
 def corpus_plan(plan: StudyPlan) -> CorpusPlan:
