@@ -129,7 +129,7 @@ def load_tuned(folder: Path | str) -> TunedModel:
         if facts["version"] > _VERSION:
             raise UserError(f"{folder} was written by a newer infoflow. Update yours: git pull and make install.")
         return _tuned_model(folder, facts)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except _FAULTS as error:
         raise UserError(
             f"A tuned model is a folder with weights and {TASK_FILE}, such as seed-0 in the method's folder. "
             f"{folder} is not one, or its {TASK_FILE} is damaged. Name a folder that infoflow tune wrote."
