@@ -194,7 +194,7 @@ def test_questions_are_read_once_for_all_groups_that_they_are_in(run, plan, name
     )
     parts.append(RETRIEVAL_SCORES.conform(pd.DataFrame(list(made))))
     if name == "retrieve-learned":
-        ranked = scores._found(given.asked)
+        ranked = reading.systems(given.asked, library, first)
         assert list(ranked) == ["own", "bm25", "frozen"]
         relevant = [[gold] for gold in given.asked.gold.tolist()]
         parts.append(retrieval_scores(ranked, relevant, given.texts, len(library), (1, 2, 5, 20), "not leaked"))

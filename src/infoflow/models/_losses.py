@@ -27,7 +27,7 @@ LeftPadding = Literal["as is", "positions", "refused"]
 
 
 def pad_rows(
-    rows: Sequence[Sequence[int] | Integer[Any, " token"]], pad_token_id: int, side: Literal["left", "right"] = "right"
+    rows: Sequence[Sequence[int] | Integer[Any, " _"]], pad_token_id: int, side: Literal["left", "right"] = "right"
 ) -> tuple[Int[Tensor, "batch token"], Int[Tensor, "batch token"]]:
     """Token ids and attention mask of rows of unequal length."""
     longest = max(map(len, rows))

@@ -1,6 +1,6 @@
 """The sections `[[tune]]` and `[domain]` of a study's plan: tuning tasks, and further pretraining before them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -158,7 +158,7 @@ def check_adaptation(plan: Adapts) -> None:
             if named := getattr(asked, field):
                 one_of(f"tune[{number}].{field}", named, plan.objectives)
     names = [asked.name for asked in plan.tune]
-    if repeated := _repeated(names):
+    if repeated := next((name for index, name in enumerate(names) if name in names[:index]), ""):
         raise UserError(f"Tables [[tune]] must have different names. Got {as_written(repeated)} twice. Rename one.")
     if plan.domain.objectives:
         one_of("domain.objectives", plan.domain.objectives, plan.objectives)
@@ -175,10 +175,6 @@ def _check_extended(plan: Adapts) -> None:
                 f"domain.extend_vocabulary must be 0 unless all objectives train a single model. Got {name}, which has "
                 f"the layout {layout}. Name the others in domain.objectives."
             )
-
-
-def _repeated(names: Sequence[str]) -> str:
-    return next((name for index, name in enumerate(names) if name in names[:index]), "")
 
 
 assert set(get_args(Shapes)) == {"", *SHAPES}

@@ -116,11 +116,7 @@ def over_training(
 
 
 def _show(run: "Run", check: bool) -> None:
-    """Print what the checks found, and what the run holds.
-
-    Raises:
-        Incomplete: A checkpoint differs from what was written.
-    """
+    """Print what the checks found, and what the run holds; Incomplete if a checkpoint differs from what was written."""
     found = run.tables["checkpoint_checks"]
     if rows := [[one.level, one.check, one.message] for one in found.itertuples()]:
         show_table(["level", "check", "message"], rows)

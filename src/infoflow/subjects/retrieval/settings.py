@@ -55,14 +55,11 @@ OF_VARIANTS: Mapping[str, tuple[str, ...]] = {
     "exchange": _LEARNED,  # parts of the trained model replace those of the initial one; then training continues
 }
 """The `arms` that each variant modifies; those that a plan lacks are left out."""
-WRITTEN = ("rag-sequence", "rag-token")
-"""Variants whose reader generates its answers."""
+WRITTEN = ("rag-sequence", "rag-token")  # variants whose reader generates its answers
 EXCHANGES = ("exchange-both", "exchange-retriever", "exchange-reader", "exchange-neither")
 """The variants that "exchange" expands to: which parts come from the trained model."""
-OF_FACTS = ("same-wording", "pairs", *WRITTEN)
-"""Variants that exist only for a generated world."""
-OF_TEXT: tuple[MeasureName, ...] = ("scores",)
-"""Measures available for real text."""
+OF_FACTS = ("same-wording", "pairs", *WRITTEN)  # variants that exist only for a generated world
+OF_TEXT: tuple[MeasureName, ...] = ("scores",)  # measures available for real text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,11 +155,7 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
             )
 
     def world(self, variant: str = "") -> FactConfig:
-        """The world that a variant reads.
-
-        Raises:
-            UserError: Its settings are inconsistent.
-        """
+        """The world that a variant reads."""
         shared: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(FactSettings)}
         shared |= {"same-wording": {"wording": "same"}, "pairs": {"passages": "pairs"}}.get(variant, {})
         try:

@@ -19,11 +19,9 @@ from ..measures import DOMAIN_LOSS, LAYER_SWAPS, TASK_SCORES, TUNING_CHANGE, TUN
 
 FULL, FROZEN = "full", "frozen"
 AS_IS, CONTINUED, SCRATCH = "as-is", "continued", "scratch"
-IN_DOMAIN = (CONTINUED, SCRATCH)
-"""Pretraining on the domain: claims use the first of these that a run has."""
+IN_DOMAIN = (CONTINUED, SCRATCH)  # pretraining on the domain: claims use the first of these that a run has
 SHUFFLED = "shuffled-labels"
-TEXTS = ("classification", "regression", "choice")
-"""Shapes of tasks on whole texts."""
+TEXTS = ("classification", "regression", "choice")  # shapes of tasks on whole texts
 UNDERSTANDING = (*TEXTS, "tagging", "span")
 _TEST: dict[str, Any] = {"part": "test", "main": True, "metric": ...}
 _ORDERS = 400  # random orders of heads
@@ -48,9 +46,8 @@ def tuned(
 
 
 def means(*tables: Table, shapes: Sequence[str] = ()) -> Reading:
-    """One number per table: its scores with all labelled examples, averaged over the tasks common to all, (1 + R, K).
-
-    `shapes`: task shapes to include; default: all.
+    """One number per table: its scores with all labelled examples, averaged over the common tasks (of `shapes`), (1 +
+    R, K).
     """
     return together(partial(_side_by_side, shapes=tuple(shapes)), *tables)
 
@@ -149,7 +146,6 @@ def _mean(rows: SeedRows) -> np.ndarray:
 
 
 def _cut(found: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Truncate to the common number of replicates."""
     common = min(map(len, found))
     return [each[:common] for each in found]
 
@@ -189,7 +185,6 @@ def _gains(trained: SeedRows, untrained: SeedRows) -> np.ndarray:
 
 
 def _halves(rows: SeedRows) -> tuple[SeedRows, SeedRows]:
-    """Split the rows by alternate tuning seeds."""
     seeds = sorted(set(rows.column("tuning_seed").astype(int).tolist()))
     if len(seeds) < 2:
         raise Absent("there is one seed of tuning, and none to compare it with")

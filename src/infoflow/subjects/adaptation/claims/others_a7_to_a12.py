@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from infoflow.findings._curves import total_fall
 from infoflow.findings._finding import CORRELATION, Condition, Control, Curves, Verdict, claim, exceeds
 from infoflow.findings._model_group import (
     CAUSAL,
@@ -54,18 +55,12 @@ _A7_READS = _reads()
     learned=(MASKED, CAUSAL),
 )
 def a7(curves: Curves) -> list[Condition]:
-    """Reading in both directions, or from left to right.
-
-    The three averages are recalled, not read. The source's models also differ in their corpora, these only in the
-    objective.
-    """
-    gain = curves["scores"][:, :1] - curves["scores"][:, 1:]
+    """The source's models also differ in their corpora, these only in the objective."""
+    gain = total_fall(curves["scores"])
     return [exceeds("score of the masked LM minus that of the causal LM", gain, 0.0, "score", published=0.045)]
 
 
 VARIANTS = (DENOISE_FULL, DENOISE_MASK, REPLACE_SPANS, DROP_TOKENS)
-
-
 _FROM_SCRATCH = tuned(DENOISE_FULL, trained=False)
 
 
@@ -88,11 +83,9 @@ def _a8_reads(*variants: Table) -> dict[str, Reading]:
     learned=VARIANTS,
 )
 def a8(curves: Curves) -> list[Condition]:
-    """Methods of corrupting a text.
-
-    The source's numbers are recalled, not read. The largest difference of several noisy means is biased upwards, so the
-    check errs against the claim. The control is an objective of another family, which the source and A-7 find to
-    differ: tasks that do not distinguish it from the variants cannot show that these are similar.
+    """The largest difference of several noisy means is biased upwards, so the check errs against the claim. The control
+    is an objective of another family, which the source and A-7 find to differ: tasks that do not distinguish it from
+    the variants cannot show that these are similar.
     """
     variants, scratch = np.split(curves["variants and from scratch"], [len(VARIANTS)], axis=1)
     gain = variants.mean(axis=1, keepdims=True) - scratch
@@ -120,13 +113,8 @@ def _a9_reads(without: Table) -> dict[str, Reading]:
     learned=(MASKED, NEXT_SENTENCE),
 )
 def a9(curves: Curves) -> list[Condition]:
-    """Next-sentence prediction.
-
-    The source's numbers are recalled, not read. The margin is ours.
-    """
-    without, with_it = curves["without and with"][:, :1], curves["without and with"][:, 1:]
     name = "score of the masked LM minus that of the one with next-sentence prediction"
-    return [exceeds(name, without - with_it, -MARGIN, "score", published=0.007)]
+    return [exceeds(name, total_fall(curves["without and with"]), -MARGIN, "score", published=0.007)]
 
 
 def _a10_reads(control: str = "") -> dict[str, Reading]:
@@ -153,11 +141,7 @@ _A10_READS = _a10_reads()
     learned=(MASKED, SPANBERT),
 )
 def a10(curves: Curves) -> list[Condition]:
-    """Masking spans.
-
-    The source's numbers are recalled, not read.
-    """
-    spans, texts = (curves[name][:, :1] - curves[name][:, 1:] for name in ("spans", "texts"))
+    spans, texts = (total_fall(curves[name]) for name in ("spans", "texts"))
     return [
         exceeds("score of SpanBERT minus that of the masked LM, span tasks", spans, 0.0, "score", published=0.033),
         exceeds("this gain minus that on tasks about whole texts", spans - texts, 0.0, "score", alone=False),
@@ -181,9 +165,7 @@ _A11_READS: dict[str, Reading] = {"lower less upper": regained(MASKED)}
     minimum_seeds=1,
 )
 def a11(curves: Curves) -> list[Condition]:
-    """Where the pretraining objective is forgotten.
-
-    Ours. Weights outside the blocks count for neither side: an output matrix tied to the embeddings is reset with them,
+    """Weights outside the blocks count for neither side: an output matrix tied to the embeddings is reset with them,
     and with it the last step of the pretraining loss. From memory: the source resets top layers of tuned models, which
     hardly affects the tasks.
     """
@@ -192,8 +174,6 @@ def a11(curves: Curves) -> list[Condition]:
 
 
 LEAST, PUBLISHED = 0.3, 0.68
-
-
 _A12_READS: dict[str, Reading] = {"agreement": agreement(MASKED), "most": most_agreement(MASKED)}
 
 
@@ -229,11 +209,8 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     minimum_seeds=1,
 )
 def a12(curves: Curves) -> list[Condition]:
-    """Whether tasks need the same heads.
-
-    The source's numbers, those of heads:M5, cover two data sets of one task. The threshold is ours. Head importance
-    under another pretraining seed is no control here: heads of two seeds share only their numbers, so it equals heads
-    in random order.
+    """The source's numbers, those of heads:M5, cover two data sets of one task. Heads of two seeds share only their
+    numbers, so importance under another pretraining seed equals heads in random order, and is no control.
     """
     name = "rank correlation between tasks of what heads are worth"
     return [exceeds(name, curves["agreement"], LEAST, "", bounds=CORRELATION, published=PUBLISHED)]

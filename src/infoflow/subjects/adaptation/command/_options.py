@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from ..measures import AbstractTask, AllocationHooks, TaskData, TuneConfig, Tuned
 
 
-# What `infoflow tune` tunes: the model that was asked for, and what it is compared with.
-
-
 _SHUFFLED, _UNTRAINED = "shuffled labels", "untrained"
 
 
@@ -30,19 +27,14 @@ _SHUFFLED, _UNTRAINED = "shuffled labels", "untrained"
 class Arm:
     """One model tuned for a task in one way."""
 
-    label: str
-    """What it is beside the model that was asked for; "": that model itself."""
-    subject: "Subject"
-    """What tables call the model: the untrained one, as in a study, by the name of the trained one."""
-    model: "Model"
-    """Before tuning."""
-    pretrained_for: "AbstractObjective | None"
-    """Where that is known."""
+    label: str  # what it is beside the model that was asked for; "": that model itself
+    subject: "Subject"  # what tables call the model: the untrained one, as in a study, by the name of the trained one
+    model: "Model"  # before tuning
+    pretrained_for: "AbstractObjective | None"  # where that is known
     data: "TaskData"
     task: "AbstractTask"
     config: "TuneConfig"
-    run: Path
-    """The run folder."""
+    run: Path  # the run folder
 
     @property
     def recordings(self) -> Path:
@@ -62,11 +54,7 @@ class Arm:
         return tune(self.model, self.data, self.config, folder, task=self.task, hooks=hooks, features=self.features)
 
     def check(self) -> None:
-        """Check, before tuning, that the folder for the tuned models holds nothing else.
-
-        Raises:
-            UserError: The folder holds something else.
-        """
+        """Refuse, before tuning, folders that hold something else."""
         from infoflow.foundation import UserError, check_own_folder
 
         check_own_folder(self.run / self._home / self.task.task / self.config.way, "tuning.json", "A tuned model")
@@ -193,7 +181,6 @@ class TaskFiles:
 
 
 def _name(train: str) -> str:
-    """The task's name: that of the folder of a file called train, else of the file."""
     path = Path(train)
     stem = path.name.split(".")[0] if not train.startswith("hf:") else train.split(":")[1].rpartition("/")[2]
     return path.absolute().parent.name if stem in ("train", "training") else stem or path.absolute().name
@@ -311,22 +298,10 @@ def _cells(scores: "pd.DataFrame", metric: str) -> list[str]:
 
 def _on_test(scores: "pd.DataFrame", metric: str) -> tuple[float, float, float, float]:
     """The mean of a metric over seeds, its interval, and the guess that it is compared with."""
-    test = scores[(scores["metric"] == metric) & (scores["part"] == "test")]
-    return *_over_seeds(test.to_dict("records"), metric), float(test["baseline"].mean())
-
-
-def _over_seeds(rows: Sequence[dict[str, Any]], metric: str) -> tuple[float, float, float]:
-    """The mean of a metric with its interval over seeds and examples; of one seed its own."""
-    import numpy as np
-
-    from infoflow.foundation import interval_over_seeds
     from infoflow.results import scale_of
 
-    if len(rows) == 1:
-        return rows[0]["value"], rows[0]["low"], rows[0]["high"]
-    values = np.array([row["value"] for row in rows])
-    replicates = np.array([row["replicates"] for row in rows], dtype=float)
-    own = [(row["low"], row["high"]) for row in rows]
-    units = [(row["tuning_seed"],) for row in rows]
-    ends = interval_over_seeds(units, values, replicates, own, scale_of(metric))
-    return float(values.mean()), ends.low, ends.high
+    from ..measures import mean_estimate
+
+    test = scores[(scores["metric"] == metric) & (scores["part"] == "test")]
+    found = mean_estimate(test.to_dict("records"), scale_of(metric))
+    return found["value"], found["low"], found["high"], found["baseline"]

@@ -135,7 +135,6 @@ def _check_inside(inside: bool, corpus: str | None, config: "TuneConfig") -> Non
 
 
 def _facts(model: str, data: "TaskData", config: "TuneConfig", named_by: str | None) -> dict[str, Any]:
-    """What run.json says."""
     from infoflow.foundation import absolute, provenance
 
     source = str(absolute(model)) if Path(model).exists() else model
@@ -148,7 +147,6 @@ def _facts(model: str, data: "TaskData", config: "TuneConfig", named_by: str | N
 
 
 def _asked(model: str, reading: Reading, data: "TaskData", config: "TuneConfig", run: Path, name: str) -> Arm:
-    """The model before tuning, with its task."""
     from infoflow.studies import given_subject
     from infoflow.training import trained_objective
 
@@ -172,8 +170,7 @@ class InsideTuning:
     """The measurements of one variant, in addition to its scores."""
 
     arm: Arm
-    text: "Corpus | None"
-    """What the pretraining loss is taken on; None: texts of the task."""
+    text: "Corpus | None"  # what the pretraining loss is taken on; None: texts of the task
 
     @cached_property
     def hooks(self) -> "AllocationHooks | None":
@@ -235,7 +232,6 @@ class InsideTuning:
 
 
 def _looks(every: list[Arm], corpus: str | None) -> dict[Arm, InsideTuning]:
-    """What is looked at of each arm."""
     from infoflow.corpus import load_corpus
 
     text = load_corpus(corpus) if corpus else None
@@ -243,7 +239,6 @@ def _looks(every: list[Arm], corpus: str | None) -> dict[Arm, InsideTuning]:
 
 
 def _leaks(data: "TaskData", tuned: "Tuned") -> "pd.DataFrame":
-    """What of test stands in what was trained on."""
     from ..measures import leakage
 
     return leakage(replace(data, train=tuned.train), {})

@@ -23,17 +23,14 @@ from ._rows import (
     most_examples,
     of,
     plain,
+    pretrained,
     square_chart,
     square_panels,
     tasks_of,
 )
 
-# Layer-by-task figures: how far tuning changed each layer's representations and weights.
-
-
 MEASURES = {"pwcca": "PWCCA", "cka": "linear CKA", "rsa": "RSA"}
-_CONTROLS = {"untrained": FROM_SCRATCH, SHUFFLED: SHUFFLED}
-"""Group of rows → the row that holds its control."""
+_CONTROLS = {"untrained": FROM_SCRATCH, SHUFFLED: SHUFFLED}  # group of rows → the row that holds its control
 _BY = ["task", "measure", "layer"]
 COMPONENTS = (
     "query",
@@ -95,7 +92,6 @@ def change_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
 
 
 def _of_controls(controls: list[str]) -> str:
-    """The caption's sentence about the control rows."""
     stated = {FROM_SCRATCH: "the untrained model after tuning", SHUFFLED: "tuning on labels that changed places"}
     if not controls:
         return ""
@@ -146,25 +142,18 @@ def _sentence(rows: pd.DataFrame, measures: list[str], name: str) -> str:
 
 def weights_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per line, blocks by components, one set per task; None without weights."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = pretrained(frame)
     if own.empty:
         return None
     keys = ["series", "task", "layer", "component"]
     data = own.groupby(keys, as_index=False, sort=False)[["relative", "cosine", "parameters"]].mean()
-    tasks = tasks_of(data)
-    order = [*COMPONENTS, *sorted(set(data["component"].astype(str)) - set(COMPONENTS))]
-    rows = (
-        data.assign(
-            value=data["relative"],
-            label=[block_label(layer) for layer in data["layer"]],
-            set=data["task"].map(tasks.index),
-            text=[f"{100 * value:.0f}" for value in data["relative"]],
-            shown=[f"{100 * value:.2g}%" for value in data["relative"]],
-            place=data["component"].map(order.index),
-        )
-        .sort_values("place", kind="stable")
-        .drop(columns="place")
+    tasks, rows = tasks_of(data), _by_component(data)
+    rows = rows.assign(
+        value=rows["relative"],
+        label=[block_label(layer) for layer in rows["layer"]],
+        set=rows["task"].map(tasks.index),
+        text=[f"{100 * value:.0f}" for value in rows["relative"]],
+        shown=[f"{100 * value:.2g}%" for value in rows["relative"]],
     )
     labels = block_labels(data["layer"])
     how = {"across": "component", "labels": labels, "title": "part of the block", "quantity": "change"}
@@ -188,6 +177,12 @@ def weights_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         tables=(TUNING_WEIGHTS.name,),
         **chosen_of(tasks),
     )
+
+
+def _by_component(data: pd.DataFrame) -> pd.DataFrame:
+    """The rows in the order of `COMPONENTS`; others come last."""
+    order = [*COMPONENTS, *sorted(set(data["component"].astype(str)) - set(COMPONENTS))]
+    return data.sort_values("component", key=lambda names: names.map(order.index), kind="stable")
 
 
 def block_label(layer: int, stack: str = "") -> str:
@@ -218,15 +213,12 @@ def _furthest(rows: pd.DataFrame, name: str) -> str:
 
 def learned_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per line, blocks by components, one set per task; None without a recording."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"] & (own["total"] != 0)]
+    own = pretrained(frame)
+    own = own[own["total"] != 0]
     if own.empty:
         return None
     data = _by_place(own, models)
-    tasks = tasks_of(data)
-    order = [*COMPONENTS, *sorted(set(data["component"].astype(str)) - set(COMPONENTS))]
-    places = data["component"].map(order.index)
-    rows = data.assign(place=places).sort_values("place", kind="stable")
+    tasks, rows = tasks_of(data), _by_component(data)
     rows = rows.assign(
         nats=rows["value"],
         value=rows["share"],

@@ -24,10 +24,9 @@ from ._rows import (
     chosen_of,
     estimated,
     left_out,
-    most_examples,
     names_of,
     of,
-    plain,
+    pretrained,
     square_panels,
     tasks_of,
 )
@@ -43,8 +42,7 @@ IMPORTANCE, CONFIDENCE, ATTENTION = "importance (rank)", "confidence", "attentio
 
 def heads_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """Maps of the first seed, one set per task and statistic; None without heads before and after tuning."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = pretrained(frame)
     if own.empty:
         return None
     ranked = with_ranks(own)
@@ -126,7 +124,6 @@ def _drawn(first: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _text(rows: pd.DataFrame) -> list[str]:
-    """Each head's numbers and roles as text."""
     return [
         f"costs {number(row.cost_before, 3)} nats of pretraining, {number(row.value, 3)} of the task; attention moved "
         f"by {number(row.js, 3)} nats; role {row.role_before or 'none'} → {row.role_after or 'none'}"
@@ -204,8 +201,7 @@ _HEIGHT = 220
 
 def pruned_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per task; None if no heads were pruned."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = pretrained(frame)
     own = own.assign(removed=own["removed"] / own["heads"].where(own["heads"] > 0))
     means = averaged(own, ["task", "order", "removed"])
     if means.empty:
@@ -273,8 +269,7 @@ MEASURES = {"spearman": "rank correlation over all heads", "jaccard": "overlap o
 
 def overlap_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per line, tasks by tasks, one set per measure; None if only one task has heads."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = pretrained(frame)
     data = _agreement(own)
     if data.empty:
         return None
@@ -339,7 +334,6 @@ def _of_same_heads(tables: dict[str, pd.DataFrame]) -> list[pd.DataFrame]:
 
 
 def _sentence(data: pd.DataFrame, name: str) -> str:
-    """Means over pairs of tasks."""
     stated = []
     for measure, words in MEASURES.items():
         rows = of(data, measure=measure)

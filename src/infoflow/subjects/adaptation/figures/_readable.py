@@ -27,6 +27,7 @@ from ._rows import (
     most_examples,
     of,
     plain,
+    pretrained,
     square_panels,
     tasks_of,
 )
@@ -168,8 +169,7 @@ def _readable_from(after: pd.DataFrame) -> str:
 
 def probes_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per line, properties by layers, one set per task; None without probes before and after."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = pretrained(frame)
     means = averaged(own, ["task", "probe", "layer", "state"])
     data = _differences(means)
     if data.empty:

@@ -16,9 +16,6 @@ from infoflow.report.forms._chart import color_if, one_at_a_time, opacity_if, ti
 from infoflow.report.forms._marks import HOLLOW, also
 from infoflow.report.forms._rows import cells, signed_squares, squares
 
-# Rows of the tables of tuned models: one tuning method, means over tuning seeds and tasks.
-
-
 FULL, FROZEN, AS_IS = "full", "frozen", "as-is"
 METHODS = {
     "full": "all weights",
@@ -37,12 +34,9 @@ STRATEGIES = {
 }
 SHUFFLED, FROM_SCRATCH = "shuffled labels", "from scratch"
 """Names of the two controls: tuned on shuffled labels, and tuned from random weights."""
-AVERAGE = "average"
-"""The mean over tasks, where a task stands."""
-MOST_TASKS = 12
-"""Panels per figure; further tasks appear only in its data."""
-SCORED = ("task", "metric", "examples")
-"""Key columns of score rows; each task has one main metric."""
+AVERAGE = "average"  # the mean over tasks, where a task stands
+MOST_TASKS = 12  # panels per figure; further tasks appear only in its data
+SCORED = ("task", "metric", "examples")  # key columns of score rows; each task has one main metric
 
 
 def tasks_of(frame: pd.DataFrame) -> list[str]:
@@ -58,10 +52,7 @@ def of(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
 
 
 def plain(frame: pd.DataFrame, method: str | None = None) -> pd.DataFrame:
-    """Models of the general strategy, tuned by one method on true labels.
-
-    Full tuning is preferred; otherwise the first available method of `METHODS`.
-    """
+    """Models of the general strategy, tuned on true labels by one method: in full, or else the first of `METHODS`."""
     return of(frame, strategy=AS_IS, control="", method=method or main_method(frame))
 
 
@@ -82,15 +73,8 @@ def beside_shuffled(
     by: Sequence[str],
     scale: Scale | Callable[[str], Scale] = "any",
 ) -> pd.DataFrame:
-    """Append the models tuned on shuffled labels to `data` as the `group` "shuffled labels".
-
-    Only tasks of `data`, tuned by the method that `plain` selects.
-
-    Args:
-        data: Result of `estimated` for the unchanged models.
-        frame: The table from which `data` was computed.
-        by: The columns passed to `estimated`.
-        scale: As in `estimated`.
+    """Append the models tuned on shuffled labels to `data` (of `estimated`), for its tasks, as the `group` "shuffled
+    labels".
     """
     own = most_examples(of(frame, strategy=AS_IS, control="shuffled-labels", method=main_method(frame)))
     own = own[own["task"].isin(data["task"])]
@@ -107,6 +91,12 @@ def most_examples(frame: pd.DataFrame) -> pd.DataFrame:
     if frame.empty:
         return frame
     return frame[frame["examples"] == frame.groupby("task")["examples"].transform("max")]
+
+
+def pretrained(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `plain` about pretrained models, tuned on the most labelled examples."""
+    own = most_examples(plain(frame))
+    return own[own["trained"]]
 
 
 def scores_on_test(frame: pd.DataFrame) -> pd.DataFrame:
@@ -186,7 +176,6 @@ def left_out(every: Sequence[object], what: str = "tasks") -> str:
 
 # Methods paragraphs for the figures of tuned models.
 
-
 SCORES = Method(
     id="tuned-scores",
     title="Scores of tuned models",
@@ -254,7 +243,6 @@ HEADS = Method(
 
 # Square charts in rows and columns; the page shows one set at a time.
 
-
 _DRAWN = ("label", "place", "value", "text", "shown", "set", "grey")
 _ROW = 24  # pixels per row
 _ROOM = 26  # pixels of a square that fits its number
@@ -272,13 +260,8 @@ def square_chart(
 ) -> dict[str, Any]:
     """Draw rows with `label`, the column `across`, `value`, `text`, `shown`, `set` and, for controls, `grey`.
 
-    Args:
-        across: The column shown from left to right, as texts, in row order.
-        labels: Row names from top to bottom.
-        title: Axis title.
-        quantity: Name of the value in the tooltip.
-        strongest: The value with the strongest colour.
-        signed: Whether negative values have their own colour.
+    `labels` name the rows from top to bottom, `quantity` the value in the tooltip; the value `strongest` has the
+    strongest colour, and with `signed` negative values have their own.
     """
     columns = list(dict.fromkeys(rows[across].astype(str)))
     rows, top = rows.assign(place=rows[across].astype(str)), strongest or 1.0

@@ -54,7 +54,9 @@ def scores_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure 
     plainly = estimated(whole, SCORED, scale_of)
     data = names_of(beside_shuffled(plainly, scores, SCORED, scale_of), models)
     tasks, summary = tasks_of(own), tasks_of(whole)[-1]
-    chart = Panel(spec=_chart(of(data, task=summary), models), title=_title(data, summary, len(tasks)))
+    mean = f"mean over {len(tasks)} tasks"
+    title = mean if summary == AVERAGE else _heading(data, summary, " labelled examples")
+    chart = Panel(spec=_chart(of(data, task=summary), models), title=title)
     return ReportFigure(
         id="tuned-scores",
         question="Which pretraining serves which task?",
@@ -72,8 +74,8 @@ def scores_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure 
     )
 
 
-def _heading(data: pd.DataFrame, task: str) -> str:
-    return task if task == AVERAGE else f"{task} ({int(of(data, task=task)['examples'].max()):,})"
+def _heading(data: pd.DataFrame, task: str, what: str = "") -> str:
+    return task if task == AVERAGE else f"{task} ({int(of(data, task=task)['examples'].max()):,}{what})"
 
 
 def _systems(data: pd.DataFrame, own: pd.DataFrame, models: ModelSelection) -> list[dict[str, Any]]:
@@ -102,7 +104,6 @@ def _row(label: str, cells: list[dict[str, Any]], slot: int | None = None, more:
 
 
 def _cell(rows: pd.DataFrame, best: bool = False) -> dict[str, Any]:
-    """A score with its interval."""
     if rows.empty:
         return {"value": "–", "interval": "", "best": False}
     value, low, high = (float(rows[name].iloc[0]) for name in ("value", "low", "high"))
@@ -136,12 +137,6 @@ def _how_to_read(data: pd.DataFrame, models: ModelSelection) -> list[str]:
         clauses.append("No control was tuned: neither from random weights nor on other labels.")
     bold = "Bold in the table: the best score on a task, and those that do not clearly differ from it. "
     return [*clauses, f"{bold}Grey rows are means over the rows above. Behind each task: its labelled examples."]
-
-
-def _title(data: pd.DataFrame, task: str, number_of_tasks: int) -> str:
-    if task == AVERAGE:
-        return f"mean over {number_of_tasks} tasks"
-    return f"{task} ({int(of(data, task=task)['examples'].max()):,} labelled examples)"
 
 
 def _chart(rows: pd.DataFrame, models: ModelSelection) -> dict[str, Any]:
@@ -261,7 +256,6 @@ def _way_rows(data: pd.DataFrame, models: ModelSelection) -> list[dict[str, Any]
 
 
 def _in_order(rows: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
-    """The rows of each way, in reading order."""
     orders = (list(STRATEGIES), list(METHODS)[::-1])
     ways: Any = rows.groupby(_BY, sort=False)
     found = {(str(strategy), str(method)): own for (strategy, method), own in ways}
@@ -275,7 +269,6 @@ def _in_order(rows: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
 
 
 def _further(series: list[Series]) -> str:
-    """The caption's note about models without a panel."""
     names = [one.label for one in series[_MOST:]]
     return f" In the data, too: {listed(names)}." if names else ""
 

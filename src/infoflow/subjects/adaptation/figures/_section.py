@@ -56,7 +56,6 @@ def _sentence(row: dict) -> str:
 
 # The section on tuning: results of tuning, and what it changed inside the models.
 
-
 ADAPTATION = Section(
     id="adaptation",
     title="What did fine-tuning change?",

@@ -21,9 +21,8 @@ from ._rows import (
     bands,
     chosen_of,
     estimated,
-    most_examples,
     of,
-    plain,
+    pretrained,
     square_panels,
     tasks_of,
 )
@@ -39,8 +38,8 @@ _MOST = 8
 
 def swaps_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """Two panels per line; None if no layers were reset."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"] & (own["rewound"] != "one")]
+    own = pretrained(frame)
+    own = own[own["rewound"] != "one"]
     if own.empty:
         return None
     own = own.assign(depth=own.groupby(["series", "task"])["blocks"].transform("max"))
@@ -48,10 +47,10 @@ def swaps_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
     means = averaged(own, by)
     data = estimated(means, by)
     series = models.present(data)[:_MOST]
+    stacks = [(one, depth, _named(one, depth, data)) for one in series for depth in depths_of(data, one)]
     panels = [
-        Panel(spec=_chart(rows, one, axis), title=f"{_named(one.label, depth, data, one)}: {axis.split(' (')[0]}")
-        for one in series
-        for depth in depths_of(data, one)
+        Panel(spec=_chart(rows, one, axis), title=f"{named}: {axis.split(' (')[0]}")
+        for one, depth, named in stacks
         for name, axis in QUANTITIES.items()
         if len(rows := of(data, series=one.key, depth=depth, quantity=name))
     ]
@@ -61,10 +60,7 @@ def swaps_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         id="layer-swaps",
         question="Where does the task sit, and where was pretraining forgotten?",
         answer=[
-            text
-            for one in series
-            for depth in depths_of(data, one)
-            for text in _sentences(of(means, series=one.key, depth=depth), _named(one.label, depth, data, one))
+            text for one, depth, named in stacks for text in _sentences(of(means, series=one.key, depth=depth), named)
         ],
         panels=panels,
         caption=f"{bands(of(data, quantity='score'))} Means over tasks. Each panel has its own scale.",
@@ -89,8 +85,8 @@ def depths_of(data: pd.DataFrame, series: Series) -> list[int]:
     return sorted({int(depth) for depth in of(data, series=series.key)["depth"]})
 
 
-def _named(label: str, depth: int, data: pd.DataFrame, series: Series) -> str:
-    return f"{label}, {depth} blocks" if len(depths_of(data, series)) > 1 else label
+def _named(series: Series, depth: int, data: pd.DataFrame) -> str:
+    return f"{series.label}, {depth} blocks" if len(depths_of(data, series)) > 1 else series.label
 
 
 def with_ends(rows: pd.DataFrame) -> pd.DataFrame:
@@ -153,8 +149,7 @@ CHANGES = {"score": "change of the task's score", "pretraining-loss": "pretraini
 
 def single_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
     """One panel per line, tasks by blocks, one set each for score and loss; None if no single block was reset."""
-    own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = pretrained(frame)
     if "layer" not in own or not bool((own["rewound"] == "one").any()):
         return None
     means = averaged(own, ["task", "quantity", "rewound", "layer"])

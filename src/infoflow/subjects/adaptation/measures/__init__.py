@@ -15,6 +15,7 @@ from ._methods import TuneConfig as TuneConfig
 from ._parent import ExtendedVocabulary, Parent, add_tokens, check_fits, extend_vocabulary, load_parent
 from ._span_extraction import SpanExtraction
 from ._span_rows import askable_spans
+from ._states import mean_estimate
 from ._tables import (
     DOMAIN_LOSS,
     FROZEN_METHODS,

@@ -25,7 +25,7 @@ from infoflow.training import Step, TrainingData, TrainingHook
 
 from ._body import OF_HEADS, component_name
 from ._methods import TuneConfig
-from ._states import without_tuned
+from ._states import tuned_table
 from ._tables import TUNING_ALLOCATION
 from ._task import AbstractTask, TaskData
 from ._task_model import task_model
@@ -49,10 +49,8 @@ class AllocationHooks:
     data: TaskData
     task: AbstractTask
     config: TuneConfig
-    folder: Path
-    """Folder of the recordings."""
-    tokens: int = 1024
-    """Number of tokens of the training examples for the loss."""
+    folder: Path  # folder of the recordings
+    tokens: int = 1024  # number of tokens of the training examples for the loss
 
     def __call__(self, seed: int, rate: float) -> Sequence[TrainingHook]:
         """The recorder of one training; none, with a note, if its parameters belong to no known part."""
@@ -98,22 +96,11 @@ class TuningAllocation(TrainingHook):
     r"""Allocates the change of a task's training loss during tuning to groups of parameters.
 
     $$ A_g = \sum_t \sum_{i \in g} Δ_{t,i} \int_0^1 \partial_i L(θ_t + sΔ_t)\, ds, \qquad
-       \sum_g A_g = L(θ_T) - L(θ_0) $$
+        \sum_g A_g = L(θ_T) - L(θ_0) $$
 
     up to the integration error (`dynamics.LossChangeRecorder`, trapezoidal rule). L is the task's loss on a fixed
-    sample of its training examples, without dropout; Δ are the updates. Pass it to `training.train(..., hooks=[...])`;
-    the weights are exactly those of a training without it. An interrupted training gives the same recording as an
-    uninterrupted one.
-
-    Args:
-        task: The task.
-        data: The training data.
-        tokens: Size of the sample of examples, in tokens.
-        out: Where to write the recording when training ends; None: nowhere.
-        config: Settings of the recorder.
-
-    Raises:
-        UserError: Trained parameters belong to no known part.
+    sample of its training examples (`tokens`), without dropout; Δ are the updates. The weights are exactly those of a
+    training without it, and an interrupted training gives the same recording as an uninterrupted one, written to `out`.
 
     Source: [@lan2019lca].
     """
@@ -197,8 +184,8 @@ def tuning_allocation(recording: Recording, tuning_seed: int = 0) -> pd.DataFram
     )
     keys = ["stack", "layer", "component"]
     found = groups.groupby(keys, sort=False, as_index=False).agg({"parameters": "sum", "value": "sum"})
-    schema = without_tuned(TUNING_ALLOCATION)
-    return schema.conform(found.assign(tuning_seed=tuning_seed, total=float(groups["value"].sum())))
+    total = float(groups["value"].sum())
+    return tuned_table(TUNING_ALLOCATION, found.assign(tuning_seed=tuning_seed, total=total))
 
 
 def _component(component: str, kind: str) -> str:

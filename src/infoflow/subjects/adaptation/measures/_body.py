@@ -33,7 +33,6 @@ from ._task_rows import SEGMENTS, has_segments
 
 # A model's body: the part that pretraining and tuning share, without prediction heads.
 
-
 OF_HEADS = ("head", "pooler")  # a pooler is created if the pretrained model lacks one
 EMBEDDINGS = ("embeddings", "positions", "segments")
 
@@ -147,7 +146,6 @@ def _write(parameters: Mapping[str, nn.Parameter], values: Mapping[str, Tensor])
 
 
 # Features that a frozen body computed from texts, on disk.
-
 
 _RECORD = struct.Struct("<16sqii")  # key, position of the first number, tokens, width
 

@@ -21,11 +21,7 @@ from ._scoring import blocks_of, class_scores, entity_score, share_right
 from ._task import NOT_READ, AbstractTask, Predictions, Score, Shape, are_entities, check_known
 from ._task_rows import LABELS, SEGMENTS, TaskRows, Tokens, answered, read_texts, task_logits
 
-# Multiple choice: which answer to a question about a text is right.
-
-
-MASK, CHOICES = "attention_mask", "choices"
-"""Batch keys: which tokens of each choice are real; which choices exist."""
+MASK, CHOICES = "attention_mask", "choices"  # batch keys: which tokens of each choice are real; which choices exist
 
 
 class ChoiceRows:
@@ -34,15 +30,12 @@ class ChoiceRows:
     def __init__(
         self, choices: Sequence[Sequence[Tokens]], labels: Int[np.ndarray, " example"], ids: Int[np.ndarray, " example"]
     ) -> None:
-        """
-        Args:
-            choices: Tokens of the choices of each example.
-            labels: Index of the right choice.
-            ids: The number of each example, `Corpus.ids`.
-        """
+        """`ids` are `Corpus.ids`; `labels` are indices of the right choices."""
         self._choices, self._labels = choices, labels
         self.sentence_ids: np.ndarray = ids
-        self.lengths: np.ndarray = np.array([len(each) * _longest(each) for each in choices], dtype=np.int64)
+        self.lengths: np.ndarray = np.array(
+            [len(each) * max(len(one.ids) for one in each) for each in choices], dtype=np.int64
+        )
         """Number of tokens of each example, with padding between its choices."""
         hashed = hashlib.sha256(labels.tobytes())
         for each in choices:
@@ -123,19 +116,16 @@ class Choice(AbstractTask):
     def counts(self, batch: Batch) -> dict[str, int]:
         return {self.name: len(batch)}
 
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
+    def example_losses(
+        self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
+    ) -> Float[Tensor, " example"]:
         """Cross-entropy of the right choice; label smoothing covers existing choices only."""
-        losses = self.example_losses(module, batch)
-        if label_smoothing:
-            there = batch[CHOICES]
-            log_p = _choice_logits(module, batch).log_softmax(-1).masked_fill(~there, 0.0)
-            losses = (1 - label_smoothing) * losses - label_smoothing * log_p.sum(1) / there.sum(1)
-        return {self.name: LossTerm(total=losses.sum(), count=len(batch))}
-
-    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
-        return F.cross_entropy(_choice_logits(module, batch), batch[LABELS], reduction="none")
+        logits, there = _choice_logits(module, batch), batch[CHOICES]
+        losses = F.cross_entropy(logits, batch[LABELS], reduction="none")
+        if not label_smoothing:
+            return losses
+        log_p = logits.log_softmax(-1).masked_fill(~there, 0.0)
+        return (1 - label_smoothing) * losses - label_smoothing * log_p.sum(1) / there.sum(1)
 
     def predict(
         self, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
@@ -201,10 +191,6 @@ def _choice_logits(module: PreTrainedModel, batch: Batch) -> Float[Tensor, "exam
     return task_logits(module, batch).masked_fill(~batch[CHOICES], float("-inf"))
 
 
-def _longest(choices: Sequence[Tokens]) -> int:
-    return max(len(one.ids) for one in choices)
-
-
 def _padded(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarray:
     """Rows of unequal length, padded and stacked: int64 (choice, token)."""
     padded = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
@@ -215,9 +201,7 @@ def _padded(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarra
 
 # Tagging: the tag of each word in a sentence, such as its part of speech or entity.
 
-
-WORDS = "words"
-"""Batch key: index of the word that a token begins, from 0; -1 for all other tokens."""
+WORDS = "words"  # batch key: index of the word that a token begins, from 0; -1 for all other tokens
 
 
 @final
@@ -258,9 +242,11 @@ class Tagging(AbstractTask):
         losses = _word_losses(task_logits(module, batch), batch[LABELS], label_smoothing)
         return {self.name: LossTerm(total=losses.sum(), count=batch.supervised_tokens)}
 
-    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
+    def example_losses(
+        self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
+    ) -> Float[Tensor, " example"]:
         """Mean loss over the words of each sentence."""
-        losses = _word_losses(task_logits(module, batch), batch[LABELS], 0.0)
+        losses = _word_losses(task_logits(module, batch), batch[LABELS], label_smoothing)
         return losses.sum(1) / (batch[LABELS] != UNSUPERVISED).sum(1).clamp(min=1)
 
     def predict(

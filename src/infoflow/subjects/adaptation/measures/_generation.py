@@ -23,8 +23,6 @@ from infoflow.objectives import (
     Example,
     Family,
     Field,
-    LossTerm,
-    Noise,
     prefix_mask,
 )
 from infoflow.training import micro_batches
@@ -41,8 +39,6 @@ from ._generation_rows import (
 )
 from ._task import AbstractTask, Predictions, Score, Shape, TaskData, check_options
 from ._text_metrics import TextMetric, exact_text, text_scores
-
-# Text generation: a summary, a question, a translation, the text of some facts, a label as text.
 
 
 @final
@@ -92,14 +88,8 @@ class Generation(AbstractTask):
     ) -> GenerationRows:
         """Sources and targets as token ids; row i is row i of the corpus.
 
-        Args:
-            corpus: Texts with their translations.
-            tokenizer: Tokenizer of both sides, unless the model has two.
-            max_length: Maximum number of source tokens; a single decoder must have `max_target` more positions.
-            target_tokenizer: Tokenizer of the target side, if the model has a separate one.
-
-        Raises:
-            UserError: As in `GenerationRows`.
+        A single decoder must have `max_target` more positions than `max_length`; `target_tokenizer` is a separate one,
+        if any.
         """
         return GenerationRows(corpus, tokenizer, target_tokenizer, self.prefix, max_length, self.max_target)
 
@@ -114,16 +104,14 @@ class Generation(AbstractTask):
         read = int(batch[BEGINS].sum()) if self.begin_is_read else 0
         return {self.name: batch.supervised_tokens - read}
 
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
-        """Cross-entropy of the targets' tokens."""
-        losses = written_losses(module, _asked(batch), self.two_sided, label_smoothing)
-        return {self.name: LossTerm(total=losses.sum(), count=self.counts(batch)[self.name])}
-
-    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
+    def example_losses(
+        self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
+    ) -> Float[Tensor, " example"]:
         """−log p of each whole target, nats."""
-        return written_losses(module, _asked(batch), self.two_sided)
+        sources = GenerationSources(
+            sources=batch.input_ids, real=batch.real, targets=batch.labels, begins=batch[BEGINS]
+        )
+        return written_losses(module, sources, self.two_sided, label_smoothing)
 
     def predict(
         self, module: PreTrainedModel, rows: GenerationRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
@@ -158,20 +146,14 @@ def wanted_texts(corpus: Corpus) -> list[list[str]]:
     return [[text, *(rest or ())] for text, rest in zip(corpus.column("translation"), more, strict=True)]
 
 
-def _asked(batch: Batch) -> GenerationSources:
-    return GenerationSources(sources=batch.input_ids, real=batch.real, targets=batch.labels, begins=batch[BEGINS])
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Written:
     """The texts that a model generated for some sources of a part."""
 
-    rows: np.ndarray
-    """int64 (example,)."""
+    rows: np.ndarray  # int64 (example,)
     sources: Int[Tensor, "example token"]
     mask: Int[Tensor, "example token"]
-    ids: list[list[int]]
-    """For each example the tokens after the start, up to and including the end if it was reached."""
+    ids: list[list[int]]  # for each example the tokens after the start, up to and including the end if it was reached
 
 
 def _again(written: Written) -> GenerationSources:
@@ -189,14 +171,11 @@ def _again(written: Written) -> GenerationSources:
 class Search:
     """Settings of the search."""
 
-    beams: int
-    """Number of beams; 1: greedy."""
+    beams: int  # number of beams; 1: greedy
     length_penalty: float
     """Length penalty: exponent of the length that divides a text's log-probability; for beams only."""
-    most: int
-    """Maximum number of tokens of a text, its end included."""
-    two_sided: bool
-    """Whether a single stack reads the source bidirectionally."""
+    most: int  # maximum number of tokens of a text, its end included
+    two_sided: bool  # whether a single stack reads the source bidirectionally
 
 
 def write(module: PreTrainedModel, rows: GenerationRows, search: Search, batch_tokens: int) -> list[Written]:
@@ -267,9 +246,7 @@ def _until(ids: list[int], end: int) -> list[int]:
 
 # Other tasks as text generation, for models that only write: inputs and answers in words.
 
-
-NO_ANSWER = "no answer"
-"""The target if a passage does not contain the answer."""
+NO_ANSWER = "no answer"  # the target if a passage does not contain the answer
 
 
 def as_text(data: TaskData) -> TaskData:

@@ -22,9 +22,6 @@ from infoflow.objectives import UNSUPERVISED, Example, prefix_mask
 
 from ._task_rows import reads_left_only
 
-# Sources and targets as token ids: `ExampleRows` of a generation task.
-
-
 BEGINS = "target_begins"
 """Key of `Example.labels`: number of tokens that the tokenizer puts before the target's text, 0 or 1."""
 _AT_ONCE = 1024  # texts per call of the tokenizer
@@ -34,10 +31,8 @@ class TextFormat(NamedTuple):
     """The tokens that a tokenizer puts around a text."""
 
     tokenizer: PreTrainedTokenizerBase
-    start: int | None
-    """The token before a text; None if there is none."""
-    end: int
-    """The token after a text; this task adds it if the tokenizer does not."""
+    start: int | None  # the token before a text; None if there is none
+    end: int  # the token after a text; this task adds it if the tokenizer does not
     adds_end: bool
     pad: int
 
@@ -167,12 +162,9 @@ class GenerationSources:
     """Sources with their targets."""
 
     sources: Int[Tensor, "example source_token"]
-    real: Tensor
-    """Bool (example, source token): not padding, which is on the right."""
-    targets: Int[Tensor, "example target_token"]
-    """Target ids from the tokenizer, UNSUPERVISED at padding."""
-    begins: Int[Tensor, " example"]
-    """Number of tokens of each target before its text."""
+    real: Tensor  # bool (example, source token): not padding, which is on the right
+    targets: Int[Tensor, "example target_token"]  # target ids from the tokenizer, UNSUPERVISED at padding
+    begins: Int[Tensor, " example"]  # number of tokens of each target before its text
 
 
 def has_encoder(module: PreTrainedModel) -> bool:
@@ -217,9 +209,6 @@ def written_losses(
     r"""Sum over the target's tokens, its end included, of $-\log p(y_t \mid y_{<t}, x)$, nats.
 
     With one stack, `two_sided` gives the source bidirectional attention, as in a prefix language model.
-
-    Raises:
-        UserError: The model writes no text, or source and target together exceed its positions.
     """
     if has_encoder(module):
         logits, labels = _beside(module, asked)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -10,6 +11,7 @@ from infoflow.corpus import Corpus
 from infoflow.flow import Failures, PassOptions
 from infoflow.foundation import Count, UserError, as_written, check_settings, current_display
 from infoflow.models import AbstractOwnModel, Model
+from infoflow.results import TableSchema
 
 from ._body import began_as
 from ._label_by_layer import askable, label_places, label_table, no_labels, probes_after_tuning
@@ -52,7 +54,6 @@ class InsideSizes:
 
 # All measurements inside a model before and after tuning.
 
-
 INSIDE_TABLES = {
     schema.name: schema
     for schema in (
@@ -66,8 +67,7 @@ INSIDE_TABLES = {
     )
 }
 """The tables of `inside_view`, by name."""
-INSIDE = tuple(INSIDE_TABLES)
-"""Names of the tables of `inside_view`."""
+INSIDE = tuple(INSIDE_TABLES)  # names of the tables of `inside_view`
 
 
 def inside_view(
@@ -84,23 +84,12 @@ def inside_view(
     seeds: Sequence[int] | None = None,
     only: Sequence[str] | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """What tuning changed inside a model: the tables `INSIDE` by name, without the columns of `TUNED`.
+    """What tuning changed inside a model: the tables `INSIDE` by name (or `only` some), without the columns of `TUNED`.
 
-    A measure that does not apply to these models or this task is skipped with a note; a measure that fails is left out
-    with a warning and does not affect the others.
-
-    Args:
-        before: The pretrained model, with its language-model head if it has one.
-        after: Models tuned from it on one task, with several seeds.
-        task: The task that they were tuned on.
-        data: Its parts.
-        untrained: An untrained model with the same body.
-        pretraining: Text for the pretraining loss.
-        tagged: An annotated corpus, for probes of language.
-        options: Seed, maximum length, batch size, and the noise of the pretraining objective (`corruption`).
-        sizes: Amount of data for each measure.
-        seeds: Tuning seeds, for the table with one row per seed; default: 0, 1, ...
-        only: Names of the tables to make; default: all.
+    `before` has its language-model head if there is one; `after` are models tuned from it on one task, with several
+    `seeds` (default: 0, 1, ...). `pretraining` is text for the pretraining loss, `tagged` an annotated corpus for
+    probes of language; `options.corruption` is the noise of the pretraining objective. A measure that does not apply is
+    skipped with a note; one that fails is left out with a warning and does not affect the others.
     """
     if unknown := [name for name in only or () if name not in INSIDE]:
         raise UserError(f"only must name tables of the inside view: {', '.join(INSIDE)}. Got {as_written(unknown[0])}.")
@@ -121,7 +110,8 @@ def inside_view(
     )
     if pretraining is not None and (reason := no_pretraining_loss(before, pretraining, view.options.corruption)):
         current_display().note(f"What {before.name} forgets of its pretraining is not reported: {reason}.")
-    parts = [part for part in view.parts() if only is None or part.name in only]
+    parts = [_Part(schema.name, *each) for schema, *each in view.parts()]
+    parts = [part for part in parts if only is None or part.name in only]
     failures, tables = Failures(before.name, keep_going=len(parts) > 1), {}
     label = f"Comparing {before.name} before and after tuning"
     with current_display().progress(label, len(parts)) as progress:
@@ -136,10 +126,7 @@ def inside_view(
     return tables
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Part:
-    """One table."""
-
+class _Part(NamedTuple):
     name: str
     why_not: str | None
     compute: Callable[[], pd.DataFrame]
@@ -149,8 +136,7 @@ class _Part:
 class _View:
     """The inputs of the measures; states are computed once and shared."""
 
-    whole: Model
-    """The pretrained model with its head; `before` may be a part of it."""
+    whole: Model  # the pretrained model with its head; `before` may be a part of it
     before: Model
     after: tuple[Model, ...]
     task: AbstractTask
@@ -162,19 +148,30 @@ class _View:
     sizes: InsideSizes
     seeds: tuple[int, ...] | None
 
-    def parts(self) -> list[_Part]:
+    def parts(self) -> list[tuple[TableSchema, str | None, Callable[[], pd.DataFrame]]]:
+        """Each table, why it cannot be made, and how it is."""
+        sizes, data, read = self.sizes, self.data, (self.task, self.data, self.options)
         no_blocks = self._no_blocks
         no_heads = no_blocks or self.before.anatomy.lacks()
-        asked = self.data.train if self.tagged is None else self.tagged
+        asked = data.train if self.tagged is None else self.tagged
         no_probe = None if askable(asked) else f"none of its probes applies to {asked.name}"
+        text: dict[str, Any] = {"pretraining": self.pretraining, "sentences": sizes.pretraining_sentences}
+        both = self.whole, self.after
+        few = {"texts": sizes.attention_texts, "costs_on": sizes.costs_on}
+        heads = partial(tuning_heads, *both, self.task, data.test, self.options, **few, **text)
+        words = {"tagged": self.tagged, "sentences": sizes.probe_sentences}
+        probes = partial(probes_after_tuning, self.before, self.after, data.train, self.options, **words)
+        swaps = partial(layer_swaps, *both, *read, examples=self._scored, points=sizes.swap_points, **text)
+        order = {"draws": sizes.random_orders, "ranked_on": sizes.costs_on}
+        pruning = partial(task_pruning, self.after, *read, examples=self._scored, **order)
         return [
-            _Part(name=TUNING_CHANGE.name, why_not=no_blocks, compute=self._change),
-            _Part(name=TUNING_WEIGHTS.name, why_not=None, compute=self._weights),
-            _Part(name=TUNING_HEADS.name, why_not=no_heads, compute=self._heads),
-            _Part(name=LABEL_BY_LAYER.name, why_not=no_blocks or no_labels(self.task), compute=self._labels),
-            _Part(name=PROBES_AFTER_TUNING.name, why_not=no_blocks or no_probe, compute=self._probes),
-            _Part(name=LAYER_SWAPS.name, why_not=no_blocks, compute=self._swaps),
-            _Part(name=TASK_PRUNING.name, why_not=no_heads, compute=self._pruning),
+            (TUNING_CHANGE, no_blocks, self._change),
+            (TUNING_WEIGHTS, None, partial(tuning_weights, self.before, self.after, self.seeds)),
+            (TUNING_HEADS, no_heads, heads),
+            (LABEL_BY_LAYER, no_blocks or no_labels(self.task), self._labels),
+            (PROBES_AFTER_TUNING, no_blocks or no_probe, probes),
+            (LAYER_SWAPS, no_blocks, swaps),
+            (TASK_PRUNING, no_heads, pruning),
         ]
 
     @property
@@ -215,22 +212,6 @@ class _View:
         states = self._test_states
         return change_table(self._test, states["before"][0], states["after"], self.sizes.items)
 
-    def _weights(self) -> pd.DataFrame:
-        return tuning_weights(self.before, self.after, self.seeds)
-
-    def _heads(self) -> pd.DataFrame:
-        return tuning_heads(
-            self.whole,
-            self.after,
-            self.task,
-            self.data.test,
-            self.options,
-            pretraining=self.pretraining,
-            texts=self.sizes.attention_texts,
-            costs_on=self.sizes.costs_on,
-            sentences=self.sizes.pretraining_sentences,
-        )
-
     def _labels(self) -> pd.DataFrame:
         places, known = self._label_places, self._test_states
         models = {"before": [self.before], "after": list(self.after)}
@@ -244,37 +225,3 @@ class _View:
         if self.untrained is not None:
             states["untrained"] = [{part: read_states(self.untrained, places[part]) for part in places}]
         return label_table(places, states, self.sizes.words)
-
-    def _probes(self) -> pd.DataFrame:
-        return probes_after_tuning(
-            self.before,
-            self.after,
-            self.data.train,
-            self.options,
-            tagged=self.tagged,
-            sentences=self.sizes.probe_sentences,
-        )
-
-    def _swaps(self) -> pd.DataFrame:
-        return layer_swaps(
-            self.whole,
-            self.after,
-            self.task,
-            self.data,
-            self.options,
-            pretraining=self.pretraining,
-            examples=self._scored,
-            sentences=self.sizes.pretraining_sentences,
-            points=self.sizes.swap_points,
-        )
-
-    def _pruning(self) -> pd.DataFrame:
-        return task_pruning(
-            self.after,
-            self.task,
-            self.data,
-            self.options,
-            draws=self.sizes.random_orders,
-            ranked_on=self.sizes.costs_on,
-            examples=self._scored,
-        )

@@ -20,16 +20,12 @@ from infoflow.representations import HalvedClusters
 from infoflow.results import ratio_estimate
 
 from ._body import began_as
-from ._states import Places, States, mean_estimate, read_states, without_tuned
+from ._states import Places, States, mean_estimate, read_states, tuned_table
 from ._tables import LABEL_BY_LAYER, PROBES_AFTER_TUNING
 from ._task import AbstractTask, TaskData
 from ._task_parts import TaskPart
 
-# The layer in which a task's label can be read: before tuning, after it, and in an untrained model.
-
-
-READ = ("classification", "regression", "tagging")
-"""Shapes with labels that a probe can predict."""
+READ = ("classification", "regression", "tagging")  # shapes with labels that a probe can predict
 _CLUSTERS, _PER_CLUSTER = (2, 5, 10, 20, 50, 100), 25
 _TYPES = 200  # number of tokens for information about words: the most frequent ones
 _SHUFFLES = 3
@@ -62,16 +58,6 @@ def label_by_layer(
     estimate of `MutualInformation`, with one cluster (k-means) per 25 states; compare only values from the same number
     of states. After tuning, numbers are means over seeds. For the layer where the label becomes readable, see
     `label_readable`.
-
-    Args:
-        before: The pretrained model.
-        after: The models tuned from it.
-        task: The task that they were tuned on.
-        data: Its parts.
-        options: Seed, maximum length, batch size.
-        untrained: An untrained model with the same body.
-        examples: At most this many texts of each part, chosen by hash.
-        words: Maximum number of words for the information about them, and of labelled words in each part.
     """
     if reason := no_labels(task):
         raise UserError(f"Labels by layer: {reason}.")
@@ -141,8 +127,7 @@ def label_table(
                 {**keys, "metric": metric, **mean_estimate([one[metric] for one in found], scale="any")}
                 for metric in found[0]
             ]
-    schema = without_tuned(LABEL_BY_LAYER)
-    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+    return tuned_table(LABEL_BY_LAYER, rows)
 
 
 def _asked(places: Mapping[str, Places], most: int) -> dict[str, _Asked]:
@@ -232,7 +217,6 @@ def _information(
 
 # Changes in the accuracy of language probes due to tuning.
 
-
 PROBED = ("upos", "word", "position")
 
 
@@ -250,19 +234,8 @@ def probes_after_tuning(
 
     The accuracy of linear probes (`probing.Probe`) for a word's part of speech, identity and position, trained on the
     frozen states of each layer of the model before and of each tuned one; after tuning, means over seeds. Probes are
-    few and stop early: compare before with after, not with published numbers.
-
-    Args:
-        before: The pretrained model.
-        after: The models tuned from it.
-        corpus: Sentences, such as those of the task.
-        options: Seed, maximum length, batch size.
-        tagged: An annotated corpus, used for all probes; without it, probes that need annotation are left out.
-        probed: Tasks of `probing.tasks()`, or columns of tags.
-        sentences: At most this many, chosen by hash.
-
-    Raises:
-        UserError: The models have different bodies, or the corpus supports none of the tasks.
+    few and stop early: compare before with after, not with published numbers. They read `tagged`, an annotated corpus,
+    or else `corpus`, which may lack the columns for some.
     """
     start = began_as(before, after)
     asked = corpus if tagged is None else tagged
@@ -279,8 +252,7 @@ def probes_after_tuning(
         rows.append({**keys, "state": "before", **mean_estimate([row], scale="share")})
         tuned = [of_model[probe, stack, layer] for of_model in by_model[1:]]
         rows.append({**keys, "state": "after", **mean_estimate(tuned, scale="share")})
-    schema = without_tuned(PROBES_AFTER_TUNING)
-    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+    return tuned_table(PROBES_AFTER_TUNING, rows)
 
 
 def askable(corpus: Corpus, probed: Sequence[str] = PROBED) -> list[str]:
@@ -290,16 +262,13 @@ def askable(corpus: Corpus, probed: Sequence[str] = PROBED) -> list[str]:
 
 
 def _accuracies_of_probes(scores: pd.DataFrame) -> dict[tuple[str, str, int], dict[str, Any]]:
-    """Estimate columns of the accuracy on all words, by probe, stack and layer."""
     chosen = scores[(scores["metric"] == "accuracy") & (scores["labels"] == "task") & (scores["words"] == "all")]
     return {(row["task"], row["stack"], row["layer"]): row for row in chosen.to_dict("records")}
 
 
 # The first layer at which something can be read.
 
-
-WITHIN = 0.01
-"""Tolerance: one point of accuracy below the best layer."""
+WITHIN = 0.01  # tolerance: one point of accuracy below the best layer
 
 
 def first_readable(values: Sequence[float] | np.ndarray, within: float = WITHIN) -> int:
@@ -315,9 +284,8 @@ def first_readable(values: Sequence[float] | np.ndarray, within: float = WITHIN)
 
 
 def label_readable(table: pd.DataFrame, within: float = WITHIN, metric: str = "accuracy") -> pd.DataFrame:
-    """The layer in which the label becomes readable, for each model in `LABEL_BY_LAYER`.
-
-    One row for each combination of the other keys, with `layer`, its accuracy (`value`) and the best layer's (`best`).
+    """The layer in which the label becomes readable for each model in `LABEL_BY_LAYER`, its `value` and the `best`
+    layer's.
     """
     kept = table[table["metric"] == metric].dropna(subset=["value"])
     estimates = {"value", "low", "high", "baseline", "count", "replicates", "layer"}

@@ -24,8 +24,7 @@ from ._tables import TASK_LEAKAGE
 from ._task import Shape, TaskData, listed, several
 
 DEV_SHARE, TEST_SHARE = 0.1, 0.2
-_SENTENCES_EACH = 8
-"""Maximum number of sentences to try per example."""
+_SENTENCES_EACH = 8  # maximum number of sentences to try per example
 _FEWEST = 20
 _VERBS_FROM = 5000  # sentences
 _OTHER = {"nsubj", "obj", "nmod", "obl", "conj"}  # relations of nouns that may replace an object
@@ -66,7 +65,7 @@ def built_in_task(name: str, size: int = 1000, seed: int = 0) -> TaskData:
     rows = _rows(name, kind, size, seed)
     bounds = [round(size * (1 - DEV_SHARE - TEST_SHARE)), round(size * (1 - TEST_SHARE))]
     parts = {"train": rows[: bounds[0]], "dev": rows[bounds[0] : bounds[1]], "test": rows[bounds[1] :]}
-    labels = _labels(kind.shape, parts["train"])
+    labels = tuple(dict.fromkeys(label for row in parts["train"] for label in _own(kind.shape, row)))
     known, left_out = set(labels), dict[str, int]()
     for part in ("dev", "test"):
         kept = [row for row in parts[part] if known >= set(_own(kind.shape, row))]
@@ -96,10 +95,6 @@ def _own(shape: Shape, row: Row) -> Iterator[str]:
         yield from row["tag"]
     elif shape == "classification":
         yield row["label"]
-
-
-def _labels(shape: Shape, rows: list[Row]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(label for row in rows for label in _own(shape, row)))
 
 
 # -- the tasks --------------------------------------------------------------------------------------------------------
@@ -208,7 +203,6 @@ BUILT_IN_TASKS: Mapping[str, str] = {name: kind.about for name, kind in _KINDS.i
 
 # Which labelled examples are used for training: fewer of them, or with shuffled labels.
 
-
 _PER_EXAMPLE = {"classification": ("label",), "regression": ("label",), "choice": ("label",)} | {
     "generation": ("translation", "references")
 }
@@ -217,12 +211,9 @@ _PER_EXAMPLE = {"classification": ("label",), "regression": ("label",), "choice"
 def training_part(data: TaskData, examples: int, control: str) -> Corpus:
     """The training part that a model is tuned on; classes without examples are noted.
 
-    Args:
-        data: The task.
-        examples: Number of examples, chosen by content: the same for every model, nested in larger subsets. Each class
-            keeps its share, up to one example, so a rare class may have none. 0 takes all.
-        control: "shuffled-labels" permutes the labels over the examples (tags over words; answer positions within
-            passages).
+    `examples` (0: all) are chosen by content: the same for every model, nested in larger subsets. Each class keeps its
+    share, up to one example, so a rare class may have none. The control "shuffled-labels" permutes the labels over the
+    examples (tags over words; answer positions within passages).
     """
     corpus = data.train
     if examples > len(corpus):
@@ -239,7 +230,6 @@ def training_part(data: TaskData, examples: int, control: str) -> Corpus:
 
 
 def _check_classes(data: TaskData, subset: Corpus, order: np.ndarray) -> None:
-    """Raise a UserError for a subset with only one label; note missing classes."""
     labels = list(subset.column("label"))
     if len(set(labels)) == 1 and len(data.labels) > 1:
         by_order = np.array(list(data.train.column("label")), dtype=str)[order]
@@ -332,15 +322,12 @@ def _shuffled_spans(corpus: Corpus, order: np.ndarray, drawn: np.random.Generato
 
 
 def leakage(data: TaskData, others: Mapping[str, Corpus]) -> pd.DataFrame:
-    """How many distinct test texts of a task occur in training data: the table TASK_LEAKAGE.
+    """How many distinct test texts of a task occur in training data, `others` by role and its own: the table
+    TASK_LEAKAGE.
 
     Both texts of a pair count; for questions about a text only the text does, since many texts share questions. Equal
     and near are defined as in `Corpus.split`; `near` includes equal texts. Texts are matched as a whole: a paragraph is
     not found in a corpus of sentences.
-
-    Args:
-        data: The task; its own training part gives the row `train`.
-        others: Corpora by role: `pretraining`, `domain`.
     """
     rows = []
     for within, corpus in {**others, "train": data.train}.items():

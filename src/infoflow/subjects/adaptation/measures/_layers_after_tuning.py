@@ -31,13 +31,12 @@ from infoflow.results import estimate, ratio_estimate, scale_of
 
 from ._body import BodyGroup, began_as, body_groups, body_parameters, with_weights
 from ._scoring import Score
-from ._states import Places, States, mean_estimate, read_states, without_tuned
+from ._states import Places, States, mean_estimate, read_states, tuned_table
 from ._tables import LAYER_SWAPS, TUNING_CHANGE, TUNING_WEIGHTS
 from ._task import AbstractTask, TaskData
 from ._task_parts import TaskPart
 
 # K bootstrap block (64), L blocks of all stacks
-
 
 Rewound = Literal["none", "lower", "upper", "one", "all"]
 
@@ -68,26 +67,11 @@ def layer_swaps(
     With `rewound` "lower" the embeddings and the first blocks are reset, with "upper" the last blocks and the norm
     above them, with "one" a single block (each in turn), with "all" the whole body; the rest is tuned. "lower" with 0
     blocks resets only the embeddings, "upper" with 0 only the norm, if there is one. Compare the other rows with these,
-    since an output matrix that is tied to the embeddings is reset with them. The score is that of the tuned head on
-    that body.
-    The pretraining loss is that of the pretrained head on the body, in nats per predicted token; an output matrix tied
-    to the embeddings stays tied. Baselines: for the score, the whole pretrained body under the tuned head; for the
-    loss, the pretrained model. The models are unchanged afterwards.
-
-    Args:
-        before: The pretrained model.
-        after: The models tuned from it.
-        task: The task that they were tuned on.
-        data: Its parts; the score is on `test`.
-        options: Seed, maximum length, batch size, noise of the pretraining objective.
-        pretraining: Text for the pretraining loss; without text or without a language-model head, this loss is left
-            out.
-        examples: At most this many of `test`, chosen by hash.
-        sentences: At most this many of `pretraining`.
-        points: Maximum numbers of lower and of upper blocks to try between none and all.
-
-    Raises:
-        UserError: The models have different bodies.
+    since an output matrix that is tied to the embeddings is reset with them. Up to `points` numbers of lower and of
+    upper blocks are tried between none and all. The score is that of the tuned head on that body, on `test`. The
+    pretraining loss is that of the pretrained head on the body, in nats per predicted token; without text or such a
+    head it is left out. Baselines: for the score, the whole pretrained body under the tuned head; for the loss, the
+    pretrained model. The models are unchanged afterwards.
     """
     options = options or PassOptions()
     start = began_as(before, after)
@@ -107,8 +91,9 @@ def layer_swaps(
         if text is not None:
             sums, counts = np.mean([each[0] for each in losses], axis=0), losses[0][1]
             rows.append({**named, "quantity": "pretraining-loss", **ratio_estimate(sums, counts, float("nan"))})
-    schema = without_tuned(LAYER_SWAPS)
-    return schema.conform(_with_baselines(pd.DataFrame(rows, columns=schema.column_names)))
+    frame = pd.DataFrame(rows)
+    whole = frame[frame["rewound"] == "all"].set_index("quantity")["value"]
+    return tuned_table(LAYER_SWAPS, frame.assign(baseline=frame["quantity"].map(whole)))
 
 
 def swaps(model: Model, points: int) -> list[Swap]:
@@ -197,10 +182,7 @@ class _PretrainingText:
 
 
 def no_pretraining_loss(model: Model, corpus: Corpus, trained: AbstractObjective | None) -> str | None:
-    """Why the pretraining loss cannot be computed on this text, or None.
-
-    `trained`: the pretraining objective, if known.
-    """
+    """Why the pretraining loss (of the objective `trained`, if known) cannot be computed on this text, or None."""
     reason = no_loss(model)
     if reason or model.task != "seq2seq":
         return reason
@@ -216,17 +198,9 @@ def _is_of_one_text(trained: AbstractObjective | None) -> bool:
     return trained is not None and trained.layout == "encoder-decoder" and not trained.needs_translation
 
 
-def _with_baselines(frame: pd.DataFrame) -> pd.DataFrame:
-    """Adds the value of the model before tuning to every row of the same quantity."""
-    whole = frame[frame["rewound"] == "all"].set_index("quantity")["value"]
-    return frame.assign(baseline=frame["quantity"].map(whole))
-
-
 # leave_out: all words, then all but those of each group of bootstrap blocks
 
-
 # How far tuning moved each layer's representations.
-
 
 _SPACES = {"pwcca": "pwcca", "cka": "cka_debiased"}  # names in SpaceSimilarity
 _LEAST_WORDS = 4  # the debiased CKA divides by this minus 3
@@ -247,26 +221,14 @@ def tuning_change(
     r"""The table `TUNING_CHANGE` without the columns of `TUNED`.
 
     $$ d_l = 1 - \frac{1}{S} \sum_s \mathrm{sim}(X_l, Y^s_l), \qquad
-       \mathrm{baseline}_l = 1 - \binom{S}{2}^{-1} \sum_{s < u} \mathrm{sim}(Y^s_l, Y^u_l) $$
+        \mathrm{baseline}_l = 1 - \binom{S}{2}^{-1} \sum_{s < u} \mathrm{sim}(Y^s_l, Y^u_l) $$
 
     X are the states of some words of the examples before tuning, Y those after tuning with seed s; sim is PWCCA,
-    debiased linear CKA, or the rank correlation of the cosine distances between words (RSA). All models read the task's
-    input (pairs as pairs), and the same words. The effect of tuning is the distance beyond the baseline, which is the
-    distance between seeds; the baseline is NaN with one seed. Intervals leave out sentences, as `SpaceSimilarity` does.
-    PWCCA is left out with two words per dimension or fewer.
-
-    Args:
-        before: The pretrained model.
-        after: The models tuned from it, one for each seed.
-        task: The task that they were tuned on.
-        corpus: The test part.
-        options: Seed, maximum length, batch size.
-        words: Maximum number of text tokens, chosen by hash; PWCCA needs ten per dimension, better twenty; with fewer
-            it is biased towards similarity, with a warning.
-        items: Number of these words for RSA.
-
-    Raises:
-        UserError: The models have different bodies, or there are fewer than 4 words.
+    debiased linear CKA, or the rank correlation of the cosine distances between words (RSA, of `items` of the `words`).
+    All models read the task's input (pairs as pairs), and the same words. The effect of tuning is the distance beyond
+    the baseline, which is the distance between seeds; the baseline is NaN with one seed. Intervals leave out sentences,
+    as `SpaceSimilarity` does. PWCCA needs ten words per dimension, better twenty; with fewer it is biased towards
+    similarity, with a warning, and with two or fewer it is left out.
 
     Source: [@morcos2018], [@kornblith2019], [@kriegeskorte2008]; comparison of tuned and pretrained models:
     [@merchant2020].
@@ -291,8 +253,7 @@ def change_table(places: Places, before: States, after: Sequence[States], items:
             states = [first[:, layer], *(other[:, layer] for other in others)]
             found = _distances(states, places.blocks[stack], items, measures)
             rows += [{"stack": stack, "layer": layer, **row} for row in found]
-    schema = without_tuned(TUNING_CHANGE)
-    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+    return tuned_table(TUNING_CHANGE, rows)
 
 
 def _measures(words: int, width: int) -> dict[str, str]:
@@ -344,7 +305,6 @@ def _estimate(
 
 # How far tuning moved the weights of each block and component.
 
-
 Key = tuple[str, int, str]
 
 
@@ -352,18 +312,10 @@ def tuning_weights(before: Model, after: Sequence[Model], seeds: Sequence[int] |
     r"""The table `TUNING_WEIGHTS` without the columns of `TUNED`: one row per component of each block and seed.
 
     $$ \frac{\lVert θ' - θ \rVert}{\lVert θ \rVert}, \qquad
-       \frac{\langle θ', θ \rangle}{\lVert θ' \rVert \lVert θ \rVert} $$
+        \frac{\langle θ', θ \rangle}{\lVert θ' \rVert \lVert θ \rVert} $$
 
     θ are all weights and biases of the component before tuning, θ' after it. Heads and poolers, which tuning
     initialises, are left out; NaN if all weights are 0.
-
-    Args:
-        before: The pretrained model.
-        after: The models tuned from it.
-        seeds: Their tuning seeds; default: 0, 1, ...
-
-    Raises:
-        UserError: The models have different bodies.
     """
     rows, start = [], began_as(before, after)
     for seed, one in zip(range(len(after)) if seeds is None else seeds, after, strict=True):
@@ -383,8 +335,7 @@ def tuning_weights(before: Model, after: Sequence[Model], seeds: Sequence[int] |
                     "cosine": float(now @ then) / both if both else float("nan"),
                 }
             )
-    schema = without_tuned(TUNING_WEIGHTS)
-    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+    return tuned_table(TUNING_WEIGHTS, rows)
 
 
 def _by_component(model: Model) -> dict[Key, list[BodyGroup]]:

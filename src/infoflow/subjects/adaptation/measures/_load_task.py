@@ -26,10 +26,8 @@ from ._task import (
     tags_of,
 )
 
-DEV_SHARE, TEST_SHARE = 0.1, 0.2
-"""Shares of the distinct training texts that become a missing dev or test part."""
-_MOST_CLASSES = 20
-"""Integer labels with more distinct values than this count as regression."""
+DEV_SHARE, TEST_SHARE = 0.1, 0.2  # shares of the distinct training texts that become a missing dev or test part
+_MOST_CLASSES = 20  # integer labels with more distinct values than this count as regression
 _TEXTS: Mapping[Shape, tuple[str, ...]] = {
     "classification": ("text", "label"),
     "regression": ("text", "label"),
@@ -83,19 +81,9 @@ def load_task(
     (also those with a `gold_label` of `-`: no agreement between annotators), as are questions whose passages lack their
     answers.
 
-    Args:
-        name: Name of the task, for tables.
-        train: The part to train on.
-        dev: The part to choose on.
-        test: The part to report on.
-        shape: The task's shape.
-        tags: The column of the word tags.
-        labels: The classes in their order; default: those of training, in order of first occurrence.
-        multi: Whether an example may have several labels, joined by `|`, or none.
-        seed: Seeds the split.
-        columns: Names of columns, or numbers from 1 in a file without names: `text`, `second`, `label`, `question`,
-            `choices`, `answers`, `answer_starts`, `translation`, `references`, `words`. For generation `label` is
-            another name for `translation`, the target.
+    `labels` are the classes in their order, by default of first occurrence in training; with `multi` an example may
+    have several, joined by `|`, or none. `columns` are names, or numbers from 1 in a file without names (see
+    `COLUMNS`); for generation `label` is another name for `translation`, the target.
     """
     check_task_name(name)
     named = check_named(columns)
@@ -201,7 +189,6 @@ def _questions_first(corpus: Corpus) -> Corpus:
 
 
 def _labelled(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:
-    """The examples that have a label."""
     rows = [row for row, label in enumerate(corpus.column("label")) if label is not None]
     if len(rows) < len(corpus):
         left_out[f"{part}: without a label"] += len(corpus) - len(rows)
@@ -214,7 +201,6 @@ def _labelled(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:
 
 
 def _askable(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:
-    """The questions whose answer occurs in the passage, or that have none."""
     kept, reasons = askable_spans(corpus)
     left_out.update({f"{part}: {reason}": count for reason, count in reasons.items()})
     return kept

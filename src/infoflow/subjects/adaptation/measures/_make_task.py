@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import UserError
-from infoflow.objectives import SENTENCE_FIELDS, AbstractObjective, Batch, Field, LossTerm, Noise, PrefixDecoder
+from infoflow.objectives import SENTENCE_FIELDS, AbstractObjective, Batch, Field, PrefixDecoder
 from infoflow.training import ExampleRows
 
 from ._choice_and_tagging import Choice, Tagging
@@ -41,13 +41,10 @@ Main = Literal["accuracy", "macro_f1", "matthews", "micro_f1"]
 
 
 def make_task(data: TaskData, *, trained: AbstractObjective | None = None, **options: Any) -> AbstractTask:
-    """The objective for `training.train` on the task of `data`.
+    """The objective for `training.train` on the task of `data`, whose options `options` override.
 
-    Args:
-        data: The task's parts.
-        trained: The model's pretraining objective, if known (`training.trained_objective`): after prefix language
-            modelling with one stack, targets are written after sources with bidirectional attention.
-        options: Fields of the task's class; they override those of `data`.
+    `trained` is the model's pretraining objective, if known (`training.trained_objective`): after prefix language
+    modelling with one stack, targets are written after sources with bidirectional attention.
     """
     if data.shape not in MAKERS:
         raise UserError(f"There is no task of the shape {data.shape}. Shapes: {', '.join(MAKERS)}.")
@@ -75,11 +72,7 @@ class AbstractTextTask(AbstractTask):
 
     @abstractmethod
     def targets(self, corpus: Corpus) -> np.ndarray:
-        """Targets in the form that the loss takes: one row per example.
-
-        Raises:
-            UserError: A label does not occur in training, or a number is missing.
-        """
+        """Targets in the form that the loss takes: one row per example."""
 
     def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ExampleRows:
         """Examples as token ids, with their targets; row i is row i of the corpus."""
@@ -116,17 +109,11 @@ class Classification(AbstractTextTask):
         """The index of each example's class; with several labels, the mask of its labels, (example, label)."""
         return label_sets(corpus, self.labels) if self.multi else label_indices(corpus, self.labels)
 
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
+    def example_losses(
+        self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
+    ) -> Float[Tensor, " example"]:
         """Cross-entropy of the classes."""
-        losses = self._losses(task_logits(module, batch), batch[LABELS], label_smoothing)
-        return {self.name: LossTerm(total=losses.sum(), count=len(batch))}
-
-    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
-        return self._losses(task_logits(module, batch), batch[LABELS], 0.0)
-
-    def _losses(self, logits: Tensor, labels: Tensor, label_smoothing: float) -> Tensor:
+        logits, labels = task_logits(module, batch), batch[LABELS]
         if not self.multi:
             return F.cross_entropy(logits, labels, reduction="none", label_smoothing=label_smoothing)
         wanted = labels.float() * (1 - label_smoothing) + label_smoothing / 2
@@ -233,13 +220,10 @@ class Regression(AbstractTextTask):
         """The number of each example, in standard deviations from the mean."""
         return ((label_numbers(corpus) - self.mean) / self.deviation).astype(np.float32)
 
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
+    def example_losses(
+        self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
+    ) -> Float[Tensor, " example"]:
         """Squared error, in units of training's variance; label smoothing does not apply."""
-        return {self.name: LossTerm(total=self.example_losses(module, batch).sum(), count=len(batch))}
-
-    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
         return (self._answers(module, batch) - batch[LABELS]) ** 2
 
     def _answers(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
@@ -280,34 +264,22 @@ class Regression(AbstractTextTask):
         return SettledRegression(task=self.task, mean=self.mean, deviation=self.deviation, labels=self.labels)
 
 
-def _regression(data: TaskData) -> Regression:
-    return Regression.of(data.name, data.train)
-
-
 def _tagging(data: TaskData) -> Tagging:
     column = data.options.get("column") or tag_column(data.train, None, data.labels)
     return Tagging(task=data.name, labels=data.labels, column=column)
-
-
-def _choice(data: TaskData) -> Choice:
-    return Choice(task=data.name)
 
 
 def _span(data: TaskData) -> SpanExtraction:
     return SpanExtraction(task=data.name, nullable=any(not answers for answers in data.train.column("answers")))
 
 
-def _generation(data: TaskData) -> Generation:
-    return Generation(task=data.name)
-
-
 MAKERS: Mapping[Shape, Callable[[TaskData], AbstractTask]] = {
     "classification": _classification,
-    "regression": _regression,
+    "regression": lambda data: Regression.of(data.name, data.train),
     "tagging": _tagging,
-    "choice": _choice,
+    "choice": lambda data: Choice(task=data.name),
     "span": _span,
-    "generation": _generation,
+    "generation": lambda data: Generation(task=data.name),
 }
 """How a task of each shape is built from its data."""
 

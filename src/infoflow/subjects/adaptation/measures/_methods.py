@@ -30,11 +30,7 @@ from ._tables import FROZEN_METHODS
 from ._task import AbstractTask
 from ._task_model import FreshModel
 
-# The settings of tuning a model for a task.
-
-
-Method = Literal["full", "frozen", "mix", "top", "decay", "lora"]
-"""See `METHODS`."""
+Method = Literal["full", "frozen", "mix", "top", "decay", "lora"]  # see `METHODS`
 Control = Literal["", "shuffled-labels"]
 Seeds = Annotated[tuple[Seed, ...], Limits(filled=True, distinct=True)]
 Rates = Annotated[tuple[LearningRate, ...], Limits(distinct=True)]
@@ -184,7 +180,6 @@ def _adapted(module: nn.Module) -> Iterator[tuple[str, Any]]:
 
 # Which weights a tuning method changes, and how fast.
 
-
 _IN_FRONT = re.compile(r"embed|(^|_)emb($|_)|position|token_type|relative_attention_bias|^(shared|wte|wpe|project_in)$")
 """Parts of names of parameters before the first block: embeddings, their norms and projections, distance biases."""
 
@@ -277,10 +272,7 @@ def parameter_depths(module: PreTrainedModel, anatomy: Anatomy, fresh: frozenset
 
 
 def _is_in_front(module: PreTrainedModel, name: str) -> bool:
-    """Whether a parameter outside blocks belongs to embeddings.
-
-    DeBERTa's encoder normalises its distance embeddings.
-    """
+    """Whether a parameter outside blocks belongs to embeddings; DeBERTa normalises its distance embeddings."""
     owner, _, _ = name.rpartition(".")
     parent, _, last = owner.rpartition(".")
     if last == "LayerNorm" and hasattr(module.get_submodule(parent), "rel_embeddings"):
@@ -290,7 +282,6 @@ def _is_in_front(module: PreTrainedModel, name: str) -> bool:
 
 # Stops a tuning without further gain on development data, and restores its best weights.
 
-
 _WEIGHT = "weight:"
 
 
@@ -298,8 +289,7 @@ _WEIGHT = "weight:"
 class EarlyStop(TrainingHook):
     """Scores after every `every` updates; ends the training after `patience` scores without a better one.
 
-    Training ends with the weights of the best score (the first one wins ties), for whatever reason it ends. The state
-    is part of checkpoints, so a resumed run ends the same way.
+    Training ends with the weights of the best score (the first one wins ties), for whatever reason it ends.
     """
 
     name = "early-stop"

@@ -24,9 +24,6 @@ from infoflow.foundation import UserError
 from infoflow.models import Model, Task, load_model
 from infoflow.objectives import AbstractObjective, Vocabulary
 
-# Additional tokens for further pretraining, learned on the new text; old ids stay unchanged.
-
-
 _TEXTS = 200_000  # maximum number of texts for learning merges
 _CONTINUES = "##"  # WordPiece's prefix of a piece inside a word
 _LEARNS = ("BPE", "WordPiece")
@@ -184,7 +181,6 @@ def _old_pieces(
 
 # The model that further pretraining starts from, and whether an objective fits it.
 
-
 _STACKS = (EncoderDecoderModel, T5ForConditionalGeneration)
 _TASKS: Mapping[Layout, tuple[Task, str, str]] = {
     "encoder": ("masked-lm", "an encoder with a head for masked language modelling", "such a model (BertForMaskedLM)"),
@@ -205,10 +201,8 @@ class Parent:
     module: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: PreTrainedTokenizerBase | None  # of the output, if it is another language
-    digest: str
-    """Digest of its weights and configuration as loaded."""
-    positions: int
-    """Maximum number of tokens of a text."""
+    digest: str  # digest of its weights and configuration as loaded
+    positions: int  # maximum number of tokens of a text
 
     def extended(self, vocabulary: ExtendedVocabulary, objective: AbstractObjective) -> "Parent":
         """The parent with new tokens; its module changes in place, and the digest stays that of the loaded model.

@@ -45,13 +45,11 @@ _USUAL_OF: Mapping[Shape, Mapping[str, tuple[str, ...]]] = {
     },
 }
 """The same for shapes without labels."""
-LABELLED: tuple[Shape, ...] = ("classification", "regression")
-"""Shapes that label a text or a pair of texts."""
+LABELLED: tuple[Shape, ...] = ("classification", "regression")  # shapes that label a text or a pair of texts
 _SNIFFED = 2000  # lines
 _NAME_WORDS = 3  # of a column's name
 _LONGEST_NAME = 255  # bytes that file systems take; no corpus has such a name
-_BETWEEN_TABS = (".tsv", ".txt", "")
-"""Endings of files whose columns may have no names."""
+_BETWEEN_TABS = (".tsv", ".txt", "")  # endings of files whose columns may have no names
 BY_NUMBER = (
     "by number, from 1: label=1, text=2, of a pair second=3 (in the command --label-column 1 --text-column 2 "
     '--second-column 3, in a plan columns = ["label=1", "text=2", "second=3"])'
@@ -60,13 +58,8 @@ BY_NUMBER = (
 
 
 def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: str | None) -> Corpus:
-    """A part of a task: a corpus as it is, a file, a frame, a data set, or `hf:NAME`.
-
-    Args:
-        source: A source that `load_corpus` accepts.
-        shape: The task's shape, if known.
-        named: The named columns, by the corpus's name for them: a name, or a number from 1.
-        tags: The column of the tags, if named.
+    """A part of a task: a corpus as it is, a file, a frame, a data set, or `hf:NAME`; `named` columns by the corpus's
+    names.
     """
     if isinstance(source, Corpus):
         return source
@@ -127,7 +120,6 @@ def _check_there(path: Path) -> None:
 
 
 def _of_words(source: Any, named: Mapping[str, Any], tags: str | None) -> Corpus:
-    """The words of a data set, as lists, with their tags."""
     is_set = hasattr(source, "column_names") or (isinstance(source, str) and source.startswith("hf:"))
     if not is_set or tags is None or len(named) > 1:
         given = ", ".join(f"{name}={column}" for name, column in {**named, "tags": tags}.items() if column is not None)
@@ -169,12 +161,10 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
 
 
 def _first_lines(path: Path) -> list[str]:
-    """The lines that determine the layout of a tab-separated file."""
     return [line for _, line in islice(read_lines(path), _SNIFFED)]
 
 
 def _cells(lines: Sequence[str]) -> list[list[str]]:
-    """Cells of each line that is not blank."""
     return [line.split("\t") for line in lines if line.strip()]
 
 
@@ -279,10 +269,7 @@ def check_named(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def numbered(path: Path, named: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The named columns; digits are column numbers, unless the first line has columns with all of these names.
-
-    Commands and plans pass both names and numbers as text.
-    """
+    """The named columns; digits are column numbers, unless the first line has columns with all of these names."""
     digits = {name: column for name, column in named.items() if re.fullmatch(r"[0-9]{1,9}", str(column))}
     first = next((line for _, line in read_lines(path) if line.strip()), "") if digits else ""
     header = [cell.strip() for cell in first.split("\t")]
@@ -292,10 +279,8 @@ def numbered(path: Path, named: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_name(digits: str, header: Sequence[str]) -> bool:
-    """Whether a first line names a column in digits.
-
-    True at the position of that number from 0, as pandas numbers columns, or if there is no such position (years);
-    elsewhere it is the cell of an example.
+    """Whether a first line names a column in digits: at the position of that number from 0, as pandas numbers columns,
+    or if there is no such position (years); elsewhere it is the cell of an example.
     """
     return digits in header and header[int(digits) :][:1] in ([], [digits])
 

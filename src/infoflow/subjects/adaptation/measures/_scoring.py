@@ -29,8 +29,7 @@ from infoflow.results import estimate, scale_of
 
 from ._task import OUTSIDE, Score
 
-Blocks = Int[np.ndarray, " example"]
-"""The bootstrap block of each example of a part."""
+Blocks = Int[np.ndarray, " example"]  # the bootstrap block of each example of a part
 
 
 def blocks_of(corpus: Corpus) -> Blocks:
@@ -52,12 +51,10 @@ def class_scores(
     num_classes: int,
     blocks: Blocks,
 ) -> list[Score]:
-    r"""Accuracy, macro-averaged F1 and Matthews' correlation.
+    r"""Accuracy, macro-averaged F1 and Matthews' correlation; the baseline always predicts `guess`.
 
-    `guess` is the class that the baseline always predicts, and `num_classes` encodes an answer that is not a class.
-
-    Macro-F1 is the mean over the classes that occur among the gold labels or predictions, as in scikit-learn. Matthews'
-    correlation of several classes is that of [@gorodkin2004].
+    `num_classes` encodes an answer that is not a class. Macro-F1 is the mean over the classes that occur among the gold
+    labels or predictions, as in scikit-learn. Matthews' correlation of several classes is that of [@gorodkin2004].
     """
     from sklearn.metrics import f1_score, matthews_corrcoef
 
@@ -262,9 +259,7 @@ def scored(
     scale: Scale = "any",
     agreeing: float | None = None,
 ) -> Score:
-    """One metric with its interval.
-
-    `blocks` determines the number of independent units and which resamples are empty (NaN).
+    """One metric with its interval; `blocks` give the independent units and the empty resamples (NaN).
 
     `agreeing`: the effective number of `count` observations that all agree, by default `count`.
     """

@@ -15,7 +15,7 @@ from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import Count, UserError
 from infoflow.models import normalise_answer, token_f1
-from infoflow.objectives import SENTENCE_FIELDS, Batch, Field, LossTerm, Noise
+from infoflow.objectives import SENTENCE_FIELDS, Batch, Field
 
 from ._span_rows import LEFT_OUT, SpanRows, Window, WindowSize
 from ._task import AbstractTask, Predictions, Score, Shape, check_options
@@ -59,27 +59,20 @@ class SpanExtraction(AbstractTask):
         check_options(self)
 
     def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> SpanRows:
-        """Windows of the passages; `SpanRows.examples` maps each to its question.
-
-        Raises:
-            UserError: As in `SpanRows`.
-        """
+        """Windows of the passages; `SpanRows.examples` maps each to its question."""
         return SpanRows(corpus, tokenizer, WindowSize(max_length, self.doc_stride, self.query_length))
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """Number of windows whose answer, or lack of one, is known."""
         return {"span": int((batch["start"] != LEFT_OUT).sum())}
 
-    def loss(
-        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
-    ) -> dict[str, LossTerm]:
-        """Mean of the cross-entropies of start and end, over the tokens of a window."""
-        losses = self._losses(module, batch, label_smoothing)
-        return {"span": LossTerm(total=losses.sum(), count=self.counts(batch)["span"])}
-
-    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
-        """Loss of each window, 0 without a target."""
-        return self._losses(module, batch, 0.0)
+    def example_losses(
+        self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
+    ) -> Float[Tensor, " example"]:
+        """Mean of the cross-entropies of start and end, over the tokens of a window; 0 without a target."""
+        start, end = self._logits(module, batch)
+        options: dict[str, Any] = {"ignore_index": LEFT_OUT, "reduction": "none", "label_smoothing": label_smoothing}
+        return (F.cross_entropy(start, batch["start"], **options) + F.cross_entropy(end, batch["end"], **options)) / 2
 
     def predict(
         self, module: PreTrainedModel, rows: SpanRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
@@ -142,11 +135,6 @@ class SpanExtraction(AbstractTask):
             scores.append(mean_score(metric, values, part, baseline))
         return scores
 
-    def _losses(self, module: PreTrainedModel, batch: Batch, label_smoothing: float) -> Float[Tensor, " window"]:
-        start, end = self._logits(module, batch)
-        options: dict[str, Any] = {"ignore_index": LEFT_OUT, "reduction": "none", "label_smoothing": label_smoothing}
-        return (F.cross_entropy(start, batch["start"], **options) + F.cross_entropy(end, batch["end"], **options)) / 2
-
     def _logits(
         self, module: PreTrainedModel, batch: Batch
     ) -> tuple[Float[Tensor, "window token"], Float[Tensor, "window token"]]:
@@ -189,10 +177,7 @@ def _wanted(corpus: Corpus) -> list[list[str]]:
 
 
 def exact_match(said: str, wanted: Sequence[str]) -> float:
-    """1 if the normalised answer equals one of `wanted`, else 0; without `wanted`, the right answer is none.
-
-    Source: [@rajpurkar2018], the evaluation script of SQuAD 2.0.
-    """
+    """1 if the normalised answer equals one of `wanted`, else 0; without `wanted`, the right answer is none."""
     return float(models.exact_match(said, _kept(wanted)))
 
 
@@ -210,8 +195,7 @@ class SpanAnswer(NamedTuple):
     """A span of the passage, or "" for no answer."""
 
     text: str
-    score: float
-    """Sum of the logits of its start and its end."""
+    score: float  # sum of the logits of its start and its end
 
 
 def best_spans(

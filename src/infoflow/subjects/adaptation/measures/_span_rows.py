@@ -17,9 +17,6 @@ from infoflow.objectives import Example
 
 from ._task_rows import SEGMENTS
 
-# The position of an answer in a passage: at the annotated character, or else nearby.
-
-
 NOWHERE = "answer not in the passage"
 
 
@@ -87,11 +84,9 @@ def _is_moved(sentence: Sentence, place: AnswerCharacters) -> bool:
 
 # Questions with windows of their passages as token ids: `ExampleRows` of a span task.
 
-
 UNCOVERED = "answer that no token covers"
 CUT = "answer longer than a window"
-LEFT_OUT = -1
-"""The start and end of a window without a target, because its answer cannot be marked."""
+LEFT_OUT = -1  # the start and end of a window without a target, because its answer cannot be marked
 
 _FEWEST = 8  # minimum number of passage tokens in a window
 
@@ -99,8 +94,7 @@ _FEWEST = 8  # minimum number of passage tokens in a window
 class WindowSize(NamedTuple):
     """Sizes for cutting passages, in tokens."""
 
-    max_length: int
-    """Total length of question, window and special tokens."""
+    max_length: int  # total length of question, window and special tokens
     doc_stride: int
     query_length: int
 
@@ -109,22 +103,16 @@ class WindowSize(NamedTuple):
 class Window:
     """A question with a part of its passage."""
 
-    example: int
-    """Row of the corpus."""
-    input_ids: np.ndarray
-    """int64 (token,)."""
+    example: int  # row of the corpus
+    input_ids: np.ndarray  # int64 (token,)
     segments: np.ndarray
     """int64 (token,): 1 for tokens that the tokenizer assigns to the passage; all 0 if it has no segments."""
     offsets: np.ndarray
     """int64 (token, 2): characters of the passage that a token covers, (-1, -1) outside of the passage."""
-    best: np.ndarray
-    """Bool (token,): passage tokens that have more context in this window than in any other."""
-    null: int
-    """Position that represents "no answer": [CLS], or the first position."""
-    start: int
-    """Position of the answer's first token; `null` if the window lacks it; LEFT_OUT."""
-    end: int
-    """Position of its last token."""
+    best: np.ndarray  # bool (token,): passage tokens that have more context in this window than in any other
+    null: int  # position that represents "no answer": [CLS], or the first position
+    start: int  # position of the answer's first token; `null` if the window lacks it; LEFT_OUT
+    end: int  # position of its last token
 
 
 @final

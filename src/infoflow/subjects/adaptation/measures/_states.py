@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float32, Int
 from torch import Tensor
@@ -21,15 +22,12 @@ from ._body import run_body
 from ._tables import TUNED
 from ._task_parts import TaskBatch, TaskPart
 
-# States of a task's examples in every layer, from one pass of a body over them.
-
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class States:
     """One model's states for the examples of one part."""
 
-    words: Mapping[str, Float32[np.ndarray, "word state width"]]
-    """By stack: the words that `Places` chose."""
+    words: Mapping[str, Float32[np.ndarray, "word state width"]]  # by stack: the words that `Places` chose
     texts: Float32[np.ndarray, "row state width"]
     """For each row of the part, the mean over its text tokens, in the reading stack."""
     labelled: Float32[np.ndarray, "label state width"]
@@ -37,20 +35,13 @@ class States:
 
 
 class Places:
-    """Which words of a part are read: the same for every model.
-
-    Args:
-        part: The examples.
-        words: Maximum number of text tokens of each stack, by the hash of (seed, text, position).
-        tags: Whether tokens have labels, so that their states are read too.
-    """
+    """Which words of a part are read: the same for every model, at most `words` text tokens of each stack, by hash."""
 
     def __init__(self, part: TaskPart, words: int, tags: bool) -> None:
         self.part, self.tags = part, tags
         self.chosen = {stack: self._choose(stack, words) for stack in part.batches[0].text}
 
     def _choose(self, stack: str, words: int) -> list[Bool[Tensor, "row token"]]:
-        """Chosen tokens of each batch."""
         keys = [self._keys(batch, stack) for batch in self.part.batches]
         every = np.sort(np.concatenate([key[batch.text[stack].cpu().numpy()] for key, batch in self._with(keys)]))
         limit = every[min(words, len(every)) - 1] if len(every) else 0
@@ -176,11 +167,6 @@ def mean_estimate(rows: Sequence[Mapping[str, Any]], scale: Scale, baseline: flo
     """Estimate columns of the mean over seeds, from each seed's estimate on the same examples.
 
     The interval is over seeds and examples, see `interval_over_seeds`; with one seed it is that seed's own.
-
-    Args:
-        rows: The columns of `results.estimate_columns` for each seed.
-        scale: Range of the number.
-        baseline: Overrides the mean of the baselines.
     """
     value = float(np.mean([row["value"] for row in rows]))
     replicates = np.mean([np.asarray(row["replicates"], dtype=np.float64) for row in rows], axis=0)
@@ -194,8 +180,10 @@ def mean_estimate(rows: Sequence[Mapping[str, Any]], scale: Scale, baseline: flo
     return estimate(value, replicates, control, count, ends=interval_over_seeds(units, values, usable, own, scale))
 
 
-def without_tuned(schema: TableSchema) -> TableSchema:
-    """The schema without the columns that describe the tuning; the caller of a measure adds them."""
+def tuned_table(schema: TableSchema, rows: Sequence[Mapping[str, Any]] | pd.DataFrame) -> pd.DataFrame:
+    """Rows of a schema without the columns that describe the tuning; the caller of a measure adds them."""
     tuned = {column.name for column in TUNED}
     columns = tuple(column for column in schema.columns if column.name not in tuned)
-    return schema.named(schema.name, schema.description, columns)
+    schema = schema.named(schema.name, schema.description, columns)
+    frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows, columns=schema.column_names)
+    return schema.conform(frame)

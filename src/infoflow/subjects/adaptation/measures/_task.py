@@ -16,11 +16,8 @@ from infoflow._transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.architectures import Layout
 from infoflow.corpus import Corpus, Vocabulary, tag_columns
 from infoflow.foundation import UserError, as_written, read_setting
-from infoflow.objectives import AbstractObjective, Batch, Corrupted, Example, Family
+from infoflow.objectives import AbstractObjective, Batch, Corrupted, Example, Family, LossTerm, Noise
 from infoflow.training import ExampleRows
-
-# Supervised tasks: labelled parts, and an objective for a model with a task head.
-
 
 Shape = Literal["classification", "regression", "tagging", "span", "choice", "generation"]
 """The label: a class or number of a text or pair, a tag per word, an answer span, a choice, or a text to write."""
@@ -64,8 +61,7 @@ class Predictions:
 
     said: tuple[str, ...]
     """As text: a label, a number, tags joined by blanks, the answer (empty: no answer), the generated text."""
-    wanted: tuple[str, ...]
-    """The references in the same form; if there are several, the first."""
+    wanted: tuple[str, ...]  # the references in the same form; if there are several, the first
     values: Float[np.ndarray, " example"]
     """The number of a regression; else the probability (for a span or a text, the score) of the prediction."""
     alternatives: tuple[tuple[tuple[str, float], ...], ...] = ()
@@ -114,8 +110,17 @@ class AbstractTask(AbstractObjective):
         """
 
     @abstractmethod
-    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
+    def example_losses(
+        self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
+    ) -> Float[Tensor, " example"]:
         """Loss of each example of a batch in nats (squared error for a regression), differentiable."""
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """The losses of the examples, over what `counts` counts."""
+        ((term, count),) = self.counts(batch).items()
+        return {term: LossTerm(total=self.example_losses(module, batch, label_smoothing).sum(), count=count)}
 
     @abstractmethod
     def predict(
@@ -141,10 +146,7 @@ class AbstractTask(AbstractObjective):
 
 
 def check_options(task: Any) -> None:
-    """
-    Raises:
-        UserError: An option of the task, a frozen dataclass, is out of range.
-    """
+    """Raise a UserError if an option of the task, a frozen dataclass, is out of range."""
     hints = get_type_hints(type(task), include_extras=True)
     for one in dataclasses.fields(task):
         default = None if one.default is dataclasses.MISSING else one.default
@@ -153,9 +155,7 @@ def check_options(task: Any) -> None:
 
 # Labels of a part as numbers, and checks on them.
 
-
-SEVERAL = "|"
-"""Separator of the labels of an example with several."""
+SEVERAL = "|"  # separator of the labels of an example with several
 
 
 def label_indices(corpus: Corpus, labels: Sequence[str]) -> Int[np.ndarray, " example"]:
@@ -226,7 +226,6 @@ def check_known(found: Iterable[str | None], known: Iterable[str], corpus: Corpu
 
 
 def _check_labelled(found: Sequence[str | None], corpus: Corpus) -> None:
-    """Raise a UserError if examples have no label."""
     if missing := sum(label is None for label in found):
         raise UserError(
             f"Every example must have a label. {missing:,} of {corpus.name} have none.\n"
@@ -242,9 +241,7 @@ def listed(labels: Sequence[str]) -> str:
 
 # Tags of words: their column, their names, and checks on them.
 
-
-NOT_READ = "[not-read]"
-"""Prediction for a word without tokens (truncated or empty). It is never right."""
+NOT_READ = "[not-read]"  # prediction for a word without tokens (truncated or empty). It is never right.
 OUTSIDE = "O"
 _ENTITY = re.compile(r"[BIES]-.+")
 

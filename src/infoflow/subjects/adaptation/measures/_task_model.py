@@ -32,8 +32,7 @@ class FreshModel:
     """A model for a task before tuning."""
 
     module: PreTrainedModel
-    fresh: frozenset[str]
-    """Parameters that the pretrained body lacks: those of the head, and of a missing pooler."""
+    fresh: frozenset[str]  # parameters that the pretrained body lacks: those of the head, and of a missing pooler
     replaced: bool = False
     """Whether the pretrained model has a head for texts, tags, choices or spans, which is dropped."""
 
@@ -51,9 +50,6 @@ def task_model(model: Model, task: AbstractTask, seed: int = 0) -> PreTrainedMod
     labels of another task) are dropped; a missing pooler is initialised. Notes report this. For understanding tasks,
     only the encoder of a two-model sequence-to-sequence model (`EncoderDecoderModel`) is used; for generation, the
     whole model with its pretrained head. A causal BERT predicts the class at its last token.
-
-    Raises:
-        UserError: The family has no such head, or its configuration does not match its weights.
     """
     built = fresh_model(model, task, seed)
     tell_of_fresh(built, model, task)
@@ -98,7 +94,6 @@ def fresh_model(model: Model, task: AbstractTask, seed: int) -> FreshModel:
 
 
 def _writer(model: Model, task: AbstractTask) -> PreTrainedModel:
-    """A copy of a model that writes text."""
     if model.task not in ("seq2seq", "causal-lm"):
         raise UserError(
             f"{model.name} ({type(model.module).__name__}) writes no text, so it cannot be tuned for {task.task}. "

@@ -30,16 +30,12 @@ from ._task import AbstractTask, TaskData
 from ._task_model import padding_id
 from ._task_rows import SEGMENTS, has_segments
 
-# Fits a task to a model: maximum lengths of inputs and targets, and the first token of targets.
-
 
 def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask:
     """The task with a target length of `config.max_target`, within the model's positions.
 
-    The loss starts at the first token that the model does not read anyway.
-
-    A single decoder reads source and target in one row: the target gets the positions left by `config.max_length`, or
-    half of the positions if that is more.
+    The loss starts at the first token that the model does not read anyway. A single decoder reads source and target in
+    one row: the target gets the positions left by `config.max_length`, or half of the positions if that is more.
     """
     if not isinstance(task, Generation):
         if config.max_target:
@@ -76,7 +72,7 @@ def tell_of_room(task: AbstractTask, asked: AbstractTask, model: Model, config: 
 def input_length(model: Model, max_length: int, task: AbstractTask) -> int:
     """Maximum number of input tokens: the requested length, within the model's positions.
 
-    For a single decoder, which reads the target after the input, the positions that the target leaves.
+    A single decoder reads the target after the input: it has the positions that the target leaves.
     """
     limit = model.max_tokens
     if limit is not None and isinstance(task, Generation) and model.task == "causal-lm":
@@ -191,7 +187,6 @@ class TaskParts:
 
 # The examples of one part of a task, in batches for the bodies of its models.
 
-
 _READ = ("input_ids", "attention_mask", "token_type_ids", "decoder_input_ids")
 
 
@@ -200,14 +195,10 @@ class TaskBatch:
     """Some examples, and the input of the stacks for them."""
 
     batch: Batch
-    index: Int[np.ndarray, " example"]
-    """Rows of the part."""
-    inputs: dict[str, Tensor]
-    """Keyword arguments of a body, (B, T) each; each answer choice is a separate row."""
-    text: dict[str, Bool[Tensor, "row token"]]
-    """By stack: False at padding and special tokens."""
-    real: dict[str, Bool[Tensor, "row token"]]
-    """By stack: False at padding."""
+    index: Int[np.ndarray, " example"]  # rows of the part
+    inputs: dict[str, Tensor]  # keyword arguments of a body, (B, T) each; each answer choice is a separate row
+    text: dict[str, Bool[Tensor, "row token"]]  # by stack: False at padding and special tokens
+    real: dict[str, Bool[Tensor, "row token"]]  # by stack: False at padding
 
     @property
     def rows_each(self) -> int:
@@ -226,18 +217,7 @@ class TaskBatch:
 
 
 class TaskPart:
-    """The examples of a part as input for `model` and its tuned relatives, which share one tokenizer.
-
-    Args:
-        task: The task.
-        corpus: The part.
-        model: Determines the tokenization and the length limit.
-        options: Seed, maximum length, padded tokens per batch.
-        most: Maximum number of examples, by hash.
-
-    Raises:
-        UserError: The task lacks a label, or `AbstractTask.rows` refuses the corpus.
-    """
+    """The examples of a part as input for `model` and its tuned relatives, which share a tokenizer."""
 
     def __init__(
         self, task: AbstractTask, corpus: Corpus, model: Model, options: PassOptions, most: int | None = None

@@ -20,19 +20,14 @@ from infoflow.results import Column, TableSchema, estimate, estimate_columns, sc
 
 from ._layers_after_tuning import mean_score, part_score
 from ._scoring import Score
-from ._states import without_tuned
+from ._states import tuned_table
 from ._tables import TASK_PRUNING
 from ._task import AbstractTask, TaskData
 from ._task_parts import TaskBatch, TaskPart
 
-# The importance of each head to a tuned model: its ablation cost, and the gradient of a gate on it.
-
 
 def ablated_losses(model: Model, part: TaskPart, variants: Sequence[HeadSet]) -> Float[np.ndarray, "variant example"]:
-    """Task loss of each example, in nats: of the tuned model, then with each set of heads ablated (output 0).
-
-    The blocks below the lowest ablated head run once for all variants, and variants run together.
-    """
+    """Task loss of each example, in nats: of the tuned model, then with each set of heads ablated (output 0)."""
     found = np.zeros((1 + len(variants), len(part)))
     for batch in part.batches:
         found[:, batch.index] = _of_batch(model, part, batch, variants)
@@ -109,9 +104,7 @@ def task_importance(model: Model, part: TaskPart) -> dict[Head, float]:
 
 # Which heads a tuned model does not need.
 
-
-SHARES = (0.25, 0.5, 0.75)
-"""Shares of all heads to ablate."""
+SHARES = (0.25, 0.5, 0.75)  # shares of all heads to ablate
 
 
 def task_pruning(
@@ -127,19 +120,9 @@ def task_pruning(
 ) -> pd.DataFrame:
     """The table `TASK_PRUNING` without the columns of `TUNED`: the score at each number of ablated heads.
 
-    Heads are ablated in the order of `task_importance` on `dev`, least important first, or in random orders, separate
-    for every tuned model; the score is on `test`. An ablated head outputs 0, as if cut out of the weights. Numbers are
-    means over seeds (and draws).
-
-    Args:
-        after: Models tuned on one task.
-        task: The task.
-        data: Its parts.
-        options: Seed, maximum length, batch size.
-        shares: Shares of all heads.
-        draws: Random orders for each model.
-        ranked_on: At most this many examples of `dev`, chosen by hash.
-        examples: At most this many of `test`.
+    Heads are ablated in the order of `task_importance` on `dev`, least important first, or in random orders (`draws`),
+    separate for every tuned model; the score is on `test`. An ablated head outputs 0, as if cut out of the weights.
+    Numbers are means over seeds (and draws).
     """
     options = options or PassOptions()
     ranked = TaskPart(task, data.dev, after[0], options, most=ranked_on)
@@ -161,8 +144,7 @@ def task_pruning(
                 for each in own
             ]
             rows.append({"order": order, "removed": number, **mean_score(found, baseline)})
-    schema = without_tuned(TASK_PRUNING)
-    return schema.conform(pd.DataFrame(rows).assign(heads=len(heads)))
+    return tuned_table(TASK_PRUNING, pd.DataFrame(rows).assign(heads=len(heads)))
 
 
 def _by_importance(model: Model, part: TaskPart) -> list[Head]:
@@ -181,10 +163,8 @@ def _without(model: Model, part: TaskPart, data: TaskData, heads: Sequence[Head]
 
 # Whether the same heads matter for different tasks.
 
-
 _KEYS = ["stack", "kind", "layer", "head"]
-KEPT = 0.25
-"""Share of the heads that count as most important."""
+KEPT = 0.25  # share of the heads that count as most important
 
 HEAD_OVERLAP = TableSchema(
     name="head_overlap",
@@ -205,16 +185,13 @@ HEAD_OVERLAP = TableSchema(
 
 
 def head_overlap(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    r"""The table `HEAD_OVERLAP` for every pair of tasks.
+    r"""The table `HEAD_OVERLAP` for every pair of tasks, from `TUNING_HEADS` by task, of one model and method.
 
     $$ \rho(v_a, v_b), \qquad J = \frac{|A \cap B|}{|A \cup B|} $$
 
-    v is the cost of each head (`value` of `TUNING_HEADS`: the rise of the task's loss without it), A the quarter of the
-    heads with the highest cost for a task. Intervals are over examples, separately for each task. Chance: 0, and the
-    expected overlap of two random quarters.
-
-    Args:
-        tables: `TUNING_HEADS` by task, for one model and method.
+    v is the cost of each head (`value`: the rise of the task's loss without it), A the quarter of the heads with the
+    highest cost for a task. Intervals are over examples, separately for each task. Chance: 0, and the expected overlap
+    of two random quarters.
     """
     worth = {name: _values(table) for name, table in tables.items()}
     rows: list[dict[str, Any]] = []

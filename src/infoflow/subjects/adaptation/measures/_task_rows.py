@@ -20,9 +20,6 @@ from infoflow.training import ExampleRows, TrainingData, micro_batches
 
 from ._task import AbstractTask
 
-# The examples of a task's part as token ids, in memory: labelled sets are small.
-
-
 SEGMENTS, LABELS = "token_type_ids", "labels"
 """Keys of `Example.labels`: the text of a pair that each token belongs to; the target."""
 _AT_ONCE = 1024  # texts per call of the tokenizer
@@ -46,12 +43,7 @@ class TaskRows:
     def __init__(
         self, tokens: Sequence[Tokens], ids: Int[np.ndarray, " example"], **asked: Sequence[np.ndarray] | np.ndarray
     ) -> None:
-        """
-        Args:
-            tokens: Tokens of each example.
-            ids: The number of each example, `Corpus.ids`.
-            asked: Targets of each example, by their name in a batch: arrays without axes, or one per token.
-        """
+        """`ids` are `Corpus.ids`; `asked` are targets by their name in a batch: arrays, or one per token."""
         self._tokens, self._asked = tokens, asked
         self.sentence_ids: np.ndarray = ids
         self.lengths: np.ndarray = np.array([len(one.ids) for one in tokens], dtype=np.int64)
@@ -83,9 +75,8 @@ def read_texts(
 ) -> list[Tokens]:
     """Token ids of texts or pairs, with a note of how many were truncated.
 
-    The longer text of a pair is cut first, or, with `keep_second`, the first as far as possible.
-
-    A tokenizer that joins a pair without a separator (GPT-2's) gets its separator token, else its end of text, there.
+    The longer text of a pair is cut first, or, with `keep_second`, the first as far as possible. A tokenizer that joins
+    a pair without a separator (GPT-2's) gets its separator token, else its end of text, there.
     """
     limit = min(max_length, int(min(tokenizer.model_max_length, 10**9)))
     reader = _Reader(tokenizer, limit, pairs=second is not None, keep_second=keep_second)
@@ -241,16 +232,10 @@ def task_logits(module: PreTrainedModel, batch: Batch) -> Tensor:
 def answered(
     task: AbstractTask, module: PreTrainedModel, rows: ExampleRows, vocabulary: Vocabulary, batch_tokens: int
 ) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Yields rows of a part with their batch on the model's device, grouped by length.
+    """Yields rows of a part with their batch on the model's device, grouped by length, at most `batch_tokens` padded
+    tokens.
 
     The module is in evaluation mode without gradients meanwhile, and gets its mode back afterwards.
-
-    Args:
-        task: Builds the batches.
-        module: The model.
-        rows: All examples of the part.
-        vocabulary: Vocabulary of the tokens.
-        batch_tokens: Maximum number of padded tokens per batch.
     """
     data = TrainingData(source=rows, vocabulary=vocabulary)
     device = next(module.parameters()).device
@@ -261,7 +246,6 @@ def answered(
 
 
 # Whether a model's tokens see later tokens.
-
 
 _CAUSAL: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 

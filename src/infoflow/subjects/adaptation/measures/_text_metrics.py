@@ -14,11 +14,7 @@ from infoflow.results import estimate, ratio_estimate
 from ._scoring import blocks_of
 from ._task import Score
 
-# Scores of guesses that ignore the question or copy the beginning of a text: the baseline of answers and texts.
-
-
-Wanted = Callable[[Corpus], list[list[str]]]
-"""Right answers of each example, the first one first."""
+Wanted = Callable[[Corpus], list[list[str]]]  # right answers of each example, the first one first
 Metric = Callable[[Sequence[str], Sequence[Sequence[str]]], float]
 """A metric from the predictions and references of all examples; 1 is best."""
 
@@ -65,7 +61,6 @@ def _always(text: str) -> Callable[[Corpus], list[str]]:
 
 
 # How well generated texts agree with the references.
-
 
 TextMetric = Literal["rougeL", "rouge1", "rouge2", "bleu", "chrf", "exact_match"]
 """ROUGE-L, 1 and 2 ([@lin2004]): F of the longest common subsequence, of words and of word pairs, with the closest

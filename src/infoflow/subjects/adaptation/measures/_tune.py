@@ -174,7 +174,6 @@ class _Tuning:
     # -- folder -------------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Create the folder, or check that it belongs to this tuning."""
         saved = read_key(self.home)
         if saved is None:
             check_own_folder(self.home, KEY_FILE, "A tuned model")
@@ -327,7 +326,6 @@ class _Tuning:
         shutil.rmtree(self._work(seed, rate), ignore_errors=True)
 
     def _card(self, seed: int, scores: list[dict[str, Any]]) -> dict[str, Any]:
-        """Contents of the model card."""
         base, task = name_of(self.model.name), self.task.task
         told = f"{base}, tuned by infoflow for the {self.task.shape} task {task} ({self.config.way})."
         ends = [f"95% interval [{row['low']:.4f}, {row['high']:.4f}]" for row in scores]
@@ -402,11 +400,11 @@ class _Tuning:
 
 
 def _passes_apart(module: PreTrainedModel, tokens: int, *, frozen: bool) -> int:
-    """Passes over `tokens` tokens between two checkpoints, from which a killed training resumes.
+    """Passes over `tokens` tokens between two checkpoints: one, or for a small model as many as take ten seconds of a
+    core.
 
-    One if a pass takes about ten seconds of a core; for a small model, as many passes as take that long. The estimate
-    uses 6 operations per token and parameter (for a frozen body, of its head only) instead of a clock, so that all
-    processes of a group save after the same update.
+    The estimate uses 6 operations per token and parameter (for a frozen body, of its head only) instead of a clock, so
+    that all processes of a group save after the same update.
     """
     count = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad or not frozen)
     return math.ceil(_OPERATIONS_APART / (6 * count * tokens))

@@ -20,9 +20,6 @@ from ._body import mixed_body
 from ._task import AbstractTask, Predictions, Score
 from ._task_parts import TaskParts, task_tokenizer
 
-# Predictions of a tuned model, and their rows in tables.
-
-
 _BATCH_TOKENS = 8192
 _LONGEST = 300  # characters of a text in a table
 _TEXTS = ("question", "text", "second")
@@ -63,7 +60,6 @@ def _shortened(text: str) -> str:
 
 
 # Tuned models: plain Hugging Face folders with a `task.json`.
-
 
 TASK_FILE = "task.json"
 _VERSION = 1
@@ -133,7 +129,7 @@ def load_tuned(folder: Path | str) -> TunedModel:
         if facts["version"] > _VERSION:
             raise UserError(f"{folder} was written by a newer infoflow. Update yours: git pull and make install.")
         return _tuned_model(folder, facts)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except _FAULTS as error:
         raise UserError(
             f"A tuned model is a folder with weights and {TASK_FILE}, such as seed-0 in the method's folder. "
             f"{folder} is not one, or its {TASK_FILE} is damaged. Name a folder that infoflow tune wrote."
@@ -165,11 +161,7 @@ def task_to(task: AbstractTask) -> dict[str, Any]:
 
 
 def task_from(values: Mapping[str, Any]) -> AbstractTask:
-    """The task that `task_to` wrote.
-
-    Raises:
-        KeyError: There is no class of that name.
-    """
+    """The task that `task_to` wrote."""
     kinds = {kind.__name__: kind for kind in _kinds(AbstractTask)}
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     return kinds[fields.pop("class")](**fields)
@@ -182,7 +174,6 @@ def _kinds(kind: type) -> Iterator[Any]:
 
 
 # Files of a tuning: settings and rates of all seeds, scores and answers of one seed.
-
 
 KEY_FILE, RESULTS_FILE = "tuning.json", "results.json"
 Rows = list[dict[str, Any]]

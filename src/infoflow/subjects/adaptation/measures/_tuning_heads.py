@@ -32,19 +32,17 @@ from infoflow.results import ratio_estimate
 
 from ._body import began_as, run_body
 from ._layers_after_tuning import no_pretraining_loss
-from ._states import without_tuned
+from ._states import tuned_table
 from ._tables import TUNING_HEADS
 from ._task import AbstractTask
 from ._task_parts import TaskBatch, TaskPart
-from ._task_pruning import HeadCosts, head_costs
+from ._task_pruning import head_costs
 
 _KEYS = ["stack", "kind", "layer", "head"]
 _TREES = {"words", "head", "deprel"}
 _NOT_READ = dict.fromkeys(("js", "js_low", "js_high"), float("nan"))  # a decoder that gets no input from the task
-SEPARATOR = ", "
-"""Separator of the roles of a head; the role with the largest margin comes first."""
-Site = tuple[str, str, int]
-"""(stack, kind, layer)."""
+SEPARATOR = ", "  # separator of the roles of a head; the role with the largest margin comes first
+Site = tuple[str, str, int]  # (stack, kind, layer)
 
 
 def tuning_heads(
@@ -66,20 +64,6 @@ def tuning_heads(
     column `text` only. After tuning, numbers are means over seeds, and a head has the roles that it has in at least
     half of them. `cost_before` is that of `Ablation` on the pretraining text, NaN without text or a language-model
     head; `value` is the rise of the task's loss on some test examples (`head_costs`).
-
-    Args:
-        before: The pretrained model, with its head if it has one.
-        after: The models tuned from it.
-        task: The task that they were tuned on.
-        corpus: The test part.
-        options: Seed, maximum length, batch size, and the noise of the pretraining objective.
-        pretraining: Text for `cost_before`.
-        texts: Maximum number of examples for attention, chosen by hash.
-        costs_on: Maximum number of examples for `value`, chosen by hash.
-        sentences: Maximum number of sentences of the pretraining text.
-
-    Raises:
-        UserError: The models have different bodies.
     """
     options = options or PassOptions()
     start = began_as(before, after)
@@ -96,14 +80,12 @@ def tuning_heads(
             | changes.get(head, _NOT_READ)
             | _roles(head, roles)
             | {"cost_before": before_costs.get(head, float("nan"))}
-            | _cost(costs, place)
+            | ratio_estimate(np.mean([one.sums[:, place] for one in costs], axis=0), costs[0].counts, 0.0)
         )
-    schema = without_tuned(TUNING_HEADS)
-    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+    return tuned_table(TUNING_HEADS, rows)
 
 
 def _mean_changes(before: Model, after: Sequence[Model], part: TaskPart) -> dict[Head, dict[str, float]]:
-    """Mean divergence of each head over seeds, with its interval."""
     every = js_changes(before, after, part)
     found = {}
     for (stack, kind, layer), first in every[0].items():
@@ -165,12 +147,6 @@ def _pretraining_costs(model: Model, corpus: Corpus | None, sentences: int, opti
     return {_head_of(row): row["value"] for row in table.to_dict("records")}
 
 
-def _cost(costs: Sequence[HeadCosts], place: int) -> dict[str, Any]:
-    """The estimate columns of one head, mean over seeds."""
-    sums = np.mean([one.sums[:, place] for one in costs], axis=0)
-    return ratio_estimate(sums, costs[0].counts, 0.0)
-
-
 def js_changes(
     before: Model, after: Sequence[Model], part: TaskPart
 ) -> list[dict[Site, Float[np.ndarray, "block head 2"]]]:
@@ -178,9 +154,8 @@ def js_changes(
 
     $$ D_h = \frac{1}{|Q|} \sum_{i \in Q} H\Big(\frac{a_i + b_i}{2}\Big) - \frac{H(a_i) + H(b_i)}{2} $$
 
-    in nats, at most ln 2; a and b are a head's weights before and after tuning, over all tokens but padding. Special
-    tokens are included, since tuning changes their attention. Heads are compared one by one, so both models must have
-    the same heads.
+    in nats, at most ln 2; a and b are a head's weights before and after tuning, over all tokens but padding, since
+    tuning changes attention on special tokens. Both models must have the same heads.
     """
     sums: list[dict[Site, np.ndarray]] = [{} for _ in after]
     for batch in part.batches_within(_budget(before, part)):

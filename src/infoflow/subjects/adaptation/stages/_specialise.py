@@ -32,8 +32,8 @@ from infoflow.training import TrainingData, train, usable_device
 
 from ..measures import DOMAIN_LOSS, TASK_LEAKAGE, Parent, extend_vocabulary, leakage, load_parent
 from ..settings import TunePlan
+from ._specialised import Specialised, specialised
 from ._study_tasks import AS_IS, SCRATCH, StudyDomain, StudyTasks
-from ._tuned_subject import Specialised, specialised
 
 TEXTS = ("domain", "general")
 _VERSION = 1  # increase when the same models are scored differently
@@ -186,7 +186,7 @@ class CountLeakage(OfModels, AbstractTableStage):
 def loss_per_word(
     model: Model, objective: AbstractObjective, data: TrainingData, corpus: Corpus, training: TrainingData
 ) -> dict[str, Any]:
-    r"""The columns of one row of DOMAIN_LOSS: nats per word of `corpus`, with the unigram baseline.
+    r"""The columns of one row of DOMAIN_LOSS: nats per word of `corpus`, with the unigram baseline of `training`.
 
     $$ \frac{\sum_i \ell_i}{\#\text{predicted}} \cdot \frac{\#\text{tokens}}{\#\text{words}} $$
 
@@ -194,13 +194,6 @@ def loss_per_word(
     LM predicts a share of the tokens, which stands for all. Tokens are those of the predicted text (for translation,
     the translation) without special tokens; words are those of running text. A vocabulary with longer tokens has fewer
     and harder tokens per word; the loss per word compensates both.
-
-    Args:
-        model: The model with everything that its loss needs.
-        objective: Its pretraining objective.
-        data: The text in the form that the objective reads, in the model's tokens.
-        corpus: The text.
-        training: The model's training data, whose frequencies are the baseline.
     """
     objective = objective.for_evaluation()
     blocks = block_of(content_ids_of(data.source, corpus))
@@ -247,7 +240,6 @@ def _lengths(objective: AbstractObjective, data: TrainingData, corpus: Corpus) -
 
 # `train_further`: continue training any compatible model with any objective, on another corpus.
 
-
 _KIND = "train-further"
 _COPIES = 10  # passes of pairs over the training text, as for a study's models
 
@@ -262,17 +254,10 @@ def train_further(
 ) -> TrainedModel:
     """Continue training a model with an objective of the plan, on the plan's corpus, in the folder `out`.
 
-    The model keeps its tokenizer; the optimiser restarts with the plan's schedule and warm-up. Two successive calls
-    make two phases: first the domain, then the unlabelled texts of a task. Repeat an interrupted call to continue it.
-
-    Args:
-        objective: Objective that suits the model: masked-lm for an encoder with its head, causal-lm for a decoder, ...
-        start: A model of a study, or any Hugging Face folder or name.
-        plan: Corpus, training and, if the model has no limit of its own, `model.positions`.
-        seed: Seed of data order, noise and dropout.
-        out: Output folder, with the model in `out/model`. Default: `runs/further/` and the objective.
-        new_tokens: Number of tokens that are learned on the corpus and added (`extend_vocabulary`). Each is initialised
-            with the mean of its former pieces; existing tokens keep their ids.
+    The model (of a study, or any Hugging Face folder or name) keeps its tokenizer; the optimiser restarts with the
+    plan's schedule and warm-up. Two successive calls make two phases: first the domain, then the unlabelled texts of a
+    task. Repeat an interrupted call to continue it. `new_tokens` are learned on the corpus and added
+    (`extend_vocabulary`); existing tokens keep their ids.
     """
     plan = _alone(plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan), objective, seed)
     asked = plan.objective(objective)

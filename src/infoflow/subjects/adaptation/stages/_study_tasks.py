@@ -43,11 +43,7 @@ from ..measures import (
 )
 from ..settings import DomainPlan, TunePlan
 
-# The tasks that a study's models are tuned for; they are read once, and other processes get what keys depend on.
-
-
 _VERSION = 1  # increase when the same plan yields other tasks
-_NOTE = "tasks.json"
 _READS: tuple[Layout, ...] = (*get_args(EncoderLayout), "decoder", "encoder-decoder", "bidirectional-pair")
 """Layouts with a text reading stack; the encoder of encoder-decoders and the forward model of pairs is tuned."""
 _WRITES: tuple[Layout, ...] = ("decoder", "encoder-decoder", "bidirectional-pair")
@@ -62,20 +58,16 @@ class StudyTasks:
     """
 
     def __init__(self, plan: StudyPlan, folder: Path, prepared: bool) -> None:
-        self._plan, self._path = plan, folder / _NOTE
+        self._plan, self._path = plan, folder / "tasks.json"
         self._read: dict[str, TaskData] = {}
         self._prepared, self._noted = prepared, set[str]()
-        self._note = _known(self._path, self._of) if prepared else {}
+        self._note = _known(self._path, self._of, "tasks") if prepared else {}
         if self._note or not plan.tune:
             return
         self._note = {asked.name: _facts(self.data(asked), asked) for asked in plan.tune}
         if not prepared:
             self._check_sizes()
-        if is_first():
-            folder.mkdir(parents=True, exist_ok=True)
-            with atomic_write(self._path) as temporary:
-                temporary.write_text(json.dumps({"of": self._of, "tasks": self._note}), encoding="utf-8")
-        wait_for_all()
+        _write_note(self._path, {"of": self._of, "tasks": self._note})
 
     @cached_property
     def _of(self) -> str:
@@ -129,10 +121,7 @@ class StudyTasks:
         return found
 
     def methods(self, asked: TunePlan) -> list[str]:
-        """Tuning methods for the task.
-
-        The pretrained head generates text, so frozen features have no head to train; this is reported.
-        """
+        """Tuning methods for the task: the pretrained head writes texts, so frozen features have none to train."""
         if self.shape(asked) != "generation" or not {*FROZEN_METHODS} & {*asked.methods}:
             return list(asked.methods)
         found = [method for method in asked.methods if method not in FROZEN_METHODS]
@@ -186,16 +175,13 @@ def _source(asked: TunePlan) -> list[Any]:
 
 
 def _task_data(asked: TunePlan) -> TaskData:
-    data = _labelled_data(asked)
+    if asked.train:
+        parts = {"train": asked.train, "dev": asked.dev or None, "test": asked.test or None}
+        how: dict[str, Any] = {"shape": asked.shape or None, "multi": asked.multi, **asked.named_columns}
+        data = load_task(asked.name, **parts, **how)
+    else:
+        data = built_in_task(asked.name, asked.size)
     return as_text(data) if asked.as_text else data
-
-
-def _labelled_data(asked: TunePlan) -> TaskData:
-    if not asked.train:
-        return built_in_task(asked.name, asked.size)
-    parts = {"train": asked.train, "dev": asked.dev or None, "test": asked.test or None}
-    how: dict[str, Any] = {"shape": asked.shape or None, "multi": asked.multi, **asked.named_columns}
-    return load_task(asked.name, **parts, **how)
 
 
 def _facts(data: TaskData, asked: TunePlan) -> dict[str, Any]:
@@ -206,20 +192,26 @@ def _facts(data: TaskData, asked: TunePlan) -> dict[str, Any]:
     return {"digest": digest(content), "shape": data.shape, "train": len(data.train)}
 
 
-def _known(path: Path, of: str) -> dict[str, Any]:
-    """Contents of the note; empty if it is missing, damaged, or of another plan."""
+def _known(path: Path, of: str, what: str) -> dict[str, Any]:
+    """Contents of a note; empty if it is missing, damaged, or of another plan."""
     try:
         facts = read_object(path)
-        return facts["tasks"] if facts["of"] == of else {}
+        return facts[what] if facts["of"] == of else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
 
+def _write_note(path: Path, note: dict[str, Any]) -> None:
+    if is_first():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary:
+            temporary.write_text(json.dumps(note), encoding="utf-8")
+    wait_for_all()
+
+
 # The domain corpus of a study, as continued models and models from scratch read it.
 
-
 CONTINUED, TASK_TEXTS, SCRATCH, AS_IS = "continued", "task-texts", "scratch", "as-is"
-_DOMAIN_NOTE = "domain.json"
 
 
 class StudyDomain:
@@ -230,15 +222,12 @@ class StudyDomain:
 
     def __init__(self, plan: StudyPlan, folder: Path, general: Callable[[], StudyData], prepared: bool) -> None:
         self.plan, self._folder, self._general, self._prepared = plan, folder, general, prepared
-        self._note = _known_domain(folder / _DOMAIN_NOTE, self._of) if prepared else {}
+        path = folder / "domain.json"
+        self._note = _known(path, self._of, "facts") if prepared else {}
         if self._note or not plan.domain.corpus:
             return
         self._note = self._looked_at()
-        if is_first():
-            folder.mkdir(parents=True, exist_ok=True)
-            with atomic_write(folder / _DOMAIN_NOTE) as temporary:
-                temporary.write_text(json.dumps({"of": self._of, "facts": self._note}), encoding="utf-8")
-        wait_for_all()
+        _write_note(path, {"of": self._of, "facts": self._note})
 
     @cached_property
     def _of(self) -> str:
@@ -263,10 +252,9 @@ class StudyDomain:
         return plan.recipes(fitting)
 
     def _fits(self, name: str) -> bool:
-        objective = self.plan.objective(name)
-        if objective.family == "static" or objective.teacher:
-            return False
-        return name in self._note["objectives"] if self.plan.domain.corpus else True
+        if self.plan.domain.corpus:
+            return name in self._note["objectives"]  # which `_can_read` chose
+        return _continues(self.plan.objective(name))
 
     @cached_property
     def vocabulary(self) -> ExtendedVocabulary | None:
@@ -319,8 +307,7 @@ class StudyDomain:
     def _looked_at(self) -> dict[str, Any]:
         objectives = list(self._readable())
         strategies = self.plan.domain.strategies if objectives else ()
-        keys = {strategy: self.data(strategy).key for strategy in strategies}
-        return {"objectives": objectives, "keys": keys}
+        return {"objectives": objectives, "keys": {strategy: self.data(strategy).key for strategy in strategies}}
 
 
 def corpus_plan(plan: StudyPlan) -> CorpusPlan:
@@ -344,20 +331,14 @@ def domain_plan(plan: StudyPlan, objectives: tuple[str, ...]) -> StudyPlan:
 
 def _can_read(plan: StudyPlan, name: str, corpus: Corpus) -> bool:
     objective = plan.objective(name)
-    if objective.family == "static" or objective.teacher:
-        return False
-    if objective.needs_translation and "translation" not in corpus.columns:
+    if not _continues(objective) or (objective.needs_translation and "translation" not in corpus.columns):
         return False
     return plan.reads(objective) == "sentence" or corpus.documents is not None
 
 
-def _known_domain(path: Path, of: str) -> dict[str, Any]:
-    """Contents of the note; empty if it is missing, damaged, or of another plan."""
-    try:
-        facts = read_object(path)
-        return facts["facts"] if facts["of"] == of else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+def _continues(objective: AbstractObjective) -> bool:
+    """Whether training can go on by itself: there are layers, and no other model teaches."""
+    return objective.family != "static" and not objective.teacher
 
 
 def prepared(models: StudyModels, elsewhere: bool) -> list[StudyTasks | StudyDomain]:

@@ -70,10 +70,8 @@ class Tune(OfTuned, AbstractTableStage):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Tune]":
-        """Stages in an order that shares work.
-
-        Frozen ones of a model wait for each other, so that its features are computed once; models that are equal before
-        training are tuned once.
+        """Stages in an order that shares work: frozen ones of a model wait for each other, so that its features are
+        computed once; models that are equal before training are tuned once.
         """
         stages = [cls(tuned=tuned) for tuned in tuned_subjects(models)]
         alike = firsts(stages, lambda stage: stage.tuned.key)
@@ -97,7 +95,6 @@ class Tune(OfTuned, AbstractTableStage):
         return tokens / (training.updates * training.batch_tokens) / (4 if tuned.method in FROZEN_METHODS else 1)
 
     def _begins_with(self) -> tuple[str, ...]:
-        """The key of the stage that trains the pretrained model, if there is one."""
         tuned = self.tuned
         if tuned.special is not None:
             return (Specialise(model=tuned.special).key,)
@@ -220,14 +217,12 @@ class InsideTuned(OfTuned, AbstractTableStage):
         return {name: frame.assign(**shared) for name, frame in tables.items()}
 
     def _tuned_models(self) -> list[TunedModel]:
-        """The tuned models of all seeds, as `tune` left them."""
         config = self.tuned.config
         home = self.tuned.folder / self.tuned.asked.name / config.way
         return [load_tuned(home / f"seed-{seed}") for seed in config.seeds]
 
 
 def _is_last(stage: Tune, after: Tune | None) -> bool:
-    """Whether no later stage reads the same features."""
     return stage.tuned.method in FROZEN_METHODS and (after is None or not _share_features(stage.tuned, after.tuned))
 
 

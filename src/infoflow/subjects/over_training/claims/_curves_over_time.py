@@ -37,9 +37,6 @@ from ..measures import (
     SEED_DIVERGENCE,
 )
 
-# Readings of curves over training that leave and return: the identity dip over layers, and two seeds' outputs.
-
-
 _LEVEL = 3  # checkpoints averaged for the final level
 
 
@@ -135,7 +132,6 @@ def _apart(rows: SeedRows, at_start: bool) -> np.ndarray:
 
 
 # Readings of tokens by frequency over training, in deciles from the most frequent.
-
 
 _SETTLED_WAY = 0.9
 _NUM_REPLICAS = 1000
@@ -259,11 +255,9 @@ def _shuffle(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 #
 # Times are bounds for curves that began to change before the first checkpoint or still change at the last.
 
-
 INDUCTION_CURVE = "induction, best head"
 FIRST_TOKEN_CURVE = "attention to the first token, mean of heads"
-GAIN = "repeat_gain"
-"""The gain from context that short sentences can show."""
+GAIN = "repeat_gain"  # the gain from context that short sentences can show
 
 
 def at_once(objective: Spec, gain: str, other: str = INDUCTION_CURVE) -> Reading:

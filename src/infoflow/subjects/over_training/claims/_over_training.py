@@ -61,13 +61,10 @@ FINDINGS_SINCE = TableSchema(
 
 
 def findings_over_training(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """`FINDINGS_OVER_TRAINING` and `FINDINGS_SINCE`; empty without any table over training.
+    """`FINDINGS_OVER_TRAINING` and `FINDINGS_SINCE`, from the tables of a run; empty without any table over training.
 
     It covers the claims whose tables were all measured at checkpoints, with the claims' own controls; "before training"
     is step 0, with the same sample sizes.
-
-    Args:
-        tables: The tables of a run, by name.
     """
     view, claims = claims_over_training(tables)
     if not claims:

@@ -23,8 +23,7 @@ from ._curves_over_time import seeds_apart
 from ._over_time import divergence_left, language_first, lower_more_alike, order_last, prunable, rank_course, source_dip
 from ._probes_over_time import best_layer_moves
 
-FACTOR = 1.5
-"""How much later a stage must occur to count as later: the square root of a fourfold warm-up would be 2."""
+FACTOR = 1.5  # how much later a stage must occur to count as later: the square root of a fourfold warm-up would be 2
 
 
 @claim(

@@ -81,10 +81,7 @@ class CheckpointTables:
 
 
 def means(frame: pd.DataFrame, by: Sequence[str], values: Iterable[str] = ("value",)) -> pd.DataFrame:
-    """Means over seeds and any columns not in `by`; see `band_note` for `low` and `high`.
-
-    `seeds` counts the seeds behind each mean.
-    """
+    """Means over `seeds` seeds and any columns not in `by`; see `band_note` for `low` and `high`."""
     by = ["series", *by, "update"]
     own = frame.dropna(subset=list(values), how="all").reset_index(drop=True)
     if "seed" not in own:
@@ -148,16 +145,7 @@ def course_lines(
     kinds: Sequence[str] = (),
     **how: Any,
 ) -> dict[str, Any]:
-    """Labelled lines: one model with a dash per `line` of its rows, otherwise one line per model.
-
-    Args:
-        course: The run.
-        rows: As in `means`.
-        y: The value axis.
-        value: The value's tooltip (see `tips`).
-        kinds: All values of `line` over the panels, in order; by default those of the rows.
-        how: As in `time_lines`.
-    """
+    """Labelled lines: one model with a dash per `line` of its rows (`kinds` in order), otherwise one line per model."""
     series = course.series(rows)
     if "line" in rows:
         names = list(kinds) or list(dict.fromkeys(rows["line"]))

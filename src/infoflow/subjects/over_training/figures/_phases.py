@@ -34,13 +34,11 @@ PHASES = Method(
 )
 SHOWN = ("abrupt", "unresolved", "gradual", "unfinished", "started before")
 """Verdicts of curves with times, the clearest first."""
-BOUNDS = ("unfinished", "started before")
-"""Verdicts whose times are bounds."""
+BOUNDS = ("unfinished", "started before")  # verdicts whose times are bounds
 _ENDS = {"": "median", "_before": "min", "_after": "max"}  # over seeds
 TIMES = tuple(f"{at}{end}" for at in ("t10", "t50", "t90") for end in _ENDS)
 _AT = {name: name for name in ("t10", "t50", "t90", "t50_before", "t50_after")}
-CURVE = ["series", "table", "curve"]
-"""Key columns of a curve."""
+CURVE = ["series", "table", "curve"]  # key columns of a curve
 _HEIGHT, _SEED = 150, 7  # pixels; for the lines of one seed
 _OF_TABLE, _PANELS = 2, 6  # curves per table, and per line of models
 

@@ -16,9 +16,6 @@ from ..measures import IN_CONTEXT_LEARNING, LOSS_BY_POSITION, NGRAM_AGREEMENT, S
 from ._course import CheckpointTables, course_lines, means, notes
 from ._layers import MEASURES_TEMPLATE, slug
 
-# What a language model has learned to predict: first from short contexts, then from everything before.
-
-
 NGRAMS = Method(
     id="ngram-agreement",
     title="n-grams and context",
@@ -232,7 +229,6 @@ POSITIONS = DeclaredFigure(
 
 
 # Stages of learning to translate, and how much of a prediction comes from the source.
-
 
 TRANSLATION = Method(
     id="translation-stages",

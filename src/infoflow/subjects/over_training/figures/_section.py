@@ -27,9 +27,6 @@ from ._phases import BOUNDS, PHASES, PHASES_FIGURE, curve_name, over_seeds, time
 from ._prediction import AGREEMENT, POSITIONS, SOURCE, STAGES
 from ._settling import CURVES, TIMES
 
-# The order of events in training: all curves by the middle of their change.
-
-
 _ROW, _MOST = 26, 40  # pixels per row; rows per line of models
 _LEAST_SEEDS = 3
 _FILLS = {"abrupt": 0.85, "unresolved": 0.6, "gradual": 0.4, "unfinished": 0.2, "started before": 0.2}
@@ -176,7 +173,6 @@ ORDER = DeclaredFigure(
 
 
 # The section over training: a slider through the checkpoints, and the figures that follow it.
-
 
 _FIGURES = (
     LOSS,

@@ -10,9 +10,6 @@ from typing import Any
 
 from infoflow.foundation import UserError, read_object
 
-# Parses names of external checkpoints: step, tokens, stage of training.
-
-
 _SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _STEP = re.compile(
     r"(?:^|[-_./])(?:global[-_]?step|step|checkpoint|ckpt|iter)[-_]?(?P<step>\d{1,12}(?:\.\d{1,9})?)(?P<scale>[km]?)(?![a-z0-9.])",
@@ -25,8 +22,7 @@ _TOKENS = re.compile(
 _STAGE = re.compile(r"(?:^|[-_./])stage[-_]?(\d{1,9})(?=[-_])", re.IGNORECASE)
 _INGREDIENT = re.compile(r"[-_]ingredient[-_]?(\d{1,9})(?=[-_])", re.IGNORECASE)
 _LISTED = 12
-MOST_UPDATES = 10**12
-"""A larger step indicates damage: tables hold 64-bit integers."""
+MOST_UPDATES = 10**12  # a larger step indicates damage: tables hold 64-bit integers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,7 +150,6 @@ def public_suite(repository: str) -> PublicSuite | None:
 
 # Records that a training wrote with its checkpoint.
 
-
 TRAINER_STATE = "trainer_state.json"
 MANIFEST = "manifest.json"
 _MOST = 1e300
@@ -173,11 +168,7 @@ class TrainerState:
 
 
 def trainer_state(folder: Path) -> TrainerState:
-    """The content of a checkpoint's `trainer_state.json` (Hugging Face's `Trainer`), or of infoflow's manifest next to
-    it.
-
-    Empty if there is neither.
-    """
+    """A checkpoint's `trainer_state.json` (Hugging Face's `Trainer`), or infoflow's manifest next to it; else empty."""
     entries = _read(folder / TRAINER_STATE)
     return _of_trainer(entries) if entries else _of_manifest(_read(folder.parent / MANIFEST), folder.name)
 

@@ -20,9 +20,6 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 
 from ._token_losses import SENTENCES, checked_sentences, scored_tokens
 
-# n token, D width
-
-
 FINAL = "final"
 _METRICS = ("cka_debiased", "procrustes")
 _NAMES = {"cka_debiased": "cka"}
@@ -61,8 +58,7 @@ CONVERGENCE = TableSchema(
     ),
 )
 
-References = Callable[[], Mapping[str, Model]]
-"""Loads the models to compare with, by name."""
+References = Callable[[], Mapping[str, Model]]  # loads the models to compare with, by name
 
 
 class LayerConvergence(Intervention):
@@ -255,7 +251,6 @@ def _mean(values: Sequence[float]) -> float:
 
 # The divergence between a checkpoint's predictions and those of the last one.
 
-
 _FLOOR = 1e-10
 _ALL = -1
 
@@ -345,7 +340,6 @@ def _kl_row(place: int, values: np.ndarray, uniform: np.ndarray, positions: np.n
 
 
 # The divergence between the predictions of two seeds at the same update.
-
 
 SEED_DIVERGENCE = replace(
     PREDICTION_DIVERGENCE,

@@ -34,16 +34,10 @@ from ._source_contribution import SourceContribution
 from ._translation_stages import TranslationStages
 from ._weight_change import WEIGHT_CHANGE, EffectiveRank, weight_change
 
-# What is measured at the checkpoints of a training in addition to the standard measures.
-
-
 AMONG_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE.name, EMBEDDING_CHANGE.name)
 """Tables that compare checkpoints of one training with each other."""
-AMONG_SEEDS = (SEED_DIVERGENCE.name,)
-"""Tables that compare checkpoints of two training runs of a study, on request."""
+AMONG_SEEDS = (SEED_DIVERGENCE.name,)  # tables that compare checkpoints of two training runs of a study, on request
 OF_CHECKPOINTS = (*AMONG_CHECKPOINTS, *AMONG_SEEDS)
-
-
 MEASURES = (
     NgramAgreement,  # reads the sentences for all that need losses
     LossByPosition,
@@ -134,7 +128,6 @@ class SeedDivergence(_AgainstCheckpoints):
 
 # Tables of convergence: normalised by each layer's start, with the time of settling.
 
-
 _CURVE = ["stack", "layer", "kind", "reference", "similarity"]
 
 CONVERGENCE_OVER_TRAINING = CONVERGENCE.named(
@@ -180,11 +173,7 @@ _LEAST_CHANGE = 0.05  # of 1 - s(0): below that, a layer starts at its end
 
 
 def settled(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rows of `CONVERGENCE_OVER_TRAINING` and `CONVERGENCE_TIME` for one model.
-
-    Args:
-        frame: The rows of `LayerConvergence` at every checkpoint, with `KEYS` and `CLOCKS`.
-    """
+    """Rows of `CONVERGENCE_OVER_TRAINING` and `CONVERGENCE_TIME`, from those of one model's `LayerConvergence`."""
     ordered = frame.sort_values("update", kind="stable").reset_index(drop=True)
     normalised, times = np.full(len(ordered), np.nan), list[dict[str, Any]]()
     for keys, own in _curves(ordered):
@@ -218,10 +207,7 @@ def _curves(frame: pd.DataFrame) -> Iterator[tuple[dict[Hashable, Any], pd.DataF
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Convergence:
-    """A similarity to the reference, from 0 at the start to 1, and its time of settling.
-
-    NaN if it hardly had to move.
-    """
+    """A similarity to the reference, from 0 at the start to 1, and when it settles; NaN if it hardly had to move."""
 
     values: np.ndarray  # (step,)
     time: float  # update of the last upward crossing of the level
@@ -276,7 +262,6 @@ def _mean_over_log_time(times: np.ndarray, values: np.ndarray) -> float:
 
 # Analysis of a model's whole training from the tables of its checkpoints.
 
-
 COURSE_TABLES: tuple[TableSchema, ...] = (
     CONVERGENCE_OVER_TRAINING,
     CONVERGENCE_TIME,
@@ -289,12 +274,8 @@ COURSE_TABLES: tuple[TableSchema, ...] = (
 
 
 def course_tables(tables: Mapping[str, pd.DataFrame], warmup: float = float("nan")) -> dict[str, pd.DataFrame]:
-    """Convergence, roles and phases of one model over its checkpoints, depending on the available tables.
-
-    Args:
-        tables: By the name of the measure's table ("head_patterns"), the rows of all checkpoints, with `KEYS` (the
-            number of updates in `update`) and `CLOCKS`.
-        warmup: Last update of the warm-up, if known.
+    """Convergence, roles and phases of one model, from its measures' tables at all checkpoints (with `KEYS` and
+    `CLOCKS`).
     """
     found = role_tables(tables)
     if CONVERGENCE.name in tables and len(tables[CONVERGENCE.name]):

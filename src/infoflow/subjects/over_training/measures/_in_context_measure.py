@@ -167,15 +167,10 @@ def copy_gains(
 
 
 def in_context_gain(loss_by_position: ArrayLike, i: int, j: int, window: int = 5) -> float:
-    r"""\(g(i, j) = L_i - L_j\), nats: positive if later tokens are easier.
+    r"""\(g(i, j) = L_i - L_j\), nats: positive if later tokens (counted from 1) are easier; L_p is a mean over p ±
+    `window`.
 
     Source: [@olsson2022context], whose score is −g.
-
-    Args:
-        loss_by_position: Mean loss of the first, second, ... token of a text; NaN if there is none.
-        i: The early token, counted from 1.
-        j: The late token.
-        window: L_p is the mean over existing tokens p − window .. p + window.
     """
     losses = np.asarray(loss_by_position, dtype=np.float64)
     if not 1 <= i < j <= len(losses) or window < 0:

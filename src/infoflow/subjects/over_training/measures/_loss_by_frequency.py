@@ -16,11 +16,7 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 
 from ._token_losses import AbstractLossMeasure, TokenLosses, counted_ngrams
 
-# Deciles of a vocabulary by the frequency of its types in a text.
-
-
-NUM_DECILES = 10
-"""Number of groups of types by frequency rank."""
+NUM_DECILES = 10  # number of groups of types by frequency rank
 NEVER_SEEN = -1
 
 
@@ -44,7 +40,6 @@ def frequency_deciles(counts: Int[np.ndarray, " V"]) -> Int[np.ndarray, " V"]:
 
 
 # The loss of tokens, by their frequency in the training text.
-
 
 LOSS_BY_FREQUENCY = TableSchema(
     name="loss_by_frequency",
@@ -111,7 +106,6 @@ class LossByFrequency(AbstractLossMeasure):
 
 # The loss of each token of a text, by its position.
 
-
 LOSS_BY_POSITION = TableSchema(
     name="loss_by_position",
     description="Mean loss of the first, second, ... token of a text: the next token of a causal LM and of a decoder "
@@ -165,7 +159,6 @@ class LossByPosition(AbstractLossMeasure):
 
 
 # The distance of frequent and rare tokens' embeddings from their final values.
-
 
 EMBEDDING_CHANGE = TableSchema(
     name="embedding_change",

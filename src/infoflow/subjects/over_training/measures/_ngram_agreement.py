@@ -208,7 +208,6 @@ def _replaced(reader: Reader, rows: np.ndarray, texts: dict[int, np.ndarray]) ->
 
 # Times of n-gram stages in two training runs that differ only in their warm-up.
 
-
 WARMUP_FACTOR = 4
 CHECKPOINT_STEPS = {"updates": 1, "rates": 2}
 """Tolerance of a stage's time, in steps between checkpoints.
@@ -218,8 +217,6 @@ updates.
 """
 """How many times as long the second warm-up must be: of another factor the published numbers say nothing."""
 _ROUNDING = 0.05  # of that factor: a warm-up is a whole number of updates
-
-
 STAGES_BY_WARMUP = TableSchema(
     name="stages_by_warmup",
     description="How much later the divergence KL(Q||P) from an n-gram model reaches its minimum with a longer "

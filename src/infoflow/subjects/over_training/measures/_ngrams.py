@@ -10,7 +10,6 @@ from infoflow.foundation import UserError, words_and_signs
 
 # N position, V vocabulary, H history of one order, E continuation that was seen after a history
 
-
 _DISCOUNT = 0.75
 _UNSEEN = 0.5  # added to each type's count in the unigram distribution
 NO_TOKEN = _NONE = -1  # no token, or an unseen history

@@ -15,9 +15,6 @@ from scipy.special import expit
 from infoflow.foundation import UserError
 from infoflow.heads import Crossing, checked_curve, is_finished, last_crossing
 
-# Whether a curve changed abruptly during training, when, and whether the checkpoints can resolve it.
-
-
 Verdict = Literal["abrupt", "gradual", "unresolved", "unfinished", "started before", "no change"]
 LEAST_POINTS = 8  # after step 0
 _ENDS = 3  # points of a level
@@ -214,7 +211,6 @@ def _misfits(
 
 
 # Piecewise linear fits of a curve over training: its phases, shown as bands and not a finding by themselves.
-
 
 _MOST = 4  # phases
 _LEAST = 2  # points per phase

@@ -92,12 +92,7 @@ class PhaseCurve:
 
 
 def phase_curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[PhaseCurve]:
-    """The curves of one model with errors and at least eight checkpoints after step 0.
-
-    Args:
-        tables: By the name of the measure's table, rows of every checkpoint with `KEYS` and `CLOCKS`; any may be
-            absent.
-    """
+    """The curves of one model with errors and at least eight checkpoints after step 0, from its measures' tables."""
     for curves in _CURVES:
         for name, own in _each(curves, tables.get(curves.table)):
             if (found := _curve(curves, name, own)) is not None:

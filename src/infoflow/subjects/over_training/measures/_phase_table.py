@@ -17,9 +17,6 @@ from infoflow.training import of_whole_course
 from ._phase import checked_phase, phase
 from ._phase_curves import PhaseCurve
 
-# The table of phases: which curves over training change abruptly, and when.
-
-
 _TIMES = ("t10", "t50", "t90")
 _OF_TURNS = ("turn", "out", "back")
 RETURNS = "goes and returns"
@@ -88,12 +85,7 @@ _SHARE = 0.25  # share of the change from end to end that a mere overshoot does 
 
 
 def phases(curves: Iterable[PhaseCurve], warmup: float = float("nan")) -> pd.DataFrame:
-    """`PHASES` for the curves of one model.
-
-    Args:
-        curves: See `phase_curves`.
-        warmup: Last update of the warm-up, if known.
-    """
+    """`PHASES` for the curves of one model (`phase_curves`), with the last update of the warm-up, if known."""
     rows = [
         {
             **of_whole_course(curve.rows.iloc[0].to_dict()),
@@ -208,7 +200,6 @@ def _roughness(x: Float[np.ndarray, " step"], y: Float[np.ndarray, " step"]) -> 
 
 
 # The times of change in the curves of several seeds: their mean and spread.
-
 
 _LEAST_SEEDS = 3
 _OF_MODELS = ("objective", "variant", "architecture", "start")

@@ -60,10 +60,7 @@ class AbstractPlace(ABC):
 
     @abstractmethod
     def opened(self, keep: bool = False) -> "AbstractOpened":
-        """A context that provides the folder, fetching it if necessary.
-
-        Unless `keep`, fetched files are removed afterwards.
-        """
+        """A context that provides the folder, fetching it if necessary; fetched files go afterwards, unless `keep`."""
 
 
 class AbstractOpened(ABC):
@@ -274,9 +271,6 @@ class Ahead:
     """Provides the folders of places in order; the next one to be fetched is fetched in the background.
 
     At most two exist at a time: leave `opened` before requesting the next. Close it at the end.
-
-    Args:
-        keep: Whether fetched files stay.
     """
 
     def __init__(self, keep: bool = False) -> None:
@@ -290,11 +284,7 @@ class Ahead:
 
     @contextmanager
     def opened(self, place: AbstractPlace) -> Iterator[Path]:
-        """The place's folder; meanwhile the next one is fetched.
-
-        Raises:
-            UserError: It could not be fetched.
-        """
+        """The place's folder; meanwhile the next one is fetched."""
         opened, folder = self._taken(place)
         try:
             self._begin_next()

@@ -24,9 +24,6 @@ from infoflow.heads import (
 from infoflow.results import KEYS, TASK_SCORES, Column, TableSchema
 from infoflow.training import CLOCKS, checkpoint_steps, of_whole_course
 
-# Tables of heads' roles over training: when heads gain and lose roles, and how stable the set is.
-
-
 _PLACE = ("stack", "kind", "role")
 _HEAD_PLACE = [column for column in HEAD_ROLES.columns if column.name in ("stack", "kind", "layer", "head", "role")]
 
@@ -79,12 +76,7 @@ ROLE_TURNOVER = TableSchema(
 
 
 def role_tables(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """`HEAD_ROLE_EVENTS` and `ROLE_TURNOVER` of one model.
-
-    Args:
-        tables: By the name of the measure's table, rows of every checkpoint with `KEYS` and `CLOCKS`; any may be
-            absent.
-    """
+    """`HEAD_ROLE_EVENTS` and `ROLE_TURNOVER` of one model, from its measures' tables; any may be absent."""
     clocks = _clocks(tables)
     at = {update: head_roles({n: f[f["update"] == update] for n, f in tables.items()}) for update in clocks}
     parts = [roles.assign(update=update) for update, roles in at.items() if len(roles)]
@@ -158,10 +150,7 @@ def _turnover(scores: pd.DataFrame, held: pd.DataFrame) -> list[tuple[int, dict[
 
 
 def _shared(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Jaccard index of two sets of heads, and its expectation for random sets of these sizes.
-
-    NaN for two empty sets.
-    """
+    """Jaccard index of two sets of heads (NaN if both are empty), and its expectation for random sets."""
     union = int((one | other).sum())
     jaccard = float((one & other).sum() / union) if union else np.nan
     return jaccard, expected_jaccard(len(one), int(one.sum()), int(other.sum()))
@@ -177,7 +166,6 @@ def _rank(one: np.ndarray, other: np.ndarray) -> float:
 
 
 # How many heads could be removed at each checkpoint, and whether they are the same ones.
-
 
 _LEAST_GAIN = 0.05  # nats over unigrams: an untrained model loses nothing with its heads
 _ALLOWED = 0.1  # of the gain
@@ -211,12 +199,7 @@ PRUNABLE_BY_UPDATE = TableSchema(
 
 
 def prunable_by_update(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """`PRUNABLE_BY_UPDATE` for all models of a run.
-
-    Args:
-        tables: By the name of the measure's table, rows of checkpoints with `KEYS` and `CLOCKS`: head_pruning_curve,
-            task_scores, and, for the masks, head_importance.
-    """
+    """`PRUNABLE_BY_UPDATE` for all models of a run, from head_pruning_curve, task_scores and head_importance."""
     rows: list[dict[str, Any]] = []
     curves, scores = tables.get(HEAD_PRUNING_CURVE.name), tables.get(TASK_SCORES.name)
     if curves is not None and scores is not None:

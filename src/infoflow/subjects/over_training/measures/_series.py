@@ -21,9 +21,6 @@ from ._checkpoint_names import (
 )
 from ._places import WEIGHTS, AbstractPlace, FolderPlace, weight_paths
 
-# The checkpoints of one training, in order, from sources such as `NAME@log:12` and folders of checkpoints.
-
-
 MAIN = "main"
 
 
@@ -47,8 +44,7 @@ class Missing:
     name: str
     update: int
     why: str
-    lost: bool = False
-    """Whether a manifest recorded it and its content."""
+    lost: bool = False  # whether a manifest recorded it and its content
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -105,11 +101,7 @@ def checkpoint_of(name: CheckpointName | None, text: str, place: AbstractPlace, 
 
 
 def in_stages(found: Sequence[tuple[CheckpointName, SuiteCheckpoint]]) -> list[list[SuiteCheckpoint]]:
-    """One series, or one for each branch ("ingredient") of a later stage; stages are ordered by their tokens.
-
-    Raises:
-        UserError: There are several stages, and the names have no tokens.
-    """
+    """One series, or one for each branch ("ingredient") of a later stage; stages are ordered by their tokens."""
     stages = sorted({name.stage for name, _ in found})
     branches = sorted({name.ingredient for name, _ in found if name.ingredient}) or [0]
     return [_one_axis([pair for pair in found if pair[0].ingredient in (0, branch)], stages) for branch in branches]
@@ -166,7 +158,6 @@ def is_choice(text: str) -> bool:
 
 
 # The checkpoints in a local folder.
-
 
 _INSIDE = ("snapshots", "checkpoints")  # subfolders of a training's folder
 _CONFIG = "config.json"

@@ -19,8 +19,6 @@ from infoflow.heads import SentenceScorer, token_relevance
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-# The share of a translation that depends on its source, and its word order.
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reordering:
@@ -95,9 +93,7 @@ def _by_token(values: ArrayLike) -> np.ndarray:
 
 # How much a translation depends on its source, and how much on its prefix.
 
-
-RULES = ("voita", "alti")
-"""Rules of `token_relevance` whose relevance is positive and sums to 1 for each prediction."""
+RULES = ("voita", "alti")  # rules of `token_relevance` whose relevance is positive and sums to 1 for each prediction
 EXPLAINED = ("top", "reference")
 MEASURES = ("share", "entropy", "prefix_entropy")
 _MEAN = -1

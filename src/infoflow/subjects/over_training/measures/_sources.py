@@ -34,9 +34,6 @@ from ._series import (
     not_on_the_axis,
 )
 
-# The checkpoints of repositories on the model hub: listed without a download, fetched one at a time.
-
-
 _LISTED = 8
 
 
@@ -310,7 +307,6 @@ def _hub_files(repository: str, commit: str) -> tuple[_Files, _Files, bool]:
 
 # Command-line sources of a series of checkpoints.
 
-
 _MOST = 1000  # maximum number of repositories from braces
 
 
@@ -325,9 +321,7 @@ def read_series(sources: Sequence[str], steps: Mapping[str, int] | None = None) 
     | a folder | its `checkpoint-*`, `step-*` or the like; with `@log:12` or a range some of them |
     | a run folder | those of its models, a series each |
 
-    Args:
-        sources: One or several sources.
-        steps: The update of each checkpoint whose name does not contain it.
+    `steps` are the updates of checkpoints whose names do not contain them.
     """
     found = [series for source in sources for series in _read(source, steps or {})]
     names = [series.name for series in found]

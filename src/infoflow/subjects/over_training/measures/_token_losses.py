@@ -21,11 +21,7 @@ from infoflow.models import Model, start_token_id
 
 from ._ngrams import NO_TOKEN, NgramModel
 
-# n-gram models of a model's training text, in its own tokens; counted once per process.
-
-
-Direction = Literal["before", "after"]
-"""Whether a token is predicted from the tokens before or after it."""
+Direction = Literal["before", "after"]  # whether a token is predicted from the tokens before or after it
 
 _HELD = 6  # count models: checkpoints of one training need the same few
 _MODELS: dict[Hashable, NgramModel] = {}
@@ -72,7 +68,6 @@ def _start(reader: Reader) -> int | None:
 
 
 # A model's predictions, token by token: log-probabilities with the context of each predicted token.
-
 
 _CHUNK = 1 << 21  # log-probabilities in float64 held at a time
 
@@ -208,7 +203,6 @@ def _joined(parts: list[TokenLosses]) -> TokenLosses:
 
 
 # Shared parts of measures of single tokens' losses: the sentences, one pass for all, models without a loss.
-
 
 SENTENCES = 2000
 

@@ -18,9 +18,6 @@ from infoflow.training import NOT_THE_SAME
 from ._places import StoredFile
 from ._weighing import Weight
 
-# Results of the checks of a series of checkpoints.
-
-
 Level = Literal["note", "warning", "error"]
 
 CHECKPOINT_CHECKS = TableSchema(
@@ -119,7 +116,6 @@ def without(series: Sequence[WeighedCheckpoint], rows: Sequence[CheckRow]) -> li
 
 # Checks of the path that weights take through training: K3 to K5, K10 and the norms of K12.
 
-
 FAR, OFF = 3.0, 2.0  # for K3: measured 1.05 to 1.41 in a clean run, 8.0 for another seed's, 3.6 for the final one
 _FALL = 0.02  # of K4
 _EARLY, _COSINE, _APART = 0.01, 0.5, 0.99  # of K5
@@ -137,9 +133,8 @@ def alike(series: Sequence[WeighedCheckpoint]) -> list[WeighedCheckpoint]:
 
 
 def ratio(before: WeighedCheckpoint, one: WeighedCheckpoint, after: WeighedCheckpoint) -> float:
-    """How far a checkpoint lies from the path between its neighbours, see `triangle_ratios`.
-
-    NaN if all three are equal.
+    """How far a checkpoint lies from the path between its neighbours, see `triangle_ratios`; NaN if all three are
+    equal.
     """
     return float(triangle_ratios(np.stack([before.sketch, one.sketch, after.sketch]))[0])
 

@@ -76,9 +76,6 @@ def weigh(folder: Path) -> tuple[Weight, Float[np.ndarray, " drawn"]]:
 
     Matrices only: gains start at 1 and biases at 0 for every seed, so that with them another run's model would look
     related. Up to `SKETCHED` weights the sketch is all of them; otherwise, a sample by tensor, name and shape.
-
-    Raises:
-        UserError: A file cannot be read.
     """
     tensors, digests, sketches = Tensors(), {}, {}
     share = min(1.0, SKETCHED / max(1, sum(math.prod(shape) for shape in _shapes(folder))))

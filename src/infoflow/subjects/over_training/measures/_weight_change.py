@@ -18,9 +18,6 @@ from infoflow.foundation import NUM_BLOCKS, NUM_REPLICATES, UserError, current_d
 from infoflow.models import Model, ParameterSlice
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
-# The number of directions over which the states of a layer spread.
-
-
 _LEAST = 2
 _EQUAL = 1e-6  # float32 states of equal inputs differ by less, relative to their length
 
@@ -123,7 +120,6 @@ def isotropic_rank(num: int, width: int) -> float:
 
 
 # How far a model's matrices have moved from the start and the previous checkpoint, and towards the end.
-
 
 HEAD, BLOCK, ALL = "head", "block", "all"
 _NONE = -1

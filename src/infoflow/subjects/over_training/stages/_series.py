@@ -50,10 +50,7 @@ _SENTENCES = {"causal-lm": 128, "masked-lm": 16}  # sentences for the loss; a ma
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WeighCheckpoint(AbstractStage):
-    """What the checks of a series need from one checkpoint, and its loss; its files are read once.
-
-    An unreadable file is a result too.
-    """
+    """What the checks need from a checkpoint, and its loss; an unreadable file is a result too."""
 
     kind = "weigh"
     named = "weigh {self.series} {self.checkpoint.name}"
@@ -228,7 +225,6 @@ def _fault_text(error: UserError, folder: Path) -> str:
 
 # Tables about the checkpoints of a series, and the columns that identify each checkpoint in every table.
 
-
 CHECKPOINT_TABLES = {schema.name: schema.with_keys(*KEYS, *CLOCKS) for schema in (CHECKPOINTS, CHECKPOINT_CHECKS)}
 """`checkpoints` and `checkpoint_checks` with the columns that identify a row's checkpoint."""
 
@@ -330,7 +326,6 @@ def _number(value: float | None) -> float:
 
 
 # Several machines measure shares of the checkpoints of one training; merged, they form one run.
-
 
 SHARD_KIND = "over-training-shard"
 

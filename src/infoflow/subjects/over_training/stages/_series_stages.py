@@ -93,11 +93,7 @@ def settings_digest(plan: Any) -> str:
 
 
 class SeriesStages:
-    """Creates the stages of the requested checkpoints.
-
-    Raises:
-        UserError: A table, a schedule or a reference is invalid.
-    """
+    """Creates the stages of the requested checkpoints."""
 
     def __init__(self, asked: SeriesOptions, run: RunFolder) -> None:
         self.asked = asked

@@ -5,12 +5,14 @@ the empty passage), utility, log_likelihood, loss, p1, posterior_entropy_1 and _
 later_by_likelihood, and read_updates for pretrained readers. A model's own search is the system "own".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from infoflow.findings._control import seeds_alone
+from infoflow.findings._finding import Control
 from infoflow.findings._head_numbers import beside, largest
 from infoflow.findings._model_group import NAMES, RETRIEVE_LEARNED, Absent
 from infoflow.findings._table import Function, Reading, SeedRows, Table, exact, one_number, together, untrained
@@ -34,10 +36,8 @@ TRAINED, HELD_OUT, CHANGED, LATER = "trained", "held out", "changed", "later"
 RARE, COMMON = 1, 16
 """The exposures that claims compare: the rarest and the most frequent class of a plan's `exposures`."""
 WEIGHTS = (1, 4, 16)
-OWN = ("own", "retrieved")
-"""All candidates as weighted by the model, or else the first retrieved passage."""
-FULL_SHARE = 0.95
-"""Share of an object's total bits; models that hold more of a class are too full to differ in it."""
+OWN = ("own", "retrieved")  # all candidates as weighted by the model, or else the first retrieved passage
+FULL_SHARE = 0.95  # share of an object's total bits; models that hold more of a class are too full to differ in it
 _RAW: dict[str, Any] = {"reading": "raw", "layer": -1, "index": "as-trained", "metric": "p1", "weight": -1}
 
 
@@ -51,8 +51,7 @@ def knows(objective: Spec, facts: str, document: str | tuple[str, ...], **where:
 def bits_of_classes(objective: Spec, reading: str = "raw") -> Reading:
     """Stored bits of the trained facts of each exposure, and the total number of bits, (1 + R, 2K).
 
-    An object has log2 m bits in total; the mean of log2 p over facts, which is bits minus log2 m, is `nats` in other
-    units, so the two metrics together determine log2 m.
+    An object has log2 m bits in total: bits minus log2 m is `nats` in other units, so the two metrics determine it.
     """
     absent = f"no {{state}} {NAMES[objective]} was asked about trained facts without a document ({reading})"
     where = {"facts": TRAINED, "document": "none", "index": "as-trained", "reading": reading, "layer": -1}
@@ -62,10 +61,7 @@ def bits_of_classes(objective: Spec, reading: str = "raw") -> Reading:
 
 
 def stored(curves: np.ndarray, others: Sequence[np.ndarray] = ()) -> int | None:
-    """Which class of `bits_of_classes` to compare: the most frequent one that some model does not nearly fill.
-
-    None if there is none.
-    """
+    """The most frequent class of `bits_of_classes` that some model does not nearly fill, or None."""
     num = len(WEIGHTS)
     for place in reversed(range(num)):
         full = [own[0, place] > FULL_SHARE * own[0, num + place] for own in (curves, *others)]
@@ -104,8 +100,8 @@ def reported(objective: Spec, metric: str, queries: str | tuple[str, ...] = ("al
 def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
     """The same readings before training, if readers started with random weights.
 
-    Pretrained readers (`read_updates` of a plan) have none. Passages help them even before training on this world, and
-    without a passage they know nothing about it: as controls they would show every gain by passages.
+    Passages help pretrained readers (`read_updates`) even before training on this world: as controls they would show
+    every gain by passages.
     """
     return {
         name: Reading(
@@ -116,6 +112,11 @@ def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
         )
         for name, reading in untrained(reads).items()
     }
+
+
+def seeds_and_start(reads: Mapping[str, Reading], *sides: Any) -> tuple[Control, Control]:
+    """Controls: seeds of one side alone, and untrained models, which decide nothing, since all variants start alike."""
+    return seeds_alone(reads, *sides), Control(name="untrained models", reads=untrained(reads), decisive=False)
 
 
 def by_passages(objective: Spec) -> Reading:
@@ -167,8 +168,7 @@ def without_heads(
 ) -> Reading:
     """Accuracy of the whole model, without the quarter of heads that copy most, and without random ones, (1 + R, 3).
 
-    If no quarter was removed, the nearest smaller number counts. If fewer than `least` answers are correct with all
-    heads, removal cannot cost anything.
+    If no quarter was removed, the nearest smaller number counts; `least` answers must be correct with all heads.
     """
     absent = f'from no {{state}} {NAMES[objective]} were heads removed with the document "{document}"'
     where = {"document": document, "metric": "p1", "facts": facts}
@@ -181,7 +181,9 @@ def without_heads(
 def without_random_heads(objective: Spec, document: str) -> Reading:
     """Accuracy of the whole model, without random heads, and of the whole model again, (1 + R, 3)."""
     reading = without_heads(objective, document)
-    return Reading(reading.tables, partial(_of_random, function=reading.function))
+    return Reading(
+        reading.tables, partial(_changed, function=reading.function, change=partial(np.take, indices=[0, 2, 0], axis=1))
+    )
 
 
 def ranking(objective: Spec, metric: str = "spearman") -> Reading:
@@ -191,10 +193,7 @@ def ranking(objective: Spec, metric: str = "spearman") -> Reading:
 
 
 def entry(objective: Spec, facts: str, document: str, weight: int = -1) -> Reading:
-    """Where an answer enters: half and centre over states, by tuned lens at the mask, in numbers of states.
-
-    It uses the facts of one exposure, or all of a kind (−1).
-    """
+    """Where an answer enters: half and centre over states, by tuned lens at the mask, for one exposure or all (−1)."""
     about = f"{facts} facts{f' asked {weight} times as often' if weight > 0 else ''}, document {document}"
     absent = f"through no {{state}} {NAMES[objective]} was looked with a lens ({about})"
     table = Table(KNOWLEDGE_LENS.name, objective, needs=("metric",), absent=absent)
@@ -204,14 +203,13 @@ def entry(objective: Spec, facts: str, document: str, weight: int = -1) -> Readi
 
 def best_layer(reading: Reading) -> Reading:
     """The value of the layer that is highest on the other half of the sentences, (1 + R, 1)."""
-    return Reading(reading.tables, partial(_highest, function=reading.function))
+    return Reading(reading.tables, partial(_changed, function=reading.function, change=largest))
 
 
 def part_by_window(part: str) -> Reading:
     """Loss change of a part (a component or a stack) in each window, then that of all parts, (1 + R, 2K).
 
-    Windows count from the first one in which the retriever changes: while it is frozen its share is 0, which says
-    nothing about when it learns.
+    Windows count from the first one in which the retriever changes: while it is frozen, it cannot learn.
     """
     absent = f"no training of a {NAMES[RETRIEVE_LEARNED]} was recorded"
     needs = ("component", "window", "term")
@@ -220,7 +218,6 @@ def part_by_window(part: str) -> Reading:
 
 
 def _said(table: str, objective: Spec, absent: str, **where: Any) -> Reading:
-    """The single number of these rows."""
     needs = ("baseline",)
     return Table(table, objective, needs=needs, absent=absent).where(**where).reduce(partial(_only, what=absent))
 
@@ -241,7 +238,6 @@ def _only(rows: SeedRows, what: str) -> np.ndarray:
 
 
 def _places(rows: SeedRows) -> list[str]:
-    """The subjects of the first row."""
     names = ("facts", "document", "queries", "metric")
     return [f"{name} {rows.frame[name].iloc[0]}" for name in names if name in rows.frame]
 
@@ -308,11 +304,6 @@ def _without(ablation: SeedRows, heads: SeedRows, least: float, of: str) -> np.n
     return beside([whole[:, 0], less[:, 0], np.full(len(whole), chance[0])])
 
 
-def _of_random(*rows: SeedRows, function: Function) -> np.ndarray | None:
-    right = function(*rows)
-    return None if right is None else right[:, [0, 2, 0]]
-
-
 def _entry(rows: SeedRows, of: str) -> np.ndarray:
     columns = []
     for metric in ("half", "centre"):
@@ -325,9 +316,9 @@ def _entry(rows: SeedRows, of: str) -> np.ndarray:
     return beside(columns)
 
 
-def _highest(rows: SeedRows, function: Function) -> np.ndarray | None:
-    curve = function(rows)
-    return None if curve is None else largest(curve)
+def _changed(*rows: SeedRows, function: Function, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray | None:
+    found = function(*rows)
+    return None if found is None else change(found)
 
 
 def _by_window(rows: SeedRows, part: str) -> np.ndarray:

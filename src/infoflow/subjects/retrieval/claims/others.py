@@ -40,6 +40,7 @@ from ._retrieval import (
     lost,
     part_by_window,
     ranking,
+    seeds_and_start,
     traced,
     unable_to_read,
     without_heads,
@@ -47,8 +48,6 @@ from ._retrieval import (
 )
 
 RATIO, TIMES, NOTHING = 0.5, 3, 0.05
-
-
 _LOST: dict[str, Reading] = {what: lost(GOLD_PAIRS, f"mask→{what}") for what in ("object", "subject")}
 
 
@@ -80,11 +79,8 @@ def hinders(curves: Curves, verdict: str) -> str | None:
     minimum_seeds=1,
 )
 def r15(curves: Curves) -> list[Condition]:
-    """The subject's stored fact compared with a document.
-
-    It is judged only on passages about two entities: if a passage is about one, its reader need not look at the
-    subject. The source's models were pretrained and never trained with documents. The thresholds are ours; if restoring
-    the subject regains less than `NOTHING` without a document, no fact is stored there that a document could override.
+    """If a passage is about one entity, its reader need not look at the subject. The source's models were never trained
+    with documents. If restoring the subject regains less than `NOTHING` without a document, no fact is stored there.
     """
     without, with_it = curves["traced"][:, :1], curves["traced"][:, 1:]
     more = curves["object"] - TIMES * curves["subject"]
@@ -137,12 +133,9 @@ _R16_READS: dict[str, Reading] = {
     minimum_seeds=1,
 )
 def r16(curves: Curves) -> list[Condition]:
-    """Heads that carry the evidence.
-
-    Their number is reported, and judged only by a rule of ours: fewer than half of the heads. In small models one head
-    is more than the source's 5 %. Controls: removing random heads must not cost as much, or any part of the model would
-    do; and without evidence, that is without a document or with a random one, answers from memory must not be lost with
-    the heads that copy (on trained facts: no others are answered, so nothing could be lost).
+    """In small models one head is more than the source's 5 %. Random heads must not cost as much, or any part of the
+    model would do; and without evidence, answers from memory must not be lost with the heads that copy (on trained
+    facts: no others are answered, so nothing could be lost).
     """
     more = curves["right"][:, 2:] - curves["right"][:, 1:2]
     return [
@@ -166,8 +159,6 @@ def r16(curves: Curves) -> list[Condition]:
 
 
 _R17_LEAST, KNOWN = 0.1, 0.2
-
-
 _R17_READS: dict[str, Reading] = {
     "gold": without_heads(RETRIEVE_LEARNED, "gold", (TRAINED,)),
     "none": without_heads(RETRIEVE_LEARNED, "none", (TRAINED,), KNOWN),
@@ -193,10 +184,7 @@ def random_heads(curves: dict) -> dict:
     minimum_seeds=1,
 )
 def r17(curves: Curves) -> list[Condition]:
-    """Heads of evidence and heads of memory. Ours, with thresholds of ours; judged on trained facts.
-
-    If fewer than `KNOWN` are correct without a document, the memory holds nothing that heads could lose.
-    """
+    """If fewer than `KNOWN` are correct without a document, the memory holds nothing that heads could lose."""
     lost = {name: one[:, :1] - one[:, 1:2] for name, one in curves.items()}
     return [
         exceeds(
@@ -206,11 +194,7 @@ def r17(curves: Curves) -> list[Condition]:
 
 
 _R18_RATIO, RIGHT = 0.5, 0.2
-
-
 _OF = {"closed": CLOSED_BOOK, "learned": RETRIEVE_LEARNED}
-
-
 _R18_READS: dict[str, Reading] = {
     **{f"{name} ratio": followed(reader) for name, reader in _OF.items()},
     "slope": followed(CLOSED_BOOK, slope=True),
@@ -229,22 +213,16 @@ _R18_READS: dict[str, Reading] = {
     f"other's by {_R18_RATIO} and rises with exposure; its right answers with a random document are above by "
     f"{RIGHT} (our thresholds)",
     reads=_R18_READS,
-    controls=(
-        seeds_alone(
-            _R18_READS,
-            *(
-                {f"{name} {what}": what for what in ("ratio", "random")}
-                | ({"slope": "slope"} if name == "closed" else {})
-                for name in _OF
-            ),
+    controls=seeds_and_start(
+        _R18_READS,
+        *(
+            {f"{name} {what}": what for what in ("ratio", "random")} | ({"slope": "slope"} if name == "closed" else {})
+            for name in _OF
         ),
-        # All variants start with the same reader and retriever.
-        Control(name="untrained models", reads=untrained(_R18_READS), decisive=False),
     ),
     learned=(CLOSED_BOOK, RETRIEVE_LEARNED),
 )
 def r18(curves: Curves) -> list[Condition]:
-    """Which source readers trust. The thresholds are ours."""
     ratio = curves["closed ratio"] - curves["learned ratio"]
     right = curves["closed random"] - curves["learned random"]
     return [
@@ -281,10 +259,8 @@ _R19_READS = _reads(RETRIEVE_LEARNED, OWN)
     learned=(CLOSED_BOOK, READ_RANDOM, RETRIEVE_LEARNED),
 )
 def r19(curves: Curves) -> list[Condition]:
-    """Rare facts.
-
-    The source is recalled, not read. A larger gain on rare facts alone means nothing: useless documents also cost most
-    where most is known.
+    """The source is recalled, not read. A larger gain on rare facts alone means nothing: useless documents also cost
+    most where most is known.
     """
     rare, common = (curves[f"reader {weight}"] - curves[f"closed {weight}"] for weight in (RARE, COMMON))
     return [
@@ -300,8 +276,6 @@ def r19(curves: Curves) -> list[Condition]:
 
 
 _R22_LEAST = 0.5
-
-
 _R22_READS: dict[str, Reading] = {"agreement": ranking(RETRIEVE_LEARNED)}
 
 
@@ -318,7 +292,7 @@ _R22_READS: dict[str, Reading] = {"agreement": ranking(RETRIEVE_LEARNED)}
     minimum_seeds=1,
 )
 def r22(curves: Curves) -> list[Condition]:
-    """Attention as a judge of passages. The threshold is ours; the source sums over layers and heads."""
+    """The source sums over layers and heads."""
     name = "rank correlation of attention on a passage with its posterior"
     return [exceeds(name, curves["agreement"], _R22_LEAST, "", bounds=CORRELATION)]
 
@@ -345,11 +319,8 @@ _R23_READS: dict[str, Reading] = {
     learned=(CLOSED_BOOK, RETRIEVE_LEARNED),
 )
 def r23(curves: Curves) -> list[Condition]:
-    """The depths of evidence and of memory.
-
-    Ours, and reported rather than tested: the verdict follows our rule that the gain by a document lies lower than the
-    answer from memory. Memory is read on the most frequent facts: a closed-book reader may know too few of all trained
-    ones for a lens to locate. A trial with one seed had halves of 2 and 4, of 4 blocks.
+    """Memory is read on the most frequent facts: a closed-book reader may know too few of all trained ones for a lens
+    to locate. A trial with one seed had halves of 2 and 4, of 4 blocks.
     """
     gap = curves["evidence"] - curves["memory"]
     return [
@@ -370,11 +341,8 @@ def r23(curves: Curves) -> list[Condition]:
     learned=(RETRIEVE_LEARNED,),
 )
 def r24(curves: Curves) -> list[Condition]:
-    """When the retriever does its part.
-
-    Ours, and reported rather than tested: the verdict follows the sign. A retriever is frozen at first (by default for
-    a third of the updates), so windows before its first change are left out. Required rows: in allocation_steps of
-    retrieve-learned a component, or a stack, called retriever.
+    """A retriever is frozen at first (by default for a third of the updates), so windows before its first change are
+    left out.
     """
     own, of_all = np.split(curves["windows"], 2, axis=1)
     third = own.shape[1] // 3

@@ -15,10 +15,10 @@ from infoflow.findings._model_group import (
     SAME_LEARNED,
 )
 from infoflow.findings._sources import RAG
-from infoflow.findings._table import Reading, baselines, untrained
+from infoflow.findings._table import Reading, baselines
 from infoflow.results import Spec
 
-from ._retrieval import CHANGED, HELD_OUT, LATER, OWN, TRAINED, by_passages, found, knows, reported
+from ._retrieval import CHANGED, HELD_OUT, LATER, OWN, TRAINED, by_passages, found, knows, reported, seeds_and_start
 
 NEW, OLD = 0.6, 0.2
 
@@ -50,7 +50,6 @@ def _reads(
     minimum_seeds=1,
 )
 def r5(curves: Curves) -> list[Condition]:
-    """Other passages in the index. The thresholds are ours."""
     return [
         exceeds("answers of the edited passages, changed facts", curves["changed"], NEW, "share", bounds=SHARE),
         exceeds("answers of the added passages, new entities", curves["later"], NEW, "share", bounds=SHARE),
@@ -68,11 +67,7 @@ def _both(reader: Spec, world: str) -> dict[str, Reading]:
 
 
 _BM25 = _both(RETRIEVE_BM25, "bm25 different") | _both(SAME_BM25, "bm25 same")
-
-
 _SAME = _both(SAME_LEARNED, "same")
-
-
 _R7_READS = _BM25 | _both(RETRIEVE_LEARNED, "different") | _SAME
 
 
@@ -104,11 +99,7 @@ _R7_READS = _BM25 | _both(RETRIEVE_LEARNED, "different") | _SAME
     learned=(RETRIEVE_BM25, RETRIEVE_LEARNED, SAME_BM25, SAME_LEARNED),
 )
 def r7(curves: Curves) -> list[Condition]:
-    """Learned search and BM25.
-
-    The thresholds are ours. With shared words both may find everything: a learned retriever that is at most `TIE` ahead
-    counts as not better.
-    """
+    """With shared words both may find everything: a learned retriever at most `TIE` ahead counts as not better."""
     gap = {name: curves[name] - curves[f"bm25 {name}"] for name in curves if not name.startswith("bm25")}
     names = {"hit": "first passage right", "right": "answers right"}
     ahead = [
@@ -136,17 +127,12 @@ _R8_READS: dict[str, Reading] = {
     "(RAG-Token; table 6)",
     statistic="right answers on trained facts and on facts held out: learned above frozen retriever",
     reads=_R8_READS,
-    controls=(
-        seeds_alone(
-            _R8_READS, *({f"{name} {facts}": facts for facts in (TRAINED, HELD_OUT)} for name in ("learned", "frozen"))
-        ),
-        # All variants start with the same reader and retriever.
-        Control(name="untrained models", reads=untrained(_R8_READS), decisive=False),
+    controls=seeds_and_start(
+        _R8_READS, *({f"{name} {facts}": facts for facts in (TRAINED, HELD_OUT)} for name in ("learned", "frozen"))
     ),
     learned=(RETRIEVE_FROZEN, RETRIEVE_LEARNED),
 )
 def r8(curves: Curves) -> list[Condition]:
-    """Training the retriever."""
     return [
         exceeds(
             f"right answers, learned minus frozen retriever, {facts} facts",
@@ -160,8 +146,6 @@ def r8(curves: Curves) -> list[Condition]:
 
 
 FALL = 0.02
-
-
 _R20_READS: dict[str, Reading] = {"sequence": by_passages(RAG_SEQUENCE), "token": by_passages(RAG_TOKEN)}
 
 
@@ -178,12 +162,8 @@ _R20_READS: dict[str, Reading] = {"sequence": by_passages(RAG_SEQUENCE), "token"
     learned=(RAG_SEQUENCE, RAG_TOKEN),
 )
 def r20(curves: Curves) -> list[Condition]:
-    """The number of passages.
-
-    Required rows: in retrieval_scores the metric p1 for the queries "dates" at k = 1, 2, 4, 8 passages, for the
-    variants rag-sequence and rag-token of retrieve-learned, whose reader generates; as baseline the same with random
-    passages. The size of a fall is ours. The compared numbers are fixed: the best of all would never lie below the
-    last, and by chance above it.
+    """The compared numbers of passages are fixed: the best of all would never lie below the last, and by chance above
+    it.
     """
     steps = np.diff(curves["sequence"], axis=1)
     token = curves["token"]
@@ -226,11 +206,5 @@ _R21_READS: dict[str, Reading] = {
     learned=(RAG_TOKEN,),
 )
 def r21(curves: Curves) -> list[Condition]:
-    """The posterior along an answer.
-
-    Required rows in retrieval_scores, for the variant rag-token (whose reader generates) and the queries "dates": the
-    metrics posterior_entropy_1 and posterior_entropy_2, in nats, for the first and the second token. Their baseline is
-    the same with the tokens of an answer in random order.
-    """
     gap = curves["second"] - curves["first"]
     return [exceeds("entropy of the posterior over passages, second token minus first", gap, 0.0, "nats")]

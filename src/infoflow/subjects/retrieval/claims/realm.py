@@ -21,7 +21,19 @@ from infoflow.findings._sources import REALM
 from infoflow.findings._table import Function, Reading, SeedRows, baselines, untrained
 from infoflow.results import Spec
 
-from ._retrieval import CHANGED, COMMON, HELD_OUT, OWN, RARE, TRAINED, found, knows, reported, unable_to_read
+from ._retrieval import (
+    CHANGED,
+    COMMON,
+    HELD_OUT,
+    OWN,
+    RARE,
+    TRAINED,
+    found,
+    knows,
+    reported,
+    seeds_and_start,
+    unable_to_read,
+)
 
 LEAST = 0.5
 
@@ -32,8 +44,6 @@ def _reads(reader: dict[str, Reading]) -> dict[str, Reading]:
 
 
 _CLASSES = ((HELD_OUT, -1), (TRAINED, RARE))
-
-
 _R1_READS = _reads({facts: knows(RETRIEVE_LEARNED, facts, OWN, weight=weight) for facts, weight in _CLASSES})
 
 
@@ -56,11 +66,7 @@ _R1_READS = _reads({facts: knows(RETRIEVE_LEARNED, facts, OWN, weight=weight) fo
     learned=(CLOSED_BOOK, READ_RANDOM, RETRIEVE_LEARNED),
 )
 def r1(curves: Curves) -> list[Condition]:
-    """Reading against remembering.
-
-    The thresholds are ours. The source's closed-book model is larger and of another kind; here both use the same
-    reader.
-    """
+    """The source's closed-book model is larger and of another kind; here both use the same reader."""
     return [
         exceeds(
             f"right answers with passages minus those of the closed-book reader, {name}",
@@ -104,17 +110,13 @@ _R6_READS = _r6_reads(RETRIEVE_LEARNED, OWN)
     minimum_seeds=1,
 )
 def r6(curves: Curves) -> list[Condition]:
-    """Memory that outlives its passage. The closed-book reader, which only has memory, is for comparison."""
+    """The closed-book reader, which only has memory, is for comparison."""
     gap = curves[str(COMMON)] - curves[str(RARE)]
     return [exceeds("answers as before the edit, most frequent facts minus rarest ones", gap, 0.0, "share")]
 
 
 _R9_LEAST = 0.1
-
-
 OTHERS = {"random tokens": RANDOM_TOKENS, "random spans": RANDOM_SPANS}
-
-
 _R9_READS: dict[str, Reading] = {
     "salient": found(RETRIEVE_LEARNED),
     **{name: found(reader) for name, reader in OTHERS.items()},
@@ -130,15 +132,11 @@ _R9_READS: dict[str, Reading] = {
     statistic=f"first passage right after equal updates: salient spans above random tokens and random spans by "
     f"{_R9_LEAST} (our threshold)",
     reads=_R9_READS,
-    controls=(
-        seeds_alone(_R9_READS, "salient", tuple(OTHERS)),
-        # All variants start with the same reader and retriever.
-        Control(name="untrained models", reads=untrained(_R9_READS), decisive=False),
-    ),
+    controls=seeds_and_start(_R9_READS, "salient", tuple(OTHERS)),
     learned=(RETRIEVE_LEARNED,),
 )
 def r9(curves: Curves) -> list[Condition]:
-    """The choice of masks. The threshold is ours; the others mask as many tokens."""
+    """The others mask as many tokens."""
     return [
         exceeds(
             f"first passage right, salient spans masked minus {name}",
@@ -151,8 +149,6 @@ def r9(curves: Curves) -> list[Condition]:
 
 
 _R10_LEAST = 0.05
-
-
 _R10_READS: dict[str, Reading] = {"fresh": found(RETRIEVE_LEARNED), "stale": found(STALE)}
 
 
@@ -164,28 +160,17 @@ _R10_READS: dict[str, Reading] = {"fresh": found(RETRIEVE_LEARNED), "stale": fou
     statistic=f"first passage right: index as often as planned above the seldom or never refreshed one by "
     f"{_R10_LEAST} (our threshold)",
     reads=_R10_READS,
-    controls=(
-        seeds_alone(_R10_READS, "fresh", "stale"),
-        # All variants start with the same reader and retriever.
-        Control(name="untrained models", reads=untrained(_R10_READS), decisive=False),
-    ),
+    controls=seeds_and_start(_R10_READS, "fresh", "stale"),
     learned=(RETRIEVE_LEARNED,),
 )
 def r10(curves: Curves) -> list[Condition]:
-    """The age of the index. The threshold is ours."""
     gap = curves["fresh"] - curves["stale"]
     return [exceeds("first passage right, fresh minus stale index", gap, _R10_LEAST, "share", published=0.234)]
 
 
 NAMES = ("both", "reader", "retriever", "neither")
-
-
 ORDER = ("both", "retriever", "reader", "neither")
-
-
 _R11_READS: dict[str, Reading] = {name: knows(one, HELD_OUT, OWN) for name, one in zip(NAMES, EXCHANGED, strict=True)}
-
-
 _PUBLISHED = {"both": 0.008, "retriever": 0.021, "reader": 0.04}
 
 
@@ -203,12 +188,7 @@ _PUBLISHED = {"both": 0.008, "retriever": 0.021, "reader": 0.04}
     uncontrolled="all four guess alike, whatever is trained",
 )
 def r11(curves: Curves) -> list[Condition]:
-    """Which part learned.
-
-    Required rows, for retrieve-learned after equal further training: the variants exchange-both, exchange-retriever,
-    exchange-reader and exchange-neither. The names say which parts come from the trained model; the other parts are
-    initial.
-    """
+    """The names say which parts come from the trained model; the other parts are initial."""
     return [
         exceeds(
             f"right answers, {one} trained minus {other} trained",
@@ -236,10 +216,6 @@ _R12_LEAST = 0.3
     minimum_seeds=1,
 )
 def r12(curves: Curves) -> list[Condition]:
-    """The empty passage. The threshold is ours.
-
-    Required rows: in retrieval_scores the metric null_prior for the queries "language" and "facts".
-    """
     gap = curves["language"] - curves["facts"]
     return [exceeds("probability of the empty passage, language minus facts", gap, _R12_LEAST, "probability")]
 
@@ -263,13 +239,6 @@ _R13_READS: dict[str, Reading] = {
     learned=(RETRIEVE_LEARNED,),
 )
 def r13(curves: Curves) -> list[Condition]:
-    """What predicts success.
-
-    Required rows: in retrieval_scores of the learned retriever, for the queries "held out", the metrics
-    later_by_utility and later_by_likelihood: Spearman's correlation, over checkpoints of all variants of the seed, of
-    retrieval utility and of the log-likelihood with correct answers at a later checkpoint. Their baselines permute the
-    checkpoints.
-    """
     gap = curves["utility"] - curves["likelihood"]
     return [exceeds("correlation with later answers, utility minus likelihood", gap, 0.0, "")]
 
@@ -311,14 +280,10 @@ _R14_READS: dict[str, Reading] = {"cold": collapsed(COLD), "warm": collapsed(RET
     learned=(),
 )
 def r14(curves: Curves) -> list[Condition]:
-    """Retrieval that collapses.
-
-    The rule is ours: a run has collapsed if passages help by less than `UTILITY` nats and fewer than `HIT` of the first
-    passages are correct. Each run is judged and runs are counted: three runs that all collapse give a share of at least
-    .44, three without a collapse a share of at most .56 (Wilson's intervals), so that "none with a warm start" takes 35
-    runs. Runs that have not learned count, since the claim is about them. Untrained models are no control here: before
-    training a retriever without warm-up finds next to nothing, and one with it finds a quarter, so they would always
-    show the claim. Required rows: in retrieval_scores the metric utility (in nats, of the mean passage, over facts).
+    """Runs are judged one by one and counted: three runs that all collapse give a share of at least .44, three without
+    a collapse one of at most .56 (Wilson's intervals), so that "none with a warm start" takes 35 runs. Runs that have
+    not learned count, since the claim is about them. Untrained models are no control: before training a retriever
+    without warm-up finds next to nothing, and one with it a quarter, so they would always show the claim.
     """
     cold, warm = curves["cold"], curves["warm"]
     share = {"unit": "share of runs", "bounds": SHARE, "of": 1}

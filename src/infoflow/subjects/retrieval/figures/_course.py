@@ -67,7 +67,6 @@ def _thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
 
 
 def _answers(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """Panels over the saved updates, one line per variant."""
     own = plain_arms(frame).dropna(subset="value")
     if own.empty:
         return None
@@ -104,7 +103,6 @@ def _answered(right: pd.DataFrame, models: ModelSelection) -> str:
 
 
 def _terms(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """Panels for the terms of the likelihood."""
     own, parts = frame[frame["variant"] == ""], []
     for name, (title, unit) in _TERMS.items():
         known = own.dropna(subset=name)
@@ -130,7 +128,6 @@ def _terms(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 
 
 def _removal(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """One panel per variant, one line per part."""
     own = of(plain_arms(frame), set="train")
     if own.empty:
         return None

@@ -77,7 +77,10 @@ def _memory(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     return Drawn(
         data=data,
         panels=[
-            Panel(spec=_depth_chart(rows, of(marks, exposure=exposure), models, ends), title=_title(str(exposure)))
+            Panel(
+                spec=_depth_chart(rows, of(marks, exposure=exposure), models, ends),
+                title="withheld facts (control)" if exposure == _CONTROL else f"trained facts, {exposure}",
+            )
             for exposure, rows in data.groupby("exposure", sort=False)
         ],
         answer=[_read(of(marks, series=one.key), one.label) for one in models.present(marks)],
@@ -147,10 +150,6 @@ def _sentences(marks: pd.DataFrame, what: str) -> list[str]:
         for row in marks.to_dict("records")
         if np.isfinite(row["centre"])
     ]
-
-
-def _title(exposure: str) -> str:
-    return "withheld facts (control)" if exposure == _CONTROL else f"trained facts, {exposure}"
 
 
 def _read(marks: pd.DataFrame, name: str) -> str:

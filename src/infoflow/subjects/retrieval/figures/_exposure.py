@@ -29,7 +29,6 @@ _AS_IS = {"layer": -1, "index": "as-trained"}
 
 
 def _knowledge(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """One panel per document: correct answers over exposure."""
     own = by_exposure(of(arms(frame), **_AS_IS, reading="raw", metric="p1"))
     documents = [name for name in _DOCUMENTS if name in set(own["document"].astype(str))]
     documents = [name for name in documents if name != "retrieved" or "own" not in documents]
@@ -47,7 +46,6 @@ def _knowledge(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 
 
 def _bits(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """Stored bits over exposure, plain and elicited."""
     own = by_exposure(of(arms(frame), **_AS_IS, metric="bits", document="none", facts="trained"))
     own = own[own["reading"].isin(list(_READINGS))]
     if own.empty or not bool(own["trained"].any()):
@@ -76,7 +74,6 @@ def _all_bits(frame: pd.DataFrame) -> str:
 
 
 def _conflict(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """Memorisation ratio over exposure."""
     own = by_exposure(of(plain_arms(frame), facts="trained", layer=-1, metric="memorisation_ratio"))
     own = own.dropna(subset="value")
     if own.empty or not bool(own["trained"].any()):
@@ -100,7 +97,6 @@ def _panels(
     unit: str,
     ends: tuple[float, float],
 ) -> list[Panel]:
-    """One panel per value of a column."""
     return [
         Panel(spec=_chart(of(data, **{column: name}), models, unit, ends), title=title)
         for name, title in titles.items()

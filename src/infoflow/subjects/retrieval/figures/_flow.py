@@ -34,7 +34,6 @@ def _of_facts(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _knock_out(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """One panel per line; None if no attention was blocked."""
     own = of(frame, document="gold", method="knock-out", scope="upward", metric="p1", trained=True)
     own = _of_facts(own[own["variant"].isin(["", "pairs"])])
     own = own[own["what"].isin(list(_EDGES))]

@@ -32,7 +32,6 @@ _INDEXED = {
 
 
 def _scores(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """hit@1 of each line's own search."""
     hits = of(frame, metric="hit", k=1)
     there = set(hits["queries"].astype(str))
     hits = hits[hits["queries"] == next((name for name in ("facts", "all", "held out") if name in there), "")]
@@ -58,7 +57,6 @@ def _scores(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 
 
 def _null(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """Prior of the empty passage, for facts and for language."""
     own = of(frame, metric="null_prior", system="own", variant="")
     own = own[own["queries"].isin(list(_QUERIES))]
     if own.empty or not bool(own["trained"].any()):
@@ -88,7 +86,6 @@ def _gaps(own: pd.DataFrame, models: ModelSelection) -> list[str]:
 
 
 def _index(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """Answers with the edited index, compared with those of the training index."""
     own = of(frame, variant="", reading="raw", weight=-1, layer=-1, trained=True)
     closed = (own["objective"] == "closed-book") & (own["document"] == "none")
     own = own[own["document"].isin(["own", "retrieved"]) | closed]
@@ -124,7 +121,6 @@ def _swapped(rows: pd.DataFrame, name: str) -> str:
 
 
 def _answers(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """One panel per kind of question and passage."""
     own = of(arms(frame), metric="em", k=0)
     own = own[own["system"].isin(["none", "own", "gold", "random"])]
     if own.empty or not bool(own["trained"].any()):

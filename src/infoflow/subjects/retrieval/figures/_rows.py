@@ -18,9 +18,6 @@ from infoflow.subjects.adaptation.figures._rows import averaged, estimated, name
 
 from ..measures import KNOWLEDGE, KNOWLEDGE_LENS
 
-# Rows of the retrieval tables as the figures show them: variants, exposures, means over seeds.
-
-
 CONTROL_ARM = "null-share"
 _KINDS = {"held out": "held out", "withheld": "withheld"}
 
@@ -180,7 +177,6 @@ CARDS = (
 
 
 # Methods paragraphs for the figures of retrieval.
-
 
 KNOWN = Method(
     id="retrieval-known",

@@ -1,6 +1,5 @@
 """The section on retrieval: what readers know, where they read it, what they find; and single questions."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,15 +22,11 @@ from ._flow import ABLATION, HEADS, KNOCK_OUT
 from ._found import ANSWERS, INDEX, NULL, SCORES
 from ._rows import FOUND, every_exposure, of_readers, plain_arms
 
-# Single questions: the retrieved passages, their probabilities, and what each layer would answer.
-
-
 _MOST = 24  # cards: one question to one reader each
 _LETTERS = 260  # of a text
 
 
 def _examples(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """One card per question; None without any."""
     own = frame[frame["trained"]]
     own = own[own["seed"] == own.groupby("series")["seed"].transform("min")] if len(own) else own
     if own.empty:
@@ -54,15 +49,9 @@ def _examples(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 def _questions(own: pd.DataFrame) -> list[pd.DataFrame]:
     """As many questions as fit with all readers, the same for each reader, alternating between kinds of facts."""
     room = max(1, _MOST // len(own["series"].unique()))
-    by_question = [rows for _, rows in own.groupby("question", sort=False)]
-    seen: Counter[str] = Counter()
-    turns = []
-    for rows in by_question:
-        kind = str(rows["facts"].iloc[0])
-        turns.append(seen[kind])
-        seen[kind] += 1
-    order = sorted(range(len(by_question)), key=lambda place: turns[place])
-    return [by_question[place] for place in order[:room]]
+    asked = own.drop_duplicates("question")
+    turns = asked.assign(turn=asked.groupby("facts").cumcount()).sort_values("turn", kind="stable")
+    return [own[own["question"] == question] for question in turns["question"][:room]]
 
 
 def _card(rows: pd.DataFrame, label: str) -> dict[str, Any]:
@@ -125,7 +114,6 @@ EXAMPLES = DeclaredFigure(
 
 
 # The section on retrieval: what readers with and without passages know, where they read it, and what they find.
-
 
 _FIGURES = (
     KNOWLEDGE_FIGURE,

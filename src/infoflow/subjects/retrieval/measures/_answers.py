@@ -14,27 +14,21 @@ from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import UserError, hash64
 
 from ..models import NULL, Library, Passages, RetrievalModel, marginal_log_likelihood, num_positions
-from ._inputs import DOCUMENTS, FactInputs, TokenPart, fact_inputs
+from ._inputs import DOCUMENTS, FactInputs, fact_inputs
 
 # A reader's answers: log-probabilities over the possible objects of a relation.
-
 
 BATCH = 128
 _SEQUENCES = 4096  # answers per decoder pass
 
 
 def answer_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, batch: int = BATCH) -> np.ndarray:
-    r"""Each object's log-probability, renormalised over the objects of the relation, (row, choice).
+    r"""Each object's log-probability in nats, renormalised over the objects of the relation, (row, choice).
 
     $$ \log p(o) = \sum_j \log p(o_j \mid x) - \log \sum_{o'} \exp \sum_j \log p(o'_j \mid x) $$
 
     j runs over the masks, all masked at once; for an encoder-decoder, over the generated tokens, each conditioned on
-    those before, and the end. Choices outside the relation get −∞. In nats.
-
-    Args:
-        reader: A BERT with the head of a masked LM, or an `EncoderDecoderModel`, in evaluation mode.
-        inputs: Questions with their documents.
-        batch: Rows per forward pass.
+    those before, and the end. Choices outside the relation get −∞.
     """
     return renormalised(choice_token_log_probabilities(reader, inputs, batch))
 
@@ -43,8 +37,8 @@ def answer_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, batch:
 def choice_token_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, batch: int = BATCH) -> np.ndarray:
     r"""\(\log p(o_j \mid x)\) of each token of each object, over the whole vocabulary, (row, choice, target).
 
-    0 where the object has no such token, −∞ for choices outside the relation. Arguments as above; an encoder-decoder
-    has one more target, the end.
+    0 where the object has no such token, −∞ for choices outside the relation. An encoder-decoder has one more target,
+    the end.
     """
     if isinstance(reader, EncoderDecoderModel):
         return written_token_log_probabilities(reader, inputs)
@@ -78,7 +72,6 @@ def renormalised(token_logs: np.ndarray) -> np.ndarray:
 
 
 def _of_choices(logits: Tensor, inputs: FactInputs) -> np.ndarray:
-    """From logits at masks (row, target, vocabulary) to (row, choice, target)."""
     at_masks = logits.double().log_softmax(dim=-1)
     candidates = torch.from_numpy(inputs.candidates).to(logits.device)  # (row, choice, target)
     spelt = at_masks.gather(2, candidates.clamp(min=0).transpose(1, 2)).transpose(1, 2)
@@ -88,14 +81,8 @@ def _of_choices(logits: Tensor, inputs: FactInputs) -> np.ndarray:
 
 @torch.no_grad()
 def written_token_log_probabilities(reader: EncoderDecoderModel, inputs: FactInputs) -> np.ndarray:
-    r"""\(\log p(o_j \mid x, o_{<j})\) of each token of each object and of its end, (row, choice, target).
-
-    0 where the object has no such token, −∞ for choices outside the relation. A question is encoded once, and the
-    decoder's first step, which its objects share, runs once.
-
-    Args:
-        reader: In evaluation mode; its encoder has segments.
-        inputs: Questions with their documents.
+    r"""The same for an encoder-decoder, \(\log p(o_j \mid x, o_{<j})\). A question is encoded once, and the decoder's
+    first step, which its objects share, runs once.
     """
     num_choices = inputs.candidates.shape[1]
     batch = max(1, _SEQUENCES // num_choices)
@@ -145,7 +132,6 @@ def _spelt(part: FactInputs, end: int) -> tuple[np.ndarray, np.ndarray]:
 
 # What a retrieval model retrieves for questions about facts, and its answers from all of it.
 
-
 _BATCH = 1024
 _DRAWS = 1 << 62
 
@@ -181,19 +167,9 @@ def question_candidates(
 ) -> QuestionCandidates:
     """What a model retrieves for every fact, in the test wordings.
 
-    The index is built here from the current model, so it is not stale; the model's own is unchanged. Measures with one
-    model and several sets of facts share a `library`, whose index is built once.
-
-    Args:
-        model: In evaluation mode.
-        world: World of the facts.
-        tokenizer: The world's tokenizer.
-        facts: Facts to use.
-        edited: Whether to use the passages of the edited index.
-        k: Number of passages, for sources that search.
-        seed: Seeds a random source.
-        library: Replaces the world's passages; ids must be the world's. Its index is used as it is and may be stale;
-            without one, it gets the index built here, and keeps it.
+    The index is built here from the current model, so it is not stale; the model's own is unchanged. A `library`
+    replaces the world's passages, with the same ids: its index is used as it is, or else built here and kept. Measures
+    with one model and several sets of facts share one.
     """
     asked = fact_inputs(world, tokenizer, facts, "none", limit=limit_of(model))
     passages = library or Library(Passages.from_rows(world.passages(edited)), tokenizer, limit_of(model))
@@ -203,9 +179,8 @@ def question_candidates(
     with _reading_from(model, passages):
         for start in range(0, len(asked), _BATCH):
             rows = np.arange(start, min(start + _BATCH, len(asked)))
-            ids, mask = _queries(asked.take(rows), model.device)
-            none = np.zeros(len(rows), dtype=bool)
-            choice = model.choose(ids, mask, k, gold[rows], draws[rows], [()] * len(rows), none)
+            ids, mask = asked.take(rows).queries(model.device)
+            choice = model.choose(ids, mask, k, gold[rows], draws[rows])
             scores = model.logits(ids, mask, choice).double().cpu()
             prior = scores.masked_fill(~torch.from_numpy(choice.there), -torch.inf).log_softmax(dim=1)
             parts.append((choice.ids, choice.there, prior.numpy()))
@@ -226,17 +201,8 @@ def own_log_probabilities(
 
     $$ \log p(o) \propto \log \sum_z \pi(z) \prod_j p(o_j \mid z, x) $$
 
-    This is at the sequence level; see `marginal_log_likelihood` for the token level. The result is (question, choice),
-    in nats, with −∞ for choices outside the relation.
-
-    Args:
-        model: In evaluation mode.
-        world: World of the facts.
-        tokenizer: The world's tokenizer.
-        facts: The facts passed to `question_candidates`.
-        found: Its result.
-        edited: The value passed to it.
-        level: Level of the marginalisation.
+    This is at the sequence level; see `marginal_log_likelihood` for the token level. (question, choice), in nats, −∞
+    for choices outside the relation; `found` is the result of `question_candidates` for the same facts.
     """
     asked = inputs_with_candidates(model, world, tokenizer, facts, found, edited)
     logs = [choice_token_log_probabilities(model.reader, inputs) for inputs in asked]
@@ -270,15 +236,6 @@ def limit_of(model: Any) -> int:
     return num_positions(model.config)
 
 
-def _queries(asked: FactInputs, device: torch.device) -> tuple[Tensor, Tensor]:
-    """`[CLS] question [SEP]` without the empty passage's `[SEP]`, and the padding mask."""
-    real = (asked.parts != TokenPart.PAD) & (asked.token_type_ids == 0)
-    longest = int(real.sum(axis=1).max())
-    arrays = asked.input_ids, real.astype(np.int64)
-    ids, mask = (torch.from_numpy(array[:, :longest].copy()).to(device) for array in arrays)
-    return ids, mask
-
-
 @contextmanager
 def _reading_from(model: RetrievalModel, library: Library) -> Iterator[None]:
     before = model.passage_library
@@ -291,9 +248,7 @@ def _reading_from(model: RetrievalModel, library: Library) -> Iterator[None]:
 
 # Facts as one model reads them with each document: its inputs and its answers.
 
-
-OWN = "own"
-"""The document of a model that reads everything it retrieved, marginalised over passages."""
+OWN = "own"  # the document of a model that reads everything it retrieved, marginalised over passages
 Level = Literal["sequence", "token"]
 
 

@@ -2,8 +2,9 @@
 
 # V variant, B row
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,21 +14,15 @@ from torch import Tensor
 
 from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Fact, FactWorld
-from infoflow.foundation import NUM_BLOCKS, Scale, UserError, stream
+from infoflow.foundation import UserError, stream
 from infoflow.heads import by_first_block
 from infoflow.models import FastLinear, Model, accepts, load_model, recorded_blocks, skipped_blocks
-from infoflow.results import ratio_estimate
 
 from ..models import Library
 from ._answers import FactReadings, choice_log_probabilities
 from ._inputs import FactInputs
-from ._tables import fact_blocks, fact_groups
 
-# Shared inputs of all measures of reading: facts of each kind, a model with its anatomy, and its answers.
-
-
-READ_KINDS = ("trained", "held out")
-"""Facts that a trained reader can and cannot store; both occur in a passage."""
+READ_KINDS = ("trained", "held out")  # facts that a trained reader can and cannot store; both occur in a passage
 
 
 def looked_at(reader: PreTrainedModel) -> Model:
@@ -92,48 +87,10 @@ def batches(inputs: FactInputs, size: int) -> list[FactInputs]:
     return [inputs.take(places[start : start + size]) for start in range(0, len(inputs), size)]
 
 
-def mean_estimate(values: np.ndarray, inputs: FactInputs, baseline: float, scale: Scale = "any") -> dict[str, Any]:
-    """The columns of one row for a mean over questions (row,); NaN where a question does not count."""
-    return _estimate_of(values, fact_blocks(inputs.facts), baseline, scale)
-
-
-def group_estimates(
-    values: np.ndarray, inputs: FactInputs, baseline: np.ndarray, scale: Scale = "any"
-) -> Iterator[dict[str, Any]]:
-    """Rows `facts, weight` and the estimate of every group of facts with a question that counts.
-
-    Args:
-        values: (row,); NaN where a question does not count.
-        inputs: Input rows.
-        baseline: (..., row), whose mean is the control; NaN likewise.
-        scale: Range of a mean.
-    """
-    blocks = fact_blocks(inputs.facts)
-    for group in fact_groups(inputs.facts):
-        own = values[group.rows]
-        if np.isfinite(own).any():
-            control = mean_of(np.take(baseline, group.rows, axis=-1))
-            names = {"facts": group.facts, "weight": group.weight}
-            yield {**names, **_estimate_of(own, blocks[group.rows], control, scale)}
-
-
-def _estimate_of(values: np.ndarray, blocks: np.ndarray, baseline: float, scale: Scale) -> dict[str, Any]:
-    counted = np.isfinite(values)
-    sums = np.bincount(blocks, np.where(counted, values, 0.0), NUM_BLOCKS)
-    return ratio_estimate(sums, np.bincount(blocks, counted, NUM_BLOCKS), baseline, scale)
-
-
-def mean_of(values: np.ndarray) -> float:
-    """The mean without NaN; NaN if nothing is left."""
-    counted = values[np.isfinite(values)]
-    return float(counted.mean()) if len(counted) else float("nan")
-
-
 # Answers of a model under several edits of its forward pass; the blocks below an edit run once.
 
-
-Edits = Callable[[Sequence[int]], AbstractContextManager[Any]]
-"""A context that applies these variants' edits, one to each repetition of the batch; without variants, no edit."""
+Edits = Callable[[np.ndarray, Sequence[int]], AbstractContextManager[Any]]
+"""A context that applies these variants' edits to these rows, one to each repetition; without variants, no edit."""
 _TOKENS = 16_384  # total of all variants that run together
 
 
@@ -142,19 +99,31 @@ def variant_answers(
     inputs: FactInputs,
     changed: Sequence[Collection[tuple[str, int]]],
     edits: Edits,
+    batch: int,
     *,
     keep_heads: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The log-probability of each choice, in nats: unedited, (row, choice), and of each variant, (variant, row,
     choice).
 
-    Args:
-        model: A loaded model of one stack.
-        inputs: One batch.
-        changed: The blocks that each variant changes; if empty, its answers are the model's own.
-        edits: See `Edits`.
-        keep_heads: Whether the edits begin at an attention's output projection or above.
+    `changed` are the blocks that each variant changes; without any, its answers are the model's own. `keep_heads`:
+    whether the edits begin at an attention's output projection or above.
     """
+    places = np.arange(len(inputs))
+    parts = [
+        _batch_answers(model, inputs.take(rows), changed, partial(edits, rows), keep_heads)
+        for rows in (places[start : start + batch] for start in range(0, len(inputs), batch))
+    ]
+    return np.concatenate([clean for clean, _ in parts]), np.concatenate([found for _, found in parts], axis=1)
+
+
+def _batch_answers(
+    model: Model,
+    inputs: FactInputs,
+    changed: Sequence[Collection[tuple[str, int]]],
+    edits: Callable[[Sequence[int]], AbstractContextManager[Any]],
+    keep_heads: bool,
+) -> tuple[np.ndarray, np.ndarray]:
     together = max(1, _TOKENS // inputs.input_ids.size)
     with torch.no_grad(), FastLinear():
         with recorded_blocks(model) as recorded, edits(()):
@@ -172,9 +141,8 @@ def variant_answers(
 
 
 def scores_of(logs: np.ndarray, inputs: FactInputs) -> dict[str, np.ndarray]:
-    """Metrics (..., row) of log-probabilities (..., row, choice).
-
-    p1: whether the right object has the highest probability; nats: its surprise, −log p; probability: its probability.
+    """Metrics (..., row) of log-probabilities (..., row, choice): p1 (the right object is likeliest), nats (−log p of
+    it), probability.
     """
     right = np.take_along_axis(logs, np.broadcast_to(inputs.answers[:, None], (*logs.shape[:-1], 1)), axis=-1)[..., 0]
     first = (logs.argmax(axis=-1) == inputs.answers).astype(np.float64)
@@ -187,8 +155,7 @@ def scores_of(logs: np.ndarray, inputs: FactInputs) -> dict[str, np.ndarray]:
 class AttentionShares(NamedTuple):
     """Shares for each distribution over tokens."""
 
-    share: np.ndarray
-    """Attention on the tokens, 0 to 1."""
+    share: np.ndarray  # attention on the tokens, 0 to 1
     relative: np.ndarray
     """The share divided by the tokens' share of all real tokens: 1 for even attention; NaN without tokens."""
 
@@ -202,16 +169,8 @@ def attention_shares(
 
     $$ s = \sum_{k \in C} a_k, \qquad r = s \cdot \frac{n}{|C|} $$
 
-    | symbol | here      | space                      |
-    |--------|-----------|----------------------------|
-    | $a_k$  | `weights` | [0, 1], rows sum to 1      |
-    | $C$    | `chosen`  | tokens                     |
-    | $n$    | `real`    | number of tokens that are not padding |
-
-    Args:
-        weights: (..., token).
-        chosen: Same shape, or broadcastable to it.
-        real: Likewise; default: every token.
+    with attention a (`weights`, rows sum to 1), chosen tokens C and n `real` tokens (default: all); shapes (...,
+    token).
 
     >>> weights = np.array([[0.1, 0.2, 0.05, 0.4, 0.2, 0.05], [0.3, 0.1, 0.1, 0.1, 0.1, 0.3]])
     >>> shares = attention_shares(weights, np.array([[0, 0, 0, 1, 1, 0]], dtype=bool))

@@ -17,21 +17,18 @@ from infoflow.heads import Head
 from infoflow.models import Model
 from infoflow.probing import spearman_rows
 
-from ..models import NULL, Candidates, RetrievalModel, document_posterior
+from ..models import NULL, Candidates, RetrievalModel, block_mean, document_posterior
 from ._answers import limit_of
 from ._asked import (
     READ_KINDS,
     attention_shares,
     batches,
     facts_of_kind,
-    group_estimates,
     looked_at,
-    mean_estimate,
-    mean_of,
 )
 from ._evidence_heads import heads_by_copying, mask_attention, over_masks, random_heads
 from ._inputs import EVIDENCE_PARTS, FactInputs, fact_inputs
-from ._tables import ATTENTION_RANKING, EVERY_WEIGHT
+from ._tables import ATTENTION_RANKING, EVERY_WEIGHT, fact_blocks, group_rows, mean_of
 
 EVERY_KIND = "all"
 """In the column `facts`: facts of all requested kinds."""
@@ -111,22 +108,17 @@ def attention_ranking(
     gold = np.array([world.gold(fact) for fact in asked.facts])
     found = {
         "spearman": [spearman_rows(looked_QC, rho_QC) for looked_QC in looked_HQC],
-        "hit": [_first(looked_QC, ids_QC) == gold for looked_QC in looked_HQC],
+        "hit": [ids_QC[np.arange(len(gold)), looked_QC.argmax(axis=1)] == gold for looked_QC in looked_HQC],
     }
     rows = list[dict[str, Any]]()
     for metric, of_heads in found.items():
         values = [np.asarray(one, dtype=np.float64) for one in of_heads]
         baseline = mean_of(np.array([mean_of(one) for one in values[1:]]))
         scale: Scale = "share" if metric == "hit" else "any"
-        every = {"facts": EVERY_KIND, "weight": EVERY_WEIGHT, **mean_estimate(values[0], asked, baseline, scale)}
-        groups = group_estimates(values[0], asked, np.stack(values[1:]), scale)
-        rows += [{"metric": metric, **row} for row in (every, *groups)]
+        numbers = block_mean(values[0], fact_blocks(asked.facts), baseline, scale)
+        rows.append({"facts": EVERY_KIND, "weight": EVERY_WEIGHT, "metric": metric, **numbers})
+        rows += group_rows(asked.facts, values[0], np.stack(values[1:]), scale, metric=metric)
     return ATTENTION_RANKING.conform(pd.DataFrame(rows))
-
-
-def _first(looked_QC: np.ndarray, ids_QC: np.ndarray) -> np.ndarray:
-    """The passage of each question with the most attention."""
-    return np.take_along_axis(ids_QC, looked_QC.argmax(axis=1)[:, None], axis=1)[:, 0]
 
 
 def _readings(
@@ -139,10 +131,8 @@ def _readings(
     limit: int,
     batch: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Attention and likelihood for each candidate.
-
-    Attention by each set of heads, (heads, question, candidate), and the log-probability of the answer's tokens,
-    (question, candidate, token).
+    """Attention of each set of heads on each candidate, (heads, question, candidate), and the log-probability of the
+    answer's tokens, (question, candidate, token).
     """
     looked, logs = [], []
     for ids in ids_QC.T:
@@ -179,18 +169,10 @@ def candidate_passages(world: FactWorld, facts: Sequence[Fact], num: int, seed: 
 
 
 def prior_scores(model: RetrievalModel | None, asked: FactInputs, ids: np.ndarray) -> np.ndarray:
-    """The logit f(x, z) of each candidate, (question, candidate), with current weights; 0 without a retrieval model.
-
-    All passages are then equally likely.
-
-    Args:
-        model: Its source of candidates provides the weights.
-        asked: The questions with the empty document.
-        ids: Passages, int64 (question, candidate).
-    """
+    """The logit f(x, z) of each candidate, (question, candidate), with current weights; 0 without a retrieval model."""
     if model is None:
         return np.zeros(ids.shape)
-    rows, mask = _queries(asked, model.device)
+    rows, mask = asked.queries(model.device)
     null = np.full((len(ids), 1), NULL)
     there = np.ones((len(ids), ids.shape[1] + 1), dtype=bool)
     with torch.no_grad():
@@ -213,15 +195,6 @@ def answer_logs(logits: Tensor, inputs: FactInputs) -> np.ndarray:
     logs = logits[rows, places.clamp(min=0)].double().log_softmax(dim=-1)
     logs = logs.gather(2, answers.clamp(min=0)[:, :, None])[:, :, 0]
     return torch.where(places >= 0, logs, 0.0).cpu().numpy()
-
-
-def _queries(asked: FactInputs, device: torch.device) -> tuple[Tensor, Tensor]:
-    """`[CLS] x [SEP]` of each question, and its padding mask."""
-    own = (asked.token_type_ids == 0) & asked.attention_mask.astype(bool)
-    longest = int(own.sum(axis=1).max())
-    mask = own[:, :longest]
-    ids = np.where(mask, asked.input_ids[:, :longest], 0)
-    return torch.from_numpy(ids).to(device), torch.from_numpy(mask.astype(np.int64)).to(device)
 
 
 def _found_scores(model: RetrievalModel, rows: Tensor, mask: Tensor, ids: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from infoflow.models import FastLinear, Model, feed_forward_outputs, module_outp
 
 from ..models import Library, RetrievalModel
 from ._answers import choice_log_probabilities, reader_of
-from ._asked import READ_KINDS, asked_by_kind, group_estimates, logits_of, looked_at, scores_of, variant_answers
+from ._asked import READ_KINDS, asked_by_kind, logits_of, looked_at, scores_of, variant_answers
 from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart
 from ._knock_out import (
     ALL_LAYERS,
@@ -32,13 +32,12 @@ from ._knock_out import (
     random_word,
     removals,
 )
-from ._tables import EVIDENCE_FLOW
+from ._tables import EVIDENCE_FLOW, group_rows
 
 _MENTIONS = "tracing every mention"
 FLOW_METHODS = ("knock-out", "removal", "tracing", _MENTIONS)
 """Forbidden attention edges; a removed key token; noise with one output restored; noise on all mentions."""
-DEVIATIONS = 3.0
-"""Standard deviation of the noise, in standard deviations of the word embeddings."""
+DEVIATIONS = 3.0  # standard deviation of the noise, in standard deviations of the word embeddings
 SITES = ("ffn", "attention")
 _SUBJECTS = (TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT)
 _RANDOM = "random word"
@@ -137,15 +136,7 @@ def tracing_rows(
 ) -> list[dict[str, Any]]:
     """By how much the right object's probability recovers, for each site, token, block and group of facts.
 
-    The first rows are the loss from the noise.
-
-    Args:
-        keys: Columns of all rows.
-        model: A loaded model.
-        inputs: Questions with their documents.
-        noise_BTD: Noise to add to the word embeddings.
-        seed: Seeds random words.
-        batch: Rows per forward pass.
+    The first rows are the loss from the noise (added to the word embeddings).
     """
     num_layers = len(model.anatomy.reads.layers)
     tokens, counted = _tokens(inputs, seed)
@@ -158,30 +149,21 @@ def tracing_rows(
     baseline_B = probability["clean"] - scores_of(other, inputs)["probability"]
     common = {**keys, "metric": "probability"}
     noise = {**common, "what": "noise", "scope": "all", "layer": ALL_LAYERS}
-    rows = [{**noise, **row} for row in group_estimates(lost_B, inputs, baseline_B)]
+    rows = list(group_rows(inputs.facts, lost_B, baseline_B, **noise))
     regained_VB = scores_of(found_V, inputs)["probability"] - probability["noisy"]
     by_name = dict(zip(tried, regained_VB, strict=True))
     for (site, where, layer), regained_B in by_name.items():
         if where != _RANDOM and counted[where].any():
             random_B = np.where(counted[where] & counted[_RANDOM], by_name[site, _RANDOM, layer], np.nan)
             restored = {**common, "what": f"{site} at the {where}", "scope": "block", "layer": layer}
-            groups = group_estimates(np.where(counted[where], regained_B, np.nan), inputs, random_B)
-            rows += [{**restored, **row} for row in groups]
+            rows += group_rows(inputs.facts, np.where(counted[where], regained_B, np.nan), random_B, **restored)
     return rows
 
 
 def traced_answers(
     model: Model, inputs: FactInputs, noise: np.ndarray, variants: Sequence[Restored], batch: int = 64
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log-probability of each choice: clean and with noise, (row, choice), and restored, (variant, row, choice).
-
-    Args:
-        model: A loaded model.
-        inputs: Questions with documents.
-        noise: Noise to add to the word embeddings, float32 (row, token, width).
-        variants: The outputs to restore, one for each variant.
-        batch: Rows per forward pass.
-    """
+    """Log-probability of each choice: clean and with noise, (row, choice), and restored, (variant, row, choice)."""
     stack, parts = model.anatomy.reads.name, []
     changed = [{(stack, layer) for _, layer in one.sites} for one in variants]
     for start in range(0, len(inputs), batch):
@@ -191,14 +173,11 @@ def traced_answers(
         answers, clean = _clean_run(model, own)
 
         @contextmanager
-        def edits(
-            some: Sequence[int], added: Tensor = added, kept: Sequence[Restored] = kept, clean: _Outputs = clean
-        ) -> Iterator[None]:
+        def edits(_: np.ndarray, some: Sequence[int], added=added, kept=kept, clean=clean) -> Iterator[None]:
             with _noisy(model, added, max(len(some), 1)), _restored(model, [kept[one] for one in some], clean):
                 yield
 
-        noisy, found = variant_answers(model, own, changed, edits, keep_heads=True)
-        parts.append((answers, noisy, found))
+        parts.append((answers, *variant_answers(model, own, changed, edits, batch, keep_heads=True)))
     clean_parts, noisy_parts, found_parts = zip(*parts, strict=True)
     return np.concatenate(clean_parts), np.concatenate(noisy_parts), np.concatenate(found_parts, axis=1)
 
@@ -206,8 +185,7 @@ def traced_answers(
 def subject_noise(model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
     r"""Noise \(\mathcal{N}(0, (3\sigma)^2)\) on the subject's tokens, in question and evidence, 0 elsewhere: float32
     (row, token, width). \(\sigma\) is the standard deviation of the word embeddings' entries.
-
-    Other sentences of a passage may name the subject too; their words are as they were. See `mention_noise`."""
+    """
     return _noise_at(np.isin(inputs.parts, _SUBJECTS), model, inputs, seed)
 
 
@@ -307,7 +285,6 @@ def _clean_run(model: Model, inputs: FactInputs) -> tuple[np.ndarray, _Outputs]:
 
 @contextmanager
 def _restored(model: Model, variants: Sequence[Restored], clean: _Outputs) -> Iterator[None]:
-    """Inserts clean outputs at the tokens of each repetition of the batch."""
     modules = _modules(model)
 
     def edit(site: str, layer: int, output: Tensor) -> Tensor | None:
@@ -326,7 +303,6 @@ def _restored(model: Model, variants: Sequence[Restored], clean: _Outputs) -> It
 
 @contextmanager
 def _noisy(model: Model, noise: Tensor, times: int) -> Iterator[None]:
-    """Adds noise to the word embeddings of each repetition of the batch."""
     handle = model.module.get_input_embeddings().register_forward_hook(
         lambda module, args, output: output + noise.to(output).repeat(times, 1, 1)
     )

@@ -4,6 +4,7 @@
 # V variant, B row
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from infoflow.foundation import Scale, UserError, stream
 from infoflow.heads import Head, HeadEdit, HeadSet
 from infoflow.models import AttentionCall, Model, tap
 
-from ..models import Library, RetrievalModel
+from ..models import Library, RetrievalModel, block_mean
 from ._answers import choice_log_probabilities, limit_of, reader_of
 from ._asked import (
     READ_KINDS,
@@ -25,19 +26,21 @@ from ._asked import (
     attention_shares,
     batches,
     facts_of_kind,
-    group_estimates,
     logits_of,
     looked_at,
-    mean_estimate,
-    mean_of,
     scores_of,
     variant_answers,
 )
 from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart, fact_inputs
-from ._tables import EVERY_WEIGHT, EVIDENCE_ABLATION, EVIDENCE_HEADS, fact_groups
-
-# The table `evidence_heads`: where each head attends from the mask, and which heads point at the answer.
-
+from ._tables import (
+    EVERY_WEIGHT,
+    EVIDENCE_ABLATION,
+    EVIDENCE_HEADS,
+    fact_blocks,
+    fact_groups,
+    group_rows,
+    mean_of,
+)
 
 GROUPS = ("evidence", "question", "special", "itself", "object")
 """Groups of keys, seen from the mask.
@@ -46,10 +49,8 @@ Words of the passage; words of the question and its other masks; [CLS] and [SEP]
 evidence, which `evidence` includes.
 """
 COPY = "copy"
-BY_EXPOSURE = ("evidence", "object", COPY)
-"""Metrics that are also reported for each exposure."""
-HeadReadings = dict[str, list[np.ndarray]]
-"""By metric, for each layer: (row, head)."""
+BY_EXPOSURE = ("evidence", "object", COPY)  # metrics that are also reported for each exposure
+HeadReadings = dict[str, list[np.ndarray]]  # by metric, for each layer: (row, head)
 
 
 def evidence_heads(
@@ -116,8 +117,9 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """Rows of every group of facts, metric and head; the control is the same group's with random documents."""
     others = {(group.facts, group.weight): group.rows for group in fact_groups(of_random.facts)}
+    blocks = fact_blocks(inputs.facts)
     for group in fact_groups(inputs.facts):
-        own, control = inputs.take(group.rows), others[group.facts, group.weight]
+        control = others[group.facts, group.weight]
         metrics = readings if group.weight == EVERY_WEIGHT else BY_EXPOSURE
         for metric in metrics:
             scale: Scale = "positive" if metric.endswith("_relative") else "share"
@@ -125,7 +127,7 @@ def _rows(
                 for head in range(values.shape[1]):
                     baseline = mean_of(random[metric][layer][control, head])
                     names = {"facts": group.facts, "weight": group.weight, "layer": layer, "head": head}
-                    found = mean_estimate(values[group.rows, head], own, baseline, scale)
+                    found = block_mean(values[group.rows, head], blocks[group.rows], baseline, scale)
                     yield {**names, "metric": metric, **found}
 
 
@@ -152,9 +154,8 @@ def head_readings(model: Model, inputs: FactInputs, batch: int = 64) -> HeadRead
 
 
 def mask_attention(model: Model, inputs: FactInputs) -> tuple[Tensor, list[np.ndarray]]:
-    """Logits (row, token, vocabulary), and the attention from the masks.
-
-    Attention is float64 (row, mask, head, token) for each layer, undefined for missing masks.
+    """Logits (row, token, vocabulary), and for each layer the attention from the masks, float64 (row, mask, head,
+    token).
     """
     stack, found = model.anatomy.reads.name, list[np.ndarray]()
     masks = torch.from_numpy(inputs.masks).clamp(min=0).to(model.device)
@@ -224,7 +225,6 @@ def over_masks(values_BJH: np.ndarray, there_BJ: np.ndarray) -> np.ndarray:
 
 # The table `evidence_ablation`: answers without the heads with the highest copy scores.
 
-
 _METRICS = ("p1", "nats")
 
 
@@ -277,7 +277,8 @@ def evidence_ablation(
     ranked = heads_by_copying(model, fact_inputs(world, tokenizer, every, "gold", limit=limit_of(reader)), batch)
     if len(ranked) < 2:
         raise UserError(f"{model.name} has {len(ranked)} head, and removing it leaves none. Use a reader with more.")
-    tops = {num: frozenset(ranked[:num]) for num in _counts(len(ranked))}
+    counts = [2**power for power in range(len(ranked).bit_length()) if 2 * 2**power <= len(ranked)]
+    tops = {num: frozenset(ranked[:num]) for num in counts}
     others = {num: random_heads(ranked[num:], num, draws, seed) for num in tops}
     rows = []
     for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed, library):
@@ -307,10 +308,6 @@ def random_heads(heads: Sequence[Head], num: int, draws: int, seed: int) -> list
     ]
 
 
-def _counts(num_heads: int) -> list[int]:
-    return [2**power for power in range(num_heads.bit_length()) if 2 * 2**power <= num_heads]
-
-
 def _rows_without_heads(
     keys: dict[str, Any],
     model: Model,
@@ -324,13 +321,13 @@ def _rows_without_heads(
     clean, found = scores_of(clean_BC, inputs), scores_of(found_VBC, inputs)
     rows, draw = [], len(tops)
     for metric in _METRICS:
-        groups = group_estimates(clean[metric], inputs, clean[metric], _SCALES[metric])
-        rows += [{**keys, "removed": 0, "metric": metric, **row} for row in groups]
+        named = {**keys, "removed": 0, "metric": metric}
+        rows += group_rows(inputs.facts, clean[metric], clean[metric], _SCALES[metric], **named)
     for place, num in enumerate(tops):
         at = slice(draw, draw := draw + len(others[num]))
         for metric in _METRICS:
-            groups = group_estimates(found[metric][place], inputs, found[metric][at], _SCALES[metric])
-            rows += [{**keys, "removed": num, "metric": metric, **row} for row in groups]
+            named = {**keys, "removed": num, "metric": metric}
+            rows += group_rows(inputs.facts, found[metric][place], found[metric][at], _SCALES[metric], **named)
     return rows
 
 
@@ -342,14 +339,8 @@ def ablated_answers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Log-probability of each choice, (row, choice), and without each set of heads, (variant, row, choice)."""
     changed = [{(stack, layer) for stack, _, layer, _ in heads} for heads in variants]
-    parts = [
-        variant_answers(
-            model,
-            part,
-            changed,
-            lambda some: tap(model, on_heads=HeadEdit([variants[one] for one in some]) if some else None),
-            keep_heads=True,
-        )
-        for part in batches(inputs, batch)
-    ]
-    return np.concatenate([clean for clean, _ in parts]), np.concatenate([found for _, found in parts], axis=1)
+
+    def edits(rows: np.ndarray, some: Sequence[int]) -> AbstractContextManager[Any]:
+        return tap(model, on_heads=HeadEdit([variants[one] for one in some]) if some else None)
+
+    return variant_answers(model, inputs, changed, edits, batch, keep_heads=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Fact, FactWorld, Vocabulary
 from infoflow.foundation import NUM_REPLICATES, UserError, current_display, hash64, stream
-from infoflow.models import load_model, readout
+from infoflow.models import load_model, pad_rows, readout
 from infoflow.probing import NOT_ASKED, LabelledRows, ProbeGrid, ProbeSettings, TrainedProbes, train_probes
 from infoflow.representations import LensTraining, TunedLens, fit_tuned_lens
 from infoflow.results import estimate
@@ -19,20 +19,11 @@ from ._answers import BATCH, FactReadings, choice_log_probabilities_at_masks, li
 from ._inputs import FactInputs, TokenPart, fact_inputs
 from ._tables import EVERY_WEIGHT, group_rows, sampled_facts
 
-# States of questions about facts at the relevant tokens: the masks, and the subject's last token.
-
-
 Place = Literal["mask", "subject"]
 
 
 def states_at(reader: PreTrainedModel, inputs: FactInputs, places: np.ndarray) -> Tensor:
-    """States 0..L at tokens of each row, (state, row, place, width), on the CPU.
-
-    Args:
-        reader: A BERT, in evaluation mode.
-        inputs: Questions with their documents.
-        places: int (row, place), indices of tokens; the state at −1 is undefined.
-    """
+    """States 0..L at tokens of each row, (state, row, place, width), on the CPU; undefined at places of −1."""
     return states_of(reader, inputs.tensors(), places)
 
 
@@ -71,10 +62,7 @@ def half_of_entities(world: FactWorld) -> frozenset[int]:
 
 
 def moved_objects(inputs: FactInputs, seed: int = 0) -> np.ndarray:
-    """Another fact's object for each row, int64 (row,): one permutation per relation, the same for all questions.
-
-    Only the relation still carries information about the object.
-    """
+    """Another fact's object for each row, int64 (row,): one permutation per relation, the same for all questions."""
     relations = np.array([fact.relation for fact in inputs.facts])
     numbers = np.array([fact.number for fact in inputs.facts])
     moved = np.empty(len(inputs), dtype=np.int64)
@@ -87,7 +75,6 @@ def moved_objects(inputs: FactInputs, seed: int = 0) -> np.ndarray:
 
 
 # A tuned lens for questions: trained on other facts with every document, and on sentences of the language.
-
 
 _FACTS = 25  # per kind and exposure, with each document
 _SENTENCES = 600  # about a quarter of the lens's training data, as in the model's training
@@ -133,13 +120,8 @@ def fact_lens(
 def lens_answers(
     reader: PreTrainedModel, states: Tensor, inputs: FactInputs, lens: TunedLens | None = None
 ) -> np.ndarray:
-    """Log-probabilities over choices from each state at the masks, (state, row, choice).
-
-    Args:
-        reader: A BERT with the head of a masked LM.
-        states: (state, row, target, width), at `inputs.masks`.
-        inputs: Input rows.
-        lens: A tuned lens; default: states are read as they are.
+    """Log-probabilities over choices, (state, row, choice), from the states at the masks, which a tuned lens maps
+    first.
     """
     head, found = reader.get_submodule("cls"), []
     with torch.no_grad():
@@ -151,7 +133,6 @@ def lens_answers(
 
 
 def _mask_states(reader: PreTrainedModel, inputs: FactInputs) -> Tensor:
-    """States at masks, (state, mask, width)."""
     return states_at(reader, inputs, inputs.masks)[:, torch.from_numpy(inputs.masks >= 0)]
 
 
@@ -159,17 +140,12 @@ def _masked(sentences: list[list[str]], tokenizer: Any, limit: int, seed: int) -
     """Sentences with one random word masked and no document, for a BERT, and the positions of the masks (row, 1)."""
     vocabulary, number = Vocabulary.from_tokenizer(tokenizer), tokenizer.get_vocab()
     rows = [[number[word] for word in words][: limit - 3] for words in sentences]
-    ids = np.full((len(rows), max(map(len, rows)) + 3), vocabulary.pad, dtype=np.int64)
-    segments, real = np.zeros_like(ids), np.zeros_like(ids)
-    for index, row in enumerate(rows):
-        end = len(row) + 3
-        ids[index, :end] = [vocabulary.start, *row, vocabulary.end, vocabulary.end]
-        real[index, :end], segments[index, end - 1] = 1, 1
+    ids, real = pad_rows([[vocabulary.start, *row, vocabulary.end, vocabulary.end] for row in rows], vocabulary.pad)
+    segments, _ = pad_rows([[0] * (len(row) + 2) + [1] for row in rows], 0)
     assert vocabulary.mask is not None, "the tokenizer of a world has one"
     masks = np.array([1 + int(stream("lens-word", seed, index).integers(len(row))) for index, row in enumerate(rows)])
     ids[np.arange(len(rows)), masks] = vocabulary.mask
-    named = {"input_ids": ids, "attention_mask": real, "token_type_ids": segments}
-    return {name: torch.from_numpy(array) for name, array in named.items()}, masks[:, None]
+    return {"input_ids": ids, "attention_mask": real, "token_type_ids": segments}, masks[:, None]
 
 
 def _batches(states: Tensor, training: LensTraining, seed: int) -> Iterator[Tensor]:
@@ -194,7 +170,6 @@ def require_lens(lens: TunedLens, reader: PreTrainedModel) -> None:
 
 
 # The accuracy of a linear probe for a fact's object, on states of the question alone.
-
 
 LEAST_FACTS = 20
 """Training facts per object, on average, below which a probe memorises facts.
@@ -221,18 +196,8 @@ def probe_rows(
     The document is the empty one. A pair of relations that share their objects has one probe, trained on the trained
     facts of half of the entities and tested on the others: "accuracy". For "control" the objects of a relation are
     permuted among its facts. Dates are left out: each has only one or two facts. Untrained facts are tested too, where
-    a probe should be at chance, as are facts that change later, which are part of training.
-
-    Args:
-        reader: A BERT, in evaluation mode.
-        world: World of the facts.
-        tokenizer: The world's tokenizer.
-        least: Training facts per object; with fewer, the values are NaN (`layer` −1), with a note.
-        settings: Settings of the probes.
-        seed: Seeds the probes and the control.
-
-    Raises:
-        UserError: The world has too few entities.
+    a probe should be at chance, as are facts that change later, which are part of training. With fewer than `least`
+    training facts per object the values are NaN (`layer` −1), with a note.
 
     Source: control tasks adapted from [@hewitt2019control], with facts instead of word types.
     """
@@ -283,7 +248,6 @@ def _labels(inputs: FactInputs, pairs: Sequence[int], seed: int) -> np.ndarray:
 
 
 def _split(facts: Sequence[Fact], half: frozenset[int]) -> dict[str, np.ndarray]:
-    """Rows to train on, for early stopping, and to test."""
     of_half = sorted({fact.entity for fact in facts} & half)
     dev = set(of_half[::_DEV])
     part = np.array(["test" if one.entity not in half else "dev" if one.entity in dev else "train" for one in facts])
@@ -298,7 +262,6 @@ def _trained(
     settings: ProbeSettings,
     seed: int,
 ) -> TrainedProbes:
-    """A probe for each state and set."""
     num_sets, num_states = len(labels), states.shape[1]
     layer, of_set = (grid.ravel() for grid in np.meshgrid(np.arange(num_states), np.arange(num_sets), indexing="ij"))
     grid = ProbeGrid(layer=layer, seed=np.full_like(layer, seed), labels=of_set)
@@ -320,12 +283,10 @@ def _scored(
             asked = wanted[task::2] != NOT_ASKED  # of each row, by one pair alone
             right = ((of_layer[task::2] == wanted[task::2]) & asked).any(axis=0).astype(float)
             keys = {"document": "none", "layer": layer, "lens": "probe", "place": place, "metric": metric}
-            for row in group_rows(tested, right, np.full(len(right), 1 / objects), "share"):
-                yield {**row, **keys}
+            yield from group_rows(tested, right, np.full(len(right), 1 / objects), "share", **keys)
 
 
 def _untested(world: FactWorld) -> Iterator[dict[str, Any]]:
-    """Rows with NaN for untested probes."""
     numbers = estimate(float("nan"), np.full(NUM_REPLICATES, np.nan), 1 / world.config.objects, 0)
     for place in _PLACES:
         for metric in _TASKS:

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from infoflow.corpus import Fact, FactWorld, Question, Vocabulary
 from infoflow.foundation import UserError, stream
+from infoflow.models import pad_rows
 
 from ..models import NULL
 
-Document = Literal["none", "gold", "random", "conflict", "retrieved"]
-"""One of `DOCUMENTS`."""
+Document = Literal["none", "gold", "random", "conflict", "retrieved"]  # one of `DOCUMENTS`
 DOCUMENTS: tuple[Document, ...] = ("none", "gold", "random", "conflict", "retrieved")
 """The empty document; the gold passage; another passage; the gold passage with another object; the retrieved one."""
 
@@ -84,6 +84,14 @@ class FactInputs:
         arrays = {name: getattr(self, name)[rows] for name in _ARRAYS}
         return FactInputs(document=self.document, facts=tuple(self.facts[row] for row in rows), **arrays)
 
+    def queries(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """`[CLS] question [SEP]` without the passage, and the padding mask."""
+        real = (self.parts != TokenPart.PAD) & (self.token_type_ids == 0)
+        longest = int(real.sum(axis=1).max())
+        arrays = self.input_ids, real.astype(np.int64)
+        ids, mask = (torch.from_numpy(array[:, :longest].copy()).to(device) for array in arrays)
+        return ids, mask
+
     def tensors(self, device: torch.device | str = "cpu") -> dict[str, Tensor]:
         """Arguments of a BERT's forward pass."""
         named = {
@@ -108,18 +116,11 @@ def fact_inputs(
     limit: int = 128,
     seed: int = 0,
 ) -> FactInputs:
-    """Every fact in the test wordings, with a document. Facts without one are left out.
+    """Every fact in the test wordings, with a document, in at most `limit` tokens. Facts without one are left out.
 
-    Args:
-        world: World of the facts.
-        tokenizer: The world's tokenizer.
-        facts: Facts to use.
-        document: "gold" and "conflict" leave out facts that no passage holds.
-        passages: For "retrieved": the passage of each question, in the order of `world.questions(facts)`; −1: nothing
-            found, which means the empty document.
-        edited: Whether passages, and the second answer, are those of the edited index.
-        limit: Maximum number of tokens per row: longer passages are truncated.
-        seed: Seeds the random documents.
+    `passages`, for "retrieved" only, has one for each of `world.questions(facts)`; −1, nothing found, is the empty
+    document. With `edited`, passages and the second answer are those of the edited index. `seed` draws the random
+    documents.
     """
     questions = world.questions(facts)
     if (document == "retrieved") != (passages is not None) or (
@@ -189,13 +190,9 @@ def _inputs(
 ) -> FactInputs:
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     number = tokenizer.get_vocab()
-    encoded = [_encoded(row, number, vocabulary, limit) for row in rows]
-    longest = max(len(tokens) for tokens, _, _ in encoded)
-    input_ids = np.full((len(rows), longest), vocabulary.pad, dtype=np.int64)
-    segments, parts = np.zeros_like(input_ids), np.full_like(input_ids, TokenPart.PAD)
-    for row, (tokens, of_token, num_question) in enumerate(encoded):
-        input_ids[row, : len(tokens)], parts[row, : len(tokens)] = tokens, of_token
-        segments[row, num_question : len(tokens)] = 1
+    encoded = zip(*(_encoded(row, number, vocabulary, limit) for row in rows), strict=True)
+    pads = (vocabulary.pad, 0, TokenPart.PAD)
+    input_ids, segments, parts = (pad_rows(each, pad)[0].numpy() for each, pad in zip(encoded, pads, strict=True))
     masks = [np.flatnonzero(row == TokenPart.MASK) for row in parts]
     choices = [
         [world.words.object_words(one.relation, place) for place in range(world.config.choices(one.relation))]
@@ -221,13 +218,14 @@ def _inputs(
 
 def _encoded(
     row: _Row, number: dict[str, int], vocabulary: Vocabulary, limit: int
-) -> tuple[list[int], list[TokenPart], int]:
-    """Tokens, their roles, and the length of the question with its `[CLS]` and `[SEP]`."""
+) -> tuple[list[int], list[int], list[TokenPart]]:
+    """Tokens, their segments and their roles."""
     words, parts, read, of_read = row
     asked = [
         vocabulary.mask if part == TokenPart.MASK else number[word] for word, part in zip(words, parts, strict=True)
     ]
     room = max(limit - len(asked) - 3, 0)
     tokens = [vocabulary.start, *asked, vocabulary.end, *(number[word] for word in read[:room]), vocabulary.end]
+    segments = [0] * (len(asked) + 2) + [1] * (len(tokens) - len(asked) - 2)
     special = TokenPart.SPECIAL
-    return tokens, [special, *parts, special, *of_read[:room], special], len(asked) + 2
+    return tokens, segments, [special, *parts, special, *of_read[:room], special]

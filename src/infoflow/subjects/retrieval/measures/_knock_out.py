@@ -5,6 +5,7 @@
 # V variant, B row, T query token, S key token
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -14,11 +15,9 @@ import torch
 from infoflow.foundation import stream
 from infoflow.models import AttentionCall, Model, tap, without_edges
 
-from ._asked import group_estimates, scores_of, variant_answers
+from ._asked import scores_of, variant_answers
 from ._inputs import EVIDENCE_PARTS, FactInputs, TokenPart
-
-# Attention edges between parts of question and document, and equal numbers of random ones.
-
+from ._tables import group_rows
 
 KNOCK_OUTS = ("mask→evidence", "query→evidence", "evidence→query", "mask→subject", "mask→object")
 """From querying to attended tokens.
@@ -36,14 +35,7 @@ def edges(inputs: FactInputs, what: str) -> np.ndarray:
 
 
 def random_edges(inputs: FactInputs, forbidden: np.ndarray, what: str, seed: int) -> np.ndarray:
-    """The same number of other edges for each row, between different real tokens; all of them if there are fewer.
-
-    Args:
-        inputs: Input rows.
-        forbidden: The edges for which these are the baseline, bool (row, query, key).
-        what: Name of these edges, which is part of the key of the draw.
-        seed: Seeds the draws, one for each question.
-    """
+    """The same number of other edges for each row, between different real tokens; all of them if there are fewer."""
     real = inputs.attention_mask.astype(bool)
     drawn = np.zeros_like(forbidden)
     for row, key in enumerate(question_keys(inputs)):
@@ -65,10 +57,7 @@ def question_keys(inputs: FactInputs) -> list[tuple[int, int]]:
 
 
 class EdgeEdit:
-    """Forbids edges: for each of V variants of the batch its own edges, in its own layers.
-
-    The model runs on the batch repeated V times (`x.repeat(V, 1)`).
-    """
+    """Forbids edges: for each of V variants of the batch, repeated V times, its own edges in its own layers."""
 
     def __init__(self, stack: str, variants: Sequence[tuple[np.ndarray, frozenset[int]]]) -> None:
         """`variants`: edges, bool (row, query, key), and the layers in which they are forbidden."""
@@ -85,7 +74,6 @@ class EdgeEdit:
 
 
 def _sides(inputs: FactInputs) -> dict[str, np.ndarray]:
-    """The tokens of each side of an edge, bool (row, token)."""
     real, parts = inputs.attention_mask.astype(bool), inputs.parts
     read = np.isin(parts, EVIDENCE_PARTS).any(axis=1, keepdims=True)
     passage = real & (inputs.token_type_ids == 1)
@@ -99,7 +87,6 @@ def _sides(inputs: FactInputs) -> dict[str, np.ndarray]:
 
 
 # One token of each row: from a part of the question or evidence, or a random word as baseline.
-
 
 NOWHERE = -1
 _NAMED = (TokenPart.MASK, TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT, TokenPart.EVIDENCE_OBJECT)
@@ -115,13 +102,7 @@ def last_token(inputs: FactInputs, part: TokenPart) -> np.ndarray:
 def random_word(inputs: FactInputs, purpose: str, seed: int, *, of_passage: bool = False) -> np.ndarray:
     """The position of a random word in each row, int64 (row,); −1 if there is none.
 
-    Special tokens, masks, the subject and its object are excluded.
-
-    Args:
-        inputs: Input rows.
-        purpose: Part of the key of the draw.
-        seed: Also part of the key.
-        of_passage: Draw only from the words of the passage.
+    Special tokens, masks, the subject and its object are excluded; `purpose` and `seed` are the key of the draw.
     """
     left_out = [TokenPart.PAD, TokenPart.SPECIAL, *_NAMED]
     there = ~np.isin(inputs.parts, left_out)
@@ -141,7 +122,6 @@ def at(places: np.ndarray, num_tokens: int) -> np.ndarray:
 
 
 # Rows of `evidence_flow` for forbidden attention edges, and for single tokens removed as keys.
-
 
 ALL_LAYERS = -1
 METRICS = ("p1", "nats")
@@ -177,11 +157,7 @@ def knock_outs(inputs: FactInputs, num_layers: int, seed: int) -> list[Forbidden
 
 
 def removals(inputs: FactInputs, num_layers: int, seed: int) -> list[Forbidden]:
-    """Removals of one token as a key, in each block alone and in all.
-
-    The token is the last one of the gold object, of the subject in evidence and question, or another word of the
-    evidence; the baseline is a random word of the row.
-    """
+    """Removals of one token as a key, in each block alone and in all; the baseline is a random word of the row."""
     length = inputs.input_ids.shape[1]
     places = {
         "gold object": last_token(inputs, TokenPart.EVIDENCE_OBJECT),
@@ -222,37 +198,22 @@ def forbidden_rows(
             lost_VB = np.where(one.counted, sign * (clean[metric] - found[metric]), np.nan)
             value = lost_VB[number[id(one.edges), one.layers]]
             baseline = lost_VB[number[id(one.random), one.layers]]
-            groups = group_estimates(value, inputs, baseline)
-            rows += [{**keys, **names, "metric": metric, **row} for row in groups]
+            rows += group_rows(inputs.facts, value, baseline, metric=metric, **keys, **names)
     return rows
 
 
 def answers_without_edges(
     model: Model, inputs: FactInputs, variants: Sequence[tuple[np.ndarray, frozenset[int]]], batch: int = 64
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probability of each choice, (row, choice), and of each variant, (variant, row, choice).
-
-    Args:
-        model: A loaded model.
-        inputs: Questions with documents.
-        variants: Forbidden edges, bool (row, query, key), and their layers.
-        batch: Rows per forward pass.
-    """
+    """Log-probability of each choice, (row, choice), and of each variant, (variant, row, choice)."""
     stack = model.anatomy.reads.name
     changed = [{(stack, layer) for layer in layers} for _, layers in variants]
-    clean, found = [], []
-    for start in range(0, len(inputs), batch):
-        rows = np.arange(start, min(start + batch, len(inputs)))
-        own = [(forbidden[rows], layers) for forbidden, layers in variants]
-        answers = variant_answers(
-            model,
-            inputs.take(rows),
-            changed,
-            lambda some, own=own: tap(model, on_attention=EdgeEdit(stack, [own[one] for one in some])),
-        )
-        clean.append(answers[0])
-        found.append(answers[1])
-    return np.concatenate(clean), np.concatenate(found, axis=1)
+
+    def edits(rows: np.ndarray, some: Sequence[int]) -> AbstractContextManager[Any]:
+        own = [(variants[one][0][rows], variants[one][1]) for one in some]
+        return tap(model, on_attention=EdgeEdit(stack, own))
+
+    return variant_answers(model, inputs, changed, edits, batch)
 
 
 def _keys(places: np.ndarray, length: int) -> np.ndarray:

@@ -2,29 +2,29 @@
 
 import copy
 from collections.abc import Collection, Iterator
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from infoflow._transformers import PreTrainedModel
 from infoflow.corpus import Fact, FactWorld, Vocabulary
-from infoflow.foundation import NUM_BLOCKS, Scale, UserError, current_display, digest, hash64, scratch_folder
+from infoflow.foundation import NUM_BLOCKS, Scale, UserError, current_display, hash64, scratch_folder
 from infoflow.models import stored_bits
-from infoflow.objectives import Example, make_objective
+from infoflow.objectives import make_objective
 from infoflow.representations import TunedLens
 from infoflow.results import ratio_estimate
 from infoflow.training import TrainConfig, TrainingData, train
 
 from ..models import NULL, Library
 from ..objectives._retrieval_lm import retrieval_model
+from ..training import QueryRows
 from ._answers import OWN, FactReadings, Level, answer_log_probabilities
 from ._fact_lens import fact_lens, half_of_entities, lens_answers, require_lens, states_at
 from ._inputs import FactInputs
 from ._tables import EVERY_WEIGHT, KNOWLEDGE, KNOWLEDGE_CONFLICT, fact_blocks, fact_groups, group_rows, sampled_facts
 
 # A model's knowledge after a short training to answer without a document.
-
 
 _SHARE = 4  # one entity in this many is used for training
 _TOKENS = 10**6  # per update, more than its questions have
@@ -70,7 +70,7 @@ def elicited(
         UserError: There are too few entities to split.
     """
     copied: Any = copy.deepcopy(reader).requires_grad_(True)
-    data = TrainingData(source=TaughtFacts(world, tokenizer), vocabulary=Vocabulary.from_tokenizer(tokenizer))
+    data = TrainingData(source=_taught(world, tokenizer), vocabulary=Vocabulary.from_tokenizer(tokenizer))
     config = TrainConfig(
         updates=updates,
         learning_rate=rate,
@@ -88,43 +88,21 @@ def elicited(
     return copied.to(reader.device).eval()
 
 
-@final
-class TaughtFacts:
-    """Trained facts of the quarter of entities used for elicitation, as `ExampleRows`.
-
-    Each fact occurs in every training wording, with its object as the target span.
-    """
-
-    def __init__(self, world: FactWorld, tokenizer: Any) -> None:
-        entities, number = elicitation_entities(world), tokenizer.get_vocab()
-        facts = [fact for fact in world.of_kind("trained", "changed") if fact.entity in entities]
-        vocabulary = Vocabulary.from_tokenizer(tokenizer)
-        self._rows, self._spans = list[np.ndarray](), list[tuple[int, int]]()
-        for question in world.questions(facts, "train"):
-            places = [place for place, role in enumerate(question.roles, start=1) if role == "object"]
-            words = [number[word] for word in question.words]
-            self._rows.append(np.array([vocabulary.start, *words, vocabulary.end], dtype=np.int64))
-            self._spans.append((places[0], places[-1] + 1))
-        self.sentence_ids: np.ndarray = np.arange(len(self._rows), dtype=np.int64)
-        self.lengths: np.ndarray = np.array([len(row) for row in self._rows], dtype=np.int64)
-        self.digest = digest([row.tolist() for row in self._rows])
-
-    def row(self, index: int) -> np.ndarray:
-        """Token ids of one question with its answer, special tokens included."""
-        return self._rows[index]
-
-    def example(self, index: int) -> Example:
-        """The question with its metadata; no passage."""
-        labels = {
-            "spans": np.array([self._spans[index]], dtype=np.int64),
-            "gold": np.array(NULL),
-            "excluded": np.empty(0, dtype=np.int64),
-        }
-        return Example(texts=(self._rows[index],), labels=labels)
+def _taught(world: FactWorld, tokenizer: Any) -> QueryRows:
+    """Trained facts of the quarter of the entities, in every training wording, as queries without a passage."""
+    entities, number = elicitation_entities(world), tokenizer.get_vocab()
+    facts = [fact for fact in world.of_kind("trained", "changed") if fact.entity in entities]
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    rows, spans = list[np.ndarray](), list[np.ndarray]()
+    for question in world.questions(facts, "train"):
+        places = [place for place, role in enumerate(question.roles, start=1) if role == "object"]
+        words = [number[word] for word in question.words]
+        rows.append(np.array([vocabulary.start, *words, vocabulary.end], dtype=np.int64))
+        spans.append(np.array([[places[0], places[-1] + 1]], dtype=np.int64))
+    return QueryRows.of_tokens(rows, np.arange(len(rows)), spans, np.full(len(rows), NULL))
 
 
 # A model's answers about facts, with each document: the table `knowledge`.
-
 
 Reading = Literal["raw", "elicited"]
 MOST_FACTS = 150  # per kind and exposure; the standard error of a share of .5 is then .04
@@ -209,15 +187,14 @@ def answer_rows(logs: np.ndarray, inputs: FactInputs, edited: bool = False) -> I
         values["bits"] = stored_bits(right, choices.astype(float)).numpy(), np.zeros(len(rows)), "any"
         values["nats"] = -right, np.log(choices), "positive"
     for metric, (numbers, baseline, scale) in values.items():
-        yield from ({**row, "metric": metric} for row in group_rows(facts, numbers.astype(float), baseline, scale))
+        yield from group_rows(facts, numbers, baseline, scale, metric=metric)
     later = np.array([fact.kind in _EDITED_KINDS for fact in facts])
     if not later.any():
         return
     now, then = inputs.answers[later], np.array([fact.edited for fact in facts])[later]
     of_later = [fact for fact, one in zip(facts, later, strict=True) if one]
     for metric, wanted in (("p1_old", now), ("p1_new", then)):
-        numbers = (said[later] == wanted).astype(float)
-        yield from ({**row, "metric": metric} for row in group_rows(of_later, numbers, chance[later], "share"))
+        yield from group_rows(of_later, said[later] == wanted, chance[later], "share", metric=metric)
 
 
 def _asked(world: FactWorld, edited: bool, reading: Reading, facts: Collection[Fact] | None) -> Collection[Fact]:
@@ -236,9 +213,7 @@ def _documents(asked: FactReadings, reading: Reading) -> tuple[str, ...]:
 
 # Which answer a model gives if a document contradicts training: the table `knowledge_conflict`.
 
-
-CONFLICT_KINDS = ("trained", "changed", "held out")
-"""Kinds of facts that occur in a passage."""
+CONFLICT_KINDS = ("trained", "changed", "held out")  # kinds of facts that occur in a passage
 _OUTPUT = -1
 
 
@@ -289,17 +264,15 @@ def knowledge_conflict(
     measured = inputs.take(np.flatnonzero([fact.entity not in half for fact in inputs.facts]))
     logs = lens_answers(reader, states_at(reader, measured, measured.masks), measured, lens)
     for layer, of_layer in enumerate(logs):
-        rows += [{**row, "layer": layer} for row in _differences(of_layer, measured)]
+        rows += _differences(of_layer, measured, layer)
     return KNOWLEDGE_CONFLICT.conform(pd.DataFrame(rows))
 
 
 def _answered(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]:
-    """Rows about the output."""
     said, chance = logs.argmax(axis=1), 1 / np.isfinite(logs).sum(axis=1)
     answered = {"old": said == inputs.answers, "document": said == inputs.others}
     for metric, right in answered.items():
-        for row in group_rows(inputs.facts, right.astype(float), chance, "share"):
-            yield {**row, "layer": _OUTPUT, "metric": metric}
+        yield from group_rows(inputs.facts, right, chance, "share", layer=_OUTPUT, metric=metric)
     blocks = fact_blocks(inputs.facts)
     for group in fact_groups(inputs.facts):
         old, read = (np.bincount(blocks[group.rows], one[group.rows], NUM_BLOCKS) for one in answered.values())
@@ -310,10 +283,10 @@ def _answered(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]:
         numbers = ratio_estimate(old, old + read, 0.5, "share")
         keys = {"facts": group.facts, "weight": group.weight, "layer": _OUTPUT, "metric": "memorisation_ratio"}
         yield {**keys, **numbers}
-    yield from ({**row, "layer": _OUTPUT} for row in _differences(logs, inputs))
+    yield from _differences(logs, inputs, _OUTPUT)
 
 
-def _differences(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]:
+def _differences(logs: np.ndarray, inputs: FactInputs, layer: int) -> Iterator[dict[str, Any]]:
     rows = np.arange(len(inputs))
     values = logs[rows, inputs.others] - logs[rows, inputs.answers]
-    yield from ({**row, "metric": "difference"} for row in group_rows(inputs.facts, values, np.zeros(len(rows))))
+    return group_rows(inputs.facts, values, np.zeros(len(rows)), metric="difference", layer=layer)

@@ -31,11 +31,9 @@ from ._inputs import FactInputs, TokenPart
 from ._knowledge import MOST_FACTS, answer_rows
 from ._tables import EVERY_WEIGHT, KNOWLEDGE, KNOWLEDGE_LENS, fact_blocks, fact_groups, group_rows, sampled_facts
 
-LENS_KINDS = ("trained", "held out", "withheld")
-"""Stored and readable, only readable, and neither."""
+LENS_KINDS = ("trained", "held out", "withheld")  # stored and readable, only readable, and neither
 _ROWS_PER_CLUSTER = 20
-LEAST_QUESTIONS = 2 * _ROWS_PER_CLUSTER
-"""Minimum number of questions: enough for two clusters."""
+LEAST_QUESTIONS = 2 * _ROWS_PER_CLUSTER  # minimum number of questions: enough for two clusters
 _CONTROLS = 5  # permutations behind the baseline
 _AGAINST_NONE = ("gold", "retrieved")
 Curves = Mapping[tuple[str, str], tuple[np.ndarray, FactInputs]]
@@ -143,7 +141,6 @@ def _note_undefined(entries: list[dict[str, Any]]) -> None:
 
 
 def _right(logs: np.ndarray, inputs: FactInputs) -> np.ndarray:
-    """Log-probability of the right object, (state, row)."""
     return logs[:, np.arange(len(inputs)), inputs.answers]
 
 
@@ -158,22 +155,17 @@ def _read_rows(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]
             "p1": ((of_layer.argmax(axis=1) == inputs.answers).astype(float), 1 / choices, "share"),
         }
         for metric, (numbers, baseline, scale) in values.items():
-            for row in group_rows(inputs.facts, numbers, baseline, scale):
-                yield {**row, "layer": layer, "metric": metric}
+            yield from group_rows(inputs.facts, numbers, baseline, scale, layer=layer, metric=metric)
 
 
 def information_rows(states: Tensor, inputs: FactInputs, seed: int = 0) -> Iterator[dict[str, Any]]:
     r"""Rows of the metric information: \(I(\text{cluster}; o_1)\) in nats, of each kind of fact and each state.
 
-    States at the first mask are clustered, one cluster per twenty questions; o_1 is the first token of the object. The
-    estimate is corrected for the number of questions (`estimate_information`), and its interval includes possible
-    remaining bias. The baseline is the mean over five tables with the objects permuted within each relation: it
-    contains the information from the type of the object, and the same bias. The difference is about the fact.
-
-    Args:
-        states: (state, row, target, width), at `inputs.masks`.
-        inputs: What was read.
-        seed: Seeds clusters and permutations.
+    States at the first mask (`states`: state, row, target, width) are clustered, one cluster per twenty questions; o_1
+    is the first token of the object. The estimate is corrected for the number of questions (`estimate_information`),
+    and its interval includes possible remaining bias. The baseline is the mean over five tables with the objects
+    permuted within each relation: it contains the information from the type of the object, and the same bias. The
+    difference is about the fact.
     """
     clusters = len(inputs) // _ROWS_PER_CLUSTER
     if clusters < 2:
@@ -235,7 +227,6 @@ def _rows(lens: str, document: str, gains: np.ndarray, inputs: FactInputs) -> It
 
 # A model's answers if one block's feed-forward network gives every token the same output.
 
-
 Places = Literal["subject", "all"]
 PLACES: tuple[Places, ...] = ("subject", "all")
 STORED = ("trained", "changed", "held out")
@@ -289,7 +280,8 @@ def knowledge_without_ffn(
 
 def _without_each(reader: PreTrainedModel, inputs: FactInputs) -> Iterator[tuple[int, Places, np.ndarray]]:
     """Block, positions, and log-probabilities over choices with its FFN replaced there."""
-    chosen: dict[Places, np.ndarray] = {places: _chosen(inputs, places) for places in PLACES}
+    parts = inputs.parts  # bool (row, token): where outputs are replaced
+    chosen: dict[Places, np.ndarray] = {"subject": parts == TokenPart.SUBJECT, "all": parts != TokenPart.PAD}
     ffns = _ffns(reader)
     means = {places: _means(reader, ffns, inputs, where) for places, where in chosen.items()}
     for layer, ffn in enumerate(ffns):
@@ -306,11 +298,6 @@ def _answers_with(
 ) -> np.ndarray:
     with _replaced(ffn, torch.from_numpy(where).to(reader.device), mean):
         return answer_log_probabilities(reader, inputs, batch=len(inputs))
-
-
-def _chosen(inputs: FactInputs, places: Places) -> np.ndarray:
-    """Bool (row, token): where outputs are replaced."""
-    return inputs.parts == TokenPart.SUBJECT if places == "subject" else inputs.parts != TokenPart.PAD
 
 
 @torch.no_grad()
@@ -335,7 +322,6 @@ def _means(reader: PreTrainedModel, ffns: list[nn.Module], inputs: FactInputs, w
 
 
 def _ffns(reader: PreTrainedModel) -> list[nn.Module]:
-    """The module in each block whose output joins the residual stream."""
     return [
         block.get_submodule("output.dense") for block in reader.base_model.get_submodule("encoder.layer").children()
     ]

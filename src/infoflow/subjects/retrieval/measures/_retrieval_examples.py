@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
+import torch.nn.functional as F
 
 from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import UserError, hash64
@@ -34,9 +35,6 @@ from ._fact_lens import states_at
 from ._inputs import FactInputs, fact_inputs
 from ._tables import RETRIEVAL_EXAMPLES
 
-# Free-form answers of a generating reader: RAG-Sequence and RAG-Token decoding of questions about facts.
-
-
 _LONGEST = 4  # tokens of an answer; objects have two at most
 
 
@@ -55,16 +53,8 @@ def decoded_answers(
 ) -> np.ndarray:
     """Whether a beam search over all words, not only the relation's objects, ends at the right answer, (question,).
 
-    Args:
-        model: In evaluation mode; its reader is an `EncoderDecoderModel`.
-        world: World of the facts.
-        tokenizer: The world's tokenizer.
-        facts: The facts passed to `question_candidates`.
-        found: Its result.
-        edited: The value passed to it.
-        level: Level of the marginalisation: `rag_sequence_answer` or `rag_token_answer`.
-        decoding: For the former, as in `rescore_hypotheses`.
-        beams: Number of beams.
+    `found` is the result of `question_candidates` for the same facts; `level` chooses `rag_sequence_answer` (with its
+    `decoding`) or `rag_token_answer`.
     """
     reader: Any = model.reader
     if not model.writes:
@@ -80,9 +70,10 @@ def decoded_answers(
         there = np.flatnonzero(found.there[question])
         rows = [read[column].take(np.array([question])).tensors(reader.device) for column in there]
         width = max(row["input_ids"].shape[1] for row in rows)
+        pads = {name: pad if name == "input_ids" else 0 for name in rows[0]}
         named = {
-            name: torch.cat([_widened(row[name], width, pad if name == "input_ids" else 0) for row in rows])
-            for name in rows[0]
+            name: torch.cat([F.pad(row[name], (0, width - row[name].shape[1]), value=value) for row in rows])
+            for name, value in pads.items()
         }
         next_tokens = reader_with_passages(reader, **named)
         prior = torch.from_numpy(found.log_prior[question, there]).exp()
@@ -94,12 +85,7 @@ def decoded_answers(
     return right
 
 
-def _widened(row: torch.Tensor, width: int, value: int) -> torch.Tensor:
-    return torch.nn.functional.pad(row, (0, width - row.shape[1]), value=value)
-
-
 # Example questions: the retrieved passages, their probabilities, and the answer of each layer.
-
 
 KINDS = ("trained", "changed", "held out")
 
@@ -199,10 +185,8 @@ def _read(
     column: int,
     edited: bool,
 ) -> tuple[FactInputs, np.ndarray, np.ndarray]:
-    """Every question with one of its candidates.
-
-    Returns the inputs, each state's log-probability of each choice (state, question, choice), and that of the right
-    object's tokens at the top (question, target).
+    """Every question with one of its candidates: the inputs, each state's log-probability of each choice (state,
+    question, choice), and that of the right object's tokens at the top (question, target).
     """
     passages = np.where(found.there[:, column], found.ids[:, column], NULL).tolist()
     inputs = fact_inputs(world, tokenizer, facts, "retrieved", passages=passages, edited=edited, limit=limit_of(model))
@@ -215,7 +199,6 @@ def _read(
 
 
 def _said(world: FactWorld, inputs: FactInputs, logs_LQO: np.ndarray, row: int, best: int) -> list[dict[str, Any]]:
-    """The most likely objects of each state."""
     relation = inputs.facts[row].relation
     rows = []
     for layer, logs in enumerate(logs_LQO[:, row]):

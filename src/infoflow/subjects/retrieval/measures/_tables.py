@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoflow.corpus import Fact, FactWorld
-from infoflow.foundation import NUM_BLOCKS, Scale, UserError, block_of, hash64
-from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+from infoflow.foundation import Scale, UserError, block_of, hash64
+from infoflow.results import Column, TableSchema, estimate_columns
+
+from ..models import block_mean
 
 # Tables about what models store and what they read.
 #
 # In studies the key columns of the model come first: the objective is the arm, the variant is the difference to the
 # arm's plain model; update 0 is an untrained model.
-
 
 _FACTS = Column("facts", "string", "", "kind: trained, changed, held out, withheld or later")
 _WEIGHT = Column("weight", "int64", "", "exposures in training relative to others; -1: all of the kind")
@@ -210,9 +211,7 @@ def fact_blocks(facts: Sequence[Fact]) -> np.ndarray:
 
 # Groups of facts that are measured together, and estimates of each.
 
-
-EVERY_WEIGHT = -1
-"""In the column `weight`: all facts of the kind."""
+EVERY_WEIGHT = -1  # in the column `weight`: all facts of the kind
 KINDS = ("trained", "changed", "held out", "withheld", "later")
 _WEIGHED = ("trained", "changed")  # kinds with training questions
 
@@ -226,11 +225,7 @@ class FactGroup(NamedTuple):
 
 
 def fact_groups(facts: Sequence[Fact]) -> Iterator[FactGroup]:
-    """Every kind that occurs; then each exposure of trained and changed facts.
-
-    Args:
-        facts: Fact of each row.
-    """
+    """Every kind that occurs; then each exposure of trained and changed facts."""
     kinds, weights = np.array([fact.kind for fact in facts]), np.array([fact.weight for fact in facts])
     for kind in KINDS:
         if (of_kind := kinds == kind).any():
@@ -240,13 +235,7 @@ def fact_groups(facts: Sequence[Fact]) -> Iterator[FactGroup]:
 
 
 def sampled_facts(world: FactWorld, most: int, among: Collection[Fact] | None = None) -> list[Fact]:
-    """At most this many facts of each kind and exposure, the same for every model, in the world's order.
-
-    Args:
-        world: World of the facts.
-        most: Maximum number per kind and exposure.
-        among: Facts to choose from; default: all.
-    """
+    """At most `most` facts of each kind and exposure, the same for every model, in the world's order."""
     among = world.facts if among is None else among
     if most < 1 or not among:
         raise UserError(f"most must be at least 1, and there must be facts. Got {most:,} of {len(among):,} facts.")
@@ -256,34 +245,23 @@ def sampled_facts(world: FactWorld, most: int, among: Collection[Fact] | None = 
     return sorted((fact for group in groups.values() for fact in group[:most]), key=lambda one: one.number)
 
 
-def mean_estimate(
-    values: np.ndarray, blocks: np.ndarray, baseline: np.ndarray | float, scale: Scale = "any"
-) -> dict[str, Any]:
-    """The columns of an estimate for the mean of rows, with a bootstrap over blocks of facts.
-
-    Args:
-        values: (row,).
-        blocks: The block of each row's fact, `fact_blocks`.
-        baseline: The control: one number, or (row,) to be averaged.
-        scale: Range of the mean.
-    """
-    counts = np.bincount(blocks, minlength=NUM_BLOCKS).astype(float)
-    return ratio_estimate(np.bincount(blocks, values, NUM_BLOCKS), counts, float(np.mean(baseline)), scale)
-
-
 def group_rows(
-    facts: Sequence[Fact], values: np.ndarray, baseline: np.ndarray, scale: Scale = "any"
+    facts: Sequence[Fact], values: np.ndarray, baseline: np.ndarray, scale: Scale = "any", **keys: Any
 ) -> Iterator[dict[str, Any]]:
-    """Rows `facts, weight` and the estimate of every group.
+    """Rows of every group of facts with a question that counts: its keys, the given ones, and the mean's estimate.
 
-    Args:
-        facts: Fact of each row.
-        values: (row,).
-        baseline: (row,), the control.
-        scale: Range of a mean.
+    `values` are (row,), `baseline` (..., row), whose mean is the control; NaN where a question does not count.
     """
     blocks = fact_blocks(facts)
     for group in fact_groups(facts):
-        rows = group.rows
-        numbers = mean_estimate(values[rows], blocks[rows], baseline[rows], scale)
-        yield {"facts": group.facts, "weight": group.weight, **numbers}
+        own = values[group.rows]
+        if np.isfinite(own).any():
+            control = mean_of(np.take(baseline, group.rows, axis=-1))
+            numbers = block_mean(own, blocks[group.rows], control, scale)
+            yield {"facts": group.facts, "weight": group.weight, **keys, **numbers}
+
+
+def mean_of(values: np.ndarray) -> float:
+    """The mean without NaN; NaN if nothing is left."""
+    counted = values[np.isfinite(values)]
+    return float(counted.mean()) if len(counted) else float("nan")

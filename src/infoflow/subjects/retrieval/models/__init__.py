@@ -47,7 +47,7 @@ from ._retriever import RetrieverConfig as RetrieverConfig
 from ._retriever import Tower, in_batch_loss, salient_spans, tower_copy
 from ._retriever import build_retriever as build_retriever
 from ._retriever import retriever_config as retriever_config
-from ._scores import QueryLeakage, answer_scores, collapse, origins, question_blocks
+from ._scores import QueryLeakage, answer_scores, block_mean, collapse, origins, question_blocks, score_row
 from ._scores import leakage_scores as leakage_scores
 from ._scores import query_leakage as query_leakage
 from ._scores import retrieval_scores as retrieval_scores

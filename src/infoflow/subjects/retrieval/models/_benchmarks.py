@@ -94,9 +94,6 @@ def load_questions(path: Path | str) -> list[AnsweredQuestion]:
     """Questions with answers: `.jsonl` of `question, answers`, or `.tsv` of a question and a regular expression.
 
     Relevance is then decided by a passage's text (`answered_by`); mention this when reporting results.
-
-    Raises:
-        UserError: The file cannot be read, a line is malformed or has no answer, or a pattern is invalid.
     """
     path = Path(path)
     if Path(path.name.removesuffix(".gz")).suffix == ".tsv":

@@ -15,9 +15,6 @@ from infoflow.foundation import UserError, comparable, missing_extra, words_of
 
 from ._found import Excluded, Found, best, check_search, nearest_few
 
-# The terms of a lexical index: a model's tokens, or words.
-
-
 WORDS = "words-3"  # change the name when terms change, so that an index of other terms is refused
 """Name of the terms from lower-cased words; terms of a tokenizer have its digest."""
 
@@ -79,10 +76,8 @@ class TermStatistics:
 #
 # Source: [@robertson2009].
 
-
 Terms = Sequence[Sequence[Hashable]]
-K1, B = 1.5, 0.75
-"""Defaults of bm25s; Lucene has 1.2 and .75."""
+K1, B = 1.5, 0.75  # defaults of bm25s; Lucene has 1.2 and .75
 
 
 def bm25_scores(queries: Terms, passages: Terms, k1: float = K1, b: float = B) -> np.ndarray:
@@ -204,10 +199,7 @@ _TERMS = "terms.json"
 
 
 def require_lexical() -> None:
-    """
-    Raises:
-        UserError: bm25s is not installed.
-    """
+    """Raise a UserError if bm25s is not installed."""
     _library()
 
 

@@ -42,16 +42,7 @@ class SearchLimits(NamedTuple):
 
 @torch.no_grad()
 def rag_token_answer(next_tokens: NextTokens, prior: Tensor, limits: SearchLimits) -> DecodedAnswer:
-    """The best answer of a beam search that marginalises over passages at each token.
-
-    Args:
-        next_tokens: The reader with the passages, see `reader_with_passages`.
-        prior: (passage,), sums to 1.
-        limits: Start, end, width and maximum length of the search.
-
-    Raises:
-        UserError: There are no beams, or no tokens.
-    """
+    """The best answer of a beam search that marginalises over passages at each token; `prior` (passage,) sums to 1."""
     log_prior = prior.log()[:, None, None]
 
     def mixed(prefixes: Tensor) -> Tensor:
@@ -64,10 +55,7 @@ def rag_token_answer(next_tokens: NextTokens, prior: Tensor, limits: SearchLimit
 def rag_sequence_answer(
     next_tokens: NextTokens, prior: Tensor, limits: SearchLimits, decoding: Decoding = "thorough"
 ) -> DecodedAnswer:
-    """The best of each passage's hypotheses by the likelihood marginalised over passages.
-
-    Arguments and errors as in `rag_token_answer`; `decoding` as in `rescore_hypotheses`.
-    """
+    """The best of each passage's hypotheses by the likelihood marginalised over passages, see `rescore_hypotheses`."""
     beams: list[list[DecodedAnswer]] = []
     for passage in range(len(prior)):
         beams.append(_beam_search(lambda prefixes, one=passage: next_tokens(prefixes)[one], limits))
@@ -89,14 +77,7 @@ def reader_with_passages(
     attention_mask: Int[Tensor, "passage token"] | None = None,
     **others: Tensor,
 ) -> NextTokens:
-    """A Hugging Face encoder-decoder with a question and each passage; the encoder runs once.
-
-    Args:
-        model: For conditional generation.
-        input_ids: The question with each passage.
-        attention_mask: 0 at padding.
-        **others: Further encoder arguments, such as `token_type_ids`.
-    """
+    """A Hugging Face encoder-decoder with a question and each passage (rows of `input_ids`); the encoder runs once."""
     with torch.no_grad():
         encoded = model.get_encoder()(input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **others)
     states, num = encoded.last_hidden_state, len(input_ids)
@@ -125,12 +106,7 @@ def sequence_log_likelihoods(
 ) -> Float[Tensor, "query candidate target"]:
     r"""\(\log p(y_j \mid z, x, y_{<j})\) of an encoder-decoder, with its gradient, for `marginal_log_likelihood`.
 
-    Args:
-        model: For conditional generation.
-        input_ids: Each question with each of its passages.
-        attention_mask: 0 at padding.
-        answers: Token ids with the end token. The argument `tokens` of `marginal_log_likelihood` masks padding.
-        start: First id of the decoder's input.
+    `answers` end with the end token; the decoder's input begins with `start`.
     """
     num_queries, num_candidates = input_ids.shape[:2]
     shifted = torch.cat([answers.new_full((num_queries, 1), start), answers[:, :-1]], dim=1)
@@ -146,9 +122,8 @@ def sequence_log_likelihoods(
 
 
 def _beam_search(next_tokens: Callable[[Tensor], Tensor], limits: SearchLimits) -> list[DecodedAnswer]:
-    """Finished answers by falling log-probability, at most as many as beams.
-
-    No length penalty; the lower token wins ties. An answer that reaches the limit ends there.
+    """Finished answers by falling log-probability, at most as many as beams; no length penalty, the lower token wins
+    ties.
     """
     if limits.beams < 1 or limits.max_tokens < 1:
         raise UserError(f"beams and max_tokens must be at least 1. Got {limits.beams} and {limits.max_tokens}.")
@@ -157,8 +132,9 @@ def _beam_search(next_tokens: Callable[[Tensor], Tensor], limits: SearchLimits) 
     for length in range(limits.max_tokens + 1):
         prefixes = torch.tensor([[limits.start, *one.tokens] for one in live])
         logs = next_tokens(prefixes).double().cpu()
-        finished += [_ended(one, float(row[limits.end])) for one, row in zip(live, logs, strict=True)]
-        finished = sorted(finished, key=_rank)[: limits.beams]
+        ended = logs[:, limits.end].tolist()
+        finished += [DecodedAnswer(one.tokens, one.log_probability + log) for one, log in zip(live, ended, strict=True)]
+        finished = sorted(finished, key=lambda one: (-one.log_probability, one.tokens))[: limits.beams]
         live = _extended(live, logs, limits) if length < limits.max_tokens else []
         # No continuation can overtake: probabilities only fall.
         enough = len(finished) == limits.beams
@@ -180,14 +156,6 @@ def _extended(live: Sequence[DecodedAnswer], logs: Tensor, limits: SearchLimits)
     ]
 
 
-def _ended(answer: DecodedAnswer, log_probability: float) -> DecodedAnswer:
-    return DecodedAnswer(answer.tokens, answer.log_probability + log_probability)
-
-
-def _rank(answer: DecodedAnswer) -> tuple[float, tuple[int, ...]]:
-    return -answer.log_probability, answer.tokens
-
-
 def _sequence_logs(next_tokens: NextTokens, tokens: tuple[int, ...], limits: SearchLimits) -> Tensor:
     """log p of a whole answer, its end included, under each passage."""
     total: Any = 0.0
@@ -205,16 +173,9 @@ def rescore_hypotheses(
 ) -> Float[Tensor, " hypothesis"]:
     r"""\(p(y \mid x) = \sum_z \pi(z) \, p(y \mid x, z)\) of each hypothesis.
 
-    Thorough decoding scores every hypothesis under every passage; fast decoding sets \(p(y \mid x, z)\) to 0 if y was
-    not in the beam of z, and never reads those likelihoods (they may be NaN). Their choices can differ.
-
-    Args:
-        prior: (passage,), \(\pi\), sums to 1.
-        log_likelihoods: (passage, hypothesis), \(\log p(y \mid x, z)\) of whole hypotheses.
-        generated: Bool (passage, hypothesis), True if y was in the beam of z.
-        decoding: "thorough" or "fast".
-
-    Source: [@lewis2020rag].
+    `prior` is (passage,), `log_likelihoods` of whole hypotheses (passage, hypothesis). Thorough decoding scores every
+    hypothesis under every passage; fast decoding sets \(p(y \mid x, z)\) to 0 if y was not in the beam of z
+    (`generated`), and never reads those likelihoods (they may be NaN). Their choices can differ ([@lewis2020rag]).
     """
     prior_P, likelihoods_PH = torch.as_tensor(prior), torch.as_tensor(log_likelihoods)
     generated_PH = torch.as_tensor(generated)

@@ -23,7 +23,6 @@ from ._found import Excluded, Found, best, check_search
 #
 # Source: [@malkov2020], [@jegou2011].
 
-
 _PER_CENTROID = 39  # passages that faiss needs per centroid
 
 
@@ -88,11 +87,7 @@ Approximate = HNSW | IVFPQ
 
 
 def build_nearest(vectors: np.ndarray, how: Approximate) -> Any:
-    """A faiss index of float32 (passage, width), built with one thread, so that equal input gives an equal index.
-
-    Raises:
-        UserError: faiss is not installed, or as `IVFPQ.for_vectors`.
-    """
+    """A faiss index of float32 (passage, width), built with one thread, so that equal input gives an equal index."""
     num, width = vectors.shape
     if isinstance(how, IVFPQ):
         how = how.for_vectors(num, width)
@@ -136,22 +131,14 @@ def read_nearest(path: Path, how: Approximate, shape: tuple[int, int]) -> Any:
 
 
 def flat_index(vectors: np.ndarray) -> Any:
-    """faiss' exact index by inner product of float32 (passage, width).
-
-    Raises:
-        UserError: faiss is not installed.
-    """
+    """faiss' exact index by inner product of float32 (passage, width)."""
     index = faiss_library("backend = faiss").IndexFlatIP(vectors.shape[1])
     index.add(vectors)
     return index
 
 
 def faiss_library(feature: str) -> Any:
-    """The faiss library.
-
-    Raises:
-        UserError: It is not installed.
-    """
+    """The faiss library; a UserError if it is not installed."""
     if find_spec("faiss") is None:
         raise missing_extra(feature, "faiss-cpu", "faiss")
     import faiss  # pyright: ignore[reportMissingImports]  # the extra `faiss`
@@ -189,14 +176,12 @@ def _require_at_least(how: Approximate, bounds: dict[str, int]) -> None:
 #
 # Scores are computed and ranked here, in one way for each pair, whichever backend chooses the candidates.
 
-
 Backend = Literal["torch", "faiss"] | Approximate
 _BLOCK = 65_536  # passages per product
 _QUERIES = 256
 _ROWS = 4096  # passages scored at once
 _SLACK = 16  # extra passages requested from faiss: their order is decided here
-VECTORS, NEAREST = "vectors.safetensors", "nearest.faiss"
-"""Files of an index on disk."""
+VECTORS, NEAREST = "vectors.safetensors", "nearest.faiss"  # files of an index on disk
 
 
 @final
@@ -311,7 +296,6 @@ class DenseIndex:
         return rows
 
     def _scores(self, ids: np.ndarray, query: Tensor) -> np.ndarray:
-        """The inner products of passages with one query."""
         of_query, vectors = query.double().numpy(), self.vectors.numpy()
         scores = np.empty(len(ids), dtype=vectors.dtype)
         for start in range(0, len(ids), _ROWS):
@@ -320,10 +304,7 @@ class DenseIndex:
         return scores
 
     def _doubt(self, queries: Tensor) -> np.ndarray:
-        r"""Rounding error bound on the difference of two products, (query,): \(2 (d + 4) \epsilon \|q\| \max_z \|z\|\).
-
-        faiss uses single precision for all vectors.
-        """
+        r"""Bound on the rounding error of the difference of two products: \(2 (d + 4) \epsilon \|q\| \max_z \|z\|\)."""
         dtype = self.vectors.dtype if self._faiss is None else torch.float32
         bound = 2 * (self.vectors.shape[1] + 4) * torch.finfo(dtype).eps * self._longest
         return bound * queries.double().norm(dim=1).numpy()

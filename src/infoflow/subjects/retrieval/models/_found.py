@@ -9,11 +9,7 @@ import numpy as np
 from infoflow.corpus import read_lines
 from infoflow.foundation import UserError, as_written, atomic_write, check_writable, is_unicode
 
-# Results of a search, and the one rule for ties: the higher score, then the lower id.
-
-
-Excluded = Sequence[Collection[int]]
-"""Ids to exclude for each query."""
+Excluded = Sequence[Collection[int]]  # ids to exclude for each query
 
 
 class Found(NamedTuple):
@@ -75,11 +71,9 @@ def nearest_few(scores: np.ndarray, k: int) -> np.ndarray:
 
 # Ranking metrics: whether the relevant passages are found, and at what rank.
 
-
 Ranked = Sequence[Sequence[int] | np.ndarray] | np.ndarray
 Relevant = Sequence[Collection[int]]
-NOTHING = -1
-"""The id of an empty slot."""
+NOTHING = -1  # the id of an empty slot
 
 
 def hit_at(ranked: Ranked, relevant: Relevant, k: int) -> np.ndarray:
@@ -138,10 +132,8 @@ def _check(ranked: Ranked, relevant: Relevant, k: int) -> None:
 #
 # A line of a run is `query Q0 passage rank score tag`, of qrels `query 0 passage relevance`, separated by white space.
 
-
 T = TypeVar("T")
-Names = Sequence[str] | None
-"""Names of queries or passages in a file; None: their numbers, from 0."""
+Names = Sequence[str] | None  # names of queries or passages in a file; None: their numbers, from 0
 
 
 def write_run(
@@ -220,7 +212,10 @@ def read_run(path: Path | str) -> dict[str, dict[str, float]]:
     run = _by_query(
         path, ((number, query, passage, _score(path, number, text)) for number, query, passage, text in rows)
     )
-    return {query: dict(sorted(sorted(scores.items(), reverse=True), key=_falling)) for query, scores in run.items()}
+    return {
+        query: dict(sorted(sorted(scores.items(), reverse=True), key=lambda pair: -pair[1]))
+        for query, scores in run.items()
+    }
 
 
 def read_qrels(path: Path | str) -> dict[str, dict[str, int]]:
@@ -246,7 +241,6 @@ def _run_lines(found: Found, queries: Sequence[str], passages: Sequence[str], ta
 
 
 def _strictly_falling(scores: np.ndarray, query: str) -> list[np.float32]:
-    """The scores in single precision, strictly decreasing."""
     with np.errstate(over="ignore"):
         values = scores.astype(np.float32)
     if not np.isfinite(values).all() or (np.diff(scores) > 0).any():
@@ -321,7 +315,3 @@ def _whole(path: Path | str, number: int, text: str) -> int:
         raise UserError(
             f"{path}, line {number}: the relevance must be a whole number. Got {as_written(text)}."
         ) from None
-
-
-def _falling(pair: tuple[str, float]) -> float:
-    return -pair[1]

@@ -21,11 +21,7 @@ from ._found import Excluded, Found, Searches, best, check_search, recall_at
 from ._passages import BUILD_AGAIN, Passages, Shard
 from ._retriever import Tower
 
-# Recall of an approximate search against the exact one, reported whenever an index is built.
-
-
-NUM_QUERIES = 200
-"""Number of queries for the reported recall."""
+NUM_QUERIES = 200  # number of queries for the reported recall
 
 
 class SearchRecall(NamedTuple):
@@ -40,11 +36,7 @@ class SearchRecall(NamedTuple):
 def search_recall(index: DenseIndex, queries: Numbers, k: int = 10, what: str = "questions") -> SearchRecall:
     """recall@k of an index against exact search of its vectors; over all passages if there are fewer than k.
 
-    Args:
-        index: An approximate index; an exact one has recall 1.
-        queries: (query, width).
-        k: Cutoff.
-        what: Kind of the queries, reported with the number.
+    `what` names the kind of queries, and is reported with the number.
     """
     found = index.search(queries, k).ids
     if not len(found):
@@ -56,17 +48,11 @@ def search_recall(index: DenseIndex, queries: Numbers, k: int = 10, what: str = 
 
 # Everything that determines a passage's vector apart from the passage, in sixteen hex digits.
 
-
 _SETTINGS = ("hidden_act", "layer_norm_eps", "num_attention_heads")  # of an encoder, not visible in its weights
 
 
 def tower_digest(tower: Tower, tokenizer: Any) -> str:
-    """Sixteen hex digits of everything that maps a text to a vector: weights, settings, pooling and tokenizer.
-
-    Args:
-        tower: The passage encoder.
-        tokenizer: Its tokenizer, with special tokens.
-    """
+    """Sixteen hex digits of everything that maps a text to a vector: weights, settings, pooling and tokenizer."""
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     settings = [getattr(tower.encoder.config, name) for name in _SETTINGS]
     special = [vocabulary.start, vocabulary.end, vocabulary.pad, tokenizer.unk_token_id, vocabulary.special]
@@ -79,7 +65,6 @@ def tower_digest(tower: Tower, tokenizer: Any) -> str:
 
 
 # An index on disk, with checks of every file and of the passages and encoder it was made from.
-
 
 _VERSION = 2
 _OLDEST = {"dense": 2, "lexical": 1}  # before 2 the digest of a dense encoder covered only its weights
@@ -112,14 +97,10 @@ class _About(NamedTuple):
 def save_index(
     index: Index, passages: Passages, encoder: str, folder: Path | str, recall: SearchRecall | None = None
 ) -> None:
-    """Write an index of `passages` into its own folder.
+    """Write an index of `passages` into its own folder, where it replaces an existing one.
 
-    Args:
-        index: Dense, or lexical over words or token ids.
-        passages: The store behind the index; only its digest is kept.
-        encoder: Digest of the passage encoder, or the name of the terms.
-        folder: An existing index there is replaced.
-        recall: Recall of an approximate index; None: measured on 200 of its own vectors.
+    `encoder` is the digest of the passage encoder, or the name of the terms; an approximate index without `recall` is
+    measured on 200 of its own vectors.
     """
     if len(index) != len(passages):
         raise UserError(f"The index must have as many passages as the store, {len(passages):,}. Got {len(index):,}.")
@@ -147,13 +128,9 @@ def _of_search(index: DenseIndex, recall: SearchRecall | None) -> dict[str, Any]
 def load_index(
     folder: Path | str, passages: Passages, encoder: str | None = None, *, stale_ok: bool = False
 ) -> StoredIndex:
-    """The index in a folder, if it is complete and was made from these passages by this encoder.
+    """The index in a folder, if it is complete and was made from these passages by this encoder (None: any).
 
-    Args:
-        folder: A folder written by `save_index`.
-        passages: The store.
-        encoder: Required digest; None: any.
-        stale_ok: Accept an index of an older encoder (for studies of staleness).
+    `stale_ok` accepts an index of an older encoder, for studies of staleness.
     """
     folder = Path(folder)
     about = _read(folder)
@@ -176,11 +153,7 @@ def load_index(
 
 
 def index_kind(folder: Path | str) -> str:
-    """ "dense" or "lexical", from the description of an index.
-
-    Raises:
-        UserError: There is none, or its description is damaged.
-    """
+    """ "dense" or "lexical", from the description of an index."""
     return _read(Path(folder)).kind
 
 
@@ -215,11 +188,6 @@ def _read(folder: Path) -> _About:
 
 
 def _checked(about: dict[str, Any]) -> _About:
-    """The description, with the type of each entry checked.
-
-    Raises:
-        ValueError: An entry has the wrong type; KeyError, TypeError, AttributeError and UserError likewise.
-    """
     store, encoder, files = about["store"], about["encoder"], about["files"]
     named = [store, encoder, *files, *files.values()]
     if not files or not isinstance(about["count"], int) or not all(isinstance(name, str) for name in named):
@@ -246,10 +214,7 @@ class ShardedIndex:
     """
 
     def __init__(self, shards: Sequence[Searches]) -> None:
-        """
-        Args:
-            shards: By number: shard i of n has the passages i, i + n, i + 2n, ...
-        """
+        """Shard i of n has the passages i, i + n, i + 2n, ..."""
         if not shards:
             raise UserError("A sharded index needs at least one shard. Got none.")
         self.shards = list(shards)
@@ -258,13 +223,7 @@ class ShardedIndex:
         return sum(map(len, self.shards))
 
     def search(self, queries: Any, k: int, exclude: Excluded | None = None) -> Found:
-        """The k best passages of each query.
-
-        Args:
-            queries: Input of each shard: vectors, or terms.
-            k: Number of results; missing ones have id −1 and score −inf.
-            exclude: Ids to exclude for each query.
-        """
+        """The k best passages of each query, as in each shard's own search."""
         excluded, of = check_search(k, len(queries), exclude), len(self.shards)
         return merged(
             [search_shard(one, number, of, queries, k, excluded) for number, one in enumerate(self.shards)], k
@@ -287,7 +246,6 @@ def merged(found: Sequence[Found], k: int) -> Found:
 
 
 # Shards of an index over the processes of a group: every query goes to all of them.
-
 
 T = TypeVar("T")
 
@@ -344,12 +302,10 @@ class GroupIndex:
         asked = self._all(lambda: (here, k, check_search(k, len(here), exclude)))
         if len({k for _, k, _ in asked}) > 1:
             raise UserError(f"All processes must request the same k. Got {', '.join(str(k) for _, k, _ in asked)}.")
-        found = self._all(lambda: [self._own(*one) for one in asked])
+        number, of = self.shard.number, self.shard.of
+        found = self._all(lambda: [search_shard(self.index, number, of, *one) for one in asked])
         rank = dist.get_rank(self._group)
         return merged([answers[rank] for answers in found], k)
-
-    def _own(self, queries: Any, k: int, excluded: list[set[int]]) -> Found:
-        return search_shard(self.index, self.shard.number, self.shard.of, queries, k, excluded)
 
     def _all(self, make: Callable[[], T]) -> list[T]:
         """The values made by each process, in order; if one fails, all raise its error, and none waits."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError, current_display, digest, inside_word
-from infoflow.models import evaluating
+from infoflow.models import evaluating, pad_rows
 
 from ._bm25 import LexicalIndex
 from ._dense_index import Backend, DenseIndex
@@ -23,8 +23,7 @@ from ._retriever import Tower
 def plain_tokens(tokenizer: Any, vocabulary: Vocabulary, texts: Sequence[str]) -> tuple[list[np.ndarray], int]:
     """Tokens of each text without special ones, int64, and how many special tokens the texts contained as words.
 
-    If a tokenizer returns the id of a special token for such a word instead of splitting it, the word becomes the
-    unknown token.
+    Such a word becomes the unknown token if the tokenizer does not split it.
     """
     if not texts:
         return [], 0
@@ -38,9 +37,7 @@ def plain_tokens(tokenizer: Any, vocabulary: Vocabulary, texts: Sequence[str]) -
 
 # The passages that a query may read: the best ones except its own and copies, and the null passage.
 
-
-NULL = -1
-"""The id of the null passage among candidates, and of an empty slot in results."""
+NULL = -1  # the id of the null passage among candidates, and of an empty slot in results
 
 Search = Callable[[int, Excluded | None], Found]
 """`.search` of an index with fixed queries: k and exclusions to results."""
@@ -49,13 +46,8 @@ Search = Callable[[int, Excluded | None], Found]
 def candidates(search: Search, k: int, exclude: Sequence[Collection[int]], text_keys: np.ndarray) -> Found:
     """The k best passages of each query, without excluded ones and exact duplicates (the best, then lowest id is kept).
 
-    If fewer remain, ids are −1: the search grows until k remain or all passages were seen.
-
-    Args:
-        search: Returns the requested number of passages for every query.
-        k: Number of results.
-        exclude: Ids that each query must not read: its origin, and copies.
-        text_keys: Hash of each passage's text (`Passages.text_keys`).
+    If fewer remain, ids are −1: the search grows until k remain or all passages were seen. `text_keys` are hashes of
+    the passages' texts.
     """
     wanted = k
     while True:
@@ -93,7 +85,6 @@ def _padded(rows: Sequence[tuple[np.ndarray, np.ndarray]], k: int, dtype: np.dty
 
 
 # A library: passages as a model's tokens, and the indexes over them.
-
 
 _BATCH = 256
 
@@ -168,16 +159,10 @@ class Library:
 
     def vectors(self, tower: Tower, ids: Sequence[int]) -> Tensor:
         """The vectors of passages, (passage, width), with a gradient if the context allows."""
-        rows = [self.encoded(id) for id in ids]
-        longest = max(len(tokens) for tokens, _ in rows)
-        shape = (len(rows), longest)
-        tokens, segments = np.full(shape, self.vocabulary.pad, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-        real = np.zeros(shape, dtype=np.int64)
-        for row, (one, parts) in enumerate(rows):
-            tokens[row, : len(one)], segments[row, : len(one)], real[row, : len(one)] = one, parts, 1
+        rows, segments = zip(*map(self.encoded, ids), strict=True)
+        tokens, real = pad_rows(rows, self.vocabulary.pad)
         device = next(tower.parameters()).device
-        parts = [torch.from_numpy(array).to(device) for array in (tokens, real, segments)]
-        return tower(*parts)
+        return tower(tokens.to(device), real.to(device), pad_rows(segments, 0)[0].to(device))
 
     def embed(self, tower: Tower) -> DenseIndex:
         """An index of every passage by this encoder, without dropout."""
@@ -217,7 +202,6 @@ class Library:
         return sum(len(title) + len(body) > room for title, body in zip(self._titles, self._bodies, strict=True))
 
     def _warn_beyond(self, k: int) -> None:
-        """Warn once if a search asks for more passages than exist."""
         if k > len(self) and not self._warned:
             self._warned = True
             current_display().warn(f"A search requests {k} passages, but there are only {len(self)}.")
@@ -229,9 +213,9 @@ def vectors_digest(index: DenseIndex) -> str:
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> float:
-    """Mean share of each query's passages that are in both rankings, (query, k) each; −1 is not a passage.
+    """Mean share of each query's passages that are in both rankings, (query, k) each, relative to the longer one.
 
-    The share is relative to the longer ranking. Queries without results in both are left out; NaN if all are.
+    Queries without results in both are left out; NaN if all are.
     """
     pairs = [({*a} - {NULL}, {*b} - {NULL}) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
     shared = [len(a & b) / max(len(a), len(b)) for a, b in pairs if a or b]
@@ -246,10 +230,7 @@ class AnswerTokens(NamedTuple):
 
 
 def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequence[str]]) -> dict[int, AnswerTokens]:
-    """The tokens from the first to the last answer of each passage; passages without their answers are left out.
-
-    An answer's first occurrence as whole words counts, ignoring case.
-    """
+    """The tokens from the first to the last answer of each passage: first occurrences as whole words, ignoring case."""
     beyond = [id for id in answers if not 0 <= id < len(passages)]
     if beyond:
         raise UserError(
@@ -275,8 +256,6 @@ def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequ
 
 def window(tokens: np.ndarray, room: int, place: AnswerTokens | None) -> np.ndarray:
     """At most `room` consecutive tokens: the first ones, or a window centred on the answers if they would be cut off.
-
-    If the answers are longer than `room`, their beginning is kept.
 
     >>> window(np.arange(10), 4, Place(6, 7)).tolist(), window(np.arange(10), 4, None).tolist()
     ([5, 6, 7, 8], [0, 1, 2, 3])

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from infoflow.corpus import Corpus, Vocabulary, load_corpus, load_tokenizer, load_world
 from infoflow.foundation import UserError, check_own_folder, stream
-from infoflow.models import quiet_loading, unreadable
+from infoflow.models import pad_rows, quiet_loading, unreadable
 
 from ._benchmarks import is_benchmark, load_benchmark
 from ._bm25 import LexicalIndex, TermStatistics, require_lexical, terms_name, terms_of
@@ -38,11 +37,7 @@ from ._passages import Passages
 from ._retriever import Retriever
 from ._scores import origins
 
-# `PassageIndex`: passages and their index in one folder, as `infoflow data index` uses them.
-
-
-PASSAGES, INDEX = "passages", "index"
-"""Folders of the two parts."""
+PASSAGES, INDEX = "passages", "index"  # folders of the two parts
 _BATCH = 256  # questions per encoder batch
 
 
@@ -159,9 +154,7 @@ def _encoded(questions: Sequence[str], tokenizer: Any, retriever: Retriever) -> 
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     room = retriever.config.max_position_embeddings - 2
     words, _ = plain_tokens(tokenizer, vocabulary, questions)
-    rows = [torch.tensor([vocabulary.start, *row[:room].tolist(), vocabulary.end]) for row in words]
-    ids = pad_sequence(rows, batch_first=True, padding_value=vocabulary.pad)
-    return ids, pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+    return pad_rows([[vocabulary.start, *row[:room].tolist(), vocabulary.end] for row in words], vocabulary.pad)
 
 
 def terms_of_store(passages: Passages) -> str:
@@ -194,7 +187,6 @@ def load_retriever(folder: Path) -> tuple[Retriever, Any]:
 
 # Builds passages and their index in a folder, as `infoflow data index --out` does.
 
-
 Source = str | Path | Corpus | Passages
 
 
@@ -205,17 +197,13 @@ def build_passage_index(
     backend: Backend | None = None,
     shard: tuple[int, int] | None = None,
 ) -> PassageIndex:
-    """Passages and their index, written to `folder`.
+    """Passages and their index, written to `folder`, where they replace others.
 
-    Args:
-        source: A store; a folder with a benchmark (see `load_benchmark`); `facts`, `facts:256`; a corpus by name or
-            path, whose sentences become passages; or a `Corpus`, whose documents become passages if it has them.
-        folder: An existing store and index there are replaced.
-        retriever: A folder with a `Retriever` and its tokenizer makes a dense index; None: BM25 over words.
-        backend: Backend of a dense index; None: exact search by torch. An approximate one reports recall@10 on 200
-            questions of the source, or on passages if it has no questions.
-        shard: (i, n): only passages i, i + n, i + 2n, .... All n shards together give the results of one index, exactly
-            for BM25, and up to the encoder's rounding for a dense one, since batches differ.
+    `source` is a store; a folder with a benchmark; `facts`, `facts:256`; a corpus by name or path, whose sentences
+    become passages; or a `Corpus`, whose documents do if it has them. `retriever` (a folder with its tokenizer) makes a
+    dense index, otherwise it is BM25 over words. An approximate `backend` reports recall@10 on 200 questions of the
+    source, or on passages if it has none. `shard` (i, n) keeps passages i, i + n, ...: all n together give the results
+    of one index, exactly for BM25, up to the encoder's rounding for a dense one, since batches differ.
     """
     folder = Path(folder)
     if shard is not None and not 0 <= shard[0] < shard[1]:
@@ -252,7 +240,7 @@ def _built(
     if loaded is None:
         # Second pass over the source: a shard's scores depend on the words of all passages.
         statistics = None if passages.shard is None else TermStatistics.of(_terms_of_rows(source))
-        index = LexicalIndex(terms_of(_whole(passages)), statistics=statistics)
+        index = LexicalIndex(terms_of(_joined(one.title, one.text) for one in passages), statistics=statistics)
         save_index(index, passages, terms_of_store(passages), folder / INDEX)
         return PassageIndex(passages, index)
     model, tokenizer = loaded
@@ -275,16 +263,10 @@ def _recall(built: PassageIndex, index: DenseIndex, source: Source) -> SearchRec
 
 
 def _terms_of_rows(source: Source) -> Iterator[list[Hashable]]:
-    """Terms of every passage of a store of the source."""
     for row in _rows(source):
         fields = {"text": row} if isinstance(row, str) else row
         if fields["text"].strip():
             yield from terms_of([_joined(fields.get("title") or "", fields["text"])])
-
-
-def _whole(passages: Passages) -> Iterator[str]:
-    """Title and text of each passage."""
-    return (_joined(one.title, one.text) for one in passages)
 
 
 def _joined(title: str, text: str) -> str:

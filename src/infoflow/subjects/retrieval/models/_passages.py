@@ -39,8 +39,7 @@ _BATCH = 4096
 _DATA, ABOUT = "passages.arrow", "passages.json"
 BUILD_AGAIN = "Build the index again: infoflow data index CORPUS --out FOLDER."
 
-Row = Mapping[str, Any]
-"""`text`, and optionally `title`, `entity` and the numbers of the `facts` in it."""
+Row = Mapping[str, Any]  # `text`, and optionally `title`, `entity` and the numbers of the `facts` in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,11 +315,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 
 def _read_shard(given: Any) -> Shard | None:
-    """A shard from its JSON form.
-
-    Raises:
-        TypeError: It is not a shard.
-    """
+    """A shard from its JSON form; a TypeError if it is none."""
     if given is None:
         return None
     shard = Shard(**given)

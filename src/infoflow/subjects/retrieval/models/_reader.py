@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM, EncoderDecoderModel, PreTrainedModel
 
 from infoflow.foundation import UserError
-from infoflow.models import evaluating
+from infoflow.models import evaluating, pad_rows
 
 from ._library import NULL, Library, without_excluded
 from ._reading import AbstractReading, Targets, num_positions, reading_of
@@ -103,8 +103,8 @@ class RetrievalModel(PreTrainedModel):
         k: int,
         gold: np.ndarray,
         draws: np.ndarray,
-        exclude: Sequence[Sequence[int]],
-        null_only: np.ndarray,
+        exclude: Sequence[Sequence[int]] | None = None,
+        null_only: np.ndarray | None = None,
     ) -> Candidates:
         """The candidates of each query, selected without gradient.
 
@@ -114,10 +114,12 @@ class RetrievalModel(PreTrainedModel):
             k: Passages per query, for sources that search.
             gold: int64 (query,), the passage with the answer; −1: none. Ignored if excluded.
             draws: int64 (query,), seeds for random passages.
-            exclude: Ids to exclude for each query.
-            null_only: Bool (query,), whether the query reads only the null passage.
+            exclude: Ids to exclude for each query; default: none.
+            null_only: Bool (query,), whether the query reads only the null passage; default: no.
         """
         num = len(input_ids)
+        exclude = [()] * num if exclude is None else exclude
+        null_only = np.zeros(num, dtype=bool) if null_only is None else null_only
         ids, scores = np.empty((num, 0), dtype=np.int64), np.empty((num, 0))
         if self.source == "gold":
             ids = without_excluded(gold, exclude)[:, None]
@@ -248,18 +250,16 @@ class RetrievalModel(PreTrainedModel):
         self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray, asked: Tensor, targets: Targets
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """For each target of these pairs: log-probabilities of all words, query, candidate and number."""
-        inputs = [torch.from_numpy(array).to(asked.device) for array in self._pairs(queries, pairs, ids)]
+        inputs = [tensor.to(asked.device) for tensor in self._pairs(queries, pairs, ids)]
         names = ("input_ids", "attention_mask", "token_type_ids")
         query, candidate = (torch.from_numpy(column.copy()).to(asked.device) for column in pairs.T)
         of_pairs = Targets(targets.ids[query], targets.there[query])
         predicted, pair, rank = self._reading.predicted(dict(zip(names, inputs, strict=True)), asked[query], of_pairs)
         return predicted, query[pair], candidate[pair], rank
 
-    def _pairs(
-        self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _pairs(self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
         """Tokens, padding mask and segments of each (query, candidate) that is read."""
-        limit, rows = self.positions, []
+        limit, rows, segments = self.positions, [], []
         for query, candidate in pairs:
             x = queries[query]
             if len(x) >= limit:  # a [SEP] follows
@@ -267,20 +267,12 @@ class RetrievalModel(PreTrainedModel):
                     f"A query and its special tokens must fit the reader's {limit} positions, followed by [SEP]. "
                     f"Got a query of {len(x)} tokens.\nUse queries of max_length = {limit - 1} or fewer."
                 )
-            end = x[-1]  # the query's own [SEP] also closes the passage
             id = int(ids[query, candidate])
-            room = limit - len(x) - 1
-            body = needed_library(self).body_within(id, room) if id != NULL else np.empty(0, dtype=np.int64)
-            rows.append((x, np.append(body, end)))
-        longest = max(len(x) + len(z) for x, z in rows)
-        pad = int(self.config.pad_token_id or 0)
-        tokens = np.full((len(rows), longest), pad, dtype=np.int64)
-        segments, real = np.zeros_like(tokens), np.zeros_like(tokens)
-        for row, (x, z) in enumerate(rows):
-            tokens[row, : len(x)], tokens[row, len(x) : len(x) + len(z)] = x, z
-            segments[row, len(x) : len(x) + len(z)] = 1
-            real[row, : len(x) + len(z)] = 1
-        return tokens, real, segments
+            body = needed_library(self).body_within(id, limit - len(x) - 1) if id != NULL else x[:0]
+            rows.append(np.concatenate([x, body, x[-1:]]))  # the query's own [SEP] also closes the passage
+            segments.append(np.repeat([0, 1], [len(x), len(body) + 1]))
+        tokens, real = pad_rows(rows, int(self.config.pad_token_id or 0))
+        return tokens, real, pad_rows(segments, 0)[0]
 
 
 _UNSUPERVISED = -100  # as in `objectives`, a package above this one

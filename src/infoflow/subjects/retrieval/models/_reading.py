@@ -22,7 +22,6 @@ from infoflow.models import Numbers
 #
 # Sources: [@guu2020realm], [@lewis2020rag]; RAG's own reader is BART, whose question has no mask.
 
-
 _UNSUPERVISED = -100  # as in `objectives`, a package above this one
 
 
@@ -52,12 +51,9 @@ class AbstractReading(ABC):
     def predicted(
         self, inputs: dict[str, Tensor], asked: Bool[Tensor, "pair token"], targets: Targets
     ) -> tuple[Float[Tensor, "answer word"], Int[Tensor, " answer"], Int[Tensor, " answer"]]:
-        """Log-probabilities of all words at every target of every pair, with the indices of its pair and target.
+        """Log-probabilities of all words at every target of every pair, with the indices of pair and target.
 
-        Args:
-            inputs: `input_ids`, `attention_mask` and `token_type_ids` of the pairs.
-            asked: Positions of masks.
-            targets: Targets of the same pairs.
+        `asked` marks the masks; `targets` are those of the same pairs.
         """
 
 
@@ -119,13 +115,8 @@ def written(
     attention_mask: Int[Tensor, "row token"] | None,
     answers: Int[Tensor, "row target"],
 ) -> Float[Tensor, "row target word"]:
-    r"""\(\log p(\cdot \mid x, y_{<j})\) of an encoder-decoder before each token of `answers`, which are shifted inputs.
-
-    Args:
-        reader: An `EncoderDecoderModel`; its decoder begins with `config.decoder_start_token_id`.
-        states: Encoder output of the rows.
-        attention_mask: 0 at padding of the rows.
-        answers: Token ids.
+    r"""\(\log p(\cdot \mid x, y_{<j})\) of an encoder-decoder before each token of `answers`, from the encoder's
+    `states`.
     """
     start = answers.new_full((len(answers), 1), int(reader.config.decoder_start_token_id))
     logits = reader.decoder(
@@ -163,7 +154,6 @@ def _log_probabilities(logits: Tensor) -> Tensor:
 #
 # Equal for one token; otherwise neither bounds the other. Sequence is REALM's paper and RAG-Sequence, token is REALM's
 # released code and RAG-Token ([@guu2020realm], [@lewis2020rag]).
-
 
 Level = Literal["sequence", "token"]
 _NOTHING = float("-inf")
@@ -232,15 +222,8 @@ def retrieval_utility(
     r"""The gain in log-likelihood of the answer from a passage over reading none, in nats.
 
     \(\log p(y \mid z, x) - \log p(y \mid \varnothing, x)\) of each passage (REALM's appendix D), or with
-    `per="marginal"` \(\log p(y \mid x) - \log p(y \mid \varnothing, x)\), which REALM's code logs under that name,
-    except that it takes the mean over tokens.
-
-    Args:
-        scores: (query, candidate); used by the marginal only.
-        log_likelihoods: (query, candidate, token).
-        per: Determines the result's shape: (query, candidate) or (query,).
-        null: Index of the null passage.
-        tokens: Bool (query, token), True where a token is a target.
+    `per="marginal"` \(\log p(y \mid x) - \log p(y \mid \varnothing, x)\), (query,), which REALM's code logs under that
+    name, except that it takes the mean over tokens. `null` is the index of the null passage.
     """
     if per not in ("passage", "marginal"):
         raise UserError(f'per must be "passage" or "marginal". Got {per!r}.')

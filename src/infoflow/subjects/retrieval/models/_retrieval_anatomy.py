@@ -16,9 +16,6 @@ from infoflow.models import Anatomy, Attention, Numbers, ParameterGroup, Paramet
 from ._library import NULL, Library, without_excluded
 from ._reader import Candidates, RetrievalModel, needed_library
 
-# The parts of a `RetrievalModel`: the reader's usual groups, the retriever by layer, and the candidates' weights.
-
-
 READER = "reader"  # the attribute's name, and the prefix of its parameters' names
 RETRIEVER, PRIOR = "retriever", "prior"
 """Components and stacks: the retriever's weights; the scale a and the null logit b."""
@@ -98,20 +95,11 @@ def fixed_choice(
     exclude: Sequence[Sequence[int]],
     null_only: np.ndarray,
 ) -> Candidates:
-    """The passage that answers each query, the best others by BM25, and the null passage.
+    """The passage that answers each query (`gold`), `negatives` others by BM25, and the null passage.
 
     While a model trains, its own search finds changing passages, and the loss jumps. These candidates depend on the
     query alone, so the loss along a path of weights has a gradient everywhere. A source with its own scores scores them
-    as usual; for `gold` and `random` all passages are equal.
-
-    Args:
-        model: Without a library (closed-book) only the null passage is read.
-        input_ids: `[CLS] x [SEP]`, masked.
-        attention_mask: 0 at padding.
-        negatives: Number of passages in addition to the answering one.
-        gold: int64 (query,), the passage with the answer; −1: none.
-        exclude: Ids that each query must not read, even the answering passage.
-        null_only: Bool (query,), whether the query reads only the null passage.
+    as usual; for `gold` and `random` all passages are equal. `exclude` and `null_only` are those of `choose`.
     """
     if negatives < 1:
         raise UserError(f"Fixed candidates need at least 1 passage in addition to the right one. Got {negatives}.")
@@ -157,7 +145,6 @@ def _scores(
 
 
 # The depth at which a document's evidence enters.
-
 
 _LEAST_GAIN = 0.05  # at the top: below it there is no entry to locate
 

@@ -17,7 +17,6 @@ from infoflow.models import Numbers
 
 # A dense retriever: queries and passages as vectors, with their inner product as score.
 
-
 Pooling = Literal["mean", "first"]
 
 
@@ -110,11 +109,8 @@ def tower_copy(tower: Tower) -> Tower:
 
 
 def retriever_config(reader: Any, **changes: Any) -> RetrieverConfig:
-    """The default retriever for a reader: two layers of the reader's width, no dropout.
-
-    Args:
-        reader: The reader's `BertConfig`.
-        changes: Overrides of other fields.
+    """The default retriever for a reader's `BertConfig`: two layers of its width, no dropout, unless `changes` say
+    otherwise.
     """
     shape = {name: value for name, value in reader.to_diff_dict().items() if name not in _ABOUT}
     small = {"num_hidden_layers": 2, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -137,11 +133,9 @@ def in_batch_loss(
 ) -> Float[Tensor, ""]:
     r"""Mean over queries of \(-\log \mathrm{softmax}(S_i)_{\mathrm{pos}(i)}\), in nats ([@karpukhin2020dense]).
 
-    Args:
-        scores: (query, passage): one passage for each query, then hard negatives.
-        positives: int64 (query,), the passage of each; default: i for query i.
-        ignore: Bool (query, passage): passages that answer a query but are not its own (duplicates, other passages with
-            the answer). They are left out of its softmax.
+    `scores` are (query, passage): one passage for each query, then hard negatives; `positives` (query,) names the
+    passage of each, by default i for query i. Passages in `ignore`, bool (query, passage), answer a query but are not
+    its own (duplicates, other passages with the answer): they are left out of its softmax.
     """
     scores_QP = torch.as_tensor(scores)
     if scores_QP.ndim != 2 or 0 in scores_QP.shape:
@@ -173,9 +167,7 @@ def _positives(given: Any, num_queries: int, num_passages: int, device: torch.de
 
 # Salient spans: the parts of a sentence that state facts, by annotation or by rule.
 
-
-OBJECT = "object"
-"""The role of the object's words in a fact's sentence."""
+OBJECT = "object"  # the role of the object's words in a fact's sentence
 
 _DATE = re.compile(
     r"(january|february|march|april|may|june|july|august|september|october|november|december|\d{1,2}|1\d{3}|20\d{2})",

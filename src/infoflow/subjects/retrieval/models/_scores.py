@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.foundation import NUM_BLOCKS, UserError, block_of, comparable, hash64, running_words, stream, words_of
+from infoflow.foundation import (
+    NUM_BLOCKS,
+    Scale,
+    UserError,
+    block_of,
+    comparable,
+    hash64,
+    running_words,
+    stream,
+    words_of,
+)
 from infoflow.models import exact_match, token_f1
 from infoflow.results import QUERY_LEAKAGE, RETRIEVAL_SCORES, estimate, linear_replicates, ratio_estimate
 
@@ -19,13 +29,8 @@ from ._passages import Passages
 def origins(sentences: Sequence[str], passages: Passages) -> list[list[int]]:
     """Ids of the passages that contain each sentence word for word, ignoring white space; none for an empty sentence.
 
-    A masked sentence whose own passage may be read can be answered by copying. Texts are compared, so verbatim copies
-    in other passages are found too; a question that occurs in no passage has no origin. The search for a sentence is
-    limited to passages with its rarest word.
-
-    Args:
-        sentences: Before masking.
-        passages: The passages that may be read.
+    A masked sentence whose own passage may be read can be answered by copying, also from verbatim copies in other
+    passages. The search is limited to passages with the sentence's rarest word.
     """
     plain = [" ".join(running_words(text)) for text in sentences]
     asked = {word for text in plain for word in text.split()}
@@ -44,7 +49,6 @@ def origins(sentences: Sequence[str], passages: Passages) -> list[list[int]]:
 
 
 # The table `retrieval_scores`: rankings and answers with intervals, with chance and an oracle for comparison.
-
 
 CUTS = (1, 2, 5, 10, 20, 100)
 
@@ -86,7 +90,8 @@ def retrieval_scores(
     rows = []
     for system, rankings in {**ranked, "oracle": oracle, "random": chance}.items():
         for (metric, k), values in _metrics(rankings, relevant, cuts, depth).items():
-            rows.append(_row(system, queries, metric, k, values, blocks, baselines[metric, k]))
+            baseline = baselines[metric, k]
+            rows.append(score_row(queries, metric, values, blocks, baseline, "share", k=k, system=system))
         if system != "oracle":
             rows.append(_collapse(system, queries, rankings, num_passages, blocks, chance))
     return RETRIEVAL_SCORES.conform(pd.DataFrame(rows))
@@ -106,8 +111,8 @@ def answer_scores(
     rows = []
     for metric, score in (("em", exact_match), ("f1", token_f1)):
         values = np.array([float(score(text, right)) for text, right in zip(said, answers, strict=True)])
-        baseline = np.mean([float(score(constant, right)) for right in answers])
-        rows.append(_row(system, queries, metric, 0, values, blocks, float(baseline)))
+        baseline = float(np.mean([float(score(constant, right)) for right in answers]))
+        rows.append(score_row(queries, metric, values, blocks, baseline, "share", system=system))
     return RETRIEVAL_SCORES.conform(pd.DataFrame(rows))
 
 
@@ -139,15 +144,27 @@ def _random_rankings(num: int, num_passages: int, depth: int, seed: int) -> list
     return [stream("random-passages", seed, row).choice(num_passages, size, replace=False) for row in range(num)]
 
 
-def _sums(values: np.ndarray, blocks: np.ndarray) -> np.ndarray:
-    return np.bincount(blocks, values, NUM_BLOCKS)
+def block_mean(values: np.ndarray, blocks: np.ndarray, baseline: float, scale: Scale = "any") -> dict[str, Any]:
+    """The columns of an estimate for the mean of values, with a bootstrap over their blocks; NaN does not count."""
+    counted = np.isfinite(values)
+    sums = np.bincount(blocks, np.where(counted, values, 0.0), NUM_BLOCKS)
+    return ratio_estimate(sums, np.bincount(blocks, counted, NUM_BLOCKS), baseline, scale)
 
 
-def _row(
-    system: str, queries: str, metric: str, k: int, values: np.ndarray, blocks: np.ndarray, baseline: float
+def score_row(
+    queries: str,
+    metric: str,
+    values: np.ndarray,
+    blocks: np.ndarray,
+    baseline: float,
+    scale: Scale = "any",
+    *,
+    k: int = 0,
+    system: str = "own",
 ) -> dict[str, Any]:
-    estimate = ratio_estimate(_sums(values, blocks), _sums(np.ones(len(values)), blocks), baseline, scale="share")
-    return {"system": system, "queries": queries, "metric": metric, "k": k, **estimate}
+    """One row about a system's search, prior or answers; `own` is the model itself."""
+    named = {"system": system, "queries": queries, "metric": metric, "k": k}
+    return {**named, **block_mean(values, blocks, baseline, scale)}
 
 
 def _collapse(
@@ -169,7 +186,6 @@ def _collapse(
 
 
 # Test questions that training already asked or answered: counts, examples, and scores without them.
-
 
 _EXAMPLES = 10
 

@@ -156,18 +156,22 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
         plain = AbstractObjective.shown(self, batch, names, target_names)
         return replace(plain, inputs={**plain.inputs, "passages": [_PASSAGES[SOURCES[self.name]]]})
 
+    def choice(self, module: RetrievalModel, batch: Batch, asked: Tensor | slice = slice(None)) -> Candidates:
+        """The candidates of a batch's queries, or of some of them."""
+        ids = batch.input_ids[asked]
+        mask = None if batch.attention_mask is None else batch.attention_mask[asked]
+        names = ("gold", "draw", "excluded", "null_only")
+        gold, draws, excluded, null_only = (batch[name][asked].cpu().numpy() for name in names)
+        exclude = [[id for id in row if id >= 0] for row in excluded.tolist()]
+        if self.fixed_negatives:
+            return fixed_choice(module, ids, mask, self.fixed_negatives, gold, exclude, null_only)
+        return module.choose(ids, mask, self.k, gold, draws, exclude, null_only)
+
     def _scored(self, module: RetrievalModel, batch: Batch, asked: Tensor) -> dict[str, Tensor]:
         """The arguments of the marginal likelihood, for the queries with a target."""
         input_ids, labels = batch.input_ids[asked], batch.labels[asked]
         mask = None if batch.attention_mask is None else batch.attention_mask[asked]
-        beside = {name: batch[name][asked].cpu().numpy() for name in ("gold", "draw", "excluded", "null_only")}
-        excluded = [[id for id in row if id >= 0] for row in beside["excluded"].tolist()]
-        gold, null_only = beside["gold"], beside["null_only"]
-        choice: Candidates
-        if self.fixed_negatives:
-            choice = fixed_choice(module, input_ids, mask, self.fixed_negatives, gold, excluded, null_only)
-        else:
-            choice = module.choose(input_ids, mask, self.k, gold, beside["draw"], excluded, null_only)
+        choice = self.choice(module, batch, asked)
         scores = module.logits(input_ids, mask, choice, frozen=False if self.fixed_negatives else None)
         logs, targets = module.log_likelihoods(input_ids, mask, labels, choice)
         there = torch.from_numpy(choice.there).to(scores.device)
@@ -288,16 +292,10 @@ _PASSAGES = {
 
 
 def retrieval_model(objective: RetrievalLM, reader: Any, library: Any = None, retriever: Any = None) -> RetrievalModel:
-    """The model that an objective trains: the reader, unchanged, with the objective's other components.
+    """The model that an objective trains: the reader (`BertForMaskedLM`), unchanged, with the objective's other parts.
 
-    Args:
-        objective: The training objective.
-        reader: `BertForMaskedLM`, used as it is.
-        library: The passages that may be read; for every objective but `closed-book`.
-        retriever: For `retrieve-frozen` and `retrieve-learned`; its parameters get `objective.retriever_rate`.
-
-    Raises:
-        UserError: The library or the retriever is missing or unused.
+    A `library` is for every objective but `closed-book`, a `retriever` for `retrieve-frozen` and `retrieve-learned`;
+    its parameters get `objective.retriever_rate`. A UserError says which one is missing or unused.
     """
     source: Any = SOURCES[objective.name]
     if library is None and source != "none":

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple, final
 
 import pandas as pd
@@ -53,7 +53,7 @@ from ._retrieval_arms import ArmModel
 _OF_VARIANTS = ("scores", "knowledge")  # except "pairs", which gets all measures
 _HEAVY = 96  # facts of each kind for expensive measures such as ablations
 _LIGHT = 48  # the same, for kinds and documents that serve as comparison
-_PROBED, _LABELS = 600, "parent"  # sentences; label of each word: the tag of its head
+_PROBED = 600  # sentences
 _PROBED_SEED = hash64("probed-language") % 2**31  # differs from the seed of any world
 _CLUSTERED = 400  # minimum facts of a world: fewer give too few questions for clusters
 
@@ -126,11 +126,11 @@ class ArmMeasure(NamedTuple):
 
 
 def _scores(inside: ArmInside) -> pd.DataFrame:
-    arm, asked = inside.arm, inside.arm.models.plan.retrieval
+    arm, asked = inside.arm, inside.arm.asked
     first = arm.load(trained=False) if arm.source == "learned" else None
     if isinstance(arm.matter, ReadText):
         return TextScores(inside.model, arm.objective, arm.matter, first).table()
-    unread = read_world(asked.world(arm.variant), asked.world_seed + 1, arm.models.plan.model.positions)
+    unread = read_world(asked.world(arm.variant), asked.world_seed + 1, arm.plan.model.positions)
     before = None if arm.warmed is None else arm.warmed.matter
     return ArmScores(inside.model, arm.objective, arm.world, unread, first, before, inside.edited_library).table()
 
@@ -147,8 +147,7 @@ def arm_course(arm: ArmModel) -> pd.DataFrame:
 def _knowledge(inside: ArmInside) -> pd.DataFrame:
     """Knowledge of the model as trained and with the edited index.
 
-    A masked LM is also measured after a short training to answer without a document, and with single FFNs ablated: with
-    the gold passage once it is trained to read, and on withheld facts as a control.
+    A masked LM is also measured after a short training to answer without a document, and with single FFNs ablated.
     """
     own = {"k": inside.arm.objective.k, "level": inside.arm.objective.level}
     parts = [
@@ -158,11 +157,10 @@ def _knowledge(inside: ArmInside) -> pd.DataFrame:
     if inside.arm.writes:  # the next measures apply to masks only
         return pd.concat(parts, ignore_index=True)
     taught = elicited(inside.reader, *inside.about, seed=inside.arm.seed).eval()
+    read = ("none", "gold") if inside.trained else ("none",)
     parts += [
         knowledge(taught, *inside.about, reading="elicited"),
-        knowledge_without_ffn(
-            inside.reader, *inside.about, documents=("none", "gold") if inside.trained else ("none",)
-        ),
+        knowledge_without_ffn(inside.reader, *inside.about, documents=read),
     ]
     if inside.has("withheld"):
         parts.append(knowledge_without_ffn(inside.reader, *inside.about, kinds=("withheld",)))
@@ -179,49 +177,53 @@ def _lens(inside: ArmInside) -> pd.DataFrame:
     options: Any = {"lens": inside.lens, "documents": (*DOCUMENTS[:-1], *inside.finds), "library": inside.own_library}
     parts = [knowledge_lens(inside.reading, *inside.about, clusters=several, **options)]
     if inside.has("changed", but=half_of_entities(inside.arm.world.world)):
-        changed = knowledge_lens(inside.reading, *inside.about, kinds=("changed",), probes=False, **options)
-        parts.append(changed)
+        parts.append(knowledge_lens(inside.reading, *inside.about, kinds=("changed",), probes=False, **options))
     return pd.concat(parts, ignore_index=True)
+
+
+def _each(inside: ArmInside, measured: Callable[..., pd.DataFrame], *asked: dict[str, Any]) -> pd.DataFrame:
+    """The measure with each of these settings, but for kinds of facts that the world lacks."""
+    own = {"library": inside.own_library}
+    known = [one for one in asked if "kinds" not in one or inside.has(*one["kinds"])]
+    return pd.concat([measured(inside.reading, *inside.about, **own, **one) for one in known], ignore_index=True)
+
+
+# Conditions for claims, then passages that answer never or sometimes, facts that change later, and withheld facts.
 
 
 def _flow(inside: ArmInside) -> pd.DataFrame:
-    """Conditions for claims, then passages that answer never or sometimes, facts that change later, and withheld
-    facts."""
-    compared: Any = {"documents": ("random", "conflict", *inside.finds), "methods": ("knock-out",)}
-    parts = [
-        evidence_flow(inside.reader, *inside.about, facts=_HEAVY),
-        evidence_flow(inside.reading, *inside.about, facts=_LIGHT, library=inside.own_library, **compared),
-    ]
-    if inside.has("changed"):
-        parts.append(evidence_flow(inside.reader, *inside.about, kinds=("changed",), facts=_LIGHT))
-    if inside.has("withheld"):
-        nothing: Any = {"kinds": ("withheld",), "documents": ("none",)}
-        parts.append(evidence_flow(inside.reader, *inside.about, facts=_LIGHT, **nothing))
-    return pd.concat(parts, ignore_index=True)
+    light, compared = {"facts": _LIGHT}, ("random", "conflict", *inside.finds)
+    return _each(
+        inside,
+        evidence_flow,
+        {"facts": _HEAVY},
+        {"documents": compared, "methods": ("knock-out",), **light},
+        {"kinds": ("changed",), **light},
+        {"kinds": ("withheld",), "documents": ("none",), **light},
+    )
 
 
 def _heads(inside: ArmInside) -> pd.DataFrame:
-    documents: Any = ("gold", "random", "none", "conflict", *inside.finds)
-    parts = [evidence_heads(inside.reading, *inside.about, documents=documents, library=inside.own_library)]
-    if inside.has("changed"):
-        parts.append(evidence_heads(inside.reader, *inside.about, kinds=("changed",), documents=("gold",)))
-    if inside.has("withheld"):
-        parts.append(evidence_heads(inside.reader, *inside.about, kinds=("withheld",), documents=("none", "random")))
-    return pd.concat(parts, ignore_index=True)
+    return _each(
+        inside,
+        evidence_heads,
+        {"documents": ("gold", "random", "none", "conflict", *inside.finds)},
+        {"kinds": ("changed",), "documents": ("gold",)},
+        {"kinds": ("withheld",), "documents": ("none", "random")},
+    )
 
 
 def _ablation(inside: ArmInside) -> pd.DataFrame:
-    """Conditions for claims, then contradicting or retrieved passages, facts that change later, and withheld facts.
-
-    All are measured with those heads ablated that copy most on trained or held-out facts.
-    """
-    read, light = ("gold", "none", "random"), {"ranked_by": READ_KINDS, "facts": _LIGHT}
-    asked: list[dict[str, Any]] = [{"documents": read, "facts": _HEAVY}]
-    asked += [{"documents": ("conflict", *inside.finds), **light}]
-    asked += [{"kinds": ("changed",), "documents": ("gold", "none"), **light}] if inside.has("changed") else []
-    asked += [{"kinds": ("withheld",), "documents": ("none",), **light}] if inside.has("withheld") else []
-    parts = [evidence_ablation(inside.reading, *inside.about, library=inside.own_library, **one) for one in asked]
-    return pd.concat(parts, ignore_index=True)
+    """The ablated heads are always those that copy most on trained or held-out facts."""
+    light = {"ranked_by": READ_KINDS, "facts": _LIGHT}
+    return _each(
+        inside,
+        evidence_ablation,
+        {"documents": ("gold", "none", "random"), "facts": _HEAVY},
+        {"documents": ("conflict", *inside.finds), **light},
+        {"kinds": ("changed",), "documents": ("gold", "none"), **light},
+        {"kinds": ("withheld",), "documents": ("none",), **light},
+    )
 
 
 def _ranking(inside: ArmInside) -> pd.DataFrame:
@@ -232,17 +234,9 @@ def _ranking(inside: ArmInside) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _trees(inside: ArmInside) -> pd.DataFrame:
-    return _probed(inside, StructuralProbe(sentences=_PROBED))
-
-
-def _labels(inside: ArmInside) -> pd.DataFrame:
-    return _probed(inside, Probe(_LABELS, sentences=_PROBED))
-
-
-def _probed(inside: ArmInside, probe: AbstractMeasure) -> pd.DataFrame:
+def _probed(kind: Callable[..., AbstractMeasure], inside: ArmInside) -> pd.DataFrame:
     """What a probe decodes from the reader's states on sentences of the language, which no reader was trained on."""
-    (world, tokenizer), warmed = inside.about, inside.arm.warmed
+    (world, tokenizer), warmed, probe = inside.about, inside.arm.warmed, kind(sentences=_PROBED)
     texts = probed_language(world, *([] if warmed is None else [warmed.matter.world]))
     return measure(load_model(inside.reader, tokenizer=tokenizer), texts, [probe])[probe.table.name]
 
@@ -269,8 +263,8 @@ MEASURED: Mapping[str, ArmMeasure] = {
     "heads": ArmMeasure(EVIDENCE_HEADS, _heads, of_reader=True),
     "ablation": ArmMeasure(EVIDENCE_ABLATION, _ablation, of_reader=True, version=2),
     "ranking": ArmMeasure(ATTENTION_RANKING, _ranking, of_reader=False),
-    "trees": ArmMeasure(StructuralProbe.table, _trees, of_reader=True, version=2),
-    "labels": ArmMeasure(PROBE_SCORES, _labels, of_reader=True, version=2),
+    "trees": ArmMeasure(StructuralProbe.table, partial(_probed, StructuralProbe), of_reader=True, version=2),
+    "labels": ArmMeasure(PROBE_SCORES, partial(_probed, partial(Probe, "parent")), of_reader=True, version=2),
     "examples": ArmMeasure(RETRIEVAL_EXAMPLES, _examples, of_reader=False),
 }
 """Measures by their name in the plan."""
@@ -278,8 +272,8 @@ MEASURED: Mapping[str, ArmMeasure] = {
 
 def measured_of(arm: ArmModel) -> list[str]:
     """Names of the measures that the plan requests for a model."""
-    asked = arm.models.plan.retrieval.measures
-    if arm.models.plan.retrieval.corpus:
+    asked = arm.asked.measures
+    if arm.asked.corpus:
         return [name for name in asked if name in OF_TEXT]
     wanted = asked if arm.variant in ("", "pairs") else [name for name in asked if name in _OF_VARIANTS]
     return [name for name in wanted if name != "ranking" or arm.source in SEARCHES]

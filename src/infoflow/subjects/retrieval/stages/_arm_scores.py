@@ -16,16 +16,15 @@ from infoflow.objectives import UNSUPERVISED
 from infoflow.results import RETRIEVAL_SCORES
 
 from ..measures import decoded_answers, fact_blocks, fact_inputs, own_log_probabilities, question_candidates
-from ..models import NULL, Library, RetrievalModel, retrieval_scores
+from ..measures._tables import EVERY_WEIGHT, fact_groups
+from ..models import NULL, Library, RetrievalModel, retrieval_scores, score_row
 from ..objectives._retrieval_lm import RetrievalLM
 from ._question_reading import (
     SEARCHES,
     Asked,
     QuestionReading,
     Read,
-    own_row,
     priors,
-    ranked_by_words,
     unlikely,
     without_passage,
 )
@@ -97,11 +96,13 @@ class ArmScores:
             blocks, guess = fact_blocks(asked_facts), self._guess(asked_facts)
             read = self._reading.read(asked)
             likely = self._reading.marginal(read)
-            rows.append(own_row(name, "p1", self._right(facts, self.objective.k, False), blocks, guess, scale="share"))
-            rows.append(own_row(name, "log_likelihood", likely, blocks, unlikely(read, self.world.vocabulary.size)))
+            rows.append(
+                score_row(name, "p1", self._right(facts, self.objective.k, False), blocks, guess, scale="share")
+            )
+            rows.append(score_row(name, "log_likelihood", likely, blocks, unlikely(read, self.world.vocabulary.size)))
             if self.model.source != "none":
                 without = torch.where(read.targets, read.logs[:, -1], 0.0).sum(dim=1).numpy()
-                rows.append(own_row(name, "utility", likely - without, blocks, 0.0))
+                rows.append(score_row(name, "utility", likely - without, blocks, 0.0))
         found = pd.DataFrame(rows).rename(columns={"queries": "facts"})
         return found.drop(columns=["system", "k"])
 
@@ -110,24 +111,19 @@ class ArmScores:
         return QuestionReading(self.model, self.objective)
 
     def _guess(self, facts: Sequence[Fact]) -> float:
-        """Accuracy of a guess among the objects of each question's relation."""
         return float(np.mean([1 / self.world.world.config.choices(fact.relation) for fact in facts]))
 
     # -- retrieval ----------------------------------------------------------------------------------------------------
 
     def _found(self) -> Iterator[pd.DataFrame]:
-        world = self.world.world
-        library = self._library
+        world, library = self.world.world, self._library
+        first = self.first if self.model.source == "learned" else None
         for name, kinds in (("facts", ("trained", "changed", "held out")), ("held out", ("held out",))):
             facts = _some(world.of_kind(*kinds))
             asked, asked_facts = self._asked(facts)
-            systems = {"own": self._reading.ranked(asked, library)}
-            if self.model.source != "bm25":
-                systems["bm25"] = ranked_by_words(asked, library)
-            if self.first is not None and self.model.source == "learned":
-                first = QuestionReading(self.first, self.objective)
-                systems["frozen"] = first.ranked(asked, self._first_library)
-                systems["own, first index"] = self._reading.ranked(asked, self._first_library)
+            systems = self._reading.systems(asked, library, first)
+            if first is not None and first.passage_library is not None:
+                systems["own, first index"] = self._reading.ranked(asked, first.passage_library)
             texts = [str(fact.number) for fact in asked_facts]
             relevant = [[world.gold(fact)] for fact in asked_facts]
             yield retrieval_scores(systems, relevant, texts, len(library), _CUTS, name)
@@ -158,12 +154,6 @@ class ArmScores:
         assert self.model.passage_library is not None
         return self.model.passage_library
 
-    @cached_property
-    def _first_library(self) -> Library:
-        assert self.first is not None
-        assert self.first.passage_library is not None
-        return self.first.passage_library
-
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def _made(self) -> Iterator[dict[str, Any]]:
@@ -186,11 +176,15 @@ class ArmScores:
         for metric, decoding in names.items():
             options = {"level": level, "decoding": decoding}
             right = decoded_answers(self.model, world, tokenizer, facts, found, **options).astype(float)
-            yield own_row("facts", metric, right, fact_blocks(asked_facts), self._guess(asked_facts), scale="share")
+            yield score_row("facts", metric, right, fact_blocks(asked_facts), self._guess(asked_facts), scale="share")
 
     def _dates(self) -> Iterator[dict[str, Any]]:
         world = self.world.world
-        dates = [fact for fact in world.of_kind("trained", "changed", "held out") if _is_date(fact, world.config)]
+        dates = [
+            fact
+            for fact in world.of_kind("trained", "changed", "held out")
+            if fact.relation in world.config.date_relations
+        ]
         if not dates:
             return
         asked, facts = self._asked(chosen := _some(dates))
@@ -199,13 +193,13 @@ class ArmScores:
             if k > len(self._library):
                 continue
             right, guess = (self._right(chosen, k, at_random) for at_random in (False, True))
-            yield own_row("dates", "p1", right, blocks, float(guess.mean()), k=k, scale="share")
+            yield score_row("dates", "p1", right, blocks, float(guess.mean()), k=k, scale="share")
         read = self._reading.read(asked)
         entropies = [self._posterior_entropy(read, place) for place in range(read.logs.shape[2])]
         shuffled = stream("answer-order").permuted(np.stack(entropies), axis=0)  # the tokens of each answer
         for place, (entropy, control) in enumerate(zip(entropies, shuffled, strict=True), start=1):
             name = f"posterior_entropy_{place}"
-            yield own_row("dates", name, entropy, blocks, float(control.mean()), scale="positive")
+            yield score_row("dates", name, entropy, blocks, float(control.mean()), scale="positive")
 
     def _posterior_entropy(self, read: Read, place: int) -> np.ndarray:
         posterior = (read.log_prior + read.logs[:, :, place]).softmax(dim=1)
@@ -247,7 +241,7 @@ class ArmScores:
                 losses.append(-logs[:, 0, 0].double().cpu().numpy())
                 if self.model.source in SEARCHES:
                     weights.append(self._prior_of(batch))
-        yield own_row(
+        yield score_row(
             "language", "loss", np.concatenate(losses), blocks, np.log(self.unread.vocabulary.size), scale="positive"
         )
         if weights:
@@ -259,35 +253,28 @@ class ArmScores:
         """Prior over what the model retrieves for sentences, where no passage helps."""
         num = len(batch.input_ids)
         gold, draws = np.full(num, NULL), np.zeros(num, dtype=np.int64)
-        asked = Asked(batch.input_ids, batch.attention_mask, batch.labels, gold=gold, draws=draws)
+        asked = Asked(batch.input_ids, batch.attention_mask, batch.labels, gold, draws)
         choice = self._reading.choice(asked, slice(num))
         return self._reading.log_prior(asked.ids, asked.mask, choice), torch.from_numpy(choice.there)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def _asked(self, facts: Sequence[Fact]) -> tuple[Asked, Sequence[Fact]]:
-        """Questions in the test wordings, each with its fact."""
         world, device = self.world.world, self.model.device
         inputs = fact_inputs(world, self.world.tokenizer, facts, "none", limit=self.world.positions)
-        real = (inputs.attention_mask == 1) & (inputs.token_type_ids == 0)
-        longest = int(real.sum(axis=1).max())
-        ids, mask = inputs.input_ids[:, :longest], real[:, :longest].astype(np.int64)
-        labels = np.full_like(ids, UNSUPERVISED)
+        ids, mask = inputs.queries(device)
+        labels = np.full(ids.shape, UNSUPERVISED, dtype=np.int64)
         answers = inputs.candidates[np.arange(len(inputs)), inputs.answers]
         for row, (places, words) in enumerate(zip(inputs.masks, answers, strict=True)):
             labels[row, places[places >= 0]] = words[places >= 0]
-        arrays = (torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in (ids, mask, labels))
         gold = np.array([world.gold(fact) for fact in inputs.facts])
         draws = np.array([hash64("own-candidates", 0, fact.number) % (1 << 62) for fact in inputs.facts])
-        return Asked(*arrays, gold=gold, draws=draws), inputs.facts
+        return Asked(ids, mask, torch.from_numpy(labels).to(device), gold, draws), inputs.facts
 
 
 @lru_cache(maxsize=2)
 def unread_language(world: ReadWorld, unread: ReadWorld, before: ReadWorld | None = None) -> np.ndarray:
-    """Rows of at most 400 language sentences among the queries of `unread` that are absent from the training texts.
-
-    The training texts are those of `world` and of `before`; short sentences occur again by chance.
-    """
+    """Rows of at most 400 language sentences among the queries of `unread` that are absent from the training texts."""
     read = [one for one in (world, before) if one is not None]
     trained = {text for one in read for text in _language_of(one, range(len(one.queries.source.lengths))).values()}
     looked = spread(len(unread.queries.source.lengths), 16 * _MOST_LANGUAGE).tolist()
@@ -311,14 +298,6 @@ def _some(facts: Sequence[Fact]) -> list[Fact]:
 
 def _exposures(facts: Sequence[Fact]) -> Iterator[tuple[str, np.ndarray]]:
     """Groups of facts that training asks about, by name: their rows in `facts`, one fact each."""
-    for kind in ("trained", "changed"):
-        of_kind = np.array([fact.kind == kind for fact in facts])
-        weights = np.array([fact.weight for fact in facts])
-        if of_kind.any():
-            yield f"{kind} facts", np.flatnonzero(of_kind)
-        for weight in np.unique(weights[of_kind]).tolist():
-            yield f"{kind} facts, weight {weight}", np.flatnonzero(of_kind & (weights == weight))
-
-
-def _is_date(fact: Fact, config: Any) -> bool:
-    return fact.relation in config.date_relations
+    for kind, weight, rows in fact_groups(facts):
+        if kind in _COURSE["trained"]:
+            yield f"{kind} facts" + ("" if weight == EVERY_WEIGHT else f", weight {weight}"), rows

@@ -18,6 +18,7 @@ from ..measures import knowledge
 from ..models import RetrievalModel, Retriever, build_retriever, retriever_config
 from ..objectives._inverse_cloze import InverseCloze
 from ..objectives._retrieval_lm import RetrievalLM, retrieval_model
+from ..settings import RetrievalPlan
 from ._reading_matter import AbstractReadingMatter, ReadText, ReadWorld, read_text, read_world
 
 WARMING = "warming"
@@ -28,39 +29,53 @@ WARMING_READERS = "warming-readers"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WarmModel:
-    """A retriever of one seed, trained only on the inverse cloze task: the initial retriever of its variants."""
+class SeedModel:
+    """A model of one seed, trained as the section says."""
 
     models: StudyModels
-    passages: str  # the kind of passages that it embeds
     seed: int
+
+    @property
+    def plan(self) -> StudyPlan:
+        return self.models.plan
+
+    @property
+    def asked(self) -> RetrievalPlan:
+        return self.models.plan.retrieval
+
+    def settings(self, updates: int, rate: float = 1.0) -> TrainConfig:
+        """Training settings; `rate` is a factor on the section's learning rate."""
+        rate, positions = rate * self.asked.learning_rate, self.plan.model.positions
+        return self.asked.config(self.plan.training, self.seed, positions, updates, rate)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WarmModel(SeedModel):
+    """A retriever of one seed, trained only on the inverse cloze task: the initial retriever of its variants."""
+
+    passages: str  # the kind of passages that it embeds
 
     @property
     def matter(self) -> AbstractReadingMatter:
         """A world; passages do not depend on how queries are worded."""
-        if self.models.plan.retrieval.corpus:
-            return text_of(self.models.plan)
-        return read_world(self._config, self.models.plan.retrieval.world_seed, self.models.plan.model.positions)
+        if self.asked.corpus:
+            return text_of(self.plan)
+        return read_world(self._config, self.asked.world_seed, self.plan.model.positions)
 
     @property
     def _config(self) -> FactConfig:
-        config = self.models.plan.retrieval.world()
-        return dataclasses.replace(config, passages=self.passages, wording="different")  # type: ignore[arg-type]
+        return dataclasses.replace(self.asked.world(), passages=self.passages, wording="different")  # type: ignore[arg-type]
 
     @cached_property
     def key(self) -> str:
         """Key of everything that its weights depend on."""
-        asked = self.models.plan.retrieval
-        shape = [_RETRIEVER_LAYERS, asked.retriever_width, asked.vector_width]
-        plan, world = self.models.plan, matter_key(self.models.plan, self._config)
-        return digest([ARMS_VERSION, "warm", world, plan.model, shape, settings_key(self.config), InverseCloze()])
+        shape = [_RETRIEVER_LAYERS, self.asked.retriever_width, self.asked.vector_width]
+        world = matter_key(self.plan, self._config)
+        return digest([ARMS_VERSION, "warm", world, self.plan.model, shape, settings_key(self.config), InverseCloze()])
 
     @property
     def config(self) -> TrainConfig:
-        """Its training settings."""
-        plan = self.models.plan
-        asked, positions = plan.retrieval, plan.model.positions
-        return asked.config(plan.training, self.seed, positions, max(asked.warm_updates, 1), asked.learning_rate)
+        return self.settings(max(self.asked.warm_updates, 1))
 
     @property
     def folder(self) -> Path:
@@ -73,11 +88,10 @@ class WarmModel:
 
     def first(self) -> Retriever:
         """The retriever with random weights of the seed."""
-        plan = self.models.plan
-        asked, reader = plan.retrieval, first_reader(self.models, self.matter, self.seed)
-        width = asked.retriever_width or plan.model.width
-        shape = {"hidden_size": width, "intermediate_size": plan.model.feedforward * width // plan.model.width}
-        shape |= {"num_hidden_layers": _RETRIEVER_LAYERS, "vector_width": asked.vector_width}
+        model, reader = self.plan.model, first_reader(self.models, self.matter, self.seed)
+        width = self.asked.retriever_width or model.width
+        shape = {"hidden_size": width, "intermediate_size": model.feedforward * width // model.width}
+        shape |= {"num_hidden_layers": _RETRIEVER_LAYERS, "vector_width": self.asked.vector_width}
         return build_retriever(retriever_config(reader.config, **shape), self.seed)
 
     def train(self) -> TrainResult:
@@ -87,7 +101,7 @@ class WarmModel:
     def load(self) -> Retriever:
         """The retriever after the inverse cloze task, or with initial weights if the plan has no such updates."""
         retriever = self.first()
-        if self.models.plan.retrieval.warm_updates:
+        if self.asked.warm_updates:
             load_weights(retriever, self.folder / "model")
         return retriever
 
@@ -124,47 +138,37 @@ def text_of(plan: StudyPlan) -> ReadText:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WarmedReader:
+class WarmedReader(SeedModel):
     """The masked LM of one seed, pretrained like `read-gold` on another world: the initial reader of all variants.
 
-    The other world has the study's settings, hence its words, relations and tokens, but its own seed: facts, passages,
-    questions and language sentences are drawn anew. Without a passage, its reader can only guess about the study's
-    world.
+    The other world has the study's settings, hence its words, relations and tokens, but its own seed. Without a
+    passage, its reader can only guess about the study's world.
     """
-
-    models: StudyModels
-    seed: int
 
     @property
     def world_seed(self) -> int:
         """Seed of the other world; the next seed is taken by the language sentences that no model has read."""
-        return hash64("warmed-reader", self.models.plan.retrieval.world_seed) % 2**31
+        return hash64("warmed-reader", self.asked.world_seed) % 2**31
 
     @property
     def matter(self) -> ReadWorld:
-        """The other world."""
-        plan = self.models.plan
-        return read_world(plan.retrieval.world(), self.world_seed, plan.model.positions)
+        return read_world(self.asked.world(), self.world_seed, self.plan.model.positions)
 
     @cached_property
     def objective(self) -> RetrievalLM:
         """Reads gold passages, and no passage as often as the variants do."""
-        return self.models.plan.retrieval.objective("read-gold")
+        return self.asked.objective("read-gold")
 
     @cached_property
     def key(self) -> str:
         """Key of everything that its weights depend on."""
-        plan = self.models.plan
-        world = [FACTS_VERSION, plan.retrieval.world(), self.world_seed]
-        begins = [plan.model, plan.match, self.seed]
+        world = [FACTS_VERSION, self.asked.world(), self.world_seed]
+        begins = [self.plan.model, self.plan.match, self.seed]
         return digest([ARMS_VERSION, "warmed-reader", world, begins, self.objective, settings_key(self.config)])
 
     @property
     def config(self) -> TrainConfig:
-        """Its training settings."""
-        plan = self.models.plan
-        asked, positions = plan.retrieval, plan.model.positions
-        return asked.config(plan.training, self.seed, positions, asked.read_updates, asked.learning_rate)
+        return self.settings(self.asked.read_updates)
 
     @property
     def folder(self) -> Path:
@@ -196,6 +200,6 @@ class WarmedReader:
         facts = world.of_kind("held out")
         if not facts:
             return None
-        reader = self.load().to(usable_device(self.models.plan.training.device)).eval()
+        reader = self.load().to(usable_device(self.plan.training.device)).eval()
         found = knowledge(reader, world, self.matter.tokenizer, documents=("gold",), facts=facts)
         return float(found.loc[(found["metric"] == "p1") & (found["weight"] == -1), "value"].iloc[0])

@@ -10,9 +10,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from infoflow.foundation import NUM_BLOCKS, Scale, hash64
+from infoflow.foundation import hash64
+from infoflow.models import pad_rows
 from infoflow.objectives import UNSUPERVISED
-from infoflow.results import RETRIEVAL_SCORES, ratio_estimate
+from infoflow.results import RETRIEVAL_SCORES
 
 from ..models import (
     NULL,
@@ -23,14 +24,13 @@ from ..models import (
     marginal_log_likelihood,
     question_blocks,
     retrieval_scores,
+    score_row,
 )
 from ..objectives._retrieval_lm import RetrievalLM
 from ._reading_matter import HELD_OUT, TRAINED, Questions, ReadText, spread
 
-DEPTH = 20
-"""Maximum number of ranked passages."""
-SEARCHES = ("bm25", "frozen", "learned")
-"""Passage sources that search."""
+DEPTH = 20  # maximum number of ranked passages
+SEARCHES = ("bm25", "frozen", "learned")  # passage sources that search
 _BATCH = 128
 NOT_LEAKED = "not leaked"
 DOCUMENTS = ("none", "gold", "random", "own")
@@ -80,12 +80,19 @@ class QuestionReading:
         vectors = torch.cat([self.model.retriever.queries(asked.ids[rows], asked.mask[rows]) for rows in slices(asked)])
         return library.by_vectors(vectors, min(DEPTH, len(library)), [()] * len(vectors)).ids
 
+    def systems(self, asked: Asked, library: Library, first: RetrievalModel | None) -> dict[str, np.ndarray]:
+        """Rankings by the model's own search and by its controls: BM25, and the retriever before training."""
+        found = {"own": self.ranked(asked, library)}
+        if self.model.source != "bm25":
+            found["bm25"] = ranked_by_words(asked, library)
+        if first is not None and first.passage_library is not None:
+            found["frozen"] = QuestionReading(first, self.objective).ranked(asked, first.passage_library)
+        return found
+
     def choice(self, asked: Asked, rows: slice) -> Candidates:
         """The candidates that each of these questions reads."""
         gold = asked.gold[rows]
-        none, k = np.zeros(len(gold), dtype=bool), self.objective.k
-        excluded: list[tuple[int, ...]] = [()] * len(gold)
-        return self.model.choose(asked.ids[rows], asked.mask[rows], k, gold, asked.draws[rows], excluded, none)
+        return self.model.choose(asked.ids[rows], asked.mask[rows], self.objective.k, gold, asked.draws[rows])
 
     def log_prior(self, ids: Tensor, mask: Tensor, choice: Candidates) -> Tensor:
         """log π of each candidate, (question, candidate), on the CPU in float64."""
@@ -114,14 +121,7 @@ class QuestionReading:
         return marginal_log_likelihood(read.log_prior, read.logs, level=self.objective.level, **parts).numpy()
 
     def made(self, queries: str, read: Read, blocks: np.ndarray, words: int) -> Iterator[dict[str, Any]]:
-        """Rows on how passages change answers.
-
-        Args:
-            queries: Name of the set of questions.
-            read: Predictions of `read`.
-            blocks: The bootstrap block of each.
-            words: Vocabulary size; the baseline of a log-likelihood is the uniform distribution.
-        """
+        """Rows on how passages change answers; the baseline of a log-likelihood is uniform over `words` words."""
         likely = self.marginal(read)
         if self.model.source != "none":
             yield from priors(queries, read, blocks)
@@ -129,9 +129,9 @@ class QuestionReading:
             own = read.there[:, :-1].any(dim=1).numpy()
             gains = torch.where(read.there[:, :-1], sums[:, :-1] - sums[:, -1:], 0.0).sum(dim=1)
             mean = (gains / read.there[:, :-1].sum(dim=1).clamp_min(1)).numpy()
-            yield own_row(queries, "utility", mean[own], blocks[own], 0.0)
-            yield own_row(queries, "utility_marginal", (likely - sums[:, -1].numpy())[own], blocks[own], 0.0)
-        yield own_row(queries, "log_likelihood", likely, blocks, unlikely(read, words))
+            yield score_row(queries, "utility", mean[own], blocks[own], 0.0)
+            yield score_row(queries, "utility_marginal", (likely - sums[:, -1].numpy())[own], blocks[own], 0.0)
+        yield score_row(queries, "log_likelihood", likely, blocks, unlikely(read, words))
 
 
 def ranked_by_words(asked: Asked, library: Library) -> np.ndarray:
@@ -151,8 +151,8 @@ def priors(queries: str, read: Read, blocks: np.ndarray) -> Iterator[dict[str, A
     prior = read.log_prior.exp()
     num = read.there.sum(dim=1).double()
     entropy = torch.special.entr(prior).sum(dim=1).numpy()
-    yield own_row(queries, "null_prior", prior[:, -1].numpy(), blocks, float((1 / num).mean()), scale="share")
-    yield own_row(queries, "prior_entropy", entropy, blocks, float(num.log().mean()), scale="positive")
+    yield score_row(queries, "null_prior", prior[:, -1].numpy(), blocks, float((1 / num).mean()), scale="share")
+    yield score_row(queries, "prior_entropy", entropy, blocks, float(num.log().mean()), scale="positive")
 
 
 def alone(ids: np.ndarray) -> Candidates:
@@ -169,21 +169,6 @@ def without_passage(num: int) -> Candidates:
 def slices(asked: Asked) -> Iterator[slice]:
     """The questions in batches of at most 128."""
     yield from (slice(start, min(start + _BATCH, len(asked.ids))) for start in range(0, len(asked.ids), _BATCH))
-
-
-def own_row(
-    queries: str,
-    metric: str,
-    values: np.ndarray,
-    blocks: np.ndarray,
-    baseline: float,
-    k: int = 0,
-    scale: Scale = "any",
-) -> dict[str, Any]:
-    """One row about the model's own search or prior."""
-    counts = np.bincount(blocks, minlength=NUM_BLOCKS).astype(float)
-    found = ratio_estimate(np.bincount(blocks, values, NUM_BLOCKS), counts, baseline, scale=scale)
-    return {"system": "own", "queries": queries, "metric": metric, "k": k, **found}
 
 
 class _Questions(NamedTuple):
@@ -243,7 +228,8 @@ class TextScores:
         documents = [one for one in DOCUMENTS if one != "own" or self.model.source != "none"]
         said = {document: self._said(given.asked, document) for document in documents}
         read = self._reading.read(given.asked)
-        found = self._found(given.asked) if self.model.source in SEARCHES else {}
+        searches = self.model.source in SEARCHES
+        found = self._reading.systems(given.asked, self._library, self.first) if searches else {}
         for name, places in groups.items():
             texts, answers = ([column[place] for place in places] for column in (given.texts, given.answers))
             for document in documents:
@@ -258,7 +244,6 @@ class TextScores:
 
     @torch.no_grad()
     def _said(self, asked: Asked, document: str) -> list[str]:
-        """The answers with a document."""
         said: list[str] = []
         for rows in slices(asked):
             ids, mask, labels = asked.ids[rows], asked.mask[rows], asked.labels[rows]
@@ -284,15 +269,6 @@ class TextScores:
             choice = alone(gold if document == "gold" else self.model.drawn(asked.draws[rows], gold))
         return choice, torch.ones(choice.ids.shape, dtype=torch.float64)
 
-    def _found(self, asked: Asked) -> dict[str, np.ndarray]:
-        systems = {"own": self._reading.ranked(asked, self._library)}
-        if self.model.source != "bm25":
-            systems["bm25"] = ranked_by_words(asked, self._library)
-        if self.first is not None and self.first.passage_library is not None:
-            first = QuestionReading(self.first, self.objective)
-            systems["frozen"] = first.ranked(asked, self.first.passage_library)
-        return systems
-
     @cached_property
     def _reading(self) -> QuestionReading:
         return QuestionReading(self.model, self.objective)
@@ -303,17 +279,14 @@ class TextScores:
         return self.model.passage_library or self.text.passage_library()
 
     def _questions(self, questions: Questions, rows: np.ndarray) -> _Questions:
-        """Selected questions, with their answers masked."""
         tokens = [questions.rows.row(int(row)) for row in rows]
         spans = [questions.rows.example(int(row)).labels["spans"][0] for row in rows]
-        shape = (len(rows), max(map(len, tokens)))
-        ids = np.full(shape, self.text.vocabulary.pad, dtype=np.int64)
-        mask, labels = np.zeros(shape, dtype=np.int64), np.full(shape, UNSUPERVISED, dtype=np.int64)
-        for row, (own, (start, end)) in enumerate(zip(tokens, spans, strict=True)):
-            ids[row, : len(own)], mask[row, : len(own)] = own, 1
-            labels[row, start:end] = own[start:end]
+        ids, mask = pad_rows(tokens, self.text.vocabulary.pad)
+        labels = torch.full_like(ids, UNSUPERVISED)
+        for row, (start, end) in enumerate(spans):
+            labels[row, start:end] = ids[row, start:end]
             ids[row, start:end] = self.text.vocabulary.mask
-        arrays = (torch.from_numpy(one).to(self.model.device) for one in (ids, mask, labels))
+        arrays = (one.to(self.model.device) for one in (ids, mask, labels))
         texts, answers = ([column[row] for row in rows] for column in (questions.texts, questions.answers))
         draws = np.array([hash64("own-candidates", 0, text) % (1 << 62) for text in texts])
         return _Questions(Asked(*arrays, gold=questions.gold[rows], draws=draws), texts, answers)

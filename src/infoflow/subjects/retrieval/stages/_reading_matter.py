@@ -116,10 +116,8 @@ class Questions:
 @final
 @dataclass(frozen=True, eq=False)
 class ReadText(AbstractReadingMatter):
-    """Passages with questions whose answers occur in them, in three parts.
-
-    The index holds the passages of all parts. Readers train on questions of `train`, `test` evaluates them, and `dev`
-    serves to choose settings.
+    """Passages with questions whose answers occur in them: `train`, `dev` (to choose settings) and `test`, with one
+    index.
     """
 
     parts: Mapping[str, Corpus]
@@ -167,7 +165,6 @@ class ReadText(AbstractReadingMatter):
 
     @cached_property
     def _texts(self) -> list[str]:
-        """Every passage once."""
         return list(dict.fromkeys(one.text for corpus in self.parts.values() for one in corpus))
 
     @cached_property
@@ -232,18 +229,13 @@ def _tell_of(library: Library) -> None:
 
 @lru_cache(maxsize=2)
 def read_text(train: str, test: str, vocabulary_size: int, positions: int, answer_tokens: int) -> ReadText:
-    """The questions in these files, read once per process.
-
-    Raises:
-        UserError: A file cannot be read, holds no questions, or their answers do not occur in their passages.
-    """
+    """The questions in these files, read once per process."""
     task = load_task("retrieval.corpus", train=train, test=test or None, shape="span")
     parts = {"train": task.train, "dev": task.dev, "test": task.test}
     return ReadText(parts, vocabulary_size, positions, answer_tokens)
 
 
 # Whether a retrieval model has learned to answer its training queries.
-
 
 _ASKED, _BATCH = 512, 64
 _MARGIN = 0.05  # required margin over a guess
@@ -270,15 +262,10 @@ class TrainingAccuracy(NamedTuple):
 def training_accuracy(
     model: RetrievalModel, objective: RetrievalLM, data: TrainingData, chance: float
 ) -> TrainingAccuracy:
-    r"""Accuracy of the most probable word of \(\sum_z \pi(z) p(y|z, x)\), on 512 queries with a single mask.
+    r"""Accuracy of the most probable word of \(\sum_z \pi(z) p(y|z, x)\), on 512 queries with a single mask, always the
+    object.
 
     If no query has a single mask (all answers have several tokens): how often every mask of a query is correct.
-
-    Args:
-        model: A model in evaluation mode.
-        objective: Its training objective; queries are always masked at their objects.
-        data: Its training queries.
-        chance: Accuracy of a guess among objects.
     """
     asking = replace(objective.for_evaluation(), masking="salient")
     source = data.source
@@ -317,11 +304,8 @@ def _num_masks(labels: dict[str, np.ndarray]) -> int:
 
 
 def _right(model: RetrievalModel, objective: RetrievalLM, batch: Batch) -> np.ndarray:
-    """Whether each query is answered correctly."""
     ids, mask, labels = batch.input_ids, batch.attention_mask, batch.labels
-    beside = {name: batch[name].cpu().numpy() for name in ("gold", "draw", "null_only", "excluded")}
-    excluded = [[id for id in row if id >= 0] for row in beside["excluded"].tolist()]
-    choice = model.choose(ids, mask, objective.k, beside["gold"], beside["draw"], excluded, beside["null_only"])
+    choice = objective.choice(model, batch)
     there = torch.from_numpy(choice.there).to(ids.device)
     prior = model.logits(ids, mask, choice).masked_fill(~there, float("-inf")).softmax(dim=1)
     words = model.word_log_probabilities(ids, mask, labels, choice)  # (query, candidate, mask, word)

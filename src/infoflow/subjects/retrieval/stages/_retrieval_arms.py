@@ -31,6 +31,7 @@ from ..settings import EXCHANGES, OF_VARIANTS, WRITTEN, RetrievalPlan
 from ..training._index_refresh import IndexRefresh
 from ._first_readers import (
     ARMS_VERSION,
+    SeedModel,
     WarmedReader,
     WarmModel,
     first_reader,
@@ -49,13 +50,11 @@ Recorders = Callable[[RetrievalModel], Sequence[TrainingHook]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ArmModel:
+class ArmModel(SeedModel):
     """One reader: a passage source (`arm`), its modification (`variant`), and a seed."""
 
-    models: StudyModels
     arm: str
     variant: str  # "": unmodified
-    seed: int
     halved: bool = False  # trained at half the rate, since a plain model of the study learned nothing at the full rate
 
     @property
@@ -81,33 +80,30 @@ class ArmModel:
     @cached_property
     def objective(self) -> RetrievalLM:
         """Its training objective."""
-        return self.models.plan.retrieval.objective(self.arm, self.variant)
+        return self.asked.objective(self.arm, self.variant)
 
     @property
     def matter(self) -> AbstractReadingMatter:
         """The passages and queries that it is trained on."""
-        return text_of(self.models.plan) if self.models.plan.retrieval.corpus else self.world
+        return text_of(self.plan) if self.asked.corpus else self.world
 
     @property
     def world(self) -> ReadWorld:
         """Its matter, if that is a world of facts."""
-        asked = self.models.plan.retrieval
-        return read_world(asked.world(self.variant), asked.world_seed, self.models.plan.model.positions)
+        return read_world(self.asked.world(self.variant), self.asked.world_seed, self.plan.model.positions)
 
     @cached_property
     def warm(self) -> WarmModel | None:
         """The retriever that it starts from; None if it has none."""
         if self.source not in ("frozen", "learned"):
             return None
-        config = self.models.plan.retrieval.world(self.variant)
-        return WarmModel(models=self.models, passages=config.passages, seed=self.seed)
+        passages = self.asked.world(self.variant).passages
+        return WarmModel(models=self.models, passages=passages, seed=self.seed)
 
     @cached_property
     def warmed(self) -> WarmedReader | None:
         """The pretrained reader that it starts from; None: random weights."""
-        if not self.models.plan.retrieval.read_updates:
-            return None
-        return WarmedReader(models=self.models, seed=self.seed)
+        return WarmedReader(models=self.models, seed=self.seed) if self.asked.read_updates else None
 
     @cached_property
     def exchanged(self) -> "ArmModel | None":
@@ -117,18 +113,15 @@ class ArmModel:
     @cached_property
     def key(self) -> str:
         """Key of everything that its weights depend on."""
-        world = matter_key(self.models.plan, self.models.plan.retrieval.world(self.variant))
-        return digest([ARMS_VERSION, self.arm, world, self._begins, self.objective, settings_key(self.config)])
+        return digest([ARMS_VERSION, self.arm, self._matter, self._begins, self.objective, settings_key(self.config)])
 
     @cached_property
     def reader_key(self) -> str:
         """Key of its initial reader and of its questions."""
-        plan = self.models.plan
         parts = [] if self.exchanged is None else [self.exchanged.key, self.variant]
         parts += ["written"] if self.writes else []
         parts += ["warmed", self.warmed.key] if self.warmed is not None else []
-        world = matter_key(plan, plan.retrieval.world(self.variant))
-        return digest([ARMS_VERSION, "reader", world, plan.model, plan.match, self.seed, parts])
+        return digest([ARMS_VERSION, "reader", self._matter, self.plan.model, self.plan.match, self.seed, parts])
 
     @cached_property
     def first_key(self) -> str:
@@ -137,11 +130,14 @@ class ArmModel:
         return digest([self.reader_key, self.source, self._begins, objective.k, objective.level])
 
     @property
+    def _matter(self) -> list[Any]:
+        return matter_key(self.plan, self.asked.world(self.variant))
+
+    @property
     def _begins(self) -> list[Any]:
-        plan = self.models.plan
-        begins: list[Any] = [plan.model, plan.match, self.seed]
+        begins: list[Any] = [self.plan.model, self.plan.match, self.seed]
         if self.warm is not None:
-            begins += [self.warm.key, self.variant == "cold" or not plan.retrieval.warm_updates]
+            begins += [self.warm.key, self.variant == "cold" or not self.asked.warm_updates]
         if self.exchanged is not None:
             begins += [self.exchanged.key, self.variant]
         if self.warmed is not None:
@@ -150,12 +146,8 @@ class ArmModel:
 
     @property
     def config(self) -> TrainConfig:
-        """Its training settings."""
-        plan = self.models.plan
-        asked = plan.retrieval
-        updates = asked.updates if self.exchanged is None else asked.exchange_updates
-        rate = asked.learning_rate * (0.5 if self.halved else 1.0)
-        return asked.config(plan.training, self.seed, plan.model.positions, updates, rate)
+        updates = self.asked.updates if self.exchanged is None else self.asked.exchange_updates
+        return self.settings(updates, 0.5 if self.halved else 1.0)
 
     @property
     def folder(self) -> Path:
@@ -204,7 +196,6 @@ class ArmModel:
         return writer
 
     def _put_in(self, model: RetrievalModel, trained: RetrievalModel) -> None:
-        """Insert the parts of a trained model that the variant names."""
         assert model.retriever is not None
         assert trained.retriever is not None
         if self.variant in ("exchange-both", "exchange-reader"):
@@ -213,11 +204,7 @@ class ArmModel:
             model.retriever.load_state_dict(trained.retriever.state_dict())
 
     def train(self, recorders: Recorders = lambda _: ()) -> tuple[RetrievalModel, TrainResult]:
-        """Train it, or finish an interrupted training; the statistics of each update are stored next to the weights.
-
-        Args:
-            recorders: Maps the model before its first update to further hooks.
-        """
+        """Train it, or finish an interrupted training, with the hooks that `recorders` makes for the model."""
         model, result = self._train_into(self.folder, recorders, self.folder / LEARNING)
         if is_first():
             if model.retriever is not None:
@@ -239,7 +226,7 @@ class ArmModel:
     @property
     def wanted(self) -> list[int]:
         """The updates whose weights the plan keeps, including 0 and the last; empty if it keeps none."""
-        num = self.models.plan.retrieval.checkpoints
+        num = self.asked.checkpoints
         if not num or self.variant:
             return []
         return sorted({round(one * self.config.updates / num) for one in range(num + 1)})
@@ -277,7 +264,7 @@ class ArmModel:
         if trained:
             weights = self.weights if update is None else self.snapshots.path(update)
             load_weights(model, weights, self.objective.exported)
-        model.to(usable_device(self.models.plan.training.device)).eval()
+        model.to(usable_device(self.plan.training.device)).eval()
         if model.retriever is not None and model.passage_library is not None:
             model.passage_library.dense = model.passage_library.embed(model.retriever.passages)
         return model
@@ -321,10 +308,7 @@ def plain_arms(models: StudyModels) -> list[ArmModel]:
 
 
 def at_half_rate(models: StudyModels) -> bool:
-    """Whether models at half the rate count, because a plain one learned nothing at the full rate.
-
-    All plain models must be trained.
-    """
+    """Whether models at half the rate count, because a plain one (all are trained) learned nothing at the full rate."""
     return models.plan.retrieval.repeat and not all(model.facts()["learned"] for model in plain_arms(models))
 
 

@@ -42,9 +42,6 @@ from ._question_reading import SEARCHES
 from ._reading_matter import training_accuracy
 from ._retrieval_arms import LEARNING, READ, ArmModel, arm_models, at_half_rate, plain_arms, relative_cost
 
-# Recordings of loss changes in retrieval training: which parts learned to answer, and whether a training records.
-
-
 RECORDED = "reading-recorded"  # result cache stage of recordings
 _VERSION = 1  # increase when the same plan records differently
 _PASS = 1024  # padded query tokens per pass: each query is read with several passages
@@ -52,7 +49,7 @@ _PASS = 1024  # padded query tokens per pass: each query is read with several pa
 
 def is_recording_asked(arm: ArmModel) -> bool:
     """Whether the plan requests a recording of this model: only plain variants are recorded."""
-    return arm.models.plan.retrieval.allocation_tokens > 0 and not arm.variant
+    return arm.asked.allocation_tokens > 0 and not arm.variant
 
 
 def is_recorded(arm: ArmModel) -> bool:
@@ -62,7 +59,7 @@ def is_recorded(arm: ArmModel) -> bool:
 
 def recording_key(arm: ArmModel) -> str:
     """Key of everything that the recording of a training depends on."""
-    asked, parts = arm.models.plan.retrieval, arm.models.plan.dynamics.parts
+    asked, parts = arm.asked, arm.plan.dynamics.parts
     config = _config(arm)
     settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in config.untold}
     tables = [[table.name, table.version] for table in TABLES]
@@ -74,15 +71,14 @@ def arm_recorders(arm: ArmModel, model: RetrievalModel, folder: Path) -> list[Lo
 
     $$ A_g = \sum_t \sum_{i \in g} Δ_{t,i} \int_0^1 \partial_i L(θ_t + sΔ_t)\, ds $$
 
-    L is −log p(y|x) per masked token of a fixed sample of training queries, each read with the passage that answers it,
-    passages found by BM25 and the null passage. The variant's own search would depend on weights, so that its loss
-    would jump at every build of the index. Groups are those of `retrieval_anatomy`.
+    L is −log p(y|x) per masked token of a fixed sample of training queries, with the candidates of `fixed_choice`.
+    Groups are those of `retrieval_anatomy`.
 
     Source: [@lan2019lca; @guu2020realm].
     """
     if not is_recording_asked(arm) or not is_begun_with(folder, recording_key(arm), is_recorded(arm)):
         return []
-    asked, parts = arm.models.plan.retrieval, arm.models.plan.dynamics.parts
+    asked, parts = arm.asked, arm.plan.dynamics.parts
     objective = dataclasses.replace(arm.objective, fixed_negatives=asked.allocation_negatives)
     sample = evaluation_set("train", objective, arm.matter.queries, asked.allocation_tokens, parts, micro_tokens=_PASS)
     out = arm.models.bench.path(RECORDED, recording_key(arm))
@@ -91,7 +87,7 @@ def arm_recorders(arm: ArmModel, model: RetrievalModel, folder: Path) -> list[Lo
 
 def _config(arm: ArmModel) -> RecordConfig:
     """The study's recorder settings, except for the most expensive ones."""
-    plan = arm.models.plan
+    plan = arm.plan
     return dataclasses.replace(
         plan.dynamics.record(), every=plan.retrieval.allocation_every, parameters=False, check_rules=False
     )
@@ -101,7 +97,6 @@ def _config(arm: ArmModel) -> RecordConfig:
 #
 # A run that cannot even answer its training queries has learned nothing that claims could be judged by. If that happens
 # to a plain model, all models of the study are trained again at half the rate.
-
 
 _BY_BLOCK = ("right", "asked")  # part of the facts of a training
 
@@ -115,7 +110,7 @@ class AbstractWarmStage(AbstractModelStage):
 
     @property
     def estimate(self) -> float:
-        return relative_cost(self.model) * self.model.config.updates / self.model.models.plan.training.updates
+        return relative_cost(self.model) * self.model.config.updates / self.model.plan.training.updates
 
     def depends(self) -> list[Any]:
         return [self.kind, self.model.key]
@@ -218,7 +213,6 @@ class TrainArm(OfArm, AbstractFactStage):
         return [replace(stage, needs=tuple(one.key for one in stage._begins_with())) for stage in stages]
 
     def _begins_with(self) -> list[AbstractStage]:
-        """The stages that provide its initial weights."""
         model = self.model
         if model.exchanged is not None:
             return [TrainArm(model=model.exchanged)]
@@ -283,9 +277,8 @@ class TrainArm(OfArm, AbstractFactStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SettleArm(OfArm):
-    """The model that counts, published and in the tables.
-
-    It is trained again at half the rate if a plain model of the study learned nothing.
+    """The model that counts, at half the rate if a plain model of the study learned nothing; published and in the
+    tables.
     """
 
     kind = "settle"

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from infoflow.flow import processes
 from infoflow.foundation import current_display
+from infoflow.models import pad_rows
 from infoflow.results import RETRIEVAL_LEARNING
 from infoflow.training._update import Step, TrainingHook
 
@@ -34,10 +35,6 @@ class IndexRefresh(TrainingHook):
     name = "index"
 
     def __init__(self, module: RetrievalModel) -> None:
-        """
-        Args:
-            module: With its library.
-        """
         self._module = module
         self._built, self._digest = 0, 0  # update of the index's weights, from 1; 0: none yet
         self._tower: dict[str, Tensor] = {}  # those weights
@@ -162,14 +159,7 @@ def _added_up(sums: list[float], module: RetrievalModel) -> list[float]:
 
 
 def _first_queries(step: Step) -> tuple[Tensor, Tensor] | None:
-    """The shortest queries of this update, padded.
-
-    They depend on the run's data and seed, not on the number of processes.
-    """
+    """The shortest queries of this update, padded: they depend on the run's data and seed alone."""
     own = [row[real].tolist() for batch in step.batches for row, real in zip(batch.input_ids, batch.real, strict=True)]
     rows = sorted(gather_object(own), key=lambda row: (len(row), row))[:_PROBES]
-    if not rows:
-        return None
-    queries = [torch.tensor(row, dtype=torch.int64) for row in rows]
-    ids = torch.nn.utils.rnn.pad_sequence(queries, batch_first=True)
-    return ids, torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in queries], batch_first=True)
+    return pad_rows(rows, 0) if rows else None

@@ -13,8 +13,6 @@ from infoflow.training._data import TokenRows
 
 from ..models import NULL, Library, origins, salient_spans
 
-# Rows for training with passages: queries with spans and gold passages; passages by sentence.
-
 
 class QueryRows:
     """Unmasked queries as `ExampleRows`: a sentence with its spans, its gold passage, and its excluded passages."""
@@ -30,16 +28,9 @@ class QueryRows:
         vocabulary: Vocabulary | None = None,
         unknown: int = 0,
     ) -> None:
-        """
-        Args:
-            encoded: The sentences as tokens.
-            rows: Rows of the queries.
-            spans: First token and end of each query's spans, int64 (span, 2); empty: any token may be masked.
-            gold: The passage that answers each, −1 if none.
-            excluded: Passages that each query must not read.
-            library: Digest of the passages.
-            vocabulary: Marks special tokens: if written in a sentence they count as text and become unknown.
-            unknown: The unknown token.
+        """`rows` of `encoded` are the queries. Each has its spans (first token and end; empty: any token may be
+        masked), its gold passage (−1: none) and the passages that it must not read. `library` is the digest of the
+        passages. With a `vocabulary`, special tokens written in a sentence count as text and become `unknown`.
         """
         self._special = None if vocabulary is None else vocabulary.is_special
         self._unknown = unknown
@@ -50,6 +41,13 @@ class QueryRows:
         self.lengths: np.ndarray = encoded.lengths[rows]
         marks = [[span.tolist(), out.tolist()] for span, out in zip(spans, self._excluded, strict=True)]
         self.digest = digest(["queries", self._gold.tolist(), digest(marks), library])
+
+    @classmethod
+    def of_tokens(
+        cls, tokens: Sequence[np.ndarray], ids: np.ndarray, spans: Sequence[np.ndarray], gold: np.ndarray, **how: Any
+    ) -> "QueryRows":
+        """Queries that are tokens already; they may read every passage. `ids` are stable numbers, int64 (query,)."""
+        return cls(_Tokens(tokens, ids), np.arange(len(tokens)), spans, gold, [()] * len(tokens), **how)
 
     def row(self, index: int) -> np.ndarray:
         """Token ids of one query, specials included."""
@@ -102,15 +100,9 @@ def query_rows(
 ) -> QueryRows:
     """The sentences of a corpus as queries, by their salient spans (column `entity`, or rules).
 
-    Args:
-        corpus: Sentences; if they come from passages, set `excluded`.
-        tokenizer: A fast tokenizer, which knows words.
-        library: The passages.
-        gold: The passage that answers each sentence, −1 if none.
-        excluded: Passages that each sentence must not read: its own, and copies.
-        max_length: Maximum number of tokens of a query; later spans are not masked.
-        exclude_origin: Whether to exclude passages that contain the sentence word for word (`origins`).
-        keep_spanless: Whether to keep sentences without a span, in which any token may be masked.
+    `gold` answers each sentence (−1: none), and `excluded` may not be read. `exclude_origin` also excludes passages
+    that contain the sentence word for word (`origins`). Sentences without a span are kept only with `keep_spanless`,
+    and spans beyond `max_length` tokens are not masked.
     """
     gold = np.full(len(corpus), NULL) if gold is None else np.asarray(gold)
     excluded = [()] * len(corpus) if excluded is None else excluded
@@ -160,7 +152,6 @@ def _without_origins(
 
 
 def _require_passages(corpus: Corpus, library: Library, excluded: Sequence[Sequence[int]]) -> None:
-    """Raise a UserError if a sentence has no passage to read."""
     num = len(library)
     if full := sum(len({int(id) for id in ids if 0 <= id < num}) == num for ids in excluded):
         raise UserError(
@@ -170,7 +161,6 @@ def _require_passages(corpus: Corpus, library: Library, excluded: Sequence[Seque
 
 
 def _spans(corpus: Corpus, encoded: Encoded) -> list[np.ndarray]:
-    """Token ranges of the spans of each sentence."""
     tagged = "entity" in corpus.columns
     found = []
     for row, sentence in enumerate(corpus):
@@ -235,17 +225,7 @@ def question_rows(
     """Queries `[CLS] question answer [SEP]` with the answer as the only span, so that objectives mask it.
 
     Questions whose answer has no token, or more than `answer_tokens`, are left out. Long questions are truncated at the
-    end, never a mask. The number of masks shows the length of the answer.
-
-    Args:
-        questions: Their texts.
-        answers: The target answer of each.
-        ids: A stable number of each, int64.
-        tokenizer: Tokenizer of reader and retriever.
-        library: The passages.
-        gold: The passage that answers each, −1 if none.
-        max_length: Maximum number of tokens of a query, special ones included.
-        answer_tokens: Maximum number of tokens of an answer.
+    end, never a mask. The number of masks shows the length of the answer. `ids` are stable numbers of the questions.
     """
     options: Any = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
     asked, wanted = (tokenizer(list(texts), **options).input_ids for texts in (questions, answers))
@@ -263,12 +243,11 @@ def question_rows(
         question = asked[row][: max(room, 0)]
         tokens.append(np.array([vocabulary.start, *question, *wanted[row], vocabulary.end], dtype=np.int64))
         spans.append(np.array([[1 + len(question), 1 + len(question) + len(wanted[row])]], dtype=np.int64))
-    rows = QueryRows(
-        _Tokens(tokens, np.asarray(ids)[kept]),
-        np.arange(len(kept)),
+    rows = QueryRows.of_tokens(
+        tokens,
+        np.asarray(ids)[kept],
         spans,
         np.asarray(gold)[kept],
-        [()] * len(kept),
         library=library.digest,
         vocabulary=vocabulary,
         unknown=int(tokenizer.unk_token_id if tokenizer.unk_token_id is not None else vocabulary.pad),
