@@ -243,7 +243,7 @@ def one_number(rows: SeedRows) -> np.ndarray:
 
 
 class Exact(np.ndarray):
-    """Numbers without a bootstrap over sentences; bootstrapped ones may be constant too, as a share of few tasks."""
+    """Marks numbers without a bootstrap over sentences; bootstrapped ones may be constant too (shares of few tasks)."""
 
 
 def exact(values: Any) -> Exact:

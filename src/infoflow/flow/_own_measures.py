@@ -111,7 +111,7 @@ class _FunctionMeasure(Measure):
             np.add.at(sums, (slice(None), slice(None), blocks), found)
 
     def _sentence_sums(self, layer: Tensor, valid: Tensor) -> np.ndarray:
-        """Each sentence's sum over its tokens, (B, heads); one head if the function has none."""
+        """Each sentence's sum over its tokens, (B, heads); one head if the values have none."""
         values = self._function(layer)
         heads = {"hidden": (), "attention": layer.shape[1:2], "heads": layer.shape[2:3]}[self._of]
         wanted = (valid.shape[0], *heads, valid.shape[1]) if self._of == "attention" else (*valid.shape, *heads)
@@ -202,7 +202,7 @@ def _measures_in(values: Any) -> Iterator[AbstractMeasure]:
 
 
 def _made(module: ModuleType, path: Path, made: set[type]) -> list[AbstractMeasure]:
-    """An instance of each measure class that the file defines and does not use as a base."""
+    """An instance of each measure class that the file defines, except base classes of others."""
     known = dict.fromkeys(value for value in vars(module).values() if _is_measure_of(value, module))
     own = [one for one in known if not any(issubclass(other, one) for other in [*made, *(known.keys() - {one})])]
     return [_instance(one, path) for one in own]
@@ -246,7 +246,7 @@ def _marked(
 
 
 def _fault(measure: AbstractMeasure) -> str:
-    """Why it is unusable, or ""; nothing else checks types in user code."""
+    """Why the measure is unusable, or ""; nothing else checks types in user code."""
     table = getattr(measure, "table", None)
     if not isinstance(table, TableSchema):
         return f"its table must be a TableSchema, got {as_written(table)}"

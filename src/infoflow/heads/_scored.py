@@ -48,7 +48,7 @@ class ScoredBatch:
         return (self.labels != NO_LABEL).sum(dim=1)
 
     def repeated(self, variants: int) -> "ScoredBatch":
-        """The batch `variants` times, sentence by sentence within each."""
+        """The batch repeated `variants` times as a whole."""
         if variants == 1:
             return self
         streams = {name: _repeated(one, variants) for name, one in self.padded.streams.items()}
@@ -80,8 +80,8 @@ class SentenceScorer:
     def choose(self, sentences: int | None, purpose: str) -> np.ndarray:
         """Rows of `sentences` sentences by the hash of their text (default: all).
 
-        Each purpose selects different sentences. Of longer texts than 512 tokens fewer are chosen: as many tokens as
-        that number of sentences can have.
+        Each purpose selects different sentences. Of texts longer than 512 tokens fewer are chosen, so that the total
+        stays at 512 tokens per requested sentence.
         """
         rows, ids = self.reader.rows, self.reader.corpus.content_ids
         if sentences is None or len(rows) == 0:

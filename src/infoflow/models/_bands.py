@@ -56,7 +56,7 @@ def compute_densely(module: nn.Module) -> None:
 
 
 class _AsItIs:
-    """Replaces padding to whole windows: only makes the first token global if configured."""
+    """Stands in for padding to whole windows; it only makes the first token global if configured."""
 
     def __init__(self, first_is_global: bool) -> None:
         self.first_is_global = first_is_global

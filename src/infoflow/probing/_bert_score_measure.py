@@ -70,7 +70,7 @@ def pearson_by_layer(
 
     Raises:
         UserError: The number of human scores differs from the number of pairs, is below ten, or the scores are not
-            finite or all equal.
+            finite or are all equal.
 
     Source: [@zhang2020bertscore].
     """

@@ -211,7 +211,7 @@ def _candidates(model: Model, facts: Facts, vocabulary: Sequence[str] | None) ->
 
 
 def _everywhere(model: Model, tokens: dict[str, int], ids: Sequence[int]) -> dict[Standing, list[int]]:
-    """The candidates' tokens in every position where all of their words are single tokens."""
+    """The candidates' tokens in every position where all candidates are single tokens."""
     found: dict[Standing, list[int]] = {"space": list(ids)}
     for stands in ("start", "glued"):
         own = object_tokens(written_by(model), tuple(tokens), stands)
@@ -346,7 +346,7 @@ def _micro(having: Sequence[RelationAnswers], asking: Asking, view: int, dropped
 
 
 def _mean_where_asked(having: Sequence[RelationAnswers], asking: Asking, view: int, sizes: np.ndarray) -> float:
-    """The template bias over relations whose prompts work without a subject."""
+    """The template bias, averaged over relations whose prompts work without a subject."""
     blind = np.array([one.blind[asking][view] for one in having])
     asked = ~np.isnan(blind)
     return float(np.average(blind[asked], weights=sizes[asked])) if asked.any() else math.nan

@@ -1,4 +1,4 @@
-"""Linear and MLP probes of every layer on a task as a measure, with controls; and predictions for single examples."""
+"""Linear and MLP probes of every layer as a measure, with controls; and predictions for single examples."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -306,7 +306,7 @@ MOST_EXAMPLES = 60
 
 
 class ProbeExamples(Probe):
-    """Predictions of each layer's probes for single test examples; some are right only from a certain layer on.
+    """Predictions of each layer's probes for single test examples, some of which only upper layers get right.
 
     The probes are those of `Probe` with the same settings; both measures share one training.
 

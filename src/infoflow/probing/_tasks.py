@@ -101,7 +101,7 @@ def build_task(
 
 
 def tag_column(name: str) -> str | None:
-    """The tag column of a task that needs nothing else: `ner` for `ner` and `ner-spans`; else None."""
+    """The tag column of a task that needs nothing else (`ner` for `ner` and `ner-spans`); None for other tasks."""
     kind = _NAMED.get(name)
     if kind is None:
         return name.removesuffix(SPANS_SUFFIX)
@@ -114,7 +114,7 @@ def task_needs(name: str) -> tuple[str, ...]:
 
 
 def _tags(corpus: Corpus) -> set[str]:
-    """Columns that a probe can read: a lemma as well as tags."""
+    """Columns that a probe can predict: tags, and also lemmas."""
     return {*tag_columns(corpus)} | (corpus.columns & {"lemma"})
 
 
@@ -196,7 +196,7 @@ def _sentences(corpus: Corpus, rows: np.ndarray, seed: int) -> Iterator[AskedSen
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Asked:
-    """The examples of a part, each with the row of its sentence."""
+    """The examples of a part, each with its sentence's row."""
 
     corpus: Corpus
     questions: Sequence[tuple[int, ProbeQuestion]]
@@ -383,6 +383,6 @@ def _treebank(path: Path, tasks: Sequence[str]) -> Corpus:
 
 
 def _key(name: str, keys: Sequence[str]) -> str | None:
-    """The key with exactly this name, or else in another case if it is unique."""
+    """The key with exactly this name, or else the only one that differs just in case."""
     alike = [key for key in keys if key.lower() == name.lower()]
     return name if name in alike else alike[0] if len(alike) == 1 else None

@@ -93,12 +93,12 @@ class WordRows:
         return cls(sample=kept, words=words, types=_numbered(kept.occurrences.word_type))
 
     def frequent(self, types: Int[np.ndarray, " occurrence"], least: int) -> Bool[np.ndarray, " occurrence"]:
-        """Whether each row's type (in `types`) has at least `least` rows."""
+        """Mask of the rows whose type (in `types`) has at least `least` rows."""
         return np.bincount(types, minlength=1)[types] >= least
 
 
 def _places(sample: TokenSample) -> Int[np.ndarray, " occurrence"]:
-    """For each token, a number that all tokens of the same word in the same sentence share."""
+    """For each token, a number shared by all tokens of the same word in the same sentence."""
     at = sample.occurrences
     return hash64_array(("word-place",), at.sentence, at.word, at.draw).view(np.int64)
 
@@ -191,7 +191,7 @@ def geometry_row(
     least: int = 0,
     left_out: int = 0,
 ) -> dict[str, Any]:
-    """The columns of one row without the keys; a baseline without replicates is taken to be exact."""
+    """The columns of one row without the keys; a baseline without replicates is treated as exact."""
     differences = replicates - (baseline if baseline_replicates is None else baseline_replicates)
     scale = scale_of(quantity)
     lowest, highest = bounds_of(scale)

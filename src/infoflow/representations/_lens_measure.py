@@ -236,7 +236,7 @@ class Lens(Intervention):
 
 
 def _watched(batches: Iterator[LensStates], unigram: Unigram, progress: Progress) -> Iterator[LensStates]:
-    """Yields the batches unchanged, and adds the first ones to the control."""
+    """Yield the batches unchanged, and add the first ones to the control."""
     for batch in batches:
         if unigram.positions < _CONTROL_POSITIONS:
             unigram.update(batch)

@@ -58,7 +58,7 @@ def select_steps(available: Sequence[int], k: int) -> list[int]:
     r"""`k` of the available steps, evenly in log time, including the first and the last; step 0 is extra.
 
     The i-th choice s is followed by the later step nearest in log2 to \(s (a_n / s)^{1/(k-i)}\) (the smaller one in a
-    tie) that leaves enough steps for the rest. With at most `k` steps, all; with k = 1, the last.
+    tie) that leaves enough steps for the rest. If there are at most `k` steps, all are chosen; with k = 1, the last.
 
     >>> select_steps([500, 1000, 1500, 2000, 2500, 3000], 4)
     [500, 1000, 1500, 3000]

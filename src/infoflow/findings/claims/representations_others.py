@@ -215,7 +215,7 @@ _Z5_READS = {o.name: geometry(o, "average_similarity") for o in (TRANSLATION, MA
     learned=(TRANSLATION, MASKED),
 )
 def z5(curves: Curves) -> list[Condition]:
-    """Layer 0."""
+    """Reads layer 0 only."""
     return [
         exceeds(
             "average similarity of the translation encoder's embeddings over the masked LM's",

@@ -68,7 +68,7 @@ def unembedding_of(tape: Tape, logits: Tensor) -> tuple[LinearNode, set[Value]]:
 
 
 def require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
-    """Check that every attention leads to the logits: a lost path would count as a constant."""
+    """Check that every attention leads to the logits: a path that is not recorded would count as a constant."""
     reached = set(above)
     for node in reversed(tape.nodes):
         if node.output in reached:
@@ -88,7 +88,7 @@ def propagate(
     rule: Rule,
     visit: Callable[[AttentionNode, Tensor], None] | None = None,
 ) -> SentenceRelevance:
-    """Propagate from the logits to the embeddings; `visit` gets each attention with its relevance (N, T, H · d)."""
+    """Propagate from the logits to the embeddings; `visit` receives each attention with its relevance (N, T, H · d)."""
     absorbed = Absorbed()
     start = unembedding.of_outputs(positions, targets, rule, absorbed)
     waiting: dict[Value, list[Tensor]] = {unembedding.inputs[0]: [start]}

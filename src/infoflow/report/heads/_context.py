@@ -1,4 +1,4 @@
-"""Closing the self-attention of blocks: the loss shows which blocks provide the context."""
+"""The loss when the self-attention of blocks is closed, which shows which blocks provide context."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -178,7 +178,7 @@ def _lean(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _from_nothing(rows: pd.DataFrame) -> pd.DataFrame:
-    """Start each line where nothing is closed and nothing is lost."""
+    """Start each line at a loss of 0, where nothing is closed."""
     rows = rows.drop_duplicates(["series", "closed"])
     starts = rows.drop_duplicates("series").assign(closed=0.0, value=0.0, low=0.0, high=0.0)
     return pd.concat([starts, rows]).sort_values(["series", "closed"])

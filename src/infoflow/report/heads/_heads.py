@@ -110,7 +110,7 @@ def _curves(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _whole(own: pd.DataFrame) -> Samples:
-    """The samples with the fewest heads removed, normally none."""
+    """The samples with the fewest heads removed, which is normally none."""
     ranked = own[own["order"] != "random"] if bool((own["order"] != "random").any()) else own
     return Samples.of(ranked[ranked["removed"] == ranked["removed"].min()])
 
@@ -153,7 +153,7 @@ def _words(curves: pd.DataFrame, models: ModelSelection, metric: str) -> str:
 
 
 def _percent(own: pd.DataFrame, order: str, metric: str) -> float:
-    """The largest percentage up to which every sweep step stays within the allowed loss."""
+    """The largest percentage up to which every step stays within the allowed loss."""
     line = own[own["order"] == order].sort_values("removed")
     start = float(own.loc[own["removed"].idxmin(), "value"])
     worse = (

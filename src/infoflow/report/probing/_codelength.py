@@ -1,4 +1,4 @@
-"""How hard a task is to read: the bits that its labels take given the vectors, and the required probe size."""
+"""How hard a task is to extract: the bits that its labels take given the states, and the probe size that they need."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -224,7 +224,7 @@ def _sized(every: pd.DataFrame) -> tuple[str, pd.DataFrame]:
 
 
 def _in_kilobits(rows: pd.DataFrame) -> pd.DataFrame:
-    """In thousands of bits, without the uniform code, which has no model."""
+    """The rows in thousands of bits, without the uniform code, which has no model."""
     scaled: dict[str, Any] = {name: rows[name] / 1000 for name in ("value", "low", "high")}
     if "replicates" in rows:
         scaled["replicates"] = [None if each is None else np.asarray(each) / 1000 for each in rows["replicates"]]

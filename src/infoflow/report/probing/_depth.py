@@ -134,7 +134,7 @@ def _panels(bars: pd.DataFrame, places: pd.DataFrame, labels: list[str], series:
 
 
 def _focus_notes(places: pd.DataFrame) -> dict[str, str]:
-    """K(s) and K(Δ) of each task."""
+    """K(s) and K(Δ) of each task, as notes."""
     found: dict[str, list[str]] = {}
     for statistic, sign in (("k_weights", "K(s)"), ("k_differences", "K(Δ)")):
         rows = places[(places["statistic"] == statistic) & (places["group"] == "trained")]
@@ -144,14 +144,14 @@ def _focus_notes(places: pd.DataFrame) -> dict[str, str]:
 
 
 def _score_notes(bars: pd.DataFrame) -> dict[str, str]:
-    """F1 from the embeddings, and with all layers."""
+    """F1 from the embeddings and from all layers, as notes."""
     scores = bars[bars["statistic"] == "score"].sort_values("layer")
     ends = {label: own["value"].iloc[[0, -1]].tolist() for label, own in scores.groupby("label", sort=False)}
     return {str(label): f"F1 {100 * first:.0f} → {100 * last:.0f}" for label, (first, last) in ends.items()}
 
 
 def _beside_maximum(dots: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
-    """Add the running-maximum result to ill-defined values."""
+    """Add the result with a running maximum to ill-defined values."""
     rows = places[places["statistic"] == "expected_layer_running_maximum"]
     known = dict(zip(zip(rows["group"], rows["task"], strict=True), rows["shown"], strict=True))
     stated = [

@@ -205,7 +205,7 @@ def _card(own: pd.DataFrame, lines: list[Series]) -> dict[str, Any] | None:
 def solved_from(rows: pd.DataFrame) -> int:
     """The first state from which most probes stay right up to the top.
 
-    −1: right only below the top; −2: never right.
+    −1 if they are right only below the top, −2 if never.
     """
     right = (rows.sort_values("layer")["right"].to_numpy(float) > 0.5).tolist()
     if not any(right):
@@ -218,7 +218,8 @@ def solved_from(rows: pd.DataFrame) -> int:
 def _picked(solved: dict[int, int]) -> list[tuple[int, int]]:
     """The first example of each layer, limited to `_OF_TASK`.
 
-    A spread of layers, then one right only below the top, then one that no layer gets right.
+    First examples for layers spread over the depth, then one right only below the top, then one that no layer gets
+    right.
     """
     by_layer = {from_: number for number, from_ in sorted(solved.items(), reverse=True)}
     layers = sorted(from_ for from_ in by_layer if from_ >= 0)
@@ -262,7 +263,7 @@ def _pieces(words: list[str], one: pd.Series) -> Iterator[dict[str, Any]]:
 
 
 def _strips(rows: pd.DataFrame, line: Series) -> Iterator[dict[str, Any]]:
-    """Squares of a line: of its trained model, and of its untrained one."""
+    """The squares of a line: of its trained model, and of its untrained one."""
     for trained, own in sorted(rows.groupby("trained"), key=lambda part: not part[0]):
         cells = [
             {"layer": int(row.layer), "right": float(row.right), "said": str(row.said), "share": f"{row.right:.0%}"}

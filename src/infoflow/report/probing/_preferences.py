@@ -1,4 +1,4 @@
-"""Probe-free tests: preferences in minimal pairs, facts, and similarity of texts to their references."""
+"""Tests without probes: preferences in minimal pairs, facts, and similarity of texts to their references."""
 
 import math
 from functools import partial

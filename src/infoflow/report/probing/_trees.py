@@ -1,4 +1,4 @@
-"""Whether the geometry encodes syntax trees: structural probes against a chain, a random map and untrained models."""
+"""Whether the geometry encodes syntax trees: probes compared with chains, random maps and untrained models."""
 
 import math
 from functools import partial
@@ -119,7 +119,7 @@ def _above(score: _Score, rows: pd.DataFrame, models: ModelSelection) -> list[st
 
 
 def _trivial(rows: pd.DataFrame, line: Series, best: Best) -> dict[str, Samples]:
-    """The score without training: of trees that hang each word on its neighbour, and of a random map."""
+    """The scores that need no training: of trees that attach each word to its neighbour, and of a random map."""
     chain, random = (of(rows, probe=name) for name in ("chain", "random"))
     return {
         "a chain of words": held_out_at(chain, line.key, -1),

@@ -1,4 +1,4 @@
-"""Layer-by-layer distributions as ridges: each layer's shape stands on its own line, from bottom to top."""
+"""Distributions by layer as ridges: each layer's shape stands on its own line, from bottom to top."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -172,7 +172,7 @@ def _words(shapes: pd.DataFrame, models: ModelSelection) -> str:
 
 
 def _median_on_top(rows: pd.DataFrame) -> float:
-    """Median of a histogram, interpolated within its bins; to hundredths, which is finer than these."""
+    """Median of a histogram, interpolated within bins and rounded to hundredths, which is finer than the bins."""
     rows = rows[rows["layer"] == rows["layer"].max()].sort_values("low")
     edges = np.concatenate([rows["low"].iloc[:1], rows["high"]])
     summed = np.concatenate([[0.0], rows["share"].cumsum()])

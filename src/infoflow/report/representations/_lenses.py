@@ -103,7 +103,7 @@ def _panels(frame: pd.DataFrame, models: ModelSelection, **axis: Any) -> tuple[l
 
 
 def _title(frame: pd.DataFrame, owner: Series) -> str:
-    """The model, and its positions unless they are the default."""
+    """The model, and its positions unless they are the usual ones."""
     if frame["stack"].iloc[0] == "decoder" and frame["objective"].iloc[0] not in ("causal-lm",):
         return f"{owner.label}: decoder"
     masked = frame["objective"].iloc[0] == "masked-lm" and frame["positions"].iloc[0] == "predicted"
@@ -138,7 +138,7 @@ def _divergence_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFig
 
 
 def _logit_sentence(frame: pd.DataFrame, models: ModelSelection) -> list[str]:
-    """The same layers as vectors are, if the words are about the tuned lens."""
+    """The result of the logit lens at the same layers, if the words are about the tuned lens."""
     later = [f"{_halfway(frame, one, 'logit')} in {one.label}" for one in _read_through(frame, models, "logit")]
     if _best_lens(frame) != "tuned" or not later:
         return []
@@ -146,7 +146,7 @@ def _logit_sentence(frame: pd.DataFrame, models: ModelSelection) -> list[str]:
 
 
 def _halfway_words(frame: pd.DataFrame, models: ModelSelection) -> str:
-    """The layer from which each model is nearer to its final prediction than to its mean one."""
+    """The layer from which each model is nearer to its final prediction than to its mean prediction."""
     lens = _best_lens(frame)
     owners = _read_through(frame, models, lens)
     found = {owner.label: f"from layer {_halfway(frame, owner, lens)} on" for owner in owners}

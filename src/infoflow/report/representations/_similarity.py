@@ -76,7 +76,7 @@ def similarity_section(tables: ModelTables) -> Section | None:
 def nearest_pairs(rows: pd.DataFrame, lines: list[PairOfLines]) -> list[PairOfLines]:
     """All pairs or, if there are many, each model with its most similar one, by the first measure at equal depth.
 
-    Maps of all 136 pairs of 17 objectives would take nine megabytes, and nobody looks at them all.
+    Maps of all 136 pairs of 17 objectives would take nine megabytes, too many to look at.
     """
     across = [line for line in lines if not line.same and line.key != CONTROL]
     if len(across) <= _MOST_PAIRS:
@@ -220,7 +220,7 @@ def _best(table: pd.DataFrame, metric: SimilarityMeasure) -> pd.DataFrame:
 def _map(
     table: pd.DataFrame, line: PairOfLines, metric: SimilarityMeasure, span: tuple[float, float]
 ) -> dict[str, Any]:
-    """Colours go from chance, nearly blank, to the maximum over all maps."""
+    """The map of one pair of lines; colours go from chance, nearly blank, to the maximum over all maps."""
     up, across = (sorted(table[name].unique().tolist()) for name in LAYERS)
     drawn = table[[*LAYERS, "shown"]].assign(
         value=table["value"].round(4),

@@ -93,7 +93,7 @@ def prune(
 
 
 def _show_each(found: "PrunedToEach") -> None:
-    """A row for each number of heads."""
+    """Print a row for each number of heads."""
     from infoflow.foundation import said_size
 
     metrics = list(dict.fromkeys(found.quality["metric"]))

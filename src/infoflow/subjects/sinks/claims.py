@@ -92,7 +92,7 @@ def s1(curves: Curves) -> list[Condition]:
     given=_GIVEN,
 )
 def s2(curves: Curves) -> list[Condition]:
-    """The causal LM's first token says little."""
+    """The values of the causal LM's first token are short."""
     return [
         stays_below("length of the first token's values over that of others", curves["layer"][:, 1:2], _SHORT, "ratio")
     ]
@@ -126,7 +126,7 @@ def _largest(rows: SeedRows) -> np.ndarray:
 
 
 def _course(rows: SeedRows) -> np.ndarray:
-    """Share of the ratio's rise that one block makes, and share of later layers (but the last) above 1,000."""
+    """Share of the ratio's rise that one block makes, and share of later layers (except the last) above 1,000."""
     frame = rows.frame.sort_values("layer")
     if len(frame) < 4:
         raise Absent(f"the model is too shallow: it has {len(frame) - 1} blocks, needed 3")
@@ -167,7 +167,7 @@ def s4(curves: Curves) -> list[Condition]:
 
 
 def _changes(rows: SeedRows) -> np.ndarray:
-    """Mean over layers of the loss change by zero less the control's, and less the change by the mean."""
+    """Mean over layers of the loss change by zeroing, minus that of the control, and minus the change by the mean."""
     changes = dict(rows.groups("mode"))
     if set(changes) != {"zero", "mean"}:
         raise Absent(f"{MASSIVE_ABLATION.name} lacks a mode")
@@ -188,7 +188,7 @@ def _changes(rows: SeedRows) -> np.ndarray:
     given=_GIVEN,
 )
 def s5(curves: Curves) -> list[Condition]:
-    """The causal LM's largest activations matter by their mean."""
+    """The causal LM's largest activations act like constants."""
     names = ("loss change by zero above that of random activations", "loss change by zero above that by the mean")
     columns = np.split(curves["change"], 2, axis=1)
     return [exceeds(name, own, 0.0, "nats per token") for name, own in zip(names, columns, strict=True)]

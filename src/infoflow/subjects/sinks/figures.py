@@ -1,4 +1,4 @@
-"""Figures of sinks: attention on the first token and others, massive activations, and the loss without them."""
+"""Figures of sinks: attention to the first token and others, massive activations, and the loss without them."""
 
 from collections.abc import Sequence
 

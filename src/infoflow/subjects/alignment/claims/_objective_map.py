@@ -31,7 +31,7 @@ _SHUFFLES = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Scaled:
-    """A picture of distances, and its error."""
+    """A picture of distances, and its stress."""
 
     points_OD: np.ndarray
     stress: float  # Kruskal's stress-1, see `scale`
@@ -85,7 +85,7 @@ def classical_scaling(distances_OO: Float[np.ndarray, "object object"], num: int
 
 
 def aligned(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
-    """The points rotated, mirrored and moved, but not stretched, to come as near as possible to others."""
+    """The points rotated, reflected and shifted, but not scaled, to come as near as possible to others."""
     return (points_OD - points_OD.mean(axis=0)) @ turn(points_OD, onto_OD) + onto_OD.mean(axis=0)
 
 
@@ -98,7 +98,7 @@ def turn(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
 
 
 def shuffled_stress(distances_OO: Float[np.ndarray, "object object"]) -> float:
-    """The mean stress of pictures whose distances are assigned to the pairs at random."""
+    """The mean stress of pictures of randomly shuffled distances."""
     size = len(distances_OO)
     upper, rng = np.triu_indices(size, 1), stream("shuffled-stress", size)
     found = []
@@ -286,13 +286,13 @@ def family_of(name: str) -> str:
 
 
 def nearest(matrix_OO: np.ndarray) -> np.ndarray:
-    """The nearest neighbours of each objective, (O, O): one, or several at equal distance."""
+    """The nearest neighbours of each objective as a mask (O, O); several if they are equally near."""
     apart = matrix_OO + np.diag(np.full(len(matrix_OO), np.inf))
     return apart <= apart.min(axis=1, keepdims=True)
 
 
 def _places(matrices: _Matrices, picture: dict[str, np.ndarray]) -> list[dict]:
-    """A row for each objective of the mean, then of each seed if there are several."""
+    """A row for each objective in the mean picture, then in each seed's if there are several."""
     mean = scale(matrices.mean_OO)
     common = [name for name in matrices.names if name in picture]
     points = mean.points_OD
@@ -360,7 +360,7 @@ def _shares(matrices: _Matrices) -> list[dict]:
 
 
 def _share(families: np.ndarray, related: np.ndarray, neighbours_OO: np.ndarray) -> float:
-    """Share over the objectives with relatives; ties count by the share of relatives among the nearest neighbours."""
+    """Share of objectives whose nearest neighbour is a relative; ties count by their share of relatives."""
     same_OO = families[:, None] == families[None]
     hits = (same_OO & neighbours_OO).sum(axis=1) / neighbours_OO.sum(axis=1)
     return float(hits[related].mean())

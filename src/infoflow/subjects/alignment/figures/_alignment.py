@@ -184,7 +184,7 @@ def _color(kind: str, models: ModelSelection) -> str:
 
 
 def _score_words(frame: pd.DataFrame) -> str:
-    """How many more words a trained encoder finds than a linear map, and how many shuffled links find."""
+    """How many more words a trained encoder retrieves than a linear map, and how many shuffled links retrieve."""
     at = {kind: _samples(frame, kind, "retrieval forward") for kind in ("aligned", "unaligned", "shuffled")}
     gap = (at["aligned"] - at["unaligned"]).estimate()
     shuffled = f"; on shuffled links it finds {estimate_text(at['shuffled'].estimate())}" if at["shuffled"] else ""
@@ -304,7 +304,7 @@ def _bleu_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
 
 
 def _bleu_words(before: Samples, after: Samples, own: Samples) -> str:
-    """BLEU after fine-tuning, compared with the encoder as it was and with the decoder's own encoder."""
+    """BLEU after fine-tuning, compared with the encoder before it and with the decoder's own encoder."""
     gain, left = (after - before).estimate(), (after - own).estimate()
     return sentence(
         f"fine-tuned, the encoder gives BLEU {estimate_text(after.estimate())}, "

@@ -1,4 +1,4 @@
-"""The objective map: which objectives end up near each other, and whether these are of one family."""
+"""The objective map: which objectives are near each other, and whether these are of one family."""
 
 from dataclasses import replace
 
@@ -211,7 +211,7 @@ def _map_data(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _family_sentences(shares: pd.DataFrame) -> list[str]:
-    """How many objectives are nearest to one of their own family, against chance and before training."""
+    """How many objectives are nearest to one of their own family, compared with chance and with untrained models."""
     found = []
     for aspect, own in shares.groupby("aspect", sort=False) if len(shares) else ():
         trained, before = own[own["trained"]], own.loc[~own["trained"], "value"]

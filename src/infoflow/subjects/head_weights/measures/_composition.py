@@ -136,7 +136,7 @@ class _Factor:
 
 
 def _readings(head: HeadMatrices) -> dict[str, Float[Tensor, "D d"]]:
-    """For each way to read: a matrix M such that ‖W M‖ is the norm of W times the head's QK or OV circuit."""
+    """For each way to read, a matrix M such that ‖W M‖ is the norm of W times the head's QK or OV circuit."""
     return {
         "query": head.query @ _r(head.key).T,
         "key": head.key @ _r(head.query).T,
@@ -150,6 +150,6 @@ def _r(matrix: Float[Tensor, "D d"]) -> Float[Tensor, "d d"]:
 
 
 def _stacked(matrices: list[Tensor]) -> Float[Tensor, "N d D"]:
-    """All matrices, those of fewer rows filled with zeros."""
+    """All matrices; those with fewer rows are filled with zeros."""
     most = max(len(one) for one in matrices)
     return torch.stack([torch.nn.functional.pad(one, (0, 0, 0, most - len(one))) for one in matrices])

@@ -1,4 +1,4 @@
-"""What a head's weights say about copying and about the offset it looks at, against random matrices."""
+"""What a head's weights show about copying and about its preferred offset, compared with random matrices."""
 
 # D width, d head width, T position, R random draw
 

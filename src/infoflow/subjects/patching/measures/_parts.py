@@ -1,4 +1,4 @@
-"""The parts of a model whose values can be swapped, and the one place where a forward pass shows and takes them."""
+"""The parts of a model whose values can be swapped, and the code that reads and writes them in a forward pass."""
 
 # V variant, B pair, T token, H head, d head width, D width
 
@@ -47,7 +47,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is swapped: a tensor, one head of it, or some of its positions."""
+    """What is swapped: a tensor, one of its heads, or some of its positions."""
 
     name: str
     stack: str
@@ -61,7 +61,7 @@ class Part:
         return Slot(HEAD if self.name == ATTENTION else self.name, self.stack, self.kind, self.layer)
 
     def of(self, value: Tensor) -> Tensor:
-        """Its part of the slot's value for one variant; a view."""
+        """The part's share of the slot's value for one variant; a view."""
         if self.head < 0:
             return value
         return value[:, :, self.head] if self.name == HEAD else value[:, self.head]

@@ -165,7 +165,7 @@ MOST = 0.8
     learned=(TRANSLATION,),
 )
 def v4(curves: Curves) -> list[Condition]:
-    """The functions of the translation encoder's heads once few of them are left."""
+    """The functions of the translation encoder's heads when few of them are left."""
     return [
         exceeds(
             "share of the functions that some living head still has",
@@ -265,7 +265,7 @@ def _point(rows: SeedRows) -> int:
 
 
 def _score(rows: SeedRows, way: str, point: int) -> np.ndarray | None:
-    """(1 + R,): the score of that step, or of the only one if all heads are kept."""
+    """The score of that step, or of the only one if all heads are kept, (1 + R,)."""
     found = rows.frame["method"] == way
     if way not in (UNPRUNED, RECOVERED_ALL):
         found &= (rows.frame["scope"] == ENCODER) & (rows.frame["point"] == point)

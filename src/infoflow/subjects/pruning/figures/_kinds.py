@@ -1,4 +1,4 @@
-"""Which kinds of attention and which layers keep their heads along a sweep, and whether gates decide."""
+"""Which kinds of attention and which layers keep their heads along a sweep, and whether gates become 0 or 1."""
 
 import math
 from functools import partial
@@ -244,7 +244,7 @@ def _curve(pool: PrunableHeads, own: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gates_words(starts: dict[PrunableHeads, float], table: pd.DataFrame, name: str) -> str:
-    """Where most and fewest gates are undecided at the largest penalty."""
+    """Where the largest and the smallest share of gates is undecided at the largest penalty."""
     ends = [(f"for {pool.heads} of {pool.series.label}", _end(pool, table)) for pool in starts]
     found = [Candidate(who, one if one.high > one.low else plain(one.value)) for who, one in ends]
     before = f"{name} it is {percent_span(start / 100 for start in starts.values())}"

@@ -1,4 +1,4 @@
-"""Pruning results: quality by heads left, which go first, which functions stay, and the role of training."""
+"""Pruning results: quality by heads left, which heads go first, which functions remain, and the role of training."""
 
 from dataclasses import replace
 from functools import partial
@@ -115,7 +115,7 @@ def _words(curves: pd.DataFrame, models: ModelSelection) -> str:
 
 
 def _share_gone(line: pd.DataFrame, metric: str) -> str:
-    """Where the line, interpolated between sweep steps and the unpruned model, first exceeds the cheap cost."""
+    """The share of heads removed at which the line, interpolated between steps, first exceeds the cheap cost."""
     line = line.loc[line["left"] < line["size"]].sort_values("left", ascending=False)
     sign = -1 if metric == "bleu" else 1
     costs = sign * (line["value"] - line["unpruned"]) / CHEAP[metric]

@@ -1,4 +1,4 @@
-"""Pruned models against models trained from scratch with the same heads, and against models trained further."""
+"""Pruned models compared with models trained from scratch with the same heads, and with models trained further."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ def scratch_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WaysBeside:
-    """Pruning methods at the sweep steps of each set of heads: the control first, the method of interest last."""
+    """Pruning methods at the steps of each set of heads: the control first, the method of interest last."""
 
     ways: Sequence[Way]
     metric: dict[PrunableHeads, str]  # the reported metric of each set of heads
@@ -301,7 +301,7 @@ def _whole(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataFrame, way: st
 
 
 def _recovered_sentence(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataFrame) -> str:
-    """The model's distance from random heads, from its state before, and from all heads."""
+    """The model's distance from random heads, from the model before further training, and from all heads."""
     unit, num, pairs = unit_of(beside.metric[pool]), beside.num_points(pool), pool.of(beside.pairs)
     left = sorted(set(pairs.groupby("point")["left"].mean().round().astype(int)))
     few = f"{left[0]}" if len(left) == 1 else f"{left[0]} to {left[-1]}"

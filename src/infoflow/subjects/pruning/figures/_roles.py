@@ -1,4 +1,4 @@
-"""Which functions survive pruning: the heads that are left, by function, and what chance would keep."""
+"""Which functions survive pruning: the remaining heads by function, and what chance would keep."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +37,7 @@ class Functions:
 
     `heads` has one row per sweep step, head and role (`holds`: by the role thresholds). `counts` has one row per seed
     and sweep step: the converged model's roles that are left, their initial number, and the number that equally many
-    random heads would keep in expectation; no rows if it had none.
+    random heads would keep in expectation; no rows if it had no roles.
     """
 
     pool: PrunableHeads
@@ -89,7 +89,7 @@ class Functions:
 
         The tendency of a head that holds a role is its function; of other heads, the function that their scores come
         closest to (`strength`, 0 to 1, see `role_strength`). `place` counts heads of one kind from the bottom of their
-        stack: by function, those that hold none on top, the strongest tendency first.
+        stack: by function, then the strongest tendency first, with heads that hold no role on top.
         """
         rows = self.heads.loc[self.heads["alive"]]
         rows = rows.assign(order=[_ORDER.index(name) for name in rows["tendency"]])

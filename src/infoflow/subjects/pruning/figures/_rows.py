@@ -62,7 +62,7 @@ class PrunableHeads:
 
     @property
     def subject(self) -> str:
-        """The subject at the start of a sentence."""
+        """The set of heads as the subject of a sentence."""
         return f"{self.heads.capitalize()} of {self.series.label}"
 
     def of(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -77,7 +77,7 @@ def scoped(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_whole_models(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of trained models with all their heads: before pruning, and trained further."""
+    """The rows of trained models with all their heads: before pruning, and after further training."""
     return frame.loc[frame["trained"] & frame["method"].isin([UNPRUNED, RECOVERED_ALL])]
 
 
@@ -157,7 +157,7 @@ def several(frame: pd.DataFrame, bands: str = "bands") -> str:
 
 
 def over_seeds(seeds: int, bands: str = "bands") -> str:
-    """The same for counts, which have no sentences behind them: with one seed there are no bands."""
+    """The same for counts, which have no interval over sentences: with one seed there are no bands."""
     return band_words(seeds, over="", bands=bands)
 
 
@@ -205,7 +205,7 @@ def rows_axis(field: str, order: list, title: str | None = None) -> Channel:
 
 
 def span_of(pool: PrunableHeads, curves: pd.DataFrame) -> list[float]:
-    """The panel's own quality scale: losing all kinds of heads costs many times more than losing the encoder's."""
+    """The panel's own quality scale, since heads of all kinds cost many times more than the encoder's."""
     drawn = pool.of(curves)[["low", "high", "value", "unpruned"]]
     low, high = span(drawn, margin=0.06)
     return [max(low, 0.0) if drawn.min().min() >= 0 else low, high]

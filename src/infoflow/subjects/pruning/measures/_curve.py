@@ -304,9 +304,9 @@ def compare_speed(
 
     Args:
         models: A model and its pruned versions.
-        batches: Sentences per forward pass.
+        batches: Numbers of sentences per forward pass, each measured.
         tokens: Tokens per sentence.
-        rounds: Forward passes of each model for the median; one more warms up.
+        rounds: Timed forward passes of each model, after one to warm up; the median is reported.
 
     Returns:
         model, heads, parameters, megabytes (of the weights), batch, milliseconds (median of a forward pass), speed-up

@@ -1,4 +1,4 @@
-"""Prune a model to a number of heads, into a folder; or leave it at full size with zeros."""
+"""Prune a model to a number of heads, into a folder; or keep it at full size with zeros."""
 
 import copy
 import json
@@ -107,7 +107,7 @@ class Pruned:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recovery:
-    """Training after pruning: number of updates, and the highest learning rate."""
+    """Training after pruning: number of updates, and highest learning rate."""
 
     updates: int
     rate: float = 1e-4
@@ -129,8 +129,8 @@ def prune_to(
 ) -> Pruned:
     """Keep the most valuable heads, remove the others, and write the smaller model.
 
-    Half of the sentences (by the hash of their text) rank the heads, the other half measures the cost. There is no
-    training: `learn_gates` lets the model adapt.
+    Half of the sentences (by the hash of their text) rank the heads, the other half measures the cost. The model is not
+    trained; with `learn_gates` it adapts.
 
     Args:
         model: A loaded model with its tokenizer.
@@ -254,7 +254,7 @@ class Start:
         )
 
     def _recovered(self, smaller: Model) -> tuple[Model, str]:
-        """The smaller model, trained on if that is wanted, and how it was trained."""
+        """The smaller model, trained further on request, and how it was trained."""
         if self.recover is None or self.objective is None:
             return smaller, _UNTRAINED
         (first, *_) = _scores(smaller, self.scored_on, self.metric, self.options)
@@ -326,7 +326,7 @@ def _change(before: dict, after: dict) -> pd.DataFrame:
 
 
 def _card(name: str, by: str, heads: tuple[int, int, int], quality: pd.DataFrame, training: str) -> dict[str, Any]:
-    """Contents of the model card; `heads`: number after pruning, before, and of those that could be removed."""
+    """Contents of the model card; `heads` are the numbers after pruning, before, and of those that could be removed."""
     left, total, can_go = heads
     rows = [
         f"| {r['metric']} | {r['before']:.4f} | {r['after']:.4f} | {_change_of(r)} | {r['sentences']:,} |"
