@@ -54,7 +54,7 @@ def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | s
     if unknown := {name for side in named for name in side} - set(reads):
         raise ValueError(f"sides must name readings ({', '.join(reads)}). Got {', '.join(sorted(unknown))}.")
     return Control(
-        name="trainings that differ by their seed alone", reads=reads, replicas=partial(_by_seed, sides=named)
+        name="training runs that differ only in their seed", reads=reads, replicas=partial(_by_seed, sides=named)
     )
 
 

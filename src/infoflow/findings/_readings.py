@@ -110,7 +110,7 @@ def _scores(
 def _best(rows: SeedRows) -> np.ndarray:
     numbers = rows.numbers
     if not np.isfinite(numbers[0]).any():
-        raise Absent("a probe has no number in any layer")
+        raise Absent("a probe has no score at any layer")
     return largest(numbers)
 
 
@@ -249,7 +249,7 @@ def spans_more_than_words(curves: Curves, which: str) -> list[Condition]:
     spans, words = (curves[f"new {what}"] - curves[f"old {what}"] for what in ("spans", "words"))
     return [
         exceeds(f"{which}, coreference", spans, 0.0, "share"),
-        exceeds("that gain less the one in tags of words", spans - words, 0.0, "share"),
+        exceeds("that gain minus the gain in tags of words", spans - words, 0.0, "share"),
     ]
 
 
@@ -272,14 +272,14 @@ def _best_layer(rows: SeedRows, beyond_chance: bool) -> np.ndarray:
     if beyond_chance:
         means_RL = means_RL - np.array([own.column("baseline").mean() for own in layers])
     if not np.isfinite(means_RL[0]).all():
-        raise Absent("tag_neighbours holds no number at some layers")
+        raise Absent("tag_neighbours has no number at some layers")
     return largest(means_RL)
 
 
 def _exactly(rows: SeedRows) -> np.ndarray:
     values = rows.column(rows.number)
     if len(values) != 1 or not np.isfinite(values).all():
-        raise Absent("the table match holds no single number for a model")
+        raise Absent("the table match must have one number per model")
     return exact(values)
 
 

@@ -221,7 +221,7 @@ def _instance(kind: type[AbstractMeasure], path: Path) -> AbstractMeasure:
         inspect.signature(kind).bind()
     except TypeError:
         raise UserError(
-            f"The measure {name} in {path} needs arguments. Make one beneath it: MINE = {name}(...)."
+            f"The measure {name} in {path} needs arguments. Create an instance below the class: MINE = {name}(...)."
         ) from None
     try:
         return kind()
@@ -255,7 +255,7 @@ def _fault(measure: AbstractMeasure) -> str:
     if keys := _KEYS.intersection(table.column_names):
         return f"the column {min(keys)} says which model a row is about, and is added to its table; choose another name"
     if isinstance(measure, PairMeasure):
-        return "it is one of two models; infoflow.compare takes those"
+        return "it compares two models; pass it to infoflow.compare"
     try:
         describe_measure(measure)
     except Exception as error:  # whatever its attributes do

@@ -99,7 +99,7 @@ class Reader:
     def no_target(self) -> str:
         """Why the decoder has no input, if so."""
         if self.decoder_side == "text":
-            return "its decoder was trained on parts of texts, and whole ones do not say which"
+            return "its decoder was trained on parts of texts, and a whole text does not show which"
         if "translation" in self.corpus.columns:
             return "nothing was given for its decoder to read"
         return (

@@ -79,7 +79,7 @@ def read_manifest(shard: Path) -> dict[str, Any]:
     try:
         manifest = read_object(path)
         if not all(isinstance(manifest[name], kind) for name, kind in _KINDS.items()):
-            raise ValueError("entries of other kinds than were written")
+            raise ValueError("entries of wrong types")
     except OSError as error:
         raise _damaged(shard, f"{_MANIFEST}: {error.strerror or error}") from None
     except (ValueError, TypeError, KeyError, RecursionError) as error:

@@ -45,7 +45,7 @@ HEAD_POSITIONAL = TableSchema(
     name="head_positional",
     version=2,
     description="Share of queries whose largest weight lies at a fixed offset, among real tokens; m keys with the same "
-    "largest weight count 1/m each. In causal self-attention later tokens are no keys, so positive offsets have no "
+    "largest weight count 1/m each. In causal self-attention later tokens are not keys, so positive offsets have no "
     "queries and no value.",
     light=True,
     columns=(

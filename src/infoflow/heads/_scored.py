@@ -70,7 +70,7 @@ class SentenceScorer:
     def __init__(self, reader: Reader) -> None:
         self.reader, self.model = reader, reader.model
         if reason := no_loss(reader.model):
-            raise UserError(f"{reader.model.name} has no loss to look at: {reason}.")
+            raise UserError(f"{reader.model.name} has no loss: {reason}.")
         if self.model.task == "seq2seq" and not reader.has_target:
             raise NothingToRead(f"{self.model.name} has nothing to predict: {reader.no_target}.")
         self._stack = self.model.anatomy.predicts.name

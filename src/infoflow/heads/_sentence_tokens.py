@@ -215,7 +215,7 @@ def _token_ids(model: Model, text: Text, what: str) -> list[int] | None:
         if not words or not all(word.isdecimal() for word in words):
             raise UserError(
                 f"{model.name} has no tokenizer, so it takes token ids but no text. Give a tokenizer (--tokenizer), or "
-                f'the {what} as token ids divided by spaces, such as "5 6 7". Got {text}.'
+                f'the {what} as token ids separated by spaces, such as "5 6 7". Got {text}.'
             )
         ids = [int(word) for word in words]
     else:
@@ -265,7 +265,7 @@ def _own_translation(model: Model, sentence: Text) -> Text:
         return translation if translation.strip() else "."  # an untrained model may generate nothing
     raise UserError(
         f"{model.name} reads a sentence and its translation. Give the translation too: without a tokenizer the model's "
-        "own cannot be made."
+        "own cannot be generated."
     )
 
 

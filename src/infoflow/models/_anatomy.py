@@ -266,7 +266,7 @@ class Anatomy:
     def several_streams(self) -> str | None:
         """Why no head simply adds to the state, as a reason; None if there is one residual stream."""
         num = max((stack.streams for stack in self.stacks), default=1)
-        return f"its blocks mix {num} residual streams, so no head only adds to a state" if num > 1 else None
+        return f"its blocks mix {num} residual streams, so heads do not add to one state" if num > 1 else None
 
     def lacks(self) -> str | None:
         """What is missing for measurements, as a reason: layers, or heads; None if the model has both."""

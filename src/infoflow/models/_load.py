@@ -171,7 +171,7 @@ def _note_peculiarities(model: Model) -> None:
             "measured before the gates; LRP methods and ALTI do not apply."
         )
     if reason := model.anatomy.several_streams():
-        current_display().note(f"A state of {model.name} is all of its streams, one after the other: {reason}.")
+        current_display().note(f"A state of {model.name} is the concatenation of its streams: {reason}.")
     if not model.pads:
         current_display().note(
             f"Padding changes the results of {model.name} for a sentence, so its batches hold sentences of equal "

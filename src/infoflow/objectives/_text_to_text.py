@@ -310,7 +310,7 @@ def first_sentinel(vocabulary: Vocabulary) -> int:
     """The id of <extra_id_0>."""
     if not vocabulary.sentinels:
         raise UserError(
-            "This objective writes a sentinel token (<extra_id_0>) for what it takes out. Got a tokenizer without one: "
-            "add it to its special tokens."
+            "This objective writes a sentinel token (<extra_id_0>) in place of what it removes. Got a tokenizer "
+            "without one: add it to its special tokens."
         )
     return vocabulary.sentinels[0]

@@ -100,7 +100,7 @@ def human_scores(human: Sequence[float] | Float[np.ndarray, " pair"], pairs: int
         )
     if not np.isfinite(given).all() or np.ptp(given) == 0:
         raise UserError(
-            "Human scores must be numbers that differ between pairs. Got NaN, infinity, or one number only."
+            "Human scores must be numbers that differ between pairs. Got NaN, infinity, or the same number for all."
         )
     return given
 

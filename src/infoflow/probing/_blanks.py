@@ -152,10 +152,10 @@ def _of_encoder_decoder(model: Model, trained: AbstractObjective | None) -> Way:
         if way is None:
             raise UserError(
                 f"{model.name} is an encoder–decoder of the family {family}, which translates or is not known to fill "
-                "blanks. A denoiser can be asked: T5, BART, or a model whose objective is given (trained=)."
+                "blanks. Use a denoiser: T5, BART, or a model whose objective is given (trained=)."
             )
     if (way == "sentinel" and not has_sentinel) or (way == "rewrite" and _symbol(model, trained) is None):
-        raise UserError(f"The tokenizer of {model.name} has no symbol for what is left out, so there is no blank.")
+        raise UserError(f"The tokenizer of {model.name} has no mask or sentinel token, so no blank can be shown.")
     return way
 
 

@@ -55,9 +55,9 @@ PROBE_MIXING = TableSchema(
             "statistic",
             "string",
             "",
-            "weight: of the layer in the mix of the probe that sees all; score: micro-F1 of the probe that "
-            "sees the layers up to this one; delta: score less that of the layer below (from 1 on); fraction: delta as "
-            "a share of the headroom, the best score less that of layer 0",
+            "weight: of the layer in the mix of the probe that sees all; score: micro-F1 of the probe that sees the "
+            "layers up to this one; delta: score minus that of the layer below (from 1 on); fraction: delta as a share "
+            "of the headroom, the best score minus that of layer 0",
         ),
         *_SIZES,
         *estimate_columns(

@@ -37,7 +37,7 @@ MINIMAL_PAIRS = TableSchema(
             "string",
             "",
             "preferred: share of pairs, a tie counts half; margin: log-probability of the acceptable "
-            "sentence less that of the other, in nats",
+            "sentence minus that of the other, in nats",
         ),
         Column("ties", "int64", "pairs", "pairs that the layer finds equally likely"),
         *estimate_columns("share, or nats", "the metric, mean over pairs", "chance: one half, or no margin", "pairs"),
@@ -102,7 +102,7 @@ class MinimalPairs(Intervention):
             note = (
                 f"{int(unlike.sum())} of {len(part):,} minimal pairs are left out: the tokenizer of {model.name} has no"
             )
-            current_display().note(f"{note} token to stand before a sentence, and their first tokens differ.")
+            current_display().note(f"{note} token to put before a sentence, and their first tokens differ.")
             kept &= ~unlike
         if not kept.any():
             return pd.DataFrame(columns=self.table.column_names)

@@ -63,7 +63,7 @@ PROBE_SCORES = TableSchema(
             "string",
             "",
             "accuracy; macro_f1: F1 averaged over the classes of the test part; selectivity: accuracy on "
-            "the task less that on the control",
+            "the task minus accuracy on the control",
         ),
         Column("share", "float64", "", "of the training sentences that the probe saw"),
         Column("training", "int64", "examples", "that the probe of the task saw"),

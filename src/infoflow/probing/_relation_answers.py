@@ -91,7 +91,7 @@ def optimised_weights(
 
 def _require_facts(gold: Tensor) -> None:
     if len(gold) == 0:
-        raise UserError("Prompts are chosen and weighed by training facts. Got none.")
+        raise UserError("Training facts are needed to choose and weight the prompts. Got none.")
 
 
 # What a model would fill into blanks if it stopped at each layer.

@@ -49,8 +49,8 @@ PROBE_TREES = TableSchema(
             "probe",
             "string",
             "",
-            "structural: a trained map; random: the map before training; chain: no states, every word "
-            "hangs on its neighbour",
+            "structural: a trained map; random: the map before training; chain: no states, every word is attached to "
+            "its neighbour",
         ),
         Column("stack", "string", "", "the stack that reads the text"),
         Column("layer", "int64", "", "state 0..L; 0 = embeddings; -1: of the chain"),
@@ -65,9 +65,7 @@ PROBE_TREES = TableSchema(
         Column("rank", "int64", "", "of the map; 0: of the chain"),
         Column("training", "int64", "sentences", "that the map is trained on"),
         Column("capacity", "int64", "parameters", "of one map"),
-        Column(
-            "no_tree", "int64", "sentences", "left out: several roots or none, a circle, or words that hang on nothing"
-        ),
+        Column("no_tree", "int64", "sentences", "left out: several roots or none, a cycle, or words without a head"),
         Column(
             "constant",
             "int64",

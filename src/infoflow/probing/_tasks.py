@@ -129,7 +129,7 @@ def _kind(name: str, corpus: Corpus) -> Kind:
         listed = [each.name for each in tasks(corpus)]
         raise UserError(
             f"No task {as_written(name)}: neither one of the list nor a tag column of {corpus.name}."
-            f"{did_you_mean(name, listed)}\nTasks that this corpus can be asked: {', '.join(listed)}."
+            f"{did_you_mean(name, listed)}\nTasks of this corpus: {', '.join(listed)}."
         )
     if missing := kind.missing(corpus.columns):
         raise _lacking(name, missing, corpus)
@@ -351,7 +351,7 @@ def _by_task(path: Path, tasks: Sequence[str], tags: Sequence[str]) -> Corpus | 
     if suffix in (".tagged", ".tags", ".tsv", ".txt") and (tags or named):
         if len(names := list(tags or dict.fromkeys(named))) > 1 and not tags:
             raise UserError(
-                f"{path.name} has columns without names, and several tags are asked for: {', '.join(names)}.\n"
+                f"{path.name} has columns without names, but several tags were requested: {', '.join(names)}.\n"
                 "Name its columns in their order: --tags NAME,NAME."
             )
         return Corpus.from_tagged(path, tags=names)

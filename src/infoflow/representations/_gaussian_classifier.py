@@ -66,7 +66,7 @@ class LabelledMoments:
     """The statistics of the fitted states that a classifier needs, for any ridge."""
 
     mean: Float64[Tensor, " width"]
-    means: Float64[Tensor, "label width"]  # of each label's states, less the mean; 0 for labels without states
+    means: Float64[Tensor, "label width"]  # of each label's states, minus the overall mean; 0 for labels without states
     count: Float64[Tensor, " label"]
     within: Float64[Tensor, "width width"]  # covariance within labels
 

@@ -33,8 +33,8 @@ def in_space(states: Float[Tensor, "occurrence width"], space: str) -> Float[Ten
     | space          | states                                        | so that the cosine is             |
     |----------------|-----------------------------------------------|-----------------------------------|
     | `raw`          | as they are                                   | the published one                 |
-    | `centred`      | less their mean                               | free of a common offset           |
-    | `standardised` | less their mean, each dimension of variance 1 | not dominated by a few dimensions |
+    | `centred`      | minus their mean | free of a common offset           |
+    | `standardised` | minus their mean, each dimension of variance 1 | not dominated by a few dimensions |
     | `rank`         | ranks of the coordinates within each state    | Spearman's correlation            |
 
     `centred` and `standardised` turn a constant dimension into 0, `rank` a constant state.
@@ -140,7 +140,7 @@ GEOMETRY = TableSchema(
             name="space",
             dtype="string",
             unit="",
-            description="raw; centred: less the layer's mean; standardised: each dimension also of variance 1; rank: "
+            description="raw; centred: minus the layer's mean; standardised: each dimension also of variance 1; rank: "
             "Spearman's correlation in place of the cosine",
         ),
         Column(

@@ -245,7 +245,7 @@ class MutualInformation(Measure):
 
 
 class MutualInformationWithoutPosition(MutualInformation):
-    """`MutualInformation` of states less the mean state at their position.
+    """`MutualInformation` of states minus the mean state at their position.
 
     Position says nothing about the token, but clusters follow it if it moves states as far as the token does. The means
     are over the states that a clustering is fitted to; positions with fewer than 20 of them share one mean. Adding a

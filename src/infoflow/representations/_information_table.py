@@ -136,7 +136,7 @@ MUTUAL_INFORMATION = TableSchema(
 
 MUTUAL_INFORMATION_WITHOUT_POSITION = TableSchema(
     name="mutual_information_without_position",
-    description="As mutual_information, of clusters of states less the mean state at their position, in nats.",
+    description="As mutual_information, of clusters of states minus the mean state at their position, in nats.",
     columns=MUTUAL_INFORMATION.columns,
 )
 

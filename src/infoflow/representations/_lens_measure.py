@@ -38,8 +38,8 @@ LENS = TableSchema(
             name="metric",
             dtype="string",
             unit="",
-            description="kl: KL(final || layer) in nats; agreement: share of positions with the same likeliest token; "
-            "loss: cross-entropy of the token to predict, in nats (absent where there is none)",
+            description="kl: KL(final || layer) in nats; agreement: share of positions with the same most likely "
+            "token; loss: cross-entropy of the token to predict, in nats (absent where there is none)",
         ),
         *estimate_columns(
             "nats, or a fraction for agreement",

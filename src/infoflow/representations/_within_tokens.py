@@ -207,8 +207,7 @@ def _average(x: Matrix, tokens: Tensor | np.ndarray | list, aspect: TokenAspect,
     pools = token_pools(ids, rules.least)
     if not pools:
         raise UserError(
-            f"No token has the {rules.least} occurrences that are asked for. "
-            'Use more rows, a smaller k or minimum, or few="cap".'
+            f'No token occurs {rules.least} times, as requested. Use more rows, a smaller k or minimum, or few="cap".'
         )
     nowhere = np.zeros(len(view), dtype=np.int64)
     parts = [

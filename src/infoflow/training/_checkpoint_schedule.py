@@ -45,8 +45,8 @@ def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
     """
     if updates < 1 or not 0 <= warmup <= updates:
         raise UserError(
-            f"A schedule needs at least 1 update, and at most as many of warm-up. Got {updates} updates, {warmup} of "
-            "them warm-up."
+            f"A schedule needs at least 1 update, and no more warm-up updates than updates. Got {updates} updates and "
+            f"{warmup} of warm-up."
         )
     steps = {0, warmup, updates}
     for part in schedule.split("+"):

@@ -103,7 +103,7 @@ def logit_attribution(request: Request) -> SentenceRelevance:
     if not isinstance(norm, NormNode) or not written:
         raise UserError(
             f"Direct logit attribution needs heads that add to what the final norm reads, as in pre-norm models. "
-            f'{model.name} is built in another way. Use method="alti" or a gradient method instead.'
+            f'{model.name} has another architecture. Use method="alti" or a gradient method instead.'
         )
     direction_ND = _direction(norm, unembedding.weight[targets], positions)
     heads: dict[Place, Tensor] = {}

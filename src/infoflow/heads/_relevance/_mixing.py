@@ -332,14 +332,14 @@ def alti_contributions(model: Model, batch: Mapping[str, Any] | str) -> list[dic
 def sublayers(model: Model, inputs: dict[str, Any]) -> list[Sublayer]:
     """Every attention of one sentence, with the operations up to the next sublayer."""
     if reason := model.anatomy.beside_attention():
-        raise UserError(f"ALTI does not hold for {model.name}: {reason}. Use a gradient method instead.")
+        raise UserError(f"ALTI does not apply to {model.name}: {reason}. Use a gradient method instead.")
     with torch.no_grad(), recording(model) as tape:
         model.module(**inputs, **without_cache(model))
     found = list(_sublayers(tape))
     if len(found) < len(list(model.anatomy.attentions())):
         raise UserError(
             "ALTI needs attention modules whose output is added to their input, with a norm before or after. "
-            f'{model.name} is built in another way. Use method="rollout" or a gradient method instead.'
+            f'{model.name} has another architecture. Use method="rollout" or a gradient method instead.'
         )
     return found
 

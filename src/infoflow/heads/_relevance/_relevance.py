@@ -177,7 +177,7 @@ def each_sentence(
             "The batch has no position whose prediction counts: every label is -100, or every token is padding."
         )
     if reason := misses_paths(model, method):
-        raise UserError(f'method="{method}" does not hold for {model.name}: {reason}. Use a gradient method instead.')
+        raise UserError(f'method="{method}" does not apply to {model.name}: {reason}. Use a gradient method instead.')
     run = METHODS[method](model, options)
     for predictions in chosen:
         yield predictions, run(Request(model=model, predictions=predictions, target=target))

@@ -59,8 +59,8 @@ def _keywords(model: Model, batch: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "input_ids" not in inputs and "inputs_embeds" not in inputs:
         raise UserError(
-            "batch holds the keywords of the model's forward pass: input_ids (or inputs_embeds), attention_mask and so "
-            f"on. Got {', '.join(batch) or 'nothing'}."
+            "batch must hold keyword arguments of the model's forward pass: input_ids (or inputs_embeds), "
+            f"attention_mask and so on. Got {', '.join(batch) or 'nothing'}."
         )
     two = len(model.anatomy.stacks) > 1
     if two and "decoder_input_ids" not in inputs and "decoder_inputs_embeds" not in inputs:

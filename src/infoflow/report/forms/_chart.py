@@ -269,7 +269,7 @@ def scale_note(spans: Iterable[float], shared: str, each: str = "panel") -> str:
         return shared
     ratio = max(known) / min(known) if min(known) > 0 else math.inf
     times = f"{ratio:,.0f} times" if ratio < 1000 else "far more than"
-    return f"Each {each} has a scale of its own: the largest spans {times} the smallest."
+    return f"Each {each} has its own scale: the largest spans {times} the smallest."
 
 
 class Frame(NamedTuple):

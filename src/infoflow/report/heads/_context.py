@@ -97,8 +97,8 @@ def context_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
             "layers below or, for an encoder, from the decoder.",
             "A cross closes one block alone, the one that the line closes next: where crosses lie far below the line's "
             "steps, blocks can stand in for each other.",
-            "Diamonds beside a line's end are models trained further with all blocks closed: what they still lose, "
-            "only that context can provide. The model can learn the rest elsewhere if it has to.",
+            "Diamonds next to a line's end: models trained further with all blocks closed. What they still lose "
+            "depends on that context alone; the rest can be learned elsewhere.",
         ],
         method=_METHOD,
         data=curves,

@@ -33,7 +33,7 @@ _ORDERS = {
     order.key: order
     for order in (
         LineKind(key="importance", label="least important first", dash=(1, 0), shape="circle", mark="●"),
-        LineKind(key="iterative", label="least important, ranked anew", dash=(6, 3), shape="diamond", mark="◆"),
+        LineKind(key="iterative", label="least important, ranked again", dash=(6, 3), shape="diamond", mark="◆"),
         LineKind(key="oracle", label="least costly alone first", dash=(2, 2), shape="square", mark="■"),
     )
 }

@@ -240,7 +240,7 @@ def _ablation(frame: pd.DataFrame) -> _Found:
         own = frame[frame["metric"] == metric]
         mode = str(own["mode"].iloc[0])
         own = own[own["mode"] == mode]
-        label = f"{'BLEU' if metric == 'bleu' else metric} without it"
+        label = f"{'BLEU' if metric == 'bleu' else metric} without the head"
         about = f"how the {metric} changes when this head alone is removed ({mode} ablation)"
         how = {"unit": {"loss": "nats", "bleu": "points"}.get(metric, ""), "control": "the mean head", "signed": True}
         one = _worth(id=f"ablation-{metric}", label=label, explanation=about, top=_top(own["value"], True), **how)

@@ -47,16 +47,16 @@ def depth_figure(
         caption=f"{_bands(trained)}; {int(trained['count'].median()):,} test examples. Weights have one scale; what "
         f"layers add fills each task's row.{f' In the data alone: {listed(left)}.' if left else ''}",
         how_to_read=[
-            "Filled bars: how much of each layer a probe mixes that sees all layers, as weights that sum to 1. "
-            "Outlined bars: what a probe's score gains when it may see this layer too, besides those below; in another "
-            "colour, below the line, what it loses. K(s) and K(Δ) say how concentrated both are, in bits: 0 is evenly.",
+            "Filled bars: the weight of each layer in a probe that reads a weighted sum of all layers; weights sum to "
+            "1. Outlined bars: what a probe's score gains when this layer is added to those below; in another colour, "
+            "below the line, what it loses. K(s) and K(Δ): how concentrated both are, in bits; 0 is uniform.",
             "Circles: the expected layer, the mean layer at which score is gained. Diamonds: the centre of gravity of "
-            "the weights. Small grey marks: untrained models. Beside the rows, the probe's F1 from embeddings alone "
+            "the weights. Small grey marks: untrained models. Next to the rows: the probe's F1 from embeddings alone "
             "and with all layers.",
             f"{WARNING} means that an expected layer is ill-defined: all layers together add little, or much of what "
-            "changes is loss. It may then lie outside the model, at the edge of the picture, and the running maximum "
-            "of scores says more. Weights of an untrained model are not even either: only a difference from it speaks "
-            "of training.",
+            "changes is loss. It may then lie outside the model, at the edge of the figure; the running maximum of "
+            "scores is then more reliable. Weights of an untrained model are not uniform either: only the difference "
+            "from it is due to training.",
         ],
         method=DEPTH,
         data=data,

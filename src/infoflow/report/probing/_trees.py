@@ -71,9 +71,9 @@ def trees_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
             "tree, another so that squared lengths are depths. Up, in the first panel: the share of the tree's edges "
             "among those of the tree that predicted distances span; in the others: how well predicted distances and "
             "depths are in the right order, and how often the root is found.",
-            "The dotted line hangs every word on its neighbour: many edges are that short. Dash and dots: a map that "
-            "was not trained. Dashed: the trained map on a model that was never trained, which knows words and places "
-            "but no syntax.",
+            "The dotted line attaches every word to its neighbour: many edges are that short. Dash and dots: a map "
+            "that was not trained. Dashed: a map trained on an untrained model, which has words and positions but no "
+            "syntax.",
             "Only what lies above all of these is a tree that the model has built. It would be surprising if "
             "embeddings alone, which see no other word, came near the best layer.",
         ],

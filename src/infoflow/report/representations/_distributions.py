@@ -27,7 +27,7 @@ GEOMETRY = Method(
     sentence's mean, sentences of one word left out; for unrelated words with mean cosine <i>a</i> it would be √[(1 +
     (<i>n</i> − 1)<i>a</i>) / <i>n</i>]. Explainable variance: λ<sub>1</sub> / Σλ of a word's centred occurrences. After
     Ethayarajh (2019) and Vázquez et al. (2021); other spaces and the share of single dimensions after Timkey and van
-    Schijndel (2021). High similarity alone is no defect of a space: around the centres of its clusters it can be
+    Schijndel (2021). High similarity alone is not a defect of a space: around the centres of its clusters it can be
     isotropic (Cai et al. 2021), and clusters rule out isotropy as a whole (Mickus et al. 2024).
     """,
 )

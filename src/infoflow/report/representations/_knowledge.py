@@ -309,4 +309,4 @@ def _crossing(table: pd.DataFrame, lines: list[Series]) -> list[str]:
     if not bool(ahead.iloc[-1]) or bool(ahead.all()):
         return []
     first = int(ahead.index[len(ahead) - ahead[::-1].cummin().sum()])
-    return [f"From layer {first} on, vectors say more of the token to restore than of the one put in."]
+    return [f"From layer {first} on, vectors carry more information on the token to restore than on the one put in."]

@@ -113,14 +113,13 @@ def _maps_figure(compared: Compared, left_out: int, unknown: list[str]) -> Repor
         panels=groups[0].panels,
         caption=_caption(data, left_out) + _too_few(unknown) + sample_note(rows),
         how_to_read=[
-            "Each square is a pair of layers: of the one model upwards, of the other across, 0 = embeddings. The "
-            "stronger the colour, the more alike; the palest colour is what the same layers reach with the words of "
+            "Each square is a pair of layers: one model's upwards, the other's across; 0 = embeddings. The stronger "
+            "the colour, the more similar; the palest colour is the similarity of the same layers with the words of "
             "one shuffled. All maps of a measure have one scale.",
-            "In every column the framed square is the layer most like the one across. Frames along the diagonal mean "
-            "that both models do the same at the same depth; frames in one row, that one layer of the other model "
-            "resembles them all.",
-            "Choose a measure above the maps. They forgive different things: Procrustes and CKA a rotation, PWCCA any "
-            "linear map, RSA whatever keeps the order of the distances.",
+            "In every column the framed square is the most similar layer. Frames along the diagonal: both models do "
+            "the same at the same depth; frames in one row: one layer resembles all layers of the other model.",
+            "Choose a measure above the maps. They are invariant to different changes: Procrustes and CKA to "
+            "rotations, PWCCA to any linear map, RSA to whatever keeps the order of the distances.",
         ],
         method=METHOD,
         data=data,

@@ -83,8 +83,8 @@ _METRICS = {
     "rougeL": _Metric("ROUGE-L", "", False, "a copy of what the encoder reads", SHARE),
     "next-sentence accuracy": _Metric("next-sentence accuracy", "", False, "the more frequent answer", SHARE),
     "sentence-order accuracy": _Metric("sentence-order accuracy", "", False, "the more frequent answer", SHARE),
-    "replaced-token AUC": _Metric("replaced-token AUC", "", False, "a half, by chance", SHARE),
-    "pair AUC": _Metric("AUC of true pairs of words", "", False, "a half, by chance", SHARE),
+    "replaced-token AUC": _Metric("replaced-token AUC", "", False, "chance, one half", SHARE),
+    "pair AUC": _Metric("AUC of true pairs of words", "", False, "chance, one half", SHARE),
 }
 
 

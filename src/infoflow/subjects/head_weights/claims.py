@@ -106,4 +106,4 @@ def _strongest_key(rows: SeedRows) -> np.ndarray:
 def w3(curves: Curves) -> list[Condition]:
     """Composition by keys compared with composition by values."""
     by_key, by_value = np.split(curves["ratio"], 2, axis=1)
-    return [exceeds("largest score by key less the largest by value", by_key - by_value, 0.0, "times the control")]
+    return [exceeds("largest score by key minus the largest by value", by_key - by_value, 0.0, "times the control")]

@@ -26,7 +26,7 @@ _METHOD = Method(
     title="Patching",
     text="""
     A pair is two inputs of equal length that differ in one thing. The metric <i>m</i> is the logit of the answer to the
-    clean input less that of the wrong answer, or the log-probability of the answer if no wrong one is given. An exact
+    clean input minus that of the wrong answer, or the log-probability of the answer if no wrong one is given. An exact
     effect runs the corrupted input with one part's value from the clean input (denoising), or the clean input with a
     value from the corrupted one (noising), and divides the change of <i>m</i> by the difference between the two inputs,
     both summed over pairs. A first-order effect multiplies the difference of the values by the gradient of <i>m</i>: at

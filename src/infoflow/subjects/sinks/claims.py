@@ -37,7 +37,7 @@ _MASSIVE = Source(
     "abstract",
 )
 _LOWEST = 2
-"""Blocks whose heads attend otherwise: the source speaks of all but the two lowest."""
+"""The two lowest blocks, whose heads attend differently: the source excludes them."""
 _TIMES = 1000.0
 _SHORT = 0.9
 _GIVEN = Given(tasks=("causal-lm",))
@@ -65,7 +65,7 @@ def _mean_beyond_uniform(rows: SeedRows) -> np.ndarray:
     "is.",
     source=_STREAMING,
     published="Llama-2-7B: over half of the attention in nearly all heads above the two lowest layers (from memory)",
-    statistic="share of attention on the first token, less that of uniform attention, averaged over the heads of each "
+    statistic="share of attention on the first token, minus that of uniform attention, averaged over the heads of each "
     f"block from number {_LOWEST} on: above 0 in all",
     reads={"first": _first(CAUSAL, "share").reduce(_beyond_uniform, lowest=_LOWEST)},
     learned=(CAUSAL,),
@@ -109,8 +109,8 @@ _S3_READS: dict[str, Reading] = {
     "A causal LM makes more of a sink of its first token than a masked LM does.",
     source=OURS,
     published="none: the sources compare no objectives",
-    statistic="share of attention on the first token, less that of uniform attention, averaged over all heads of "
-    "self-attention: that of the causal LM less that of the masked LM, above 0",
+    statistic="share of attention on the first token, minus that of uniform attention, averaged over all heads of "
+    "self-attention: that of the causal LM minus that of the masked LM, above 0",
     reads=_S3_READS,
     controls=(seeds_alone(_S3_READS, "causal", "masked"),),
     learned=(CAUSAL, MASKED),

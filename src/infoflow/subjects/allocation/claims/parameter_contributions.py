@@ -88,7 +88,8 @@ def _margin(name: str, curves: Curves, per_parameter: bool) -> Condition:
     controls=(
         Control(name="the same allocation for every parameter", reads=baselines(SHARES) | SIZES, decisive=False),
     ),
-    uncontrolled="the same allocation for every parameter is no difference per parameter, whatever is trained",
+    uncontrolled="with the same allocation for every parameter there is no difference per parameter, whatever is "
+    "trained",
     learned=OBJECTIVES,
     reliable=halves_agree(),
 )

@@ -125,7 +125,7 @@ def _words(maps: list[dict[tuple[ModelStack, str], pd.DataFrame]]) -> str:
         return ""
     stated = most.text("%").replace(" %", "%")
     return sentence(
-        f"the largest share of a head in its layer is {stated}; with equal layers it would be {percent_span(equal)}"
+        f"the largest share of one layer's heads is {stated}; with equal layers it would be {percent_span(equal)}"
     )
 
 

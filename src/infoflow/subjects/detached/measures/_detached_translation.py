@@ -53,7 +53,7 @@ DETACHED_TRANSLATION = TableSchema(
         ),
         Column("layer", "int64", "", "decoder layer after which the share is read, from 1; 0: no layer"),
         *estimate_columns("AUC", "area under the ROC curve", "a random score's", "translations, detached and faithful"),
-        Column("beyond", "float64", "AUC", "value less that of log_probability"),
+        Column("beyond", "float64", "AUC", "value minus that of log_probability"),
         Column("beyond_low", "float64", "AUC", "lower end of its 95% interval"),
         Column("beyond_high", "float64", "AUC", "upper end of its 95% interval"),
         Column("mean_detached", "float64", "share; nats; 1", "mean score of the detached translations"),

@@ -34,7 +34,7 @@ HEAD_COMPOSITION = TableSchema(
         Column("earlier_head", "int64", "", "the head that writes, from 0"),
         Column("value", "float64", "share", "Frobenius norm of the product over the product of norms"),
         Column("baseline", "float64", "share", "root mean square over random rotations between the two matrices"),
-        Column("z", "float64", "standard deviations", "square of the value less its mean over random rotations"),
+        Column("z", "float64", "standard deviations", "square of the value minus its mean over random rotations"),
         Column("mean", "float64", "share", "mean of the value over all earlier heads, with the same reader and `via`"),
     ),
 )

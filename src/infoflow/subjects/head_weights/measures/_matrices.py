@@ -112,7 +112,7 @@ def unknown_layout(model: Model) -> str | None:
     for attention in model.anatomy.attentions():
         for projection in (attention.query, attention.key, attention.value, attention.output):
             if projection is None:
-                return "its queries, keys and values are no plain projections, so its heads have no such matrices"
+                return "its queries, keys and values are not plain projections, so its heads have no such matrices"
             weight = parameters.get(projection.weight.parameter)
             if weight is None or weight.is_meta or not _plain(weight):
                 return "the matrices of its heads are quantised or not in memory; load it without quantisation"

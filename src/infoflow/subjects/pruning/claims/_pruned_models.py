@@ -83,7 +83,7 @@ def surviving_roles(kept: Literal["sweep", "random"] = "sweep") -> Reading:
     that m of n heads hold, with k heads drawn. The second number is the number of functions.
     """
     table = _sweep(PRUNED_ROLES.name, *_HEAD, "role", "present", number="alive")
-    table = replace(table, absent="no head of the converged models held a function, or none of the sweeps was told of")
+    table = replace(table, absent="no head of the converged models held a function, or no sweep was given their roles")
     return table.where(stack="encoder", kind="self", scope=ENCODER).reduce(_surviving_roles, kept=kept)
 
 

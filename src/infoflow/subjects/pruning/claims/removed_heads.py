@@ -235,7 +235,7 @@ def recovered_gaps(way: str = RECOVERED, than: Sequence[str] = (UNPRUNED, RECOVE
 FEW_KEPT = 10 / 48
 """Share of the encoder's heads that the paper left at a cost of .15 BLEU."""
 _METRICS = ("bleu", "loss")
-_NONE_LEFT_FEW = "no point at which fewer than half of the encoder's heads were left was trained on"
+_NONE_LEFT_FEW = "no point with fewer than half of the encoder's heads left was trained further"
 
 
 def _gaps(rows: SeedRows, way: str, than: tuple[str, ...]) -> np.ndarray:
@@ -254,7 +254,8 @@ def _point(rows: SeedRows) -> int:
     frame = rows.frame[(rows.frame["method"] == RECOVERED) & (rows.frame["scope"] == ENCODER)]
     if frame.empty:
         raise Absent(
-            "no pruned encoder was trained on: set recover in the plan's [pruning], and encoder-self among its scopes"
+            "no pruned encoder was trained further: set recover in the plan's [pruning], and encoder-self among its "
+            "scopes"
         )
     heads = frame["total"] - frame["kept_decoder_self"] - frame["kept_decoder_cross"]
     left = (1 - (frame["total"] - frame["kept"]) / heads).groupby(frame["point"]).first()

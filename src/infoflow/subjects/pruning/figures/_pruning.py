@@ -67,15 +67,15 @@ def quality_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         words=_words(curves, models),
         panels=groups[0].panels,
         caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.{grey} Dotted: the "
-        f"model before any head went.{signature(frame)}",
+        f"model with all heads.{signature(frame)}",
         how_to_read=[
             "Across: the heads that are left, all of them at the left end. Up: the quality of what is left. Flat, then "
             "steep means that most heads were not needed; the further right the bend, the fewer are.",
-            "Learned gates and gates for exactly k train the model on while its heads go, with the decoder frozen "
-            "where only encoder heads may go; all other ways train nothing. So gates may win by training as well as by "
-            "their choice: the next figures tell which heads they chose.",
-            "Below all others stand random choices, the control. It would be surprising if a ranking by importance, "
-            "confidence or relevance did no better than they.",
+            "Learned gates and gates for exactly k train the model while heads are removed, with the decoder frozen "
+            "where only encoder heads may be removed; all other ways train nothing. So gates may win by training as "
+            "well as by their choice: the next figures show which heads they chose.",
+            "Random choices are the control. It would be surprising if a ranking by importance, confidence or "
+            "relevance were no better.",
         ],
         method=METHOD,
         data=curves,

@@ -42,11 +42,11 @@ PRUNING = TableSchema(
             "method",
             "string",
             "",
-            "hard-concrete (learned gates), subset (exactly k), straight-through (exactly k at every "
-            "update), importance, iterative, confidence, relevance or random; scratch: trained from the start with the "
-            "heads of the hard-concrete point of the same place; recovered: that point, trained on without gates; "
-            "recovered-random: as many random heads, trained on; recovered-all: all heads, trained on; unpruned: the "
-            "model before, at point -1",
+            "hard-concrete (learned gates), subset (exactly k), straight-through (exactly k at every update), "
+            "importance, iterative, confidence, relevance or random; scratch: trained from the start with the heads of "
+            "the hard-concrete point of the same place; recovered: that point, trained further without gates; "
+            "recovered-random: as many random heads, trained further; recovered-all: all heads, trained further; "
+            "unpruned: the model before, at point -1",
         ),
         Column(
             "scope",

@@ -42,7 +42,7 @@ ROUTE_IMPORTANCE = TableSchema(
             "",
             "importance: share of the part in the token's own state, mean over predictions (in an encoder with a "
             "decoder: over its tokens); route: share of predictions on whose route the part lies at any token; domain: "
-            "the same for sentences with a label, less the share for all others",
+            "the same for sentences with a label, minus the share for all others",
         ),
         Column("threshold", "float64", "share of a state", "least importance of an edge of a route"),
         Column(

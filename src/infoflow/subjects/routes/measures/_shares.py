@@ -74,7 +74,7 @@ class BlockShares:
 def refusal(model: Model) -> str | None:
     """Why a model has no routes, as far as its anatomy tells."""
     if any(one.gated for one in model.anatomy.attentions()):
-        return "a gate multiplies what its heads read, so their outputs are no sums over tokens"
+        return "a gate multiplies what its heads read, so their outputs are not sums over tokens"
     return model.anatomy.lacks() or model.anatomy.beside_attention() or model.anatomy.several_streams()
 
 
@@ -259,7 +259,7 @@ class _Sum:
         bias_D = heads_BTD.new_zeros(heads_BTD.shape[2]) + own * self.factor
         if not close((heads_BTD + bias_D)[real_BT], (projected[rows] * self.factor)[real_BT]):
             raise NothingToRead(
-                "its heads' outputs are changed before their projection, so they are no sums over tokens"
+                "its heads' outputs are changed before their projection, so they are not sums over tokens"
             )
         return bias_D
 

@@ -36,7 +36,7 @@ MASSIVE_ABLATION = TableSchema(
         CHANGED,
         *estimate_columns(
             "nats per token",
-            "loss with changed activations less loss without",
+            "loss with changed activations minus loss without",
             "the same for as many random activations of the same sentence",
             "predicted tokens",
         ),

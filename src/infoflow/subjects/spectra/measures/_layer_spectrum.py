@@ -49,7 +49,7 @@ LAYER_SPECTRUM = TableSchema(
         Column("stack", "string", "", "encoder or decoder"),
         Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
         Column("measure", "string", "", "the quantity, see above"),
-        Column("alpha", "float64", "", "order of the entropy, 1: von Neumann; NaN: the measure is no entropy"),
+        Column("alpha", "float64", "", "order of the entropy, 1: von Neumann; NaN: the measure is not an entropy"),
         *estimate_columns(
             "nats; radians (curvature)",
             "the quantity",
@@ -70,7 +70,7 @@ class LayerSpectrum(Intervention):
     | prompt_entropy  | $S_\alpha$ of a text's tokens, mean over texts                    | tokens of other texts  |
     | dataset_entropy | $S_\alpha$ of the texts' mean states                              | texts of random tokens |
     | curvature       | mean angle of $x_{t+1} - x_t$ and $x_{t+2} - x_{t+1}$             | tokens in random order |
-    | infonce         | $\log N$ less the loss of naming the other corruption of a text   | different texts        |
+    | infonce         | $\log N$ minus the loss of naming the other corruption of a text   | different texts        |
     | lidar           | $S_\alpha(\Sigma_w^{-1/2} \Sigma_b \Sigma_w^{-1/2})$              | different texts        |
     | dime            | $S_\alpha$ of shuffled pairs of corruptions, less that of pairs   | 0                      |
 
