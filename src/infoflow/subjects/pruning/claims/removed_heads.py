@@ -296,7 +296,7 @@ _GAP_UNITS = ("BLEU", "nats per token")
     reads={"gaps": recovered_gaps(than=tuple(THAN))},
     controls=(
         Control(
-            name="as many random heads, trained on for as many updates",
+            name="as many random heads, trained for as many updates",
             reads={"gaps": recovered_gaps(RECOVERED_RANDOM, than=(UNPRUNED, RECOVERED_ALL, RECOVERED))},
         ),
     ),
@@ -308,7 +308,7 @@ def h2(curves: Curves) -> list[Condition]:
     metric = int(np.isnan(gaps[0][0]).all())  # the loss if BLEU was not scored
     return [
         exceeds(
-            f"quality beyond that of {name}{'' if way == UNPRUNED else ', trained on for as many updates'}",
+            f"quality beyond that of {name}{'' if way == UNPRUNED else ', trained for as many updates'}",
             gaps[metric][:, at : at + 1],
             0.0 if way == RECOVERED_RANDOM else -LOST[metric],
             _GAP_UNITS[metric],

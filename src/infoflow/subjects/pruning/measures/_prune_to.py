@@ -261,7 +261,7 @@ class Start:
         updates, rate = self.recover.updates, self.recover.rate
         trained = trained_on(smaller, self.trained_on, self.objective, updates, rate, self.seed)
         summary = (
-            f"After removal the {first['metric']} was {first['scores'][0]:.4f}; then the model was trained on for "
+            f"After removal the {first['metric']} was {first['scores'][0]:.4f}; then the model was trained further for "
             f"{updates:,} updates on {len(self.trained_on):,} sentences, at a rate of at most {rate:g}."
         )
         current_display().note(summary)
