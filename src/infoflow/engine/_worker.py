@@ -62,7 +62,7 @@ def plugin_name(nonce: str) -> str:
 
 
 class StagePlugin(WorkerPlugin):
-    """A study's processes on this worker; its fork server starts with it."""
+    """Runs a study's processes on this worker; setup starts their fork server."""
 
     def __init__(self, nonce: str, folder: str, preload: Sequence[str], devices: Sequence[str] | None = None) -> None:
         self.name = plugin_name(nonce)

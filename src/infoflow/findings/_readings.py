@@ -116,7 +116,7 @@ def _best(rows: SeedRows) -> np.ndarray:
 
 def _side_by_side(*parts: SeedRows) -> np.ndarray:
     if any(len(rows.frame) != 1 for rows in parts):
-        raise Absent("probe_depth holds several rows for one task and model: one was needed")
+        raise Absent("probe_depth has several rows for one task and model: one is needed")
     numbers = [rows.numbers for rows in parts]
     common = min(map(len, numbers))
     return np.concatenate([own[:common] for own in numbers], axis=1)

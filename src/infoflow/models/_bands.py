@@ -40,8 +40,8 @@ def read_bands_densely(module: PreTrainedModel) -> None:
     same = (after - before).norm() <= _TOLERANCE * before.norm()
     if bool(before.isfinite().all()) and not same and not own:
         raise UserError(
-            f"{type(module).__name__} attends in bands, but does not compute the same with a single masked softmax, "
-            "so part of its attention is unknown to infoflow. Analyse a model of another family."
+            f"{type(module).__name__} uses banded attention, but does not compute the same with a single masked "
+            "softmax, so part of its attention is unknown to infoflow. Analyse a model of another family."
         )
 
 

@@ -160,8 +160,8 @@ def _note_peculiarities(model: Model) -> None:
     """Note what is unusual about the model's attention or batches."""
     if getattr(model.module.config, "attention_type", None) == "block_sparse":
         current_display().note(
-            f"{model.name} attends in blocks in long texts. As transformers does after a first short text, "
-            "infoflow reads every text with full attention."
+            f"{model.name} uses block attention in long texts. infoflow reads every text with full attention, as "
+            "transformers does once the model has read a short text."
         )
     if model.anatomy.unread:
         current_display().note(f"Only the states of {model.name} are read, not its heads: {model.anatomy.unread}.")

@@ -59,7 +59,7 @@ def remove_heads(module: PreTrainedModel, anatomy: Anatomy, removed: Mapping[Sit
         _require_removable(one, heads, anatomy, wanted)
         if heads and attends_densely(module.get_submodule(one.module)):
             raise UserError(
-                f"{one.module} attends in bands or blocks: its own code for global tokens, or for passing data "
+                f"{one.module} uses banded or block attention: its own code for global tokens, or for passing data "
                 "between layers, counts all heads. So its heads can be ablated but not removed."
             )
         for name, (dim, indices) in _slices(one, heads).items():

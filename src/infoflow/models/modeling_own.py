@@ -37,7 +37,7 @@ OWN: dict[str, type[PreTrainedModel]] = {}
 
 
 class AbstractOwnModel(PreTrainedModel):
-    """A model without attention. It declares its stacks and padding instead of being observed."""
+    """A model without attention. It declares its stacks and padding, which are not inferred from a pass."""
 
     def stacks(self) -> tuple[Stack, ...]:
         """Its stacks; their layers have no attention."""

@@ -217,7 +217,7 @@ class Mass(AbstractObjective):
         )
 
     def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
-        """Also the positions that the decoder's tokens have in the text."""
+        """Also shows the positions that the decoder's tokens have in the text."""
         plain = AbstractObjective.shown(self, batch, names, target_names)
         positions = list(map(str, batch["decoder_position_ids"].flatten().tolist()))
         return replace(plain, inputs={**plain.inputs, "positions": positions})

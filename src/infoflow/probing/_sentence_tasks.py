@@ -71,7 +71,7 @@ def _word_content(train: Callable[[], Read]) -> Ask:
 
 
 def _is_letters(word: str) -> bool:
-    """Whether a word is letters, with combining marks as in Devanagari."""
+    """Whether a word consists of letters, with combining marks as in Devanagari."""
     return all(unicodedata.category(sign)[0] in "LM" for sign in word)
 
 

@@ -202,7 +202,7 @@ class MutualInformation(Measure):
             own = self._facts.setdefault(stack, facts)
             if not np.array_equal(own["fingerprint"], facts["fingerprint"]):
                 raise UserError(
-                    f"The parts of {self.name} counted other clusters of {self._model}'s {stack}: they were computed "
+                    f"The parts of {self.name} have different clusters of {self._model}'s {stack}: they were computed "
                     "on machines that round differently. Measure all parts on machines of one kind."
                 )
         for stack, parts in other._seen.items():

@@ -251,7 +251,7 @@ class _Fold:
 
 
 class UsableInformation(SampleMeasure):
-    """The information about the token that a simple classifier can use from a layer's states.
+    """The information about the token that a simple classifier can extract from a layer's states.
 
     The tokens are those of `MutualInformation`. No clustering limits it: layer 0, which determines the token, reaches
     H(T) once there are enough tokens. The value is a lower bound that rises with the number of tokens; `at_half` and

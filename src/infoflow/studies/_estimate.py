@@ -146,7 +146,7 @@ def _law(measure: AbstractMeasure) -> tuple[str, float]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """One measure; `passes` is 0 if it uses only the pass that all share."""
+    """The cost of one measure; `passes` is 0 if it uses only the pass that all share."""
 
     table: str
     passes: float

@@ -66,7 +66,7 @@ def select_steps(available: Sequence[int], k: int) -> list[int]:
     steps = sorted(available)
     if k < 1 or len(set(steps)) < len(steps) or (steps and steps[0] < 0):
         raise UserError(
-            "k must be at least 1, and the available steps must be different numbers from 0. "
+            "k must be at least 1, and the available steps must be distinct and at least 0. "
             f"Got k = {k} and the steps {list(available)[:20]}."
         )
     start, later = [step for step in steps if step == 0], [step for step in steps if step > 0]

@@ -122,7 +122,7 @@ class LengthBucketSampler:
         return len(self._cuts) - 1
 
     def epoch(self, update: int) -> int:
-        """The epoch, from 0, of update `update`, from 1."""
+        """The epoch (counted from 0) of `update` (counted from 1)."""
         return (update - 1) // self.num_batches
 
     def rows(self, update: int) -> np.ndarray:

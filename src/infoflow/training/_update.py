@@ -45,13 +45,13 @@ class TrainingHook:
         return False
 
     def on_step_begin(self, step: Step) -> None:
-        """Before the gradients of this update are computed."""
+        """Called before the gradients of this update are computed."""
 
     def on_step_end(self, step: Step) -> None:
-        """After the weights have changed; `.grad` still holds the (clipped) gradients of the update."""
+        """Called after the weights have changed; `.grad` still holds the (clipped) gradients of the update."""
 
     def on_train_end(self, module: PreTrainedModel) -> None:
-        """After the last update of the run (not after an interruption)."""
+        """Called after the last update of the run (not after an interruption)."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """State for a checkpoint, so that a resumed run records the same."""

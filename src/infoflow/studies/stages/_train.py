@@ -257,7 +257,7 @@ class Retrain(OfRecipe, AbstractTableStage):
     # -- training -----------------------------------------------------------------------------------------------------
 
     def _trained_key(self, closed: str) -> str:
-        """Key of the weights; the control's is the same for every kind."""
+        """Key of the weights; the control has one key for all kinds of attention."""
         plan = self.models.plan.context
         return digest([_VERSION, self.models.train_key(self.recipe), closed, plan.updates, plan.learning_rate])
 

@@ -152,7 +152,7 @@ def warm_ups(runs: Sequence[ScaleRun]) -> WarmUps | None:
 
 
 def warm_ups_before(folders: Sequence[Path | str]) -> WarmUps | None:
-    """The comparison of two such studies in the first of these folders that has one."""
+    """A stored comparison of two warm-ups, from the first of these folders that has one."""
     for tables in (RunFolder(folder).tables for folder in folders):
         if STAGES_BY_WARMUP.name in tables:
             findings = FINDINGS_AT_SCALE.conform(tables[FINDINGS_AT_SCALE.name])

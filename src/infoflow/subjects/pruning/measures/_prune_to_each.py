@@ -80,7 +80,7 @@ def prune_to_each(
         seed: Seeds the random order, if used.
         options: How the corpus is run.
         masked: Folder for copies with zeros, `masked/keep-NUMBER`.
-        recover: Train each smaller model on; the random control is not trained.
+        recover: Updates of further training of each smaller model; the random control is not trained.
     """
     numbers = sorted(set(keep), reverse=True)
     for number in numbers:

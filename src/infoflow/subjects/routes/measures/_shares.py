@@ -230,7 +230,7 @@ class _Sum:
     def _chunk(
         self, model: Model, output_HdD: Tensor, visible_BTS: Tensor, real_BT: Tensor, rows: Tensor
     ) -> tuple[Float[Tensor, "sentence token part"], float]:
-        """Shares in some sentences, the residual's last, and how much of the states the parts leave unexplained."""
+        """Shares in some sentences (last: the residual's), and how much of the states the parts leave unexplained."""
         call, real, shown = self.attended.call, real_BT[rows, :, None], visible_BTS[rows, None]
         used_BS = shown.any(2).squeeze(1)
         value_BHSd = call.value[rows].float().where(used_BS[:, None, :, None], 0)
