@@ -181,7 +181,7 @@ def shared_between(
 
 
 def merged(parts: list[Tensor]) -> Tensor:
-    """Sum of the relevance that one state gets from the operations on it, with the sum of absolute values kept per seed."""
+    """Sum of the relevance that one state gets from several operations; per seed, absolute values keep their sum."""
     if len(parts) == 1:
         return parts[0]
     wanted = torch.stack([part.abs().sum((1, 2), keepdim=True) for part in parts]).sum(0)
