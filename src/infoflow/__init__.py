@@ -78,7 +78,7 @@ __all__ = sorted([*_HOMES, "alignment", "dynamics", "heads", "objectives", "prob
 
 
 def __getattr__(name: str):
-    """Import a room when its name is first used, so that `infoflow --help` never loads torch."""
+    """Import a subpackage when its name is first used, so that `infoflow --help` never loads torch."""
     import importlib
 
     if name in _ROOMS:

@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C before it has been imported ends it without a traceback too."""
+    """Run the command line. Ctrl-C ends it without a traceback, even during the import."""
     try:
         from infoflow._process import use_utf8_console
 

@@ -1,4 +1,4 @@
-"""The process: signals, the console of Windows, freed memory. Imports nothing of ours, so that `--help` is fast."""
+"""Settings of the process: signals, the Windows console, freed memory. Imports nothing of ours: `--help` stays fast."""
 
 import ctypes
 import os
@@ -46,9 +46,9 @@ _UTF8 = 65001
 
 
 def use_utf8_console() -> None:
-    """Let a console of Windows read UTF-8, in which our streams write to it; files and pipes stay as they are.
+    """Set a Windows console to UTF-8, which our streams write; files and pipes are unaffected.
 
-    Python reports UTF-8 for a console because it writes there in its own way. Our streams write bytes.
+    Python's own console streams do not need this, since they call a wide-character API; ours write bytes.
     """
     if os.name == "nt" and any(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr)):
         with suppress(OSError, AttributeError):
@@ -56,7 +56,7 @@ def use_utf8_console() -> None:
 
 
 def windows_kernel() -> Any:
-    """The functions of `kernel32`, which keep the number of an error."""
+    """The functions of `kernel32`, which keep the last error code."""
     import ctypes
 
     return ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined]
@@ -72,11 +72,10 @@ _KEPT = 512 << 20
 
 
 def keep_freed_memory() -> bool:
-    """Let this process keep up to 512 MB that it has freed; returns whether its allocator allows this (glibc's does).
+    """Let this process keep up to 512 MB of freed memory; returns whether its allocator supports this (glibc's does).
 
-    Otherwise, memory for a tensor of some megabytes is mapped again in each operation, and the system fills every page
-    with zeros. On one core of an AMD EPYC this took as long as the matrix products of a small model. Results stay the
-    same.
+    Otherwise, every operation maps the memory for its tensors anew, and the system fills each page with zeros. On one
+    core of an AMD EPYC this took as long as the matrix products of a small model. Results do not change.
     """
     if sys.platform != "linux":
         return False

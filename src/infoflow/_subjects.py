@@ -15,14 +15,14 @@ SUBJECTS = "infoflow.subjects"
 
 @cache
 def parts(name: str) -> tuple[ModuleType, ...]:
-    """The modules called `name` of the subjects that have one; "": the subjects themselves. In alphabetical order."""
+    """The subjects' modules called `name`, in alphabetical order; for "" the subjects themselves."""
     subjects = [f"{SUBJECTS}.{one.name}" for one in pkgutil.iter_modules(import_module(SUBJECTS).__path__)]
     paths = [f"{subject}.{name}" for subject in subjects] if name else subjects
     return tuple(import_module(path) for path in paths if find_spec(path) is not None)
 
 
 def provided(part: str, name: str) -> list[Any]:
-    """The values called `name` in this part of the subjects.
+    """The values called `name` in this part, from all subjects.
 
     >>> [command for commands in provided("", "COMMANDS") for command in commands if command.startswith("p")]
     ['prune']

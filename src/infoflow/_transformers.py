@@ -1,8 +1,8 @@
 """Classes of transformers and datasets that are imported when they are first used.
 
 Their import takes longer than drawing a report, and most code needs them only in annotations and `isinstance`. A class
-here stands for one of them: its instances are theirs, its attributes are theirs, and calling it makes one of them. To
-derive from one, import it from its library.
+here is a proxy for one of them, with its instances, attributes and constructor. To derive from one, import it from its
+library.
 """
 
 from importlib import import_module
@@ -78,7 +78,7 @@ _HOMES = {
 
 
 class _StandIn(type):
-    """A class that imports the one it stands for when it is used."""
+    """A proxy of a class, which is imported when the proxy is used."""
 
     @property
     def real(cls) -> Any:
@@ -98,7 +98,7 @@ class _StandIn(type):
 
 
 class _LaterModule:
-    """A module that is imported when one of its names is read."""
+    """A module that is imported when one of its attributes is read."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -108,7 +108,7 @@ class _LaterModule:
 
 
 def stand_in(name: str, module: str) -> Any:
-    """A class that stands for the one called `name` in `module`."""
+    """A proxy for the class called `name` in `module`."""
     return _StandIn(name, (), {"__module__": module})
 
 

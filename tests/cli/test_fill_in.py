@@ -32,7 +32,7 @@ def test_mistakes_are_told(infoflow, masked_lm, facts, tmp_path):
     (tmp_path / "none.tsv").write_text("is\tthe\ta\n")
     for arguments, message in (
         ([masked_lm, "--facts=absent.tsv"], "no file absent.tsv"),
-        ([masked_lm, "--facts=none.tsv"], "No fact can be asked"),
+        ([masked_lm, "--facts=none.tsv"], "No fact has a template"),
         ([f"--facts={facts}"], "needs a model"),
         ([masked_lm, masked_lm, f"--facts={facts}"], "must be distinct"),
         ([masked_lm, f"--facts={facts}", "--prompts=mined"], "family mined"),

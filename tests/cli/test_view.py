@@ -54,7 +54,7 @@ def test_a_model_without_tokenizer_takes_token_ids(infoflow, folder, tmp_path):
     shutil.copytree(folder, bare, ignore=shutil.ignore_patterns("tokenizer*", "special_tokens*"))
     refused = infoflow("view", bare, "a dog", "--log=plain")
     assert refused.code == 2
-    assert "token ids divided by spaces" in refused.err
+    assert "token ids separated by spaces" in refused.err
     answer = infoflow("view", bare, "5 6 7", "--out=ids.html", "--log=plain")
     assert answer.code == 0, answer.err
     assert "Its token ids" in (tmp_path / "ids.html").read_text(encoding="utf-8")

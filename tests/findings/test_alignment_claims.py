@@ -57,4 +57,4 @@ def test_a_missing_kind_is_named(published):
 def test_undefined_scores_are_named(published):
     table = published["alignment"]
     published["alignment"] = table.assign(value=table["value"].where(table["metric"] != "rsa"))
-    assert "table holds 1 rows for one model, or no number" in verdict(published, 3)["reason"]
+    assert "table has 1 rows for one model, or no number" in verdict(published, 3)["reason"]

@@ -98,7 +98,7 @@ def test_the_objective_or_the_corpus_decides() -> None:
     tables = corpora(Recordings(), Recordings(corpus=1))
     row = verdict(tables, "V3")
     assert row["verdict"] == "holds", row["note"]
-    assert row["control_name"] == "trainings that differ by their seed alone"
+    assert row["control_name"] == "training runs that differ only in their seed"
     assert row["control"] < row["effect"]
     assert verdict(corpora(Domain(), Domain(corpus=1)), "V3")["verdict"] == "fails"
     bad = tables["task_scores"]["corpus"].eq("corpus 1") & tables["task_scores"]["metric"].eq("loss")
@@ -113,7 +113,7 @@ def test_the_objective_or_the_corpus_decides() -> None:
 def test_equal_parameters_show_no_preference_for_feed_forward() -> None:
     row = verdict(recorded(layer_sign={}), "V2")
     assert "for comparison, the same allocation for every parameter" in row["note"]
-    assert "No control could show it: the same allocation for every parameter is no difference" in row["reason"]
+    assert "No control could show it: with the same allocation for every parameter" in row["reason"]
 
 
 def test_objectives_that_are_alike_are_not_distinct() -> None:

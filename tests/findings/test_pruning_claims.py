@@ -95,7 +95,7 @@ def test_what_does_not_come_back_or_is_no_better_than_chance_fails(gains):
 def test_it_is_told_what_is_missing_to_be_trained_on():
     assert "set recover in the plan's [pruning]" in verdict("H2")["reason"]
     few = verdict("H2", Sweeps(recovers=True, left=(16, 15, 14, 13, 12, 11)))
-    assert "o point at which fewer than half of the encoder's heads were left was trained on" in few["reason"]
+    assert "o point with fewer than half of the encoder's heads left was trained further" in few["reason"]
 
 
 def test_the_point_nearest_to_ten_of_48_is_read():

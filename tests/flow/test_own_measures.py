@@ -92,11 +92,11 @@ def test_a_base_class_is_not_made_but_what_derives_from_it(measure_file):
         (CLASS.replace("def merge", "def merged"), "lacks methods: merge"),
         (CLASS.replace("__init__(self)", "__init__(self, size)"), "needs arguments"),
         (CLASS.replace("self._batches = 0", "raise SystemExit"), r"Counted\(\) in .* failed: line 14: SystemExit"),
-        (CLASS.replace("self._batches = 0", "self.setting = {}"), "setting is no plain value"),
+        (CLASS.replace("self._batches = 0", "self.setting = {}"), "setting is not a plain value"),
         (CLASS.replace('name="counted"', 'name="../x"'), "must be a word"),
         (CLASS.replace("    table =", "    tables ="), "its table must be a TableSchema"),
         (CLASS.replace('Column(name="value"', 'Column(name="seed"'), "the column seed says which model"),
-        (PAIR, "infoflow.compare takes those"),
+        (PAIR, "pass it to infoflow.compare"),
     ],
 )
 def test_files_without_usable_measures_are_refused(measure_file, text, message):

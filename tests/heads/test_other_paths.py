@@ -27,7 +27,7 @@ def mixed():
 
 @pytest.mark.parametrize("method", ["rollout", "alti", "chefer"])
 def test_methods_along_attention_are_refused(mixed, method):
-    reason = f'method="{method}" does not hold for .*: its tokens also reach each other outside attention'
+    reason = f'method="{method}" does not apply to .*: its tokens also reach each other outside attention'
     with pytest.raises(UserError, match=reason):
         relevance(mixed, BATCH, method=method)
     assert "outside attention" in str(Relevance(method=method).refusal(mixed))

@@ -178,7 +178,7 @@ class TestText:
 
 class TestTokenIds:
     def test_text_for_a_model_without_tokenizer_is_refused(self):
-        with pytest.raises(UserError, match=r"has no tokenizer.*as token ids divided by spaces"):
+        with pytest.raises(UserError, match=r"has no tokenizer.*as token ids separated by spaces"):
             sentence_attention(load_model(bert()), "a sentence")
 
     def test_numbers_in_text_are_token_ids(self):

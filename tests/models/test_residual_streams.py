@@ -68,5 +68,5 @@ def test_what_takes_heads_for_parts_of_the_state_is_refused(given):
     model, _ = given
     assert "mix 4 residual streams" in RouteImportance().why_not(model)
     assert PatternScores().why_not(model) is None
-    with pytest.raises(UserError, match="built in another way"):
+    with pytest.raises(UserError, match="has another architecture"):
         relevance(model, {"input_ids": torch.tensor([[5, 6, 7]])}, "alti")

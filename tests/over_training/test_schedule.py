@@ -104,5 +104,5 @@ def test_impossible_trainings_and_choices_are_refused() -> None:
     with pytest.raises(UserError, match="at most as many of warm-up"):
         checkpoint_steps("log:3", 10, 11)
     for steps, k in (([1, 2], 0), ([1, 1], 1), ([-1, 2], 1)):
-        with pytest.raises(UserError, match="different numbers from 0"):
+        with pytest.raises(UserError, match="distinct and at least 0"):
             select_steps(steps, k)

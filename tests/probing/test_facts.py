@@ -73,7 +73,7 @@ def test_more_facts_extend_fewer():
         ("a.tsv", "capital\tfrance\n", "line 1: 3 cells"),
         ("a.tsv", "capital\t\tparis\n", "Its subject is missing"),
         ("a.tsv", "", "holds no facts"),
-        ("a.tsv", "capital\tfrance\tparis\n", "No fact can be asked"),
+        ("a.tsv", "capital\tfrance\tparis\n", "No fact has a template"),
         ("a.jsonl", "{\n", "line 1"),
         ("a.jsonl", "[1]\n", "must hold an object"),
         ("a.jsonl", '{"relation": 3}\n', "relation must be text"),

@@ -252,7 +252,7 @@ def test_no_sentence_begins_with_an_answer_that_has_no_token_there(notes):
     prompts = tuple(Prompt(relation="home", template=STANDS[name]) for name in ("first", "inside"))
     table = fill_in(byte_level(True, start=False), Facts(facts=known, prompts=prompts))
     assert value(table, layer=2, relation="home")["templates"] == 1
-    assert "1 templates that go on behind the object, or have it where" in " ".join(notes)
+    assert "1 templates that go on after the object, or where" in " ".join(notes)
 
 
 def test_sentences_that_cannot_be_read_are_counted(tokenizer):

@@ -418,7 +418,7 @@ def test_classes_unseen_in_training_are_left_out_and_counted(grammar):
 
 def test_a_task_that_is_none_and_one_that_the_corpus_cannot_be_asked():
     corpus = Corpus.from_sentences(["a dog sleeps"])
-    with pytest.raises(UserError, match=r'No task "sintax".*\nTasks that this corpus can be asked: word, position'):
+    with pytest.raises(UserError, match=r'No task "sintax".*\nTasks of this corpus: word, position'):
         build_task("sintax", corpus)
     with pytest.raises(UserError, match=r"The task upos needs the column upos. The corpus sentences has text"):
         build_task("upos", corpus)

@@ -66,7 +66,7 @@ def test_scores_under_another_name_are_not_passed_over_in_silence(tmp_path, monk
     ("text", "columns", "message"),
     [
         ("", (), "holds no pairs"),
-        ("a\n", (), "cells between tabs"),
+        ("a\n", (), "tab-separated cells"),
         ("a\tb\nc\n", (), "line 2: 2 cells"),
         ("a\t\n", (), "line 1: a pair has two texts. Its reference is nothing"),
         ("a\tb\tgood\n", (), "line 1: the human score must be a number"),

@@ -163,6 +163,6 @@ def test_a_smaller_model_is_trained_on(name, matched_models, parallel_corpus, tm
     assert trained.quality["after"].iloc[0] < plain.quality["after"].iloc[0]
     again = load_model(tmp_path / "trained")
     assert again.digest == trained.model.digest != plain.model.digest
-    assert "trained on for 30 updates" in (tmp_path / "trained" / "README.md").read_text()
+    assert "trained further for 30 updates" in (tmp_path / "trained" / "README.md").read_text()
     with pytest.raises(UserError, match="Leave out --masked or --recover"):
         prune(model, keep, parallel_corpus, out=tmp_path / "more", recover=1, masked=tmp_path / "zeros")

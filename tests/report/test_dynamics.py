@@ -15,7 +15,7 @@ from infoflow.results import RunFolder
 ANSWERS = {
     "allocation-components": "The share of feed-forward in the blocks' contribution is ",
     "allocation-loss": "The sum of all allocations misses the loss change by at most 0.0101%",
-    "allocation-heads": "The largest share of a head in its layer is ",
+    "allocation-heads": "The largest share of one layer's heads is ",
     "allocation-hurting": "is highest for query in masked LM, 3.03%",
     "allocation-histogram": "changes that moved the loss, is 53.0% in causal LM",
     "allocation-similarity": "The rank correlation of the shares is highest within ",

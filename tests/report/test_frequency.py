@@ -145,7 +145,7 @@ def test_panels_that_reach_very_different_heights_have_scales_of_their_own(tmp_p
         assert own["high"].max() < top < 1.1 * own[["high", "value"]].max().max()
         assert panel.form is not None
         assert not panel.form.compared
-    assert re.search(r"Each panel has a scale of its own: the largest spans \d+ times the smallest\.", figure.caption)
+    assert re.search(r"Each panel has its own scale: the largest spans \d+ times the smallest\.", figure.caption)
     assert "All panels share one scale." in figures["change-by-rank"].caption
 
 

@@ -27,7 +27,14 @@ def test_a_head_opens_by_click_and_shows_what_is_known_of_it(visit, full_report)
     text = page.locator(".head-panel").inner_text()
     assert "nsubj, dependent→head" in text
     assert "Roles: nsubj dependent→head" in text
-    for label in ("confidence", "best relation", "induction", "relevance (voita)", "importance", "loss without it"):
+    for label in (
+        "confidence",
+        "best relation",
+        "induction",
+        "relevance (voita)",
+        "importance",
+        "loss without the head",
+    ):
         assert label in text
     page.locator(".head-panel svg.lines .token").first.wait_for()
     assert page.locator(".head-panel .attention-map").count() == 2
@@ -79,7 +86,7 @@ def test_the_panel_s_table_stays_in_its_card(visit, full_report):
 
 def test_signed_statistics_have_a_scale_around_zero(visit, full_report):
     page = visit(full_report)
-    page.get_by_role("radio", name="loss without it").click()
+    page.get_by_role("radio", name="loss without the head").click()
     scale = page.locator("#head-map .scale").inner_text()
     assert "−" in scale
     assert "+" in scale
@@ -94,7 +101,7 @@ def test_the_map_s_data_are_a_file(visit, full_report):
         page.locator("[data-csv]").click()
     with Path(download.value.path()).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert {row["statistic"] for row in rows} >= {"confidence", "best relation", "loss without it"}
+    assert {row["statistic"] for row in rows} >= {"confidence", "best relation", "loss without the head"}
     (row,) = [row for row in rows if (row["statistic"], row["layer"], row["head"]) == ("best relation", "0", "5")]
     assert row["note"] == "nsubj, dependent→head"
     assert float(row["value"]) == pytest.approx(0.6, abs=0.01)

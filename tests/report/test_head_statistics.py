@@ -60,7 +60,7 @@ def test_every_table_gives_its_statistics_in_groups(known):
         ("roles", "induction"),
         ("does it matter", "relevance (voita)"),
         ("does it matter", "importance"),
-        ("does it matter", "loss without it"),
+        ("does it matter", "loss without the head"),
     ]
 
 
@@ -124,7 +124,7 @@ def test_the_agreement_is_a_rank_correlation_over_heads(run, heads):
     importance = run.tables["head_importance"].set_index(keys)["value"]
     removal = run.tables["head_ablation"].set_index(keys)["value"]
     expected = spearmanr(importance, removal.reindex(importance.index)).statistic
-    assert f"The rank correlation of importance and loss without it is {expected:.2f}" in figure.words
+    assert f"The rank correlation of importance and loss without the head is {expected:.2f}" in figure.words
     assert "38 of 48 in bert-tiny (all of them for the worse)" in figure.answer[-1]
 
 

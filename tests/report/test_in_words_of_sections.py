@@ -243,7 +243,7 @@ PRUNED = {
     "order 27%).",
     "pruning-kinds": "With 4 of 8 heads of translation left, the share alive is highest in layer 1, 75.0%; lowest in "
     "layer 0, 25.0%.",
-    "pruning-functions": "With 1 of 4 heads left, translation holds 33% of its functions, beside 25% that as many "
+    "pruning-functions": "With 1 of 4 heads left, translation holds 33% of its functions, compared with the 25% that as many "
     "random heads would keep (lost: second and third).",
     # seed 1 by 1.0 at both points, seed 2 by 1.4: ± 12.706 × .2
     "pruning-scratch": "The pruned model's advantage is 1 BLEU (−1 to 4) for encoder heads of translation.",
@@ -307,7 +307,7 @@ RECORDED = {
         "not clearly different from that in masked LM; to first order, the error is at least 0.505% (0.493 to 0.517) "
         "in causal LM, not clearly different from that in masked LM."
     ),
-    "allocation-heads": "The largest share of a head in its layer is 44.4% in layer 2 of masked LM (the "
+    "allocation-heads": "The largest share of one layer's heads is 44.4% in layer 2 of masked LM (the "
     "largest of 12, so partly by chance); with equal layers it would be 17%.",
     # 3% × (1, 1.01, 1.02) ± 4.303 × .03% / √3
     "allocation-hurting": "The share of steps in which a component hurt is highest for query in masked LM, 3.03% (2.96 "

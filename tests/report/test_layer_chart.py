@@ -163,7 +163,7 @@ def test_panels_share_a_scale_unless_one_spans_five_times_another(run_of, height
     ]  # fmt: skip
     figure = drawn_figures(run_of(rows, "lens", kind="analyze"), "predicts")["lens-divergence"]
     apart = max(heights) > 5 * min(heights)
-    assert ("scale of its own" in figure.caption) == apart == ("Panels share one scale." not in figure.caption)
+    assert ("has its own scale" in figure.caption) == apart == ("Panels share one scale." not in figure.caption)
     highest = [1.06 * (height if apart else max(heights)) for height in heights]
     domains = [_domain(panel.spec) for panel in figure.panels]
     assert [high for _, high in domains] == pytest.approx(highest)

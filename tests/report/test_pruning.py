@@ -221,7 +221,7 @@ def test_what_was_trained_on_stands_beside_random_and_all_heads(tmp_path) -> Non
     gained, behind = own["recovered"].mean() - whole["unpruned"], whole["recovered-all"] - own["recovered"].mean()
     (answer,) = figure.answer
     assert answer.startswith(
-        "Encoder heads of translation: with 1 to 13 of 16 left and trained on (means over 5 points)"
+        "Encoder heads of translation: with 1 to 13 of 16 left and trained further (means over 5 points)"
     )
     for gap, than in ((better, "better than as many random heads"), (gained, "better than the model before any head")):
         assert re.search(rf"{gap:.2f}"[:-1] + rf"\S* BLEU \([^)]+\) {than}", answer), answer
@@ -230,7 +230,12 @@ def test_what_was_trained_on_stands_beside_random_and_all_heads(tmp_path) -> Non
     spec = figure.panels[0].spec
     texts = {str(value) for rows in spec["datasets"].values() for row in rows for value in row.values()}
     assert [layer["mark"]["type"] for layer in spec["layer"]].count("rule") == 2  # before, and all heads
-    assert {"■ as pruned", "● trained on", "– – random heads, trained on", "— — all heads, trained on"} <= texts
+    assert {
+        "■ as pruned",
+        "● trained further",
+        "– – random heads, trained further",
+        "— — all heads, trained further",
+    } <= texts
     assert "recovered" not in set(_figures(run)["pruning-quality"].data["way"])
 
 
@@ -252,7 +257,7 @@ def test_a_single_point_that_was_trained_on_has_whiskers_side_by_side(tmp_path) 
     spec = figures["pruning-recovered"].panels[0].spec
     offsets = [layer["mark"].get("xOffset") for layer in spec["layer"] if layer["mark"]["type"] == "point"]
     assert offsets == [8, 0, -8]
-    assert "with 3 of 16 left and trained on, the model is" in figures["pruning-recovered"].answer[0]
+    assert "with 3 of 16 left and trained further, the model is" in figures["pruning-recovered"].answer[0]
 
 
 def test_charts_name_colours_as_variables_and_have_a_control(figures) -> None:

@@ -222,7 +222,7 @@ def test_counts_of_other_centres_are_not_added(matched_models, parallel_corpus, 
     manifest = json.loads((shards[1] / "shard.json").read_text())
     manifest["sha256"][path.name] = file_digest(path)
     (shards[1] / "shard.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="counted other clusters"):
+    with pytest.raises(UserError, match="have different clusters"):
         merge_shards(model, parallel_corpus, measures, shards, tmp_path / "work")
 
 

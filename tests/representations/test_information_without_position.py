@@ -1,4 +1,4 @@
-"""Clusters of states less the mean state at their position: against explicit loops, and what then changes nothing."""
+"""Clusters of states minus the mean state at their position: against explicit loops, and what then changes nothing."""
 
 from dataclasses import replace
 

@@ -51,7 +51,7 @@ def test_agree_with_their_definitions(seed, n, k, few, metric):
     least = 2 * k + 1 if few == "require" else 2
     expected = by_sorting(x, tokens, lambda i, j: labels[i] == labels[j], k, least, metric)
     if expected is None:
-        with pytest.raises(UserError, match=f"No token has the {least} occurrences"):
+        with pytest.raises(UserError, match=f"No token occurs {least} times"):
             within_token_agreement(x, tokens, labels, k, few, metric)
         return
     assert within_token_agreement(x, tokens, labels, k, few, metric) == pytest.approx(expected, abs=1e-12)

@@ -113,14 +113,14 @@ def _copy_source_stack(reference: PreTrainedModel, model: PreTrainedModel, prefi
 
 
 def fix_norms(model: PreTrainedModel) -> None:
-    """Fix every norm's gain and bias at 1 and 0, so that it only standardises: they get no gradient."""
+    """Fix every norm's gain at 1 and bias at 0, without gradients, so that it only standardises."""
     for module in model.modules():
         if type(module).__name__.endswith("Norm"):
             module.requires_grad_(False)
 
 
 def untie(model: PreTrainedModel) -> None:
-    """Untie the output matrix of every writing stack from its token embeddings; it starts with the same values."""
+    """Untie each output matrix from its stack's token embeddings; it starts with the same values."""
     for stack in [module for module in model.modules() if isinstance(module, PreTrainedModel)]:
         output = stack.get_output_embeddings()
         if output is None or output.weight is not stack.get_input_embeddings().weight:

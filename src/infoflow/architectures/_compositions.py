@@ -1,6 +1,6 @@
-"""Compositions of a stack with further trained parts: a head for pairs or spans, a generator, the other direction.
+"""Compositions of a stack with further trained parts: heads for pairs or spans, a generator, a backward stack.
 
-Each is one `PreTrainedModel` that holds the model to be saved and measured, of any family, and the rest.
+Each is a `PreTrainedModel` that contains the model to be saved and measured, of any family, and the further parts.
 """
 
 import re
@@ -37,7 +37,7 @@ class _Joint(PreTrainedModel):
 
 
 class PairEncoder(_Joint):
-    """A masked LM with a pooler and a binary answer about two segments: `BertForPreTraining` in two parts."""
+    """A masked LM with a pooler and a binary classifier of segment pairs, as in `BertForPreTraining`."""
 
     base_model_prefix = "encoder"
 
@@ -92,7 +92,7 @@ class SpanEncoder(_Joint):
 
 
 class GeneratorDiscriminator(_Joint):
-    """ELECTRA: a discriminator of one logit a token, and a generator (`generator_for` it) with its token embeddings."""
+    """ELECTRA: a discriminator with one logit per token, and a `generator_for` it that shares its token embeddings."""
 
     base_model_prefix = "discriminator"
 
@@ -125,7 +125,7 @@ class BidirectionalPair(_Joint):
     def both_ways(
         self, input_ids: Int[Tensor, "batch token"], reversed_ids: Int[Tensor, "batch token"]
     ) -> tuple[Float[Tensor, "batch token width"], Float[Tensor, "batch token width"]]:
-        """Last states of the forward stack on the texts, and of the backward one on the reversed texts.
+        """The forward stack's last states for the texts, and the backward stack's for the reversed texts.
 
         Padding is on the right, where no causal position sees it, and needs no mask.
         """
@@ -160,7 +160,7 @@ _LAYER = re.compile(r"(.*encoder\.(?:layer|albert_layer_groups)\.)(\d+)(\..*)")
 
 
 def _in_student(name: str) -> str:
-    """The student's name of a teacher parameter; "" for layers 1, 3, ..., which it lacks."""
+    """The student's name for a teacher parameter; "" for layers 1, 3, ..., which the student lacks."""
     found = _LAYER.fullmatch(name)
     if found is None:
         return name

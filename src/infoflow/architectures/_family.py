@@ -128,7 +128,7 @@ def kinds_of(layout: str) -> tuple[str, ...]:
 
 
 def layers_in(model: ModelConfig, match: str, layout: str, scope: str) -> int:
-    """Number of attention modules in a scope, each with `model.heads` heads."""
+    """Number of attention modules in a scope; each has `model.heads` heads."""
     kinds = kinds_of(layout)
     encoder, decoder = model.layers, model.decoder_depth
     if len(kinds) == 1:

@@ -95,12 +95,12 @@ def _longformer_config(config: ModelConfig, vocabulary: Vocabulary, layers: int,
 
 
 def _offset(vocabulary: Vocabulary) -> int:
-    """Number of the first position, counted as in RoBERTa."""
+    """Index of the first position; RoBERTa's position ids start after the padding id."""
     return vocabulary.pad + 1
 
 
 def window_of(config: ModelConfig) -> int:
-    """Tokens in the window, half of them on either side."""
+    """Tokens in the window, half of them on each side."""
     if config.attention == "full":
         return 2 * config.positions
     if config.attention_window % 2:
@@ -118,7 +118,7 @@ def window_of(config: ModelConfig) -> int:
 
 
 def _begin_as(bert: PreTrainedModel, model: PreTrainedModel, offset: int) -> None:
-    """Copy BERT's values to every parameter; projections of global tokens get those of the others."""
+    """Copy BERT's initial values to every parameter; projections of global tokens copy those of the others."""
     assert isinstance(bert, BertForMaskedLM)
     values = dict(bert.named_parameters())
     with torch.no_grad():

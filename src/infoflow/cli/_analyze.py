@@ -264,7 +264,7 @@ def heads(
 
 
 def _held_title(roles: "pd.DataFrame", held: "pd.DataFrame") -> str:
-    """Heads are chosen on one half of the sentences; what holds on the other half is listed."""
+    """Title of the roles: heads are chosen on one half of the sentences and listed with their values on the other."""
     from infoflow.heads import by_chance
 
     num = len(held.groupby(_KEYS))
@@ -312,7 +312,7 @@ def _role_rows(roles: "pd.DataFrame", control: "pd.Series") -> list[list[str]]:
 
 
 def _show_top(title: str, frame: "pd.DataFrame", top: int) -> None:
-    """Print the heads with the largest values, beside chance and the same head before training."""
+    """Print the heads with the largest values, with chance and the same head's value before training."""
     trained = frame[frame["trained"]].dropna(subset="value")
     untrained = frame[~frame["trained"]].set_index(_KEYS)["value"]
     rows = []

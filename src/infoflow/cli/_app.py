@@ -137,14 +137,14 @@ class PatientFile(io.RawIOBase):
 
 
 class _Open(io.TextIOWrapper):
-    """A stream that code of a user's own cannot take from the lines which come after it."""
+    """A text stream that user code cannot close."""
 
     def close(self) -> None:
         self.flush()
 
 
 def use_patient_streams() -> PatientFile:
-    """Put patient streams in the place of `sys.stdout` and `sys.stderr`; the file under standard output."""
+    """Replace `sys.stdout` and `sys.stderr` by patient streams; returns the file under standard output."""
     _open_closed()
     codecs.register_error("infoflow-plain", _plainly)
     output = PatientFile(1)
@@ -154,7 +154,7 @@ def use_patient_streams() -> PatientFile:
 
 
 def _open_closed() -> None:
-    """A closed standard stream would lend its number to the next file that is opened, and our lines would go there."""
+    """Open closed standard streams as null devices: the next opened file would get their number and our output."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -168,7 +168,7 @@ def _text(file: PatientFile, before: io.TextIOBase | None, line_buffering: bool)
 
 
 def _plainly(error: UnicodeError) -> tuple[str | bytes, int]:
-    """What an encoding cannot show, in plain signs where there are some, else as its number."""
+    """Error handler for characters that an encoding lacks: a plain equivalent, or else an escape."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end].translate(_PLAIN)
@@ -208,7 +208,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code, once it has returned."""
+    """Run one command and return its exit code."""
     arguments = _with_new_names(arguments)
     if not arguments:
         print(_where_to_begin())
@@ -236,7 +236,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _silence_libraries() -> None:
-    """Silence the libraries' own progress and warnings: those that matter go through our display."""
+    """Silence the libraries' own progress bars and warnings; those that matter go through our display."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     if not sys.warnoptions:
@@ -267,7 +267,7 @@ _NEW_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 
 
 def _with_new_names(arguments: Sequence[str]) -> list[str]:
-    """The arguments with names of an earlier version replaced, for one version, with a warning."""
+    """Replace names of an earlier version in the arguments, with a warning; kept for one version."""
     if list(arguments[:2]) == ["data", "list"]:
         _say("warning", "infoflow data list is now infoflow list corpora; the old name will go.", arguments)
         return ["list", "corpora", *arguments[2:]]
@@ -281,7 +281,7 @@ def _with_new_names(arguments: Sequence[str]) -> list[str]:
 
 
 def _new_value(before: str, argument: str) -> str:
-    """The argument, or the present name of the precision that it names."""
+    """The argument, or the current name of the precision that it names."""
     option, equals, value = argument.rpartition("=")
     return option + equals + _NEW_DTYPES.get(value, value) if "--dtype" in (before, option) else argument
 

@@ -137,7 +137,7 @@ def show_example(
 
 
 def _lines(part: Mapping[str, Sequence[str]]) -> list[str]:
-    """Lines of tokens with their names; what describes a token stands below it."""
+    """Lines of tokens with their names, with what describes a token below it."""
     from infoflow.objectives import stacks
 
     wide = 0 if len(part) == 1 else max(map(len, part)) + 2
@@ -157,7 +157,7 @@ def _documents(facts: "CorpusDescription") -> list[list[str]]:
 
 
 def _split(split: "SplitDescription") -> str:
-    """Sizes of the parts, and what of the test part stands in training."""
+    """Sizes of the parts, and how much of the test part occurs in training."""
     lost, leaks = sum(count for reasons in split.left_out.values() for count in reasons.values()), split.leakage
     sizes = f"{split.train:,} train, {split.validation:,} validation, {split.test:,} test, {lost:,} left out"
     used = "" if split.used == split.rule else f" (split by {split.used}: the requested rule would leave too little)"

@@ -224,7 +224,7 @@ def _model_hub(part: str) -> Examined:
 
 
 def _drawing(part: str) -> Examined:
-    """A small figure is drawn as each kind of file: no browser is needed for that."""
+    """Whether a small figure can be drawn in each file format; none needs a browser."""
     import pandas as pd
 
     from infoflow.report import plot
@@ -251,7 +251,7 @@ def _hub_cache(part: str) -> Examined:
 
 
 def _gigabytes(folder: Path) -> str:
-    """What the files of a folder take, links not counted."""
+    """Total size of the files in a folder, without links."""
     from infoflow.foundation import said_size
 
     return said_size(
@@ -261,7 +261,7 @@ def _gigabytes(folder: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Extra:
-    """An extra of infoflow, or a package beside it."""
+    """An optional dependency: an extra of infoflow, or a separate package."""
 
     name: str
     packages: dict[str, str]  # name on the package index → name of the module

@@ -1,4 +1,4 @@
-"""Two examples for each command, which its `--help` ends with, on the models that `make study` trains."""
+"""Two examples for each command, shown at the end of its `--help`, with the models that `make study` trains."""
 
 _MASKED, _CAUSAL = "runs/quick/models/masked-lm/seed-0", "runs/quick/models/causal-lm/seed-0"
 

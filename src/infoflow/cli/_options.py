@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def limited(name: str) -> Callable[[Any, Sequence[Token]], Any]:
-    """A converter to what `infoflow.foundation` calls `name`; imported with the first option, so that help is instant.
+    """A converter to the type that `infoflow.foundation` calls `name`; imported on first use, so that help is instant.
 
-    cyclopts would round: `--seed 1.5` was seed 2.
+    cyclopts itself would round: `--seed 1.5` gave seed 2.
     """
 
     def convert(kind: Any, tokens: Sequence[Token]) -> Any:
@@ -69,7 +69,7 @@ def _read(hint: Any, token: Token) -> Any:
 
 
 def _plain(hint: Any, text: str) -> Any:
-    """The number that a text is, where one is wanted; else the text, which is refused as such."""
+    """The text as a number if the type needs one and it is one; otherwise the text, which is refused later."""
     from infoflow.foundation import describe_setting
 
     if "number" not in describe_setting(hint):
@@ -83,7 +83,7 @@ def _plain(hint: Any, text: str) -> Any:
 
 
 def names_in(option: str, given: Sequence[str]) -> tuple[str, ...]:
-    """Names separated by commas, of an option that may be repeated.
+    """Comma-separated names of an option that may be repeated.
 
     Raises:
         UserError: It was given without a name.
@@ -97,7 +97,7 @@ def names_in(option: str, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def numbers_in(option: str, given: Sequence[str], kind: type) -> tuple[Any, ...]:
-    """Numbers separated by commas; the settings check their range.
+    """Comma-separated numbers; the settings check their range.
 
     Raises:
         UserError: One of them is not a number of this kind.
@@ -141,7 +141,7 @@ _EXTRAS = {
 
 
 def check_extras(arguments: Sequence[str]) -> None:
-    """Refuse a command that lacks a package at once, and not seconds later, after torch is imported.
+    """Refuse a command whose extra is missing at once, not seconds later when torch has been imported.
 
     Raises:
         UserError: An extra is not installed.
@@ -157,7 +157,7 @@ def check_extras(arguments: Sequence[str]) -> None:
 
 
 def _fault(value: str) -> tuple[str, str]:
-    """What an argument must be that this one is not, and what to do."""
+    """The requirement that an argument violates, and what to do; empty strings if none."""
     if not value.strip():
         return "not be empty", "Got an empty argument. Fill it in, or leave it out."
     if odd := re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", value):
@@ -192,7 +192,7 @@ class Reading:
 
     @property
     def marks(self) -> dict[str, str]:
-        """Languages and prefix, as the library takes them."""
+        """Languages and prefix as keyword arguments of the library."""
         return {
             "source_language": self.source_language or "",
             "target_language": self.target_language or "",
@@ -200,7 +200,7 @@ class Reading:
         }
 
     def load(self, model: str, device: str | None, name: str) -> "Model":
-        """The model in a folder or of a name on the hub, under the name that figures show."""
+        """The model in a folder or on the hub, under the name that figures show."""
         from infoflow.models import load_model
 
         return replace(load_model(model, self.tokenizer, device or "auto", **self.marks), name=name)

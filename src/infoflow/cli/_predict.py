@@ -28,7 +28,7 @@ def predict(
     temperature: Annotated[
         float,
         Parameter(
-            converter=limited("Weight"), help="0: always the likeliest token; above, tokens are drawn at random."
+            converter=limited("Weight"), help="0: always the most likely token; above 0, tokens are drawn at random."
         ),
     ] = 0.0,
     top: Annotated[int, Parameter(converter=limited("Count"), help="Words shown per layer, as far as they fit.")] = 3,

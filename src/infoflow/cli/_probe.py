@@ -97,7 +97,7 @@ def probe(
 
 
 def _by_layer(frame: "pd.DataFrame", **chosen: Any) -> dict[int, dict[str, Any]]:
-    """The rows with these values, by layer."""
+    """The rows with these values, indexed by layer."""
     rows = frame.to_dict("records")
     return {row["layer"]: row for row in rows if all(row[name] == value for name, value in chosen.items())}
 
@@ -186,7 +186,7 @@ def _show_mixing(frame: "pd.DataFrame") -> None:
 
 
 def _show_depth(frame: "pd.DataFrame") -> None:
-    """At which depth each task is solved, with the warning where that is unstable."""
+    """The depth at which each task is solved, with a warning where it is unstable."""
     own = frame.loc[frame["trained"]].to_dict("records")
     rows = [[row["task"], row["statistic"], _interval(row), f"{row['baseline']:.3f}"] for row in own]
     show_table(["task", "statistic", "value [95%]", "baseline"], rows, "Depth of edge probes")
@@ -196,7 +196,7 @@ def _show_depth(frame: "pd.DataFrame") -> None:
 
 
 def _show_trees(frame: "pd.DataFrame") -> None:
-    """Structural probes beside random maps and the chain of words."""
+    """Structural probes, compared with random maps and the chain of words."""
     for (structure, metric, stack), part in _parts(frame, "structure", "metric", "stack"):
         own = _by_layer(part, trained=True, probe="structural")
         untrained = _by_layer(part, trained=False, probe="structural")
@@ -212,7 +212,7 @@ def _show_trees(frame: "pd.DataFrame") -> None:
 
 
 def _show_attention(frame: "pd.DataFrame") -> None:
-    """Words attached to their head by probes that read all heads' attention, words, or both."""
+    """Share of words attached to their head by probes that read attention, words, or both."""
     for (stack,), part in _parts(frame, "stack"):
         own, untrained = (
             {row["probe"]: row for row in part.loc[part["trained"] == trained].to_dict("records")}
@@ -227,7 +227,7 @@ def _show_attention(frame: "pd.DataFrame") -> None:
 
 
 def _show_pairs(frame: "pd.DataFrame") -> None:
-    """Shares of minimal pairs, of all layer by layer, and of each phenomenon at the top."""
+    """Accuracy on minimal pairs: all of them by layer, and each phenomenon at the top."""
     from infoflow.probing import ALL_PAIRS
 
     frame = frame.loc[frame["metric"] == "preferred"]
@@ -331,7 +331,7 @@ def bert_score(
 
 
 def _show(means: "pd.DataFrame", agreement: "pd.DataFrame | None") -> None:
-    """A line for each layer: mean scores, random pairs, and agreement with people beside permuted scores."""
+    """A line for each layer: mean scores, random pairs, and agreement with people compared with permuted scores."""
     own, twin = means[means["trained"]], means[~means["trained"]]
     rescaled = " rescaled" * bool(own["rescaled"].any())
     columns = ["layer", f"precision{rescaled}", f"recall{rescaled}", f"F{rescaled} [95%]", "random pairs"]

@@ -1,4 +1,4 @@
-"""What every command has in common: threads, progress, results, and failures that the user can fix."""
+"""What every command has in common: threads, progress, results, and errors that the user can fix."""
 
 import os
 import re
@@ -46,7 +46,7 @@ def require_all(runs: "Sequence[Run]") -> None:
 
 
 def _address_space() -> int:
-    """Bytes that this process may map; −1: all there are."""
+    """Limit of this process's address space in bytes; −1 if unlimited."""
     import resource
 
     return resource.getrlimit(resource.RLIMIT_AS)[0]
@@ -57,7 +57,7 @@ def _memory_is_limited() -> bool:
 
 
 def explain(error: BaseException) -> str | None:
-    """The message for a user who can do something about `error`; None for our own mistakes, which need a traceback."""
+    """The message if the user can do something about `error`; None for our own bugs, which need a traceback."""
     from infoflow.foundation import UserError, plain_fault, said_size
 
     if isinstance(error, UserError):
@@ -220,7 +220,7 @@ def run_name(command: str, *models: str, shard: tuple[int, int] | None = None) -
 
 
 def _short(model: str) -> str:
-    """A model's name as a part of a file's name: masked-lm-seed-0, bert-checkpoint-500."""
+    """A model's name as part of a file name: masked-lm-seed-0, bert-checkpoint-500."""
     from infoflow.foundation import model_name_of
 
     return re.sub(r"[^\w.+-]", "_", model_name_of(model).replace("/", "-"))
@@ -237,7 +237,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
-    """Print what a run folder holds now.
+    """Print what a run folder contains now.
 
     Raises:
         Incomplete: A measure failed.

@@ -45,7 +45,7 @@ _VERDICTS = ("holds", "fails", "undetermined", _UNTESTABLE)
 
 
 def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
-    """Print one line per claim and the number of each verdict; why claims could not be tested only on request.
+    """Print one line per claim and the number of each verdict; reasons for untestable claims only on request.
 
     Verdicts on further architectures and checkpoints are only counted here; the table and the report list them.
     """
@@ -84,7 +84,7 @@ def _first_models(findings: "pd.DataFrame") -> "tuple[pd.DataFrame, int]":
 
 
 def _show_reasons(findings: "pd.DataFrame") -> None:
-    """Why claims could not be tested, and what would make them testable: one line per reason."""
+    """Why claims could not be tested, and what would make them testable; one line per reason."""
     if findings.empty:
         return
     reasons = findings["reason"].str.partition(". ")[0].str.removesuffix(".")
@@ -235,7 +235,7 @@ def study(
 
 
 def _not_learned(scores: "pd.DataFrame") -> list[str]:
-    """A warning, and a line for each score that falls short of what its objective asks for."""
+    """A warning, and a line for each score below what its objective requires."""
     from infoflow.objectives import metrics_of
 
     lines = []

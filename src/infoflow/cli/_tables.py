@@ -63,11 +63,11 @@ _NO_VALUE = ("", "–")
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """Print a table in at most 100 columns: what is the same in all rows stands once above it, long texts wrap.
+    """Print a table in at most 100 columns: values equal in all rows are printed once above it, and long texts wrap.
 
-    A column without any value is left out; of a table without rows only the title is printed.
+    Columns without values are left out; for a table without rows only the title is printed.
 
-    The name of a column of `estimate`s ends in ` [95%]`, which is said once above the table.
+    The name of a column of `estimate`s ends in ` [95%]`, which is printed once above the table.
     """
     from infoflow.foundation import visible
 
@@ -98,7 +98,7 @@ def _plain(text: str) -> str:
 
 
 def _limit() -> int:
-    """Columns that a line may take."""
+    """Maximum width of a line, in columns."""
     import shutil
 
     own = shutil.get_terminal_size((_WIDTH, 24)).columns if sys.stdout.isatty() else _WIDTH

@@ -1,4 +1,4 @@
-"""Sentences on Arrow: counting, reading and encoding, their columns, and rows with additions."""
+"""Sentences on Arrow: counting, reading and encoding, their columns, and rows with added columns."""
 
 import hashlib
 import json
@@ -134,7 +134,7 @@ class AbstractSentences:
         return documents
 
     def _beside_text(self, rows: np.ndarray) -> Iterator[list[Any]]:
-        """Everything but the text of the sentences at `rows`."""
+        """All columns but the text of the sentences at `rows`."""
         columns = sorted(self.columns - {"text", "document"})  # numbers depend on the order of documents
         if not columns:
             yield from ([] for _ in rows)

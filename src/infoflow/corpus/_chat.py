@@ -78,7 +78,7 @@ def _require_template(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
 
 
 def _conversations(source: str) -> Iterator[tuple[str, list[_Message]]]:
-    """Where each conversation stands, and its messages."""
+    """Each conversation's messages, and its position in the source for error messages."""
     path = Path(source)
     kind = Path(path.name.removesuffix(".gz")).suffix.lower()
     if source.startswith("hf:"):
@@ -154,7 +154,7 @@ def _row(where: str, messages: list[_Message], tokenizer: PreTrainedTokenizerBas
 
 
 def _rendered(messages: Sequence[_Message], tokenizer: PreTrainedTokenizerBase, where: str) -> tuple[str, list[_Span]]:
-    """The text, and what the template says that the assistant writes."""
+    """The text, and the spans that the template marks as written by the assistant."""
     from transformers.utils.chat_template_utils import render_jinja_template  # slow import
 
     try:
@@ -183,14 +183,14 @@ def _contents(
     """The characters of each message's content.
 
     The conversation is rendered again with a mark before and behind each content, inside its white space, which many
-    templates strip. Without the marks the text must be the same. How much white space stays is the difference from the
-    text between the marks if all contents are stripped before.
+    templates strip. Without the marks the text must be the same. To find how much white space is kept, all contents are
+    stripped and rendered with marks once more; the difference is the white space.
     """
     first, last = _marks(text)
     said = [place for place, one in enumerate(messages) if one["content"].strip()]
 
     def between(strip: bool) -> list[str]:
-        """Text before, in and behind each content."""
+        """Text before, inside and after each content."""
         marked = [dict(one) for one in messages]
         for place in said:
             whole = messages[place]["content"]
@@ -224,14 +224,14 @@ def _contents(
 
 
 def _kept(full: str, bare: str, behind: str, before: str) -> tuple[int, int]:
-    """How many characters of white space stay behind one content and before the next."""
+    """How many characters of white space are kept after one content and before the next."""
     sizes = product(range(len(behind), -1, -1), range(len(before) + 1))
     fits = ((after, ahead) for after, ahead in sizes if full == behind[:after] + bare + before[len(before) - ahead :])
     return next(fits, (0, 0))
 
 
 def _marks(text: str) -> tuple[str, str]:
-    """Two characters for private use that the text does not contain."""
+    """Two private-use characters that the text does not contain."""
     first, last, *_ = (chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in text)
     return first, last
 

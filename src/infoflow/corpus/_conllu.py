@@ -181,7 +181,7 @@ def _space_after(misc: str) -> bool | None:
 
 
 def _places(token: str, words: list[str], start: int) -> list[int]:
-    """The positions in the text of a token's words."""
+    """The positions of a token's words in the text."""
     if len(words) == 1:
         return [start]
     within = word_starts(token, words) or shared_out(token, words) if words else []
@@ -240,7 +240,7 @@ def _number(text: str) -> int | None:
 
 
 def _off_tree(heads: list[int]) -> int | None:
-    """The first word that does not lead to a root, or None."""
+    """The first word whose chain of heads does not reach a root, or None."""
     safe = {-1}
     for start in range(len(heads)):
         path: list[int] = []

@@ -267,7 +267,7 @@ def _known(array: np.ndarray | None, what: str) -> np.ndarray:
 
 
 def _longest(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Maximum number of tokens in the tokenizer's own settings: at least a start, an end and one between."""
+    """Maximum number of tokens in the tokenizer's own settings; at least a start, an end and one token between."""
     given = tokenizer.model_max_length
     if isinstance(given, Real) and not isinstance(given, bool) and given >= 3 and given == given // 1:
         return int(given)
@@ -285,7 +285,7 @@ def check_known(
     tokenizer: PreTrainedTokenizerBase,
     key: str,
 ) -> None:
-    """Refuse a tokenizer that gives no tokens or one for all words; note once if it knows only part of the text.
+    """Refuse a tokenizer that gives no tokens, or one for all words; note once if it knows only part of the text.
 
     Args:
         ids: All tokens of the corpus, in order; the first million are checked.
@@ -321,7 +321,7 @@ def _name(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _by_word(unknown: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Whether each word has an unknown part. A word ends when its number changes."""
+    """Whether each word contains an unknown token. A word ends when its number changes."""
     starts = np.flatnonzero(np.diff(words, prepend=words[0] - 1))
     return np.logical_or.reduceat(unknown, starts)
 

@@ -74,11 +74,11 @@ class FactWorld:
         return tuple((self.words.given[first], self.words.family[last]) for first, last in drawn)
 
     def of_kind(self, *kinds: Kind) -> list[Fact]:
-        """The facts of these kinds; without one, all."""
+        """The facts of these kinds; all facts if no kind is given."""
         return [fact for fact in self.facts if not kinds or fact.kind in kinds]
 
     def answer(self, fact: Fact, edited: bool = False) -> str:
-        """The words of a fact's object, now or in the edited index."""
+        """The words of a fact's object, in the original or the edited index."""
         return " ".join(self.words.object_words(fact.relation, fact.edited if edited else fact.object))
 
     def answers(self, relation: int) -> list[str]:
@@ -103,15 +103,15 @@ class FactWorld:
     # -- passages -----------------------------------------------------------------------------------------------------
 
     def passages(self, edited: bool = False) -> list[dict[str, Any]]:
-        """Rows `title, text, entity, facts` of the index, now or edited."""
+        """Rows `title, text, entity, facts` of the original or the edited index."""
         return [self._passage(group, edited) for group in self._groups if edited or group[0].kind != "later"]
 
     def num_passages(self, edited: bool = False) -> int:
-        """Number of passages, now or in the edited index."""
+        """Number of passages in the original or the edited index."""
         return sum(edited or group[0].kind != "later" for group in self._groups)
 
     def gold(self, fact: Fact, edited: bool = False) -> int:
-        """The number of the passage with a fact; −1: none."""
+        """The number of the passage that states a fact; −1: none."""
         return self._gold.get(fact.number, -1) if edited or fact.kind != "later" else -1
 
     def distractors(self, fact: Fact) -> list[int]:
@@ -238,7 +238,7 @@ def changed_object(chosen: int, choices: int, fact: int, seed: int, purpose: str
 
 
 def _uniform(purpose: str, seed: int, *columns: np.ndarray) -> np.ndarray:
-    """Numbers of [0, 1), one for each row."""
+    """Uniform numbers in [0, 1), one for each row."""
     return (hash64_array((f"facts-{purpose}", seed), *columns) >> np.uint64(11)) * 2.0**-53
 
 

@@ -1,4 +1,4 @@
-"""What a file is: formats of other programs, and the encoding of its text."""
+"""Format of a file: formats of other programs, and the encoding of its text."""
 
 import re
 import unicodedata
@@ -262,7 +262,7 @@ def _is_common(char: str, codec: str, first: int, last: int) -> bool:
 
 
 def _of_alphabet(text: str, foreign: list[str], alphabet: str) -> float:
-    """Share of letters of one alphabet in words of no other, with capitals at the beginning of words or throughout."""
+    """Share of letters of one alphabet, in words without other alphabets and with regular capitals."""
     kinds = Counter(unicodedata.name(char, "").startswith(alphabet) for char in foreign if char not in _MARKS_OF_TEXT)
     words = [word for word in text.split() if any(ord(char) > 127 for char in word)]
     odd = sum(

@@ -1,6 +1,6 @@
 """Sentences of the grammar as rows of a corpus.
 
-Writes the translation: a transducer from abstract syntax to a language that marks what the source hides.
+Translations come from a transducer from abstract syntax to a language that marks what English leaves unmarked.
 
 Verbs come last in their clause; adjectives follow the noun, degree words the adjective; determiners, adjectives and
 relative pronouns agree with the noun in gender and number, verbs with their subject, across any distance; the relative
@@ -92,7 +92,7 @@ class GenderAndNumber(NamedTuple):
     plural: bool
 
     def of(self, forms: tuple[str, str, str, str]) -> str:
-        """The form among masculine singular, feminine singular, masculine plural, feminine plural."""
+        """The masculine singular, feminine singular, masculine plural or feminine plural form."""
         return forms[2 * self.plural + self.feminine]
 
 

@@ -36,12 +36,12 @@ class NounPhrase:
 
     @property
     def agrees_plural(self) -> bool:
-        """The number that a verb agrees with in this subject."""
+        """Whether a verb with this subject takes the plural."""
         return self.plural or self.second is not None
 
     @property
     def agrees_feminine(self) -> bool:
-        """The gender that a target verb agrees with: feminine if every coordinated noun is."""
+        """Whether a target verb takes the feminine: only if every coordinated noun is feminine."""
         return self.noun.feminine and (self.second is None or self.second.agrees_feminine)
 
     @property

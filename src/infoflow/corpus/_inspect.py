@@ -68,7 +68,7 @@ def check_pairs(path: Path, name: str, columns: tuple[int, int] = (1, 2)) -> Non
 def check_columns(
     path: Path, columns: Sequence[int], texts: Sequence[int], wrong: Sequence[str] = ("numbers", "labels")
 ) -> None:
-    """Raise a UserError that shows two rows if a table has a header, or a column of `texts` has what is `wrong`."""
+    """Raise a UserError that shows two rows if a table has a header, or a column of `texts` that `wrong` describes."""
     lines = _first_lines(path)
     rows = [cells for cells in map(cells_of, lines) if _reaches(cells, columns)]
     if rows and is_header(rows):
@@ -81,7 +81,7 @@ def check_columns(
 
 
 def plausible(rows: Iterator[Row | None], path: Path, columns: dict[str, str]) -> Iterator[Row | None]:
-    """The rows, after a check that the columns named `columns` in the file could hold sentences."""
+    """Yield the rows, after checking that the columns called `columns` in the file could hold sentences."""
     first = list(islice(rows, _ROWS))
     for column, name in columns.items():
         cells = [row[column] for row in first if row and isinstance(row.get(column), str)]

@@ -26,7 +26,7 @@ _JOINERS = "\u200c\u200d"  # part of the spelling of several scripts
 def printable(text: str) -> str:
     """The text without control characters, ESC of escape sequences, direction marks and line breaks.
 
-    A corpus is untrusted: an escape sequence could rewrite the terminal, a direction mark reorder the line.
+    A corpus is untrusted: an escape sequence could rewrite the terminal, and a direction mark could reorder the line.
     """
     spaced = "".join(" " if char.isspace() else char for char in text)
     return "".join(char for char in spaced if char in _JOINERS or unicodedata.category(char) not in _HIDDEN)
@@ -284,7 +284,7 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _names_a_column(cell: str) -> bool:
-    """Whether a cell is a usual name or a language, or both together: `English sentence`."""
+    """Whether a cell is a usual column name, a language, or both together: `English sentence`."""
     words = re.split(r"[\s_-]+", cell)
     if cell in _NAMES or cell in _LANGUAGES or re.fullmatch(r"[a-z]{2}[-_][a-z]{2}", cell):
         return True
@@ -292,13 +292,13 @@ def _names_a_column(cell: str) -> bool:
 
 
 def _like_the_rest(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the cells of the first row are about as long as those below: `answer` among single words."""
+    """Whether the cells of the first row are about as long as those below: `answer` above single words."""
     below = [cell for row in rows for cell in row]
     return bool(below) and max(map(len, below)) <= 2 * max(map(len, first))
 
 
 def _above_sentences(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether single words stand above columns of sentences, and of other cells among which they do not occur."""
+    """Whether the first row has single words that occur nowhere below, above columns of which one holds sentences."""
     if len(first) < 2 or len(rows) < _ROWS_BELOW or any(len(cell.split()) != 1 for cell in first):
         return False
     columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=False)][: len(first)]

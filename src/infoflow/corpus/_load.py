@@ -291,7 +291,7 @@ def load_world(name: str, seed: int = 0, **settings: Any) -> FactWorld | None:
 
 
 def _size(name: str) -> int | None:
-    """The number after the colon of a generated corpus; None without one."""
+    """The number after the colon in the name of a generated corpus; None without a colon."""
     kind, colon, given = name.partition(":")
     size = given.replace(",", "").replace("_", "")
     if colon and not (size.isascii() and size.isdecimal() and 1 <= len(size) <= 12 and int(size)):

@@ -54,7 +54,7 @@ def is_pair(entry: Any) -> bool:
 
 
 def is_frame(value: Any) -> bool:
-    """Whether it is a frame of pandas, or of polars, which need not be installed."""
+    """Whether it is a pandas or polars frame; neither library need be installed."""
     return type(value).__module__.partition(".")[0] in ("pandas", "polars") and type(value).__name__ == "DataFrame"
 
 

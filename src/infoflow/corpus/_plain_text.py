@@ -62,7 +62,7 @@ def cut_facts(lines: str) -> dict[str, Any]:
 
 
 def cut_lines(rows: Iterator[Row | None], lines: str) -> Iterator[Row | None]:
-    """The rows; paragraphs give a row for each sentence, with the row's other values."""
+    """The rows; a row of paragraphs becomes one row per sentence, with the same other values."""
     if lines not in get_args(Lines):
         raise UserError(f"lines must be among {', '.join(get_args(Lines))}. Got {as_written(lines)}.")
     return _cut(rows) if lines == "paragraphs" else rows

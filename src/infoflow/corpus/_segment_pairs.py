@@ -1,4 +1,4 @@
-"""Running text as windows and pairs of segments: does the second follow (BERT), or are they in order (ALBERT)?"""
+"""Running text as windows, and pairs of segments for predicting the next segment (BERT) or their order (ALBERT)."""
 
 from array import array
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from ._store import cached
 
 
 def windows(lengths: np.ndarray, documents: np.ndarray, budget: int) -> np.ndarray:
-    """Rows of the consecutive sentences in each window: int64 (window, 2), the first and the one after the last.
+    """Rows of the consecutive sentences in each window: int64 (window, 2), the first row and the one after the last.
 
     A window takes whole sentences up to `budget` tokens, and ends with its document at the latest; the next begins
     where it ends, so every sentence is in exactly one window. A sentence longer than the budget forms its own window

@@ -95,7 +95,7 @@ def kept_assignment(
     name: str,
     corpus: str,
 ) -> Assignment:
-    """`assign`, cached by the corpus's digest (`corpus`).
+    """`assign`, cached under the corpus's digest (`corpus`).
 
     Every process of a study splits the same corpus, which takes ten seconds for `tatoeba-en-fr`. Small corpora are not
     cached.

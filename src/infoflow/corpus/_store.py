@@ -62,7 +62,7 @@ def cached(place: str, make: Callable[[Path], object], what: str) -> Path:
 
 @contextmanager
 def room_in_cache(folder: Path, what: str) -> Iterator[None]:
-    """Make `folder` of the cache; a full disk inside the block raises an error that names `what`."""
+    """Create `folder` in the cache; a full disk inside the block raises an error that names `what`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -245,6 +245,6 @@ def _open(folder: Path) -> Stored:
 
 
 def as_slice(rows: np.ndarray) -> np.ndarray | slice:
-    """Consecutive rows as a slice: `datasets` reads it at once, but others row by row."""
+    """Consecutive rows as a slice, which `datasets` reads at once; other rows unchanged, which it reads one by one."""
     together = len(rows) > 0 and bool((np.diff(rows) == 1).all())
     return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows

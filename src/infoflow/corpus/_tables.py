@@ -61,8 +61,8 @@ def read_records(path: Path) -> Records:
 def starts_beside(answers: str | None, holds: Callable[[str], bool]) -> str | None:
     """The column of start characters for nested answers.
 
-    For `answers.text`, as in Hugging Face's SQuAD, it is `answers.answer_start`; None for others, or if the table lacks
-    it.
+    For `answers.text`, as in Hugging Face's SQuAD, it is `answers.answer_start`; None for other names, or if the table
+    lacks it.
     """
     parent, dot, key = (answers or "").rpartition(".")
     starts = f"{parent}.answer_start"
@@ -181,8 +181,7 @@ def check_columns(
 def _opened(path: Path, named: Sequence[str | None]) -> RecordTable:
     """The table.
 
-    If its columns are given by numbers, from 1, that are not names in its first line, they are positions, and a header
-    is skipped.
+    Columns given by numbers that are not names in the first line are positions, from 1; a header is then skipped.
     """
     table = _READERS[_suffix(path)](path)
     numbers = [name for name in named if name]
@@ -274,7 +273,7 @@ def read_document(path: Path) -> str:
 
 
 def _json(path: Path) -> RecordTable:
-    """A list of objects, alone or as the only list of an object; or JSON lines with the wrong suffix."""
+    """A list of objects, at the top level or as the only list in an object; or JSON lines with the wrong suffix."""
     text = read_document(path)
     first, _, rest = text.lstrip().partition("\n")
     if rest.strip() and _is_object(first):

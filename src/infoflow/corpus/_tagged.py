@@ -31,7 +31,7 @@ def split_category(category: str, keep_result: bool = False) -> CategoryParts:
     Unbracketed slashes associate to the left; an atomic category has empty parts. With `keep_result` the remaining
     result is put in front of both parts.
 
-    Source: Voita, Sennrich and Titov (2019), section 5.3, as `spec` fixes it: the result is dropped by default.
+    Source: Voita, Sennrich and Titov (2019), section 5.3, the result is dropped by default.
 
     >>> split_category(r"(S\NP)/NP")
     CategoryParts(left='NP', right='NP')
@@ -148,7 +148,7 @@ def _column(rows: Sequence[Sequence[str]], place: int) -> list[list[str]]:
 
 
 def _not_words(sentences: Sequence[Sequence[str]]) -> str | None:
-    """What the cells of a column are instead of words, if that shows."""
+    """What the cells of a column are, if they are recognisably not words."""
     cells = [cell for sentence in sentences for cell in sentence]
     first = next(iter(sentences), [])
     if len(first) > 1 and first in _numbered(len(first)):
@@ -170,7 +170,7 @@ def _not_words(sentences: Sequence[Sequence[str]]) -> str | None:
 
 
 def _starts_anew(sentences: Sequence[Sequence[str]]) -> bool:
-    """Whether a column of numbers that count by one returns to its beginning inside a sentence."""
+    """Whether a column of consecutive numbers restarts inside a sentence."""
     if not all(_INTEGERS.fullmatch(cell) for sentence in sentences for cell in sentence):
         return False
     steps = [(int(first), int(second)) for sentence in sentences for first, second in pairwise(sentence)]

@@ -94,7 +94,7 @@ _NO_ERRORS = dict.fromkeys(
 def _named_class(source: str | Path, options: dict[str, Any]) -> type[PreTrainedTokenizerBase] | None:
     """The saved class, if it reads its own files.
 
-    AutoTokenizer may choose the class of the model's family, which finds no vocabulary in them.
+    AutoTokenizer may choose the class of the model's family, which may find no vocabulary in these files.
     """
     file = transformers.utils.cached_file(source, "tokenizer_config.json", **options, **_NO_ERRORS)
     name = json.loads(Path(file).read_text(encoding="utf-8")).get("tokenizer_class") if file else None
@@ -105,7 +105,7 @@ def _named_class(source: str | Path, options: dict[str, Any]) -> type[PreTrained
 def _as_sentencepiece(
     chosen: PreTrainedTokenizerBase, source: str | Path, options: dict[str, Any]
 ) -> PreTrainedTokenizerBase:
-    """The generic class ignores that a sentencepiece model expects a space before the text; Llama's class does not."""
+    """Use Llama's class for a sentencepiece model, since the generic class drops the space expected before the text."""
     file = getattr(chosen, "vocab_file", None)
     if not isinstance(file, str) or not file.endswith(".model"):
         return chosen
@@ -225,7 +225,7 @@ class Vocabulary:
 
 
 class _Ids(dict[str, np.ndarray]):
-    """Ids of texts, encoded when they are first asked for."""
+    """Ids of texts, encoded on first use."""
 
     def __init__(self, tokenizer: Any) -> None:
         super().__init__()
@@ -256,7 +256,7 @@ def _sentinels(pieces: dict[str, int]) -> tuple[int, ...]:
 def _continues(pieces: dict[str, int], size: int, special: list[int]) -> np.ndarray | None:
     """Whether each piece continues a word, from its tokenizer's marks: `##` at a continuation, `▁` or `Ġ` at a start.
 
-    None if no piece has such a mark. A sign after a word (`,`) is its own word, as is a piece that begins with a
+    None if no piece has such a mark. Punctuation after a word (`,`) is its own word, as is a piece that begins with a
     character of a script without spaces.
     """
     marks = [mark for mark in ("##", "▁", "Ġ") if any(piece.startswith(mark) and piece != mark for piece in pieces)]

@@ -1,7 +1,7 @@
 """Runs a graph of stages on this machine, on joined machines, or on a cluster, without knowledge of models or tables.
 
 Dask schedules supervisors, not work: a Dask task is a thread that starts one process for its stage, relays its messages
-and waits. So each stage can be asked to save and stop, its memory is freed when it ends, and a crash affects only that
+and waits. So a stage can save and stop on request, its memory is freed when it ends, and a crash affects only that
 stage.
 """
 

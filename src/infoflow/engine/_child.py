@@ -1,4 +1,4 @@
-"""The process that runs one stage; it can always be asked to save and stop, and never outlives its worker for long.
+"""The process that runs one stage: it saves and stops on request, and never outlives its worker for long.
 
 The request comes as the message `stop` through its pipe, as the end of the pipe (its worker died), or as SIGTERM. Exit
 codes are 0: done; 130: stopped after saving what can be kept; 2: a mistake of the user or the machine; 1: a bug.
@@ -104,7 +104,7 @@ def _detach() -> None:
 
 
 class _Mouth:
-    """Sends messages through the pipe; if nobody listens any more, the work continues without them."""
+    """Sends messages through the pipe; if nobody reads them any more, the work continues without them."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.Lock()
@@ -116,7 +116,7 @@ class _Mouth:
 
 
 def _listen(connection: Connection, grace: float) -> None:
-    """Turn `stop` and the end of the pipe into a stop request; after the latter, end the process in any case."""
+    """Turn `stop` and the end of the pipe into a stop request; after the latter, end the process within `grace` s."""
     asked = threading.Event()
     while True:
         try:
@@ -170,7 +170,7 @@ def _open_log(order: StageMessage) -> None:
 
 
 class _Log(io.FileIO):
-    """Accepts every line: on a full disk the log is truncated, and the work itself reports the problem."""
+    """A log that accepts every line: on a full disk it is truncated, and the work itself reports the problem."""
 
     def write(self, data: Any, /) -> int:
         with suppress(OSError):

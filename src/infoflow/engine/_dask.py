@@ -52,7 +52,7 @@ class TaskPlace(Protocol):
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Here:
-    """Scheduler and worker inside this process, without any open port."""
+    """Scheduler and worker inside this process, without an open port."""
 
     jobs: int
     devices: Sequence[str] = ()
@@ -83,7 +83,7 @@ class Here:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Listening:
-    """The same with a TLS port; other machines join it with the details in `engine.json`."""
+    """As `Here`, with a TLS port; other machines join it with the details in `engine.json`."""
 
     host: str
     port: int
@@ -127,7 +127,7 @@ class Listening:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Outside:
-    """An existing Dask cluster; the user's Dask configuration defines how to reach it (certificates)."""
+    """An existing Dask cluster; the user's Dask configuration says how to reach it (certificates)."""
 
     address: str | None = None
     scheduler_file: str | None = None
@@ -159,7 +159,7 @@ class Outside:
 
 
 class _Scheduler(Scheduler):
-    """Dask's scheduler, which waits for heartbeats before it judges workers: after a suspension all are late."""
+    """Dask's scheduler, which waits for heartbeats before it judges workers, since after a suspension all are late."""
 
     async def check_worker_ttl(self) -> None:
         await asyncio.sleep(_LATE_BEATS)

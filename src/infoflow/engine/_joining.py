@@ -77,7 +77,7 @@ def worker(
 
 
 class _Ending(NamedTuple):
-    """How work for one study ended, and the last reason that prevented this worker from joining."""
+    """How the work for one study ended, and the last reason why this worker could not join."""
 
     left: bool
     joined: bool
@@ -125,7 +125,7 @@ def _stands(invitation: Invitation, folder: Path) -> bool:
 
 
 def _awaited(folder: Path, seconds: float, ended: set[str]) -> Invitation | None:
-    """The invitation of a study that is not in `ended`, once it exists; None after `seconds` without one."""
+    """The invitation of a study that is not in `ended`, once there is one; None after `seconds` without one."""
     deadline = time.monotonic() + seconds
     noted = False
     while True:
@@ -146,7 +146,7 @@ def _awaited(folder: Path, seconds: float, ended: set[str]) -> Invitation | None
 
 
 def _check(invitation: Invitation, folder: Path) -> None:
-    """Refuse a machine with other versions, or that does not see the folder, and a folder that others may change."""
+    """Refuse a machine with other versions or without access to the folder, and a folder that others may change."""
     require_own(folder)
     here = Versions.here()
     if refusal := invitation.versions.refusal(here):

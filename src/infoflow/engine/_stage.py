@@ -42,12 +42,12 @@ class Stage(Protocol):
 
     @property
     def threads(self) -> int:
-        """Threads of its process, equal on every machine, since another number changes the last bits."""
+        """Threads of its process. Equal on every machine, since another number changes the last bits of results."""
         ...
 
     @property
     def resources(self) -> Mapping[str, float]:
-        """Resources of a worker in addition to one of its jobs: `{"GPU": 1}`, or .5 if two may share one."""
+        """Resources of a worker in addition to its job slot: `{"GPU": 1}`, or .5 if two stages may share one."""
         ...
 
     def run(self) -> dict[str, Any]:
@@ -247,6 +247,6 @@ def _finite(value: float | str | None) -> float | str | None:
 
 
 def as_event(stage: str, message: Mapping[str, Any]) -> Event:
-    """The event for a stage's message."""
+    """The event for a message of a stage."""
     fields = {name: value for name, value in message.items() if name not in ("event", "text")}
     return Event(kind=message["event"], stage=stage, text=message.get("text", ""), fields=fields)

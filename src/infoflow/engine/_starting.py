@@ -1,4 +1,4 @@
-"""The process of a stage: forked or spawned, alone at its stage, with its threads and the resources that it uses.
+"""The process of a stage: how it is forked or spawned, its lock, its threads, and the resources that it uses.
 
 A child of `multiprocessing` imports its parent's `__main__`, so that a script without the guard `if __name__ ==
 "__main__"` would run itself again in each child. Children started here never do.
@@ -85,7 +85,7 @@ if sys.platform == "linux":
     from multiprocessing.util import Finalize, close_fds  # pyright: ignore[reportAttributeAccessIssue]
 
     class _Popen(Popen):
-        """As its parent, but with a server of our own instead of the one that all processes of a program share."""
+        """Its parent class with a server of our own, instead of the one that all processes of a program share."""
 
         def __init__(self, process: BaseProcess) -> None:
             self._polling = threading.Lock()
@@ -263,7 +263,7 @@ def _beat(ended: Callable[[], bool], path: Path) -> None:
 
 
 def _is_stale(path: Path) -> bool:
-    """Whether its holder is silent by the file system's clock, since the machines' clocks differ."""
+    """Whether the holder has been silent for too long by the file system's clock, since the machines' clocks differ."""
     probe = path.with_suffix(f".{platform.node()}-{os.getpid()}")
     try:
         probe.touch()
@@ -278,7 +278,7 @@ def _is_stale(path: Path) -> bool:
 
 
 class Meter:
-    """Measures the resources that this process uses from the meter's creation on."""
+    """Measures the resources that this process uses, from the creation of the meter."""
 
     def __init__(self) -> None:
         self._start, self._cpu = time.monotonic(), _cpu_seconds()

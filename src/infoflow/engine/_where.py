@@ -150,7 +150,7 @@ class Future(Protocol):
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Following:
-    """One graph while it runs."""
+    """The state of one graph while it runs."""
 
     stages: Sequence[Stage]
     futures: Mapping[str, Future]
@@ -179,7 +179,7 @@ class Following:
         return [stage for stage in self.stages if stage.key not in self.endings and not self._is_open(stage.key)]
 
     def note(self, ended: Sequence[Stage]) -> None:
-        """Record and report how these ended, and skip the rest if that makes it hopeless."""
+        """Record and report how these stages ended; skip the rest if their failures make the graph hopeless."""
         for stage in ended:
             self._end(stage, self._ending(stage))
         if self.hopeless:
@@ -188,7 +188,7 @@ class Following:
                     self._end(stage, Ending(state="stopped"))
 
     def _is_open(self, key: str) -> bool:
-        """Whether the stage runs or waits, or its final message is still on its way."""
+        """Whether the stage runs or waits, or its final message has not arrived yet."""
         status = self.futures[key].status
         if status == "lost":  # its worker died afterwards; the result is looked up on another one
             return key not in self._results

@@ -46,7 +46,7 @@ _SETTINGS = {
 
 @contextmanager
 def own_settings() -> Iterator[None]:
-    """Use Dask's defaults and ours: the user's configuration and `DASK_*` variables are for the user's own clusters."""
+    """Use Dask's defaults and ours: the user's configuration and `DASK_*` variables concern other clusters."""
     with (
         dask.config.set(dask.config.merge(*dask.config.defaults)),
         dask.config.set(_SETTINGS),
@@ -62,7 +62,7 @@ def plugin_name(nonce: str) -> str:
 
 
 class StagePlugin(WorkerPlugin):
-    """A study's processes on this worker; its fork server starts with it."""
+    """Runs a study's processes on this worker; setup starts their fork server."""
 
     def __init__(self, nonce: str, folder: str, preload: Sequence[str], devices: Sequence[str] | None = None) -> None:
         self.name = plugin_name(nonce)
@@ -78,7 +78,7 @@ class StagePlugin(WorkerPlugin):
         self.supervisor = Supervisor(self.starter, visible_devices() if self._devices is None else self._devices)
 
     async def _replace_killed(self, worker: Worker) -> None:
-        """End what a killed study has left on this worker, since a folder has one study at a time."""
+        """End what a killed study has left on this worker, since a folder can have only one study at a time."""
         for name, plugin in list(worker.plugins.items()):
             if isinstance(plugin, StagePlugin) and plugin.folder == self.folder and plugin is not self:
                 await worker.plugin_remove(name)
@@ -219,7 +219,7 @@ async def _knock(address: str, security: Security) -> None:
 
 
 async def _silence(worker: Worker) -> None:
-    """Return once the study has not answered for `_SILENCE` seconds; a connection can die unnoticed."""
+    """Return once the study has been silent for `_SILENCE` seconds; a connection can die unnoticed."""
     heard = time.monotonic()
     while time.monotonic() - heard < _SILENCE:
         await asyncio.sleep(_REACH / 3)
@@ -254,7 +254,7 @@ def _signals(leaving: asyncio.Event) -> Iterator[list[int]]:
     """Let SIGTERM and Ctrl-C set `leaving`; yields the list of received signals.
 
     `loop.add_signal_handler` would lose a signal that arrives after the last turn of the loop in the block: only the
-    loop receives it then, and nobody queries the loop any more. The list contains it at once.
+    loop receives it then, and nobody reads from the loop any more. The list contains it at once.
     """
     loop = asyncio.get_running_loop()
     asked: list[int] = []

@@ -1,4 +1,4 @@
-"""Controls: the same test where the claim should not show, also made from the claim's own training runs."""
+"""Controls: the same test where the effect should not appear, also made from the claim's own training runs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -33,10 +33,10 @@ Draws = Iterator[tuple[dict[str, np.ndarray], float]]
 
 
 def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | str) -> Control:
-    """Trainings of one objective in place of several: each side of the claim gets its own seeds.
+    """Training runs of one objective stand in for all objectives; each side of the claim gets its own seeds.
 
     Claims compare means over S seeds, and so do these sides: the deviation of a seed from its objective's mean is
-    divided by √S, as in a mean over S seeds. Every reading that can represent all has the same weight.
+    divided by √S, as in a mean over S seeds. Every objective or reading that can stand in for all has the same weight.
 
     Args:
         reads: The readings of the claim.
@@ -54,7 +54,7 @@ def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | s
     if unknown := {name for side in named for name in side} - set(reads):
         raise ValueError(f"sides must name readings ({', '.join(reads)}). Got {', '.join(sorted(unknown))}.")
     return Control(
-        name="trainings that differ by their seed alone", reads=reads, replicas=partial(_by_seed, sides=named)
+        name="training runs that differ only in their seed", reads=reads, replicas=partial(_by_seed, sides=named)
     )
 
 
@@ -72,7 +72,7 @@ def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Co
 
 
 def _by_seed(found: Mapping[str, Samples], sides: list[Side]) -> Draws:
-    """For every source the distinct training runs (or pairs of them) for each side; at most `_MOST` of each."""
+    """For every source, the distinct training runs (or pairs of them) of each side; at most `_MOST` of each."""
     sources = [
         source
         for source in _sources(sides)
@@ -91,7 +91,7 @@ def _by_seed(found: Mapping[str, Samples], sides: list[Side]) -> Draws:
 
 
 def _sources(sides: list[Side]) -> Iterator[dict[str, str]]:
-    """The readings that replace all others: one side's, one for each quantity."""
+    """The readings that can stand in for all others: those of one side, one for each quantity."""
     measured = sorted({what for side in sides for what in side.values()})
     for side in sides:
         alternatives = [[name for name, what in side.items() if what == one] for one in measured]
@@ -110,7 +110,7 @@ def _orders(size: int, places: int) -> list[tuple[int, ...]]:
 
 
 def _around_mean(one: Samples) -> np.ndarray:
-    """The numbers of each unit, shrunk to the deviation of a mean over all seeds, (U, K)."""
+    """The numbers of each unit, with deviations from their mean shrunk to those of a mean over all seeds, (U, K)."""
     mean_1K = one.mean()
     return mean_1K + (one.values_UK - mean_1K) / np.sqrt(len(one.seeds))
 
@@ -167,9 +167,9 @@ def try_control(
 ) -> ControlOutcome:
     """Run the test on the control's curves; `deciding` is the claim's condition number `index`.
 
-    A control shows the claim if it meets every condition, or the deciding one by itself (`_meets_alone`); with many
-    replicas, if more than 5 % do. Replicas of each seed's numbers must meet every condition, and the deciding one at
-    least as clearly as the claim; so must permutations of the claim's own numbers.
+    A control shows the effect if it meets every condition, or the deciding one by itself (`_meets_alone`); one of many
+    replicas does if more than 5 % of them do. Replicas of each seed's numbers must meet every condition, and the
+    deciding one at least as clearly as the claim; so must permutations of the claim's own numbers.
     """
     try:
         found = gather(control.reads, models, within=seeds)
@@ -230,7 +230,7 @@ def _meets_alone(own: Condition, deciding: Outcome) -> bool:
 
 
 def _beyond_chance(control: Control, finding: Finding, found: dict[str, Samples], index: int) -> bool:
-    """Whether the control's own interval lies beyond a threshold of 0, which half of all noise passes.
+    """Whether the control's own interval excludes a threshold of 0, which half of all noise passes.
 
     True without replicates, or if the control transforms only the estimates: then there is no interval, and the
     estimate counts.
@@ -254,7 +254,7 @@ def strongest(controls: list[ControlOutcome], side: str) -> ControlOutcome | Non
 
 
 def _strongest(condition: Condition, weights: np.ndarray | None) -> float:
-    """The condition's effect: that of a single row, or the 95 % quantile of many replicas towards the claim."""
+    """The condition's effect: of a single row its own, of many replicas the 95 % quantile in the claim's direction."""
     sign = 1 if condition.side == "above" else -1
     effects = _farthest(condition)
     strongest = np.quantile(effects, _NULL_LEVEL, method="inverted_cdf", weights=weights)
@@ -262,5 +262,5 @@ def _strongest(condition: Condition, weights: np.ndarray | None) -> float:
 
 
 def _farthest(condition: Condition) -> np.ndarray:
-    """Distance of each row beyond the threshold, in its weakest column or, for a claim on any, its strongest."""
+    """Distance of each row beyond the threshold: in its weakest column, or its strongest for a claim on any column."""
     return np.min(condition.oriented, axis=1) if condition.over == "all" else np.fmax.reduce(condition.oriented, axis=1)

@@ -32,7 +32,7 @@ from ._table import Reading, SeedRows, Table, check_layers
 
 
 def falls(curves: np.ndarray) -> np.ndarray:
-    """How far each layer's value lies below the preceding one, (N, K − 1)."""
+    """How far each layer's value lies below that of the preceding layer, (N, K − 1)."""
     return -np.diff(curves, axis=1)
 
 
@@ -63,7 +63,7 @@ def later_over_earlier(curves: np.ndarray) -> np.ndarray:
 
 
 def pair_names(num: int, first: int) -> list[str]:
-    """Labels of all pairs of steps between layers, the later over the earlier."""
+    """Labels of all pairs of steps between layers, as `later over earlier`."""
     return [f"{second}-{second + 1} over {one}-{one + 1}" for one, second in combinations(range(first, first + num), 2)]
 
 
@@ -206,7 +206,7 @@ def _by_layer_and_bin(rows: SeedRows, name: str, layer: str, first: int) -> np.n
 
 
 def by_layer(curves: np.ndarray) -> np.ndarray:
-    """The curves as (N, L, R') with the R' measured bins, rarest last; two NaN bins if fewer were measured."""
+    """The curves as (N, L, R') with the R' measured bins, rarest last; two NaN bins if fewer than two were measured."""
     grid_NLR = curves.reshape(len(curves), -1, len(RANK_BINS))
     measured = ~np.isnan(grid_NLR[0]).any(axis=0)
     return grid_NLR[:, :, measured] if measured.sum() > 1 else np.full_like(grid_NLR[:, :, :2], np.nan)
@@ -258,7 +258,7 @@ def _permute(curves: dict[str, np.ndarray]) -> Curves:
 
 
 def clustering_control(reads: Mapping[str, Reading]) -> Control:
-    """Flat curves that differ between layers only by the spread over clustering seeds.
+    """Flat curves whose layers differ only by the spread over clustering seeds.
 
     It needs more than one clustering seed; with one it is reported as not measured.
     """

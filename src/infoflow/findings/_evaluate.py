@@ -43,7 +43,7 @@ class GivenModel:
     unigram: float  # the unigram baseline
 
     def why_not(self) -> str | None:
-        """Why it counts as not having learned its task; None if it has learned it or has no head to test."""
+        """Why the model counts as not having learned its task; None if it has learned it, or has no head to test."""
         if np.isnan(self.loss) or _LOSS.learned(np.nan, self.high, self.unigram):
             return None
         return (
@@ -104,7 +104,7 @@ def evaluate(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding] | N
     """The findings table: one row per claim, architecture and update, with effect, interval, control and verdict.
 
     Only `tables` is read. A claim whose tables, objectives or seeds are absent gets the verdict "not testable here"
-    with the reason, and any existing numbers (of one seed, or of a model that has not learned its task).
+    with the reason, and its numbers if there are any (of one seed, or of a model that has not learned its task).
 
     Args:
         tables: Tables of a run by name, for example `RunFolder(path).tables`; any may be absent.
@@ -162,7 +162,7 @@ def _judged_on(finding: Finding, model: GivenModel, group: Callable[[GivenModel,
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Seeds:
-    """The seeds that a claim is tested on, and obstacles to the test."""
+    """The seeds that a claim is tested on, and what stands against the test."""
 
     used: list[int]
     obstacles: list[str]
@@ -215,9 +215,9 @@ def _judged_alone(finding: Finding, models: ModelGroup, why_not: _WhyNot) -> Jud
 
 
 def _seeds(finding: Finding, found: dict[str, Samples], why_not: _WhyNot) -> _Seeds:
-    """Seeds whose models have all learned their tasks, or every seed with the obstacles if these are too few.
+    """Seeds whose models have all learned their tasks; if these are too few, every seed, with the reasons.
 
-    A study of several seeds must not test a claim on a lucky one: three must have learned, or all there are.
+    At least three seeds must have learned (all if there are fewer), so that no claim is tested on a lucky seed.
     """
     present = sorted(set.intersection(*(one.seeds for one in found.values())))
     reasons = {seed: [r for o in finding.learned if (r := why_not(o, seed))] for seed in present}
@@ -273,9 +273,9 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Samples], see
 
 
 def _seeds_needed(deciding: Outcome, seeds: int) -> int | None:
-    """How many seeds would decide the claim, or None if its own interval decides and something else keeps it open.
+    """How many seeds would decide the claim; None if its own interval decides and something else keeps it open.
 
-    For shares of things in each seed, Wilson's interval must decide as well.
+    For shares of counted items in each seed, Wilson's interval must decide as well.
     """
     condition = deciding.condition
     needed = seeds_to_decide(
@@ -297,7 +297,7 @@ def _hindrance(finding: Finding, curves: dict[str, np.ndarray], deciding: Outcom
 
 
 def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
-    """The readings whose halves do not agree."""
+    """The readings whose two halves do not agree."""
     if (asked := finding.reliable) is None:
         return []
     try:
@@ -314,7 +314,7 @@ def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
 
 
 def _covers(deciding: Outcome, found: dict[str, Samples]) -> str:
-    """The source of choice that the interval covers; "" without an interval."""
+    """The sources of variation that the interval covers; "" without an interval."""
     sentences = any(one.sampled for one in found.values())
     return " and ".join(["seeds"] * deciding.covers_seeds + ["sentences"] * sentences)
 

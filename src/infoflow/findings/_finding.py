@@ -117,7 +117,7 @@ class Outcome:
 
     @property
     def strength(self) -> tuple[int, float]:
-        """Sort key of a claim's conditions: the first decides it."""
+        """Sort key of a claim's conditions: the first one decides the claim."""
         order: dict[Verdict, int] = {"fails": 0, "undetermined": 1, "holds": 2}
         margin = abs(self.effect - self.condition.threshold) * (1 if self.condition.met()[0] else -1)
         width = max(self.high - self.low, 1e-12)
@@ -135,7 +135,7 @@ class Outcome:
 
 
 def _bound_text(reach: tuple[float, float]) -> str:
-    """In which direction the truth may lie."""
+    """On which side of the bound the truth may lie."""
     ways = {"lower": reach[0], "higher": reach[1]}
     sides = [f"{way}{'' if np.isnan(part) else f' by up to {short(part)}'}" for way, part in ways.items() if part != 0]
     return (
@@ -149,9 +149,9 @@ def judge(condition: Condition, spread: Spread, num_tests: int) -> Outcome:
 
     A claim on all columns is a claim on $\min_j m_j$. Its interval runs from $\min_j$ of the columns' lower ends (an
     intersection-union test: no correction is needed, since every column must pass) to the upper end of the weakest
-    column by the estimate, at the quantile of the largest of $n$ (`largest_t`: one unlucky layer among many must not
-    refute it). $n$ counts the columns that may be the weakest according to their intervals, and is at least
-    `num_tests`, the number of chances that the whole claim has to fail. A claim on any column is the mirror image.
+    column by the estimate, at the quantile of the largest of $n$ (`largest_t`), so that one unlucky layer among many
+    does not refute it. $n$ counts the columns that may be the weakest according to their intervals, and is at least
+    `num_tests`, the number of ways in which the whole claim can fail. A claim on any column is the mirror image.
 
     The distribution of the minimum itself is not used: noise biases a minimum downwards, in the estimate and again in
     every draw. A share of counted items is at most as certain as one of as many independent items (Wilson's interval):
@@ -200,7 +200,7 @@ def judge(condition: Condition, spread: Spread, num_tests: int) -> Outcome:
 
 
 def _inside(bounds: tuple[float, float], effect: float, ends: list[float]) -> list[float]:
-    """Extend the interval inwards near a bound, as far as Wilson's does if that is farther."""
+    """Extend the interval inwards near a bound, as far as Wilson's interval if that reaches farther."""
     wilsons = [bounded_interval(effect, abs(end - effect), bounds)[place] for place, end in enumerate(ends)]
     return [float(np.fmin(ends[0], wilsons[0])), float(np.fmax(ends[1], wilsons[1]))]
 
@@ -241,11 +241,11 @@ Hinders = Callable[[Curves, Verdict], str | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Control:
-    """The same test on other curves, for which the claim should not hold.
+    """The same test on other curves, in which the effect should not appear.
 
     If a control shows the effect, a claim that holds becomes undetermined. A `transform` turns the curves into one or
-    many replicas of a null, of which the one at the 95th percentile counts; it shows the effect if it meets every
-    condition, or only the deciding one. `replicas` makes weighted replicas from each seed's numbers (`seeds_alone`,
+    many replicas of a null. The replica at the 95th percentile counts; it shows the effect if it meets every condition,
+    or only the deciding one. `replicas` makes weighted replicas from each seed's numbers (`seeds_alone`,
     `layers_in_any_order`); they show the effect if they meet every condition, and the deciding one at least as clearly
     as the claim. A control that is not `decisive` is reported but decides nothing.
     """
@@ -330,7 +330,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Another:
-    """The same claim by another estimate, and what both estimates give where the truth is known.
+    """The same claim by another estimate, and both estimates where the truth is known.
 
     Readings of known values have two numbers, the value and the truth.
     """

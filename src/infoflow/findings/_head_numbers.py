@@ -69,7 +69,7 @@ def heads(name: str, objective: Spec, **alternatives: object) -> Table:
 
 
 def best_heads(*tables: Table, less: str = "") -> Reading:
-    """For each table the largest number over its rows, minus a column such as the baseline if named."""
+    """For each table the largest number over its rows, minus the column `less` if named, such as the baseline."""
     return together(_best, *tables, less=less)
 
 
@@ -83,7 +83,7 @@ def one_head(*tables: Table, less_baseline: tuple[bool, ...], thresholds: tuple[
 
 
 def busiest_layer(*tables: Table, relative: Table) -> Reading:
-    """Head means in the layer where that of the first table is largest; for `relative`, as ratios to its baselines."""
+    """Head means in the layer with the largest mean of the first table; with `relative`, as ratios to its baselines."""
     return together(_busiest, *tables, relative)
 
 
@@ -125,7 +125,7 @@ def best_head_left(stack: str, kind: str) -> Reading:
 
 
 def removal_curve(order: str, kind: str = "all", **draw: int) -> Reading:
-    """The loss with the shares `SHARES` of the heads ablated in one order; for random orders their mean or one draw."""
+    """The loss with the shares `SHARES` of the heads ablated in one order; for random orders, the mean or one draw."""
     table = Table(HEAD_PRUNING_CURVE.name, TRANSLATION, needs=("removed", "draw"))
     return table.where(order=order, kind=kind, mode="zero", metric="loss", **draw).reduce(_removal)
 

@@ -32,7 +32,7 @@ _NUM_APART = 600  # rows of replicates that leave out each seed
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ResampledRows:
-    """The role of each row.
+    """What each row of resampled curves is.
 
     Draws are the estimate plus random sums of deviations, times the scale of Student's t: the seeds' deviations with S
     − 1 degrees of freedom, and the sentences' replicates with those of their bootstrap. For a linear statistic, such a
@@ -47,12 +47,12 @@ class ResampledRows:
 
     @property
     def num_apart(self) -> int:
-        """P: replicates that are also computed without each seed."""
+        """P: replicates that are also computed without each seed in turn."""
         return 0 if self.num_seeds < 2 else min(self.num_replicates, max(2, _NUM_APART // self.num_seeds))
 
     @property
     def seeds(self) -> slice:
-        """Each single seed."""
+        """The rows of the single seeds."""
         return slice(1, 1 + self.num_seeds)
 
     @cached_property
@@ -64,38 +64,38 @@ class ResampledRows:
 
     @property
     def without_seed(self) -> slice:
-        """The mean without each seed."""
+        """The rows of the mean without each seed in turn."""
         return slice(self._ends[0], self._ends[1])
 
     @property
     def seed_draws(self) -> slice:
-        """Curves as other seeds might have given them."""
+        """The rows with redrawn seeds."""
         return slice(self._ends[1], self._ends[2])
 
     @property
     def joint_draws(self) -> slice:
-        """Curves as other seeds and other sentences might have given them."""
+        """The rows with redrawn seeds and sentences."""
         return slice(self._ends[2], self._ends[3])
 
     @property
     def sentence_draws(self) -> slice:
-        """Curves as other sentences might have given them."""
+        """The rows with redrawn sentences."""
         return slice(self._ends[3], self._ends[4])
 
     @property
     def replicates(self) -> slice:
-        """The mean in each sentence replicate."""
+        """The rows of the mean in each sentence replicate."""
         return slice(self._ends[4], self._ends[5])
 
     @property
     def replicates_without_seed(self) -> slice:
-        """The same without each seed, seed by seed."""
+        """The same without each seed in turn, seed by seed."""
         return slice(self._ends[5], self._ends[6])
 
 
 @lru_cache(maxsize=16)
 def plan_rows(num_seeds: int, num_replicates: int, redraw: int = 0) -> ResampledRows:
-    """The rows for these numbers of seeds and replicates; all claims share the draws, which `redraw` varies."""
+    """The roles of rows for these numbers of seeds and replicates. All claims share the draws; `redraw` varies them."""
     weights_NS = np.empty((0, num_seeds))
     if num_seeds > 1:
         weights_NS = _mirrored("seeds", num_seeds, num_seeds - 1, redraw)
@@ -109,7 +109,7 @@ def plan_rows(num_seeds: int, num_replicates: int, redraw: int = 0) -> Resampled
 
 
 def resampled_curves(estimates: Mapping[str, Samples], seeds: list[int], redraw: int = 0) -> tuple[dict, ResampledRows]:
-    """Each reading as rows of curves, and the role of the rows."""
+    """Each reading as rows of curves, and the roles of the rows."""
     rows = plan_rows(len(seeds), min(one.num_replicates for one in estimates.values()), redraw)
     return {name: _rows_of(one, seeds, rows) for name, one in estimates.items()}, rows
 
@@ -177,7 +177,7 @@ class _Sorted:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Part:
-    """The effect of one source of chance on the columns of a statistic."""
+    """The contribution of one source of variation to a statistic's columns."""
 
     weights_ND: np.ndarray
     moves_NC: np.ndarray  # the statistic in each draw, minus the estimate
@@ -193,7 +193,7 @@ class _Part:
         return _Sorted(self.moves_NC), _Sorted(self.linear_NC)
 
     def halves(self, num_tests: int) -> tuple[np.ndarray, np.ndarray, float]:
-        """Half widths downwards and upwards, (C,), and their quantile."""
+        """Half widths below and above the estimate, (C,), and their quantile."""
         quantile = largest_t(num_tests, self.df)
         exact_C = quantile * np.sqrt((self.effects_DC**2).sum(axis=0))
         tail = t_tail(quantile, self.df)
@@ -203,7 +203,7 @@ class _Part:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Spread:
-    """The effects of seeds and sentences on the columns of a statistic."""
+    """The contributions of seeds and sentences to the spread of a statistic's columns."""
 
     rows: ResampledRows
     estimate_C: np.ndarray
@@ -258,11 +258,11 @@ class Spread:
         )
 
     def seed_error(self, column: int) -> float:
-        """Standard error by the choice of seeds; NaN if unknown."""
+        """Standard error from the choice of seeds; NaN if unknown."""
         return float("nan") if self.seeds is None else float(np.sqrt((self.seeds.effects_DC[:, column] ** 2).sum()))
 
     def sentence_error(self, column: int) -> float:
-        """Standard error by the choice of sentences, apart from the part in the spread over seeds."""
+        """Standard error from the choice of sentences, without the part that the spread over seeds contains."""
         whole = (self.sentences.effects_DC[:, column] ** 2).sum()
         return float(np.sqrt(np.clip(self.shared_C[column], 0.0, 1.0) * whole))
 

@@ -108,7 +108,7 @@ class Absent(Exception):
 
 
 class Ambiguous(Absent):
-    """Several models were found where one was expected; the claim cannot fall back to leaving the table out."""
+    """Several models were found where one was expected; unlike a missing table, this is always an error."""
 
 
 class _KeyedTables(Mapping[str, pd.DataFrame]):

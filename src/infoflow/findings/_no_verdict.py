@@ -1,4 +1,4 @@
-"""Reasons against a verdict: too few runs, unlearned tasks, moving estimates; and how many seeds would decide."""
+"""Reasons for no verdict: too few runs, unlearned tasks, moving estimates; and how many seeds would decide."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ Side = Literal["hold", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class TooFew:
-    """A verdict that is impossible with the measurements, and the requirement for it."""
+    """A verdict that these measurements cannot give, and what it would need."""
 
     to: Side
     what: str  # what is too few
@@ -54,7 +54,7 @@ def too_few(outcomes: Iterable[Outcome], num_seeds: int) -> list[TooFew]:
 
 
 def too_few_orders(what: str, there: int, level: float) -> TooFew | None:
-    """Whether so few orders exist that chance produces the claimed one more often than `level`."""
+    """Whether the orders are so few that chance produces the claimed one more often than `level`."""
     least = next(number for number in range(1, 100) if 1 / factorial(number) <= level)
     return TooFew("hold", what, least, there) if there < least else None
 
@@ -119,7 +119,7 @@ def shortfall(models: ModelGroup, objective: Spec, seed: int) -> str | None:
 
 
 def _unread(models: ModelGroup, objective: Spec, seed: int, model: str) -> str | None:
-    """Why a model with passages counts as not having learned to answer."""
+    """Why a model that reads passages counts as not having learned to answer."""
     try:
         scores = models.rows(RETRIEVAL_SCORES.name, objective, ["seed", "metric", "value"])
     except Ambiguous as several:
@@ -166,7 +166,7 @@ _AT_HALF = "at_half"
 
 
 def unsettled(finding: Finding, models: ModelGroup, seeds: set[int], outcomes: list[Outcome], index: int) -> str | None:
-    """Why more text might turn the verdict, or None.
+    """Why more text might change the verdict, or None.
 
     The last doubling of the text moved an effect; if another move of the same size would cross the threshold, the
     estimate has not converged. A claim holds if all of its conditions hold, and fails if the deciding one fails.
@@ -191,7 +191,7 @@ def unsettled(finding: Finding, models: ModelGroup, seeds: set[int], outcomes: l
 
 
 def _moves(outcome: Outcome, before: Condition) -> str | None:
-    """How the effect moved, if that reaches as far as the distance to its threshold."""
+    """How the effect moved, if it moved at least as far as its distance from the threshold."""
     half, threshold = float(before.values[0, outcome.column]), before.threshold
     if not abs(outcome.effect - threshold) <= abs(outcome.effect - half):
         return None
@@ -216,18 +216,18 @@ MOST_SEEDS = 1000
 def seeds_to_decide(
     effect: float, interval: Interval, threshold: float, *, seeds: int, seed_error: float, sentence_error: float
 ) -> int | None:
-    r"""The least number of seeds whose interval would exclude the threshold, if the effect equals its estimate.
+    r"""The least number of seeds whose interval would exclude the threshold, if the true effect equals its estimate.
 
-    With $k$ seeds the squared standard error is $e^2$ by the seeds, and $s^2$ by the sentences beyond what the spread
-    over seeds contains. $n$ seeds on the same sentences have $a^2 = e^2 k / n$ and the half width
+    With $k$ seeds the squared standard error is $e^2$ from the seeds, and $s^2$ from the sentences beyond what the
+    spread over seeds contains. $n$ seeds on the same sentences have $a^2 = e^2 k / n$ and the half width
 
     $$ h(n) = \max\left(\frac{t_{n-1}\, a^2 + t_s\, s^2}{\sqrt{a^2 + s^2}},\ t_s\, s\right) $$
 
-    as in `infoflow.foundation.join_halves`, with $t_{n-1}$ as Student's quantile. The interval's extent towards the
+    as in `infoflow.foundation.join_halves`, where $t_{n-1}$ is Student's quantile. The interval's extent towards the
     threshold, which may be wider (several layers, a rank correlation), is assumed to shrink as $h(n) / h(k)$; the
-    answer is the least $n > k$ at which it falls short of the threshold. The answer is for planning, and no guarantee:
-    $n$ seeds decide an effect of exactly this size only about every second time, and few seeds determine their own
-    spread only up to a factor of two.
+    answer is the least $n > k$ at which it falls short of the threshold. This is for planning, not a guarantee: $n$
+    seeds decide an effect of exactly this size in about half of all studies, and a few seeds determine their own spread
+    only up to a factor of two.
 
     Args:
         effect: The estimate.
@@ -238,8 +238,8 @@ def seeds_to_decide(
         sentence_error: $s$, the same from the choice of sentences.
 
     Returns:
-        The number. None without an answer: one seed, an interval that already excludes the threshold, or one that does
-        not come from the seeds' spread. `MOST_SEEDS` + 1: no number up to `MOST_SEEDS` suffices.
+        The number; `MOST_SEEDS` + 1 if no number up to `MOST_SEEDS` suffices; None for a single seed, and if the
+            interval already excludes the threshold or does not come from the seeds' spread.
     """
     gap = abs(effect - threshold)
     reach = abs((interval.low if effect > threshold else interval.high) - effect)
@@ -275,7 +275,7 @@ def seeds_to_count(share: float, of: int, threshold: float, *, seeds: int) -> in
 
 
 def seeds_text(needed: int | None, seeds: int) -> str:
-    """The same as a sentence, or "" without an answer."""
+    """The number of seeds as a sentence; "" if it is unknown."""
     if needed is None:
         return ""
     many = f"about {needed:,}" if needed <= MOST_SEEDS else f"no number up to {MOST_SEEDS:,}"

@@ -1,8 +1,8 @@
-"""Readings that several claims share: probes, closed self-attention, end tasks, and times that are only bounds.
+"""Readings that several claims share: probes, closed self-attention, end tasks, and times known only as bounds.
 
 An event found at the first checkpoint may have happened at any earlier update, and a change that continues at the last
-one may end at any later update. A number computed from such times may really be lower or higher; a claim passes this to
-its condition (`Condition.reach`), and no verdict depends on the unknown side.
+one may end at any later update. So the truth may lie below or above a number computed from such times. A claim passes
+this to its condition (`Condition.reach`), and no verdict depends on the unknown side.
 
 Readings return the two parts of `reach` as separate numbers, since they differ between seeds: how far the truth may lie
 below and above, NaN if unlimited. The mean over seeds is then the reach of the mean.
@@ -49,7 +49,7 @@ def accuracy(
 
 
 def at_best(objective: Spec, task: str | tuple[str, ...], share: float, *, labels: str = "task") -> Reading:
-    """Accuracy in the best layer by the estimate, for probes trained on a share of the sentences."""
+    """Accuracy at the best layer by the estimate, for probes trained on a share of the sentences."""
     return _scores(objective, task, labels, "accuracy", "linear", share).reduce(_best)
 
 
@@ -110,13 +110,13 @@ def _scores(
 def _best(rows: SeedRows) -> np.ndarray:
     numbers = rows.numbers
     if not np.isfinite(numbers[0]).any():
-        raise Absent("a probe has no number in any layer")
+        raise Absent("a probe has no score at any layer")
     return largest(numbers)
 
 
 def _side_by_side(*parts: SeedRows) -> np.ndarray:
     if any(len(rows.frame) != 1 for rows in parts):
-        raise Absent("probe_depth holds several rows for one task and model: one was needed")
+        raise Absent("probe_depth has several rows for one task and model: one is needed")
     numbers = [rows.numbers for rows in parts]
     common = min(map(len, numbers))
     return np.concatenate([own[:common] for own in numbers], axis=1)
@@ -148,7 +148,7 @@ ENCODER, DECODER = "encoder-self", "decoder-self"
 
 
 def lost_share(kind: str, less: str = "") -> Reading:
-    """The share lost with the kind closed at all blocks, whether the model was retrained, and for how many updates.
+    """The share lost if this kind is closed in all blocks, whether the model was retrained, and for how many updates.
 
     The share is reduced by that of the kind `less`, if named; retrained counts as 1, not retrained as 0.
     """
@@ -156,20 +156,20 @@ def lost_share(kind: str, less: str = "") -> Reading:
 
 
 def untrained_share(kind: str, less: str = "") -> Reading:
-    """Loss of the untrained model closed at test time, as a share of what the trained model of its seed has learned."""
+    """Loss that closing adds to the untrained model, as a share of what the trained model of its seed has learned."""
     changes = replace(_table("loss").where(retrained=0), trained=False)
     return together(_untrained_share, changes, _shares(), kind=kind, less=less)
 
 
 def how_closed(numbers: np.ndarray) -> str:
-    """The words for rows of `lost_share`."""
+    """How the attention was closed, in words, from rows of `lost_share`."""
     if numbers[0, 1] > 0:
         return f"closed in all blocks and trained further that way for {numbers[0, 2]:,.0f} updates"
     return "closed in all blocks at test time (no model was retrained; a plan with [context] on = true retrains models)"
 
 
 def some_retrained(numbers: np.ndarray) -> str | None:
-    """Why seeds are not comparable, or None."""
+    """Why the seeds cannot be compared (only some were retrained), or None."""
     if 0 < numbers[0, 1] < 1:
         return "some of its seeds were retrained and others were not: let the study run to its end"
     return None
@@ -249,7 +249,7 @@ def spans_more_than_words(curves: Curves, which: str) -> list[Condition]:
     spans, words = (curves[f"new {what}"] - curves[f"old {what}"] for what in ("spans", "words"))
     return [
         exceeds(f"{which}, coreference", spans, 0.0, "share"),
-        exceeds("that gain less the one in tags of words", spans - words, 0.0, "share"),
+        exceeds("that gain minus the gain in tags of words", spans - words, 0.0, "share"),
     ]
 
 
@@ -272,14 +272,14 @@ def _best_layer(rows: SeedRows, beyond_chance: bool) -> np.ndarray:
     if beyond_chance:
         means_RL = means_RL - np.array([own.column("baseline").mean() for own in layers])
     if not np.isfinite(means_RL[0]).all():
-        raise Absent("tag_neighbours holds no number at some layers")
+        raise Absent("tag_neighbours has no number at some layers")
     return largest(means_RL)
 
 
 def _exactly(rows: SeedRows) -> np.ndarray:
     values = rows.column(rows.number)
     if len(values) != 1 or not np.isfinite(values).all():
-        raise Absent("the table match holds no single number for a model")
+        raise Absent("the table match must have one number per model")
     return exact(values)
 
 
@@ -300,7 +300,7 @@ class Bound:
 
 
 def of_crossing(crossing: Crossing, numbers: np.ndarray) -> Bound:
-    """The bound of a crossing of the curve `numbers`, (1 + R, update), at a level that is a share of its change."""
+    """The bound of a crossing of the curve `numbers`, (1 + R, update), whose level is a share of the curve's change."""
     return Bound(earlier=crossing.before == 0, later=not finished(numbers))
 
 
@@ -332,13 +332,13 @@ def limit(unknown: bool | np.bool) -> float:
 
 
 def with_reach(numbers: np.ndarray, *reaches: Reach) -> np.ndarray:
-    """The numbers (1 + R, K), followed by the reach of each or some of them: two columns each."""
+    """The numbers (1 + R, K), followed by two columns of reach for each or some of them."""
     behind = np.array([part for reach in reaches for part in reach])
     return np.concatenate([numbers, np.tile(behind, (len(numbers), 1))], axis=1)
 
 
 def reach_at(curve: np.ndarray, place: int) -> Reach:
-    """The reach in the columns `place` and `place` + 1 of a claim's rows."""
+    """The reach stored in columns `place` and `place` + 1 of a claim's rows."""
     low, high = curve[0, place : place + 2]
     return float(low), float(high)
 
@@ -357,7 +357,7 @@ def of_order(
 
 
 def _moved(times: np.ndarray, earlier: np.ndarray, later: np.ndarray) -> list[np.ndarray]:
-    """The times with some of the bounds moved."""
+    """The times with some of the uncertain ones moved."""
     span = 1 + np.nanmax(times) - np.nanmin(times)
     found = []
     for first in _part(earlier):
@@ -370,7 +370,7 @@ def _moved(times: np.ndarray, earlier: np.ndarray, later: np.ndarray) -> list[np
 
 
 def _part(places: np.ndarray) -> list[np.ndarray]:
-    """No place, and the first or last 1, 2, … places in either direction."""
+    """Subsets to move: none, and the first or last 1, 2, … places."""
     ways = [places, places[::-1]]
     return [places[:0], *(way[:num] for way in ways for num in range(1, len(places) + 1)),
             *(way[:num][::-1] for way in ways for num in range(1, len(places) + 1))]  # fmt: skip

@@ -23,7 +23,7 @@ from ._finding import Agreement, Condition, Control, Curves, Finding, several
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Derived:
-    """Tables that a subject makes of a run's tables, whenever its claims are judged."""
+    """Tables that a subject derives from a run's tables whenever its claims are judged."""
 
     schemas: Sequence[TableSchema]
     make: Callable[[Mapping[str, pd.DataFrame]], Mapping[str, pd.DataFrame]]
@@ -35,13 +35,13 @@ class Derived:
 
 
 def _natural(finding: Finding) -> list[tuple[bool, int, str]]:
-    """Sort key that puts V-2 before V-13 and keeps rooms together."""
+    """Sort key that puts V-2 before V-13 and keeps claims with one prefix together."""
     parts = re.split(r"(\d+)", finding.id)
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
 class _Registry(Mapping[str, Finding]):
-    """Claims by id, imported when they are first needed: their modules import this package."""
+    """Claims by id, imported on first use: their modules import this package."""
 
     @cached_property
     def _findings(self) -> dict[str, Finding]:
@@ -80,7 +80,7 @@ def describe() -> str:
 
 
 def facts_of(finding: Finding) -> dict[str, str]:
-    """What to know about a claim: its test, controls, published numbers, needs, source and tables."""
+    """Facts about a claim: its test, controls, published numbers, needs, source and tables."""
     controls = "; ".join(c.name if c.decisive else f"{c.name} (for comparison only)" for c in finding.controls)
     learned = ", ".join(one.label for one in finding.learned)
     models = f"models that have learned their task: {learned}" if learned else "models that learned or did not"
@@ -148,7 +148,7 @@ def _claims_in(values: Any) -> Iterator[Finding]:
 
 
 def _fault(claim: Finding) -> str:
-    """Describe a claim field of the wrong type, since nothing enforces types in a user's file."""
+    """Describe a claim's field of the wrong type; nothing else checks types in a user's file."""
     texts = ["claim", "source", "published", "statistic"]
     if wrong := [name for name in texts if not isinstance(getattr(claim, name), str)]:
         return f"{wrong[0]} must be text"
@@ -173,7 +173,7 @@ def _fault(claim: Finding) -> str:
 
 
 def _guarded(claim: Finding, path: Path | str) -> Finding:
-    """The claim with a test whose errors name the file, if it raises or returns something else."""
+    """The claim with a wrapped test: if it raises or returns something else, the error names the file."""
 
     def test(curves: Curves) -> list[Condition]:
         here, num_rows = Path.cwd(), {len(rows) for rows in curves.values()}

@@ -1,4 +1,4 @@
-"""The tables of findings and of their comparison over scale, and a run as such a comparison needs it."""
+"""The tables of findings and of their comparison over scale, and what this comparison keeps of a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -177,7 +177,7 @@ class JudgedRun:
 
     @property
     def has_course(self) -> bool:
-        """Whether it has findings at checkpoints, which also are scales."""
+        """Whether it has findings at checkpoints, which are scales too."""
         return bool((self.rows["update"] != END).any())
 
     def costs(self) -> list[float]:

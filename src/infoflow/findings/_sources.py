@@ -13,7 +13,7 @@ slides and memory report.
 class Source(str):
     """Where a claim was published.
 
-    A claim whose source was not read, or says less, counts as ours, and says so.
+    A claim whose source was not read, or says less, is marked as ours.
     """
 
     read: SourceRead
@@ -25,7 +25,7 @@ class Source(str):
 
     @property
     def beyond(self) -> "Source":
-        """The source of a claim of ours that goes beyond what was read."""
+        """This source for a claim of ours that goes beyond it."""
         return Source(self, self.read, ours=True)
 
 

@@ -205,7 +205,7 @@ class Reading:
         known = {unit: rows for unit, rows in found.items() if rows is not None}
         names = " and ".join(self.sources)
         if not known:
-            raise Absent(self.tables[0].absent or f"{names} hold no seed with all that the claim needs")
+            raise Absent(self.tables[0].absent or f"no seed in {names} has all the rows that the claim needs")
         sizes = {rows.shape[1] for rows in known.values()}
         if len(sizes) > 1:
             what = "rows" if self.first_layer is None else "layers"
@@ -238,12 +238,12 @@ def one_number(rows: SeedRows) -> np.ndarray:
     """The number of the only row, (1 + R, 1)."""
     numbers = rows.numbers
     if numbers.shape[1] != 1 or not np.isfinite(numbers[0]).all():
-        raise Absent(f"a table holds {numbers.shape[1]} rows for one model, or no number: one was needed")
+        raise Absent(f"a table has {numbers.shape[1]} rows for one model, or no number: one number is needed")
     return numbers
 
 
 class Exact(np.ndarray):
-    """Numbers without a bootstrap over sentences; bootstrapped ones may be constant too, as a share of few tasks."""
+    """Marks numbers without a bootstrap over sentences; bootstrapped ones may be constant too (shares of few tasks)."""
 
 
 def exact(values: Any) -> Exact:

@@ -1,4 +1,4 @@
-"""The text on which a model is measured: with its training corruption, and with its punctuation known."""
+"""The text on which a model is measured: with its training corruption, and with its punctuation marked."""
 
 import unicodedata
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from infoflow.objectives import UNSUPERVISED, AbstractObjective, Corrupted, Exam
 
 
 def cannot_hide(model: Model) -> str | None:
-    """Why no token of a model's input can be hidden, as masked LMs are trained; None if it can."""
+    """Why tokens of a model's input cannot be masked as in a masked LM's training; None if they can."""
     tokenizer = model.tokenizer
     if tokenizer is not None and None in (tokenizer.mask_token_id, tokenizer.pad_token_id):
         return "its tokenizer has no mask or no padding token, so its input cannot be corrupted as in training"

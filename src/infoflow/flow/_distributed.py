@@ -133,7 +133,7 @@ class Heartbeat:
 
 
 def _leave(heartbeat: Heartbeat | None) -> None:
-    """Leave the group, whose threads may otherwise abort the process when the interpreter ends."""
+    """Leave the process group, whose threads may otherwise abort the process when the interpreter ends."""
     if heartbeat is not None:
         heartbeat.leave()
     if dist.is_initialized():
@@ -168,7 +168,7 @@ def wait_for_all() -> None:
 
 
 def first_then_others(load: Callable[[], T]) -> T:
-    """`load()` on every process, first on the first one alone, so that the others find its cache."""
+    """`load()` on every process, on the first one before the others, so that they find its cache."""
     if is_first():
         loaded = load()
     wait_for_all()

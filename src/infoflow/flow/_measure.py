@@ -52,7 +52,7 @@ _VERSION = 3  # increase when all tables change: the selection of sentences and 
 
 
 class NothingToRead(UserError):
-    """The corpus, or the model on it, has nothing for a measure; among others it is skipped with this note."""
+    """The corpus, or the model on it, has nothing for a measure; it is skipped with this note if there are others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class AbstractMeasure(ABC):
         return None
 
     def why_not(self, model: Model) -> str | None:
-        """`refusal`, or why the model's anatomy has nothing to measure."""
+        """`refusal`, or what the model's anatomy lacks for this measure."""
         layers = any(stack.layers for stack in model.anatomy.stacks)
         lacking = not self.static if not layers else self.of_heads
         return (model.anatomy.lacks() if lacking else None) or self.refusal(model)
@@ -143,7 +143,7 @@ class Measure(AbstractMeasure):
         return 1
 
     def begin(self, reader: Reader, options: PassOptions) -> None:
-        """Run the model to fit something first.
+        """Run the model before the pass to fit something.
 
         It is called once before the first batch of each process or shard, but not when shards are merged.
         """
@@ -162,7 +162,7 @@ class Measure(AbstractMeasure):
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
-        """Replace the sums by `state`."""
+        """Replace the sums by those in `state`."""
 
     @abstractmethod
     def result(self) -> pd.DataFrame:
@@ -178,7 +178,7 @@ class AttentionByBlocks(Protocol):
     """
 
     def update_block(self, activations: Activations, layer: int) -> None:
-        """Add a block: `attention` and `visible` have one key with one tensor, the rows `activations.queries`."""
+        """Add a block of queries (`activations.queries`): `attention` and `visible` have one key with one tensor."""
 
 
 class SampleMeasure(AbstractMeasure):
@@ -238,10 +238,12 @@ def check_measures(measures: Any) -> None:
 
 
 def describe_measure(measure: AbstractMeasure) -> dict[str, Any]:
-    """A measure's settings as plain values, for content keys: changed settings make results be computed again."""
+    """A measure's settings as plain values, for content keys: if they change, the results are computed again."""
     settings = {name: value for name, value in vars(measure).items() if not name.startswith("_") and name != "request"}
     if odd := [name for name, value in settings.items() if not isinstance(value, str | int | float | tuple | None)]:
-        raise TypeError(f"{type(measure).__name__}.{odd[0]} is no plain value: keep settings plain, and state private.")
+        raise TypeError(
+            f"{type(measure).__name__}.{odd[0]} is not a plain value: keep settings plain, and state private."
+        )
     version = [_VERSION, measure.table.version]
     code = {"code": [measure.origin.digest, measure.name]} if measure.origin else {}
     return {"measure": type(measure).__qualname__, "version": version, **code, **settings}
@@ -343,9 +345,9 @@ def _traced(error: BaseException) -> str:
 
 
 def _is_of_the_machine(error: BaseException, origin: Origin | None) -> bool:
-    """Whether the machine is at fault, so that other measures would fail too: memory, disk or permission.
+    """Whether the machine is at fault (memory, disk, permission), so that other measures would fail too.
 
-    A user's own code may also look for a missing file, which does not count.
+    A file that user code fails to find does not count.
     """
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or (isinstance(error, OSError) and origin is None):
         return True

@@ -57,7 +57,7 @@ class Tag:
 
 
 def tagged_words(corpus: Corpus, tag: str, value: str, *, decoder: bool) -> list[np.ndarray]:
-    """For each sentence, which of its words have that tag."""
+    """For each sentence, a mask of the words with that tag."""
     if decoder:
         raise UserError("--where counts tokens of one text, and this model reads two. Leave out --where.")
     tags = tag_columns(corpus)

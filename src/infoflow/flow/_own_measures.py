@@ -111,7 +111,7 @@ class _FunctionMeasure(Measure):
             np.add.at(sums, (slice(None), slice(None), blocks), found)
 
     def _sentence_sums(self, layer: Tensor, valid: Tensor) -> np.ndarray:
-        """Each sentence's sum over its tokens, (B, heads); one head if the function has none."""
+        """Each sentence's sum over its tokens, (B, heads); one head if the values have none."""
         values = self._function(layer)
         heads = {"hidden": (), "attention": layer.shape[1:2], "heads": layer.shape[2:3]}[self._of]
         wanted = (valid.shape[0], *heads, valid.shape[1]) if self._of == "attention" else (*valid.shape, *heads)
@@ -202,7 +202,7 @@ def _measures_in(values: Any) -> Iterator[AbstractMeasure]:
 
 
 def _made(module: ModuleType, path: Path, made: set[type]) -> list[AbstractMeasure]:
-    """An instance of each measure class that the file defines and does not use as a base."""
+    """An instance of each measure class that the file defines, except base classes of others."""
     known = dict.fromkeys(value for value in vars(module).values() if _is_measure_of(value, module))
     own = [one for one in known if not any(issubclass(other, one) for other in [*made, *(known.keys() - {one})])]
     return [_instance(one, path) for one in own]
@@ -221,7 +221,7 @@ def _instance(kind: type[AbstractMeasure], path: Path) -> AbstractMeasure:
         inspect.signature(kind).bind()
     except TypeError:
         raise UserError(
-            f"The measure {name} in {path} needs arguments. Make one beneath it: MINE = {name}(...)."
+            f"The measure {name} in {path} needs arguments. Create an instance below the class: MINE = {name}(...)."
         ) from None
     try:
         return kind()
@@ -246,7 +246,7 @@ def _marked(
 
 
 def _fault(measure: AbstractMeasure) -> str:
-    """Why it is unusable, or ""; nothing else checks types in user code."""
+    """Why the measure is unusable, or ""; nothing else checks types in user code."""
     table = getattr(measure, "table", None)
     if not isinstance(table, TableSchema):
         return f"its table must be a TableSchema, got {as_written(table)}"
@@ -255,7 +255,7 @@ def _fault(measure: AbstractMeasure) -> str:
     if keys := _KEYS.intersection(table.column_names):
         return f"the column {min(keys)} says which model a row is about, and is added to its table; choose another name"
     if isinstance(measure, PairMeasure):
-        return "it is one of two models; infoflow.compare takes those"
+        return "it compares two models; pass it to infoflow.compare"
     try:
         describe_measure(measure)
     except Exception as error:  # whatever its attributes do

@@ -192,7 +192,7 @@ class Pass:
     def _batches(self, regime: Regime, draw: int) -> list[np.ndarray]:
         """Batches under the token budget, and under a byte budget if attention weights are held.
 
-        Of training noise, only sentences in which it replaced a token or that the sample has, if nothing reads others.
+        With training noise, sentences without a replaced token are skipped, unless the sample or a measure needs them.
         """
         reads_all = regime == "clean" or any(m.regime == regime and not m.only_replaced for m in self.streaming)
         rows = self.reader.rows if reads_all else self._rows_with_noise(draw)
@@ -306,7 +306,7 @@ class Pass:
                 filler.update(batch, activations, draw)
 
     def state_dict(self) -> dict[str, dict[str, np.ndarray]]:
-        """Everything this shard has seen, as plain arrays."""
+        """The sums and samples of this shard, as plain arrays."""
         states = {
             f"measure-{index}": measure.state_dict()
             for index, measure in enumerate(self.streaming)

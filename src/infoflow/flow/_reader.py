@@ -99,7 +99,7 @@ class Reader:
     def no_target(self) -> str:
         """Why the decoder has no input, if so."""
         if self.decoder_side == "text":
-            return "its decoder was trained on parts of texts, and whole ones do not say which"
+            return "its decoder was trained on parts of texts, and a whole text does not show which"
         if "translation" in self.corpus.columns:
             return "nothing was given for its decoder to read"
         return (
@@ -131,11 +131,11 @@ class Reader:
 
     @property
     def counted(self) -> Corpus:
-        """The corpus for token frequencies: the model's training corpus if the caller knows it, else this one."""
+        """The corpus for token frequencies: the model's training corpus if it is known, otherwise this one."""
         return self._ranks_from or self.corpus
 
     def counted_rows(self, stack: str) -> Encoded:
-        """That corpus in the encoding of the stack."""
+        """The corpus for token frequencies in the encoding of the stack."""
         side: Side = "text" if stack == self.source_stack else self.decoder_side
         return self.counted.encode(self.tokenizer(stack), side=side, max_length=self._max_length)
 
@@ -143,7 +143,7 @@ class Reader:
     def ranks(self) -> dict[str, np.ndarray]:
         """Frequency rank of each token id by stack: 1 = most frequent, 0 = never seen.
 
-        Counted in the model's training corpus if the caller knows it, else in this one.
+        Counted on `counted`.
         """
         counts = self.frequencies
         if self._ranks_from is not None:
@@ -206,7 +206,7 @@ class Reader:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Rows of sentences with tokens, in an order that their text determines (`Corpus.content_ids`)."""
+        """Rows of sentences with tokens, in an order that depends only on their texts (`Corpus.content_ids`)."""
         rows = np.flatnonzero(self._shorter > 0)
         return rows[np.argsort(self.corpus.content_ids[rows], kind="stable")]
 
@@ -282,7 +282,7 @@ class Reader:
         return self._noise(row, draw)
 
     def _words(self, encoded: Encoded, row: int) -> np.ndarray:
-        """The word of each token: the corpus's own, or running words if tokenizers are to be compared."""
+        """The word of each token: the corpus's own, or running words if different tokenizers are compared."""
         if encoded.flat_words is None:
             return np.full(int(encoded.lengths[row]), NOT_A_WORD)
         if not (self._white_space_words and encoded is self._source):
@@ -320,7 +320,7 @@ class Reader:
         return start, end
 
     def _target_row(self, row: int) -> Row:
-        """The decoder reads its start token and the target without its last token, and predicts the target."""
+        """The decoder's row: input is the start token and the target without its last token, labels are the target."""
         assert self._target is not None
         tokens, special = self._target.row(row), self._target.special(row)
         words = self._words(self._target, row)

@@ -62,7 +62,7 @@ def padded_stream(rows: list[Row], pad: int) -> Stream:
 
 
 def ranks_of(counts: np.ndarray) -> np.ndarray:
-    """The frequency rank of each type: 1 is the most frequent one, 0 stands for none."""
+    """The frequency rank of each type: 1 for the most frequent one, 0 for types that do not occur."""
     order = np.argsort(-counts, kind="stable")
     ranks = np.empty(len(counts), dtype=np.int64)
     ranks[order] = np.arange(1, len(counts) + 1)

@@ -40,7 +40,7 @@ Measures = Sequence[AbstractMeasure] | AbstractMeasure
 
 
 def accepted_model(model: Any) -> Model:
-    """A loaded model as it is; a name, a folder or an instance of transformers via `load_model`."""
+    """The model itself if it is loaded; a name, a folder or a transformers model goes through `load_model`."""
     if isinstance(model, Model):
         return model
     if isinstance(model, str | Path) or hasattr(model, "save_pretrained"):
@@ -61,14 +61,14 @@ def accepted_models(models: Any) -> list[Model]:
 
 
 def accepted_corpus(corpus: Any) -> Corpus:
-    """A corpus as it is; a name, a path, a list, a frame or a dataset via `load_corpus`."""
+    """The corpus itself if it is one; a name, path, list, frame or dataset goes through `load_corpus`."""
     if isinstance(corpus, Model):
         raise UserError("The corpus comes after the model, or the list of models. Got a second model in its place.")
     return corpus if isinstance(corpus, Corpus) else load_corpus(corpus)
 
 
 def accepted_measures(measures: Any) -> Sequence[AbstractMeasure]:
-    """A list of measures; a single one becomes such a list."""
+    """A list of measures; a single measure becomes a list."""
     measures = [measures] if isinstance(measures, AbstractMeasure) else measures
     check_measures(measures)
     return measures
@@ -186,7 +186,7 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Fail
 def finish(
     run: Pass, measures: Sequence[AbstractMeasure], failures: Failures, share: tuple[int, int] = (0, 1)
 ) -> Measured:
-    """Turn the collected state into tables; each of several processes computes a share, and all get the whole."""
+    """Turn the collected state into tables; under `torchrun` each process computes a share, and all get the whole."""
     samples = run.samples()
 
     @cache  # one object for equal requests, so that measures can share what they computed from it

@@ -220,7 +220,7 @@ class TokenSample:
         return TokenSample(self.occurrences.take(index), self._states, self.facts, self._rows[index], tags)
 
     def sizes(self, request: SampleRequest, other: "TokenSample | None" = None) -> dict[str, int]:
-        """The columns of `SAMPLE_COLUMNS` for a measure with this request; for two samples, the smaller one's."""
+        """The columns of `SAMPLE_COLUMNS` for a measure with this request; of two samples the smaller counts."""
         kept = len(self) if self.facts.uniform is None else self.facts.uniform
         selected = kept if self.facts.selected is None else self.facts.selected
         found = {
@@ -310,7 +310,7 @@ class WordSample(TokenSample):
 
 
 def merged(sample: TokenSample, merge: str) -> TokenSample:
-    """`TokenSample.words`."""
+    """The mean or selected states of words, from the states of their tokens; see `TokenSample.words`."""
     if merge not in MERGES:
         raise UserError(f'words are merged by "mean", "first" or "last" subword. Got {merge}.')
     at = sample.occurrences

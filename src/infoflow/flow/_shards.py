@@ -79,7 +79,7 @@ def read_manifest(shard: Path) -> dict[str, Any]:
     try:
         manifest = read_object(path)
         if not all(isinstance(manifest[name], kind) for name, kind in _KINDS.items()):
-            raise ValueError("entries of other kinds than were written")
+            raise ValueError("entries of wrong types")
     except OSError as error:
         raise _damaged(shard, f"{_MANIFEST}: {error.strerror or error}") from None
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -107,10 +107,10 @@ def _read_states(shard: Path) -> dict[str, dict[str, np.ndarray]]:
     states, paths = {}, sorted(path for path in shard.glob("*.npz") if path.is_file())
     written = read_manifest(shard)["sha256"]
     if odd := sorted(written.keys() ^ {path.name for path in paths}):
-        raise _damaged(shard, f"{odd[0]} is {'missing' if odd[0] in written else 'none of its files'}")
+        raise _damaged(shard, f"{odd[0]} is {'missing' if odd[0] in written else 'not one of its files'}")
     for path in paths:
         if file_digest(path) != written[path.name]:
-            raise _damaged(shard, f"{path.name} is not what was written")
+            raise _damaged(shard, f"{path.name} has changed since it was written")
         with np.load(path, allow_pickle=False) as arrays:
             states[path.stem] = dict(arrays)
     return states

@@ -1,4 +1,4 @@
-"""The layer below all rooms: errors, display, random streams, error bars, provenance, atomic files."""
+"""The lowest package: errors, display, random streams, error bars, provenance, atomic files."""
 
 from infoflow._process import keep_freed_memory, stop_signals
 from infoflow._process import sigterm_interrupts as sigterm_interrupts

@@ -33,7 +33,7 @@ def hash64(*key: Key) -> int:
 
 
 class _PhiloxKey(ISeedSequence):
-    """Hands Philox its key; `Philox(key=...)` also asks the operating system for a seed, and takes thrice the time."""
+    """Passes Philox its key; `Philox(key=...)` also reads entropy from the system and takes three times as long."""
 
     def __init__(self, digest: bytes) -> None:
         self._words = np.frombuffer(digest, dtype="<u8")
@@ -217,12 +217,12 @@ def scale_of_difference(one: Scale, other: Scale) -> Scale:
 
 
 def at_least_apart(ends: Interval, one: tuple[float, Interval], other: tuple[float, Interval]) -> Interval:
-    r"""Widen the interval of a difference $v - w$ to at least Newcombe's, from both intervals, as if they varied apart.
+    r"""Widen the interval of a difference $v - w$ to at least Newcombe's, from both intervals as if independent.
 
     $$ \left[ (v - w) - \sqrt{(v - l_v)^2 + (u_w - w)^2},\; (v - w) + \sqrt{(u_v - v)^2 + (w - l_w)^2} \right] $$
 
-    It lies inside the range of the difference if both intervals lie inside theirs. It has a width even if no resample
-    moves the difference, for example because all answers of a model are right.
+    It lies inside the range of the difference if both intervals lie inside theirs. Its width is positive even if no
+    resample changes the difference, for example because a model answers everything right.
 
     Source: [@newcombe1998].
     """
@@ -250,9 +250,9 @@ def at_least_each_class(ends: Interval, hits: np.ndarray, named: np.ndarray) -> 
 
     $$ F \pm \frac1K \sqrt{\sum_c (F_c - l_c)^2}, \qquad F_c = \frac{2 J_c}{1 + J_c} $$
 
-    and upwards likewise, where J is the number of correct answers over the number of examples that are, or are labelled
-    as, the class, and l its Wilson end. A class with few examples may have few mistakes by luck, which no resample
-    shows.
+    and upwards likewise, where J is the number of correct answers over the number of examples that belong to the class
+    or are labelled as it, and l comes from the Wilson interval of J. A class with few examples may have few mistakes by
+    luck, which no resample shows.
 
     Args:
         ends: The interval by other means.

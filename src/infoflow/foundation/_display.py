@@ -1,6 +1,6 @@
-"""The library's output to the person who waits: a protocol with rich, plain, JSON and silent implementations.
+"""The library's output for the person who waits: a protocol with rich, plain, JSON and silent implementations.
 
-Rooms never print. They call `current_display()`, which the command line, `set_display("plain")` or `with
+Packages never print. They call `current_display()`, which the command line, `set_display("plain")` or `with
 use_display(make_display("plain"))` chose; the default is bars on a terminal, a line in a notebook, and silence
 elsewhere.
 """
@@ -42,7 +42,7 @@ class Display(Protocol):
 
 
 class SilentDisplay:
-    """Shows only warnings, which are Python's; the default of scripts and tests."""
+    """Shows only warnings, as Python warnings; the default of scripts and tests."""
 
     def note(self, text: str) -> None:
         pass
@@ -61,7 +61,7 @@ _MODEL = re.compile(r"([\w.-]+/)?seed[-_ =]?[0-9]+| \(untrained\)")
 
 
 class FirstTime:
-    """Whether a text has not been seen yet; texts that differ only in the model NAME/seed-N or a seed are the same."""
+    """Whether a text is new; texts that differ only in a seed or the model NAME/seed-N count as the same."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -74,7 +74,7 @@ class FirstTime:
 
 
 class AbstractDisplay(ABC):
-    """Shows one job at a time, jobs inside it as its parts, and each note and warning once within it."""
+    """Shows one job at a time, with inner jobs as its parts, and each note and warning only once during a job."""
 
     seconds_between = 10.0  # keeps the log of a long job readable
     remembers = False  # what it showed before the job that runs: a cell that runs again shows its notes again
@@ -104,7 +104,7 @@ class AbstractDisplay(ABC):
 
     @abstractmethod
     def _shown(self, job: Job) -> AbstractContextManager[Callable[[Job], None]]:
-        """A function that shows how far `job` is, inside the block."""
+        """A function that shows the progress of `job`, inside the block."""
 
     @contextmanager
     def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
@@ -144,7 +144,7 @@ class PlainDisplay(AbstractDisplay):
 
 
 def _parts(job: Job) -> list[str]:
-    """How far a job is: share, pace, time left, fields, and what runs now."""
+    """Progress of a job: share, pace, time left, fields, and the part that runs now."""
     share = f"{job.percent:.0f} %" if job.total else _number(job.done)
     rate = [f"{_number(job.rate)} {job.unit}/s"] if job.unit else []
     fields = [f"{name} {value}" for name, value in job.fields.items() if not (job.finished and name == "now")]
@@ -182,7 +182,7 @@ class JsonDisplay(AbstractDisplay):
 
 
 def _tell(text: str, file: IO[str] | TextIOBase) -> None:
-    """Write one line; if it cannot be shown, the work continues without it."""
+    """Write one line; if that fails, the work continues without it."""
     try:
         print(text, file=file, flush=True)
     except UnicodeEncodeError:
@@ -228,14 +228,14 @@ class RichDisplay(AbstractDisplay):
 
 
 class LibraryDisplay(RichDisplay):
-    """Bars on the terminal of a program that uses the library; warnings are Python's, so that it can catch them."""
+    """Bars on the terminal of a program that uses the library; it can catch warnings, which are Python's."""
 
     def _alert(self, text: str) -> None:
         _SILENT.warn(text)
 
 
 class NotebookDisplay(AbstractDisplay):
-    """A changing line below the cell, without widgets, so that every viewer shows it."""
+    """One line below the cell that changes in place, without widgets, so that every viewer shows it."""
 
     seconds_between = 0.5
 

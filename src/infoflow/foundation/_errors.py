@@ -40,7 +40,7 @@ def missing_extra(feature: str, package: str, extra: str) -> UserError:
 
 
 def requirements(extra: str = "") -> list[str]:
-    """What infoflow requires, or one of its extras does, such as `gguf>=0.17`; empty if infoflow is not installed."""
+    """Packages that infoflow or one of its extras requires, such as `gguf>=0.17`; empty if it is not installed."""
     try:
         stated = importlib.metadata.requires("infoflow") or []
     except importlib.metadata.PackageNotFoundError:
@@ -182,7 +182,7 @@ def patient_hub() -> Iterator[None]:
 
 
 class _Inside:
-    """Number of threads inside, and the client factory that they found."""
+    """The number of threads in the block, and the client factory that they replaced."""
 
     _lock: ClassVar[Lock] = Lock()
     _count: ClassVar[int] = 0
@@ -219,7 +219,7 @@ class _Requests:
         self._unanswered = 0
 
     def watched(self, client: Any) -> Any:
-        """The client with its `send`, which handles all its requests, watched."""
+        """The client with its `send`, through which all its requests go, watched."""
         client.send = self._watched(client.send)
         return client
 

@@ -92,7 +92,7 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
 
 
 def reserve_space(path: Path) -> None:
-    """Reserve disk space for a memory-mapped file: if the disk were full at a later write, the process would be killed.
+    """Reserve disk space for a memory-mapped file, because a full disk at a later write would kill the process.
 
     Raises:
         OSError: There is too little space.
@@ -152,7 +152,7 @@ def _beside(path: Path) -> Path:
 
 
 def _remove_old(path: Path) -> None:
-    """Remove a folder; on Windows as a whole or not at all, since a folder with an open file cannot be renamed."""
+    """Remove a folder; on Windows completely or not at all, since a folder with an open file cannot be renamed."""
     if _machine.WINDOWS:
         aside = _beside(path)
         _machine.replace(path, aside, named=path)
@@ -180,7 +180,7 @@ def writable(path: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_named(path: Path) -> Iterator[None]:
-    """Name the full disk in errors, which libraries omit: that of `path`, unless the error names another.
+    """Add the path to errors of a full disk, which libraries omit: `path`, unless the error names another file.
 
     Raises:
         OSError: Replaces the library's error.
@@ -282,7 +282,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether it lacks unpaired surrogates, which JSON's escapes and undecodable file names can introduce."""
+    """Whether the text has no unpaired surrogates, which JSON escapes and undecodable file names can introduce."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Folders that one process makes while others wait: temporary ones, and reproducible ones under a seal."""
+"""Folders that one process creates while others wait: temporary ones, and reproducible ones under a seal."""
 
 import errno
 import json
@@ -64,7 +64,7 @@ def _hold(file: Path, path: Path) -> tuple[int, bool]:
 
 
 def is_still(file: Path, descriptor: int) -> bool:
-    """Whether the file of that name is the one that is open."""
+    """Whether the name still refers to the open file."""
     try:
         return os.path.samestat(file.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -189,12 +189,12 @@ _agreed: dict[Path, Any] = {}  # folders checked by this process, with the syste
 def kept(folder: Path, make: Callable[[Path], object], what: str) -> Path:
     """Return `folder`, filled by `make` unless it exists and agrees with its seal; the only function that opens caches.
 
-    `make` gets an empty folder, which is sealed and renamed when it is complete. One process makes it while others
-    wait. A damaged folder is made again, with a note that names `what`. Each process reads a folder's files once to
-    check them (0.1 ms for a megabyte in the page cache).
+    `make` fills an empty folder, which is then sealed and renamed. One process does this while others wait. A damaged
+    folder is made again, with a note that names `what`. Each process reads a folder's files once to check them (0.1 ms
+    for a megabyte in the page cache).
 
     Raises:
-        UserError: The folder must be made and is not writable.
+        UserError: The folder has to be created and is not writable.
     """
     if disagreement(folder) is None:
         return folder
@@ -257,8 +257,8 @@ def disagreement(folder: Path) -> str | None:
 def sweep_stale(folder: Path, held: Iterable[str] = ()) -> None:
     """Remove partial files of killed processes in a cache, which processes of several machines may share.
 
-    These are all files of the names in `held`, whose locks this process holds, and others that are untouched for a day.
-    Run folders, which are locked as a whole, use `sweep_partial`.
+    It removes all those of the names in `held`, whose locks this process holds, and others that have not been touched
+    for a day. Run folders, which are locked as a whole, use `sweep_partial`.
     """
     prefixes = tuple(f".{name}." for name in held)
     with suppress(OSError):

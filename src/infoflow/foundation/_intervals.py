@@ -40,7 +40,7 @@ def block_effects(value: float, replicates: np.ndarray) -> np.ndarray:
 
 
 def effects_of_all(values: np.ndarray, replicates: Sequence[Any]) -> np.ndarray:
-    """`block_effects` of many statistics at once, (M, 64), each with its list of replicates."""
+    """`block_effects` of many statistics at once, (M, 64); each statistic has its own list of replicates."""
     if all(len(row) == NUM_REPLICATES for row in replicates):
         draws = np.array(replicates, dtype=np.float64).reshape(-1, NUM_REPLICATES)
         if np.isfinite(draws).all() and np.isfinite(values).all():
@@ -116,7 +116,7 @@ def block_interval(
     A statistic with two bounds, such as a share, gets Wilson's interval between them, see `bounded_interval`: for $n =
     v (1 - v) / s^2$ independent observations, or for `count` if no block moves it (all answers are correct).
 
-    It covers what another sample of the same number of sentences would give, but neither another training of the model
+    It covers what another sample of the same number of sentences would give, but not another training run of the model,
     nor a bias that depends on the number of sentences. NaN if fewer than two units have data.
 
     Source: [@hall1992] for the transformation, [@wilson1927] and, with its effective number, [@korn1998].
@@ -225,7 +225,7 @@ def shared_part(mean_R: np.ndarray, without_SR: np.ndarray) -> np.ndarray:
 def join_halves(
     seeds: np.ndarray, t_seeds: float, sentences: np.ndarray, t_sentences: float, shared: np.ndarray
 ) -> np.ndarray:
-    """Cochran's combination of the half widths for seeds only and for sentences only; at least the latter.
+    """Cochran's combination of the half widths for seeds alone and for sentences alone; at least the latter.
 
     Few seeds may agree by chance, and then their spread is uninformative.
 

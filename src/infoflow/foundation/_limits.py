@@ -172,8 +172,8 @@ def describe_setting(hint: Any) -> str:
 
 
 def private_settings(settings: type, prefix: str = "") -> dict[str, list[str]]:
-    """What an anonymous run leaves out: names of the settings that may name a file (`files`) or hold a word of the
-    user's (`own_words`), such as `corpus.name`, in a list of tables `tune[].train`, in a list of texts `tags[]`.
+    """Settings that an anonymous run leaves out, by name: those that may name a file (`files`) or hold a word of the
+    user's (`own_words`), such as `corpus.name`; in a list of tables `tune[].train`, in a list of texts `tags[]`.
     """
     found: dict[str, list[str]] = {"files": [], "own_words": []}
     for name, hint in get_type_hints(settings, include_extras=True).items():
@@ -215,7 +215,7 @@ def as_written(value: Any) -> str:
 
 
 def in_markdown(text: str) -> str:
-    r"""One line of text that Markdown shows as it is: no markup, links, images, HTML or columns of a table.
+    r"""One line of text in which Markdown finds no markup, links, images, HTML or columns of a table.
 
     >>> in_markdown("<b>my_model</b>")
     '\\<b\\>my\\_model\\</b\\>'

@@ -1,4 +1,4 @@
-"""The machine: differences of Windows, memory, threads, launchers' variables, and requests to stop."""
+"""The machine: peculiarities of Windows, memory, threads, launchers' variables, and requests to stop."""
 
 import errno
 import os
@@ -82,7 +82,7 @@ def memory_on_windows() -> int | None:
     import ctypes
 
     class Status(ctypes.Structure):
-        """`MEMORYSTATUSEX`."""
+        """The Windows structure `MEMORYSTATUSEX`."""
 
         _fields_ = (
             *(("length", ctypes.c_uint32), ("load", ctypes.c_uint32)),
@@ -134,7 +134,7 @@ def available_memory() -> int | None:
 
 
 def said_size(number: float) -> str:
-    """A number of bytes as a person reads it: 1.2 GB, 35.0 MB, 3.4 kB."""
+    """A number of bytes for people: 1.2 GB, 35.0 MB, 3.4 kB."""
     unit, least = next((one for one in _UNITS if number >= one[1] / 10), _UNITS[-1])
     return f"{number / least:,.1f} {unit}"
 
@@ -241,7 +241,7 @@ def _threads_of_environment() -> int | None:
 
 
 def available_cores() -> int:
-    """Cores that this process may run on, which a container or a batch queue may have reduced."""
+    """Cores that this process may use, which a container or a batch queue may limit."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

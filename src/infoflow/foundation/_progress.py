@@ -1,4 +1,4 @@
-"""One running job: how much of it and its parts is done, and how long the rest takes at the latest pace."""
+"""A running job: its progress, with that of its parts, and the time left at the latest pace."""
 
 import time
 from collections import deque
@@ -25,7 +25,7 @@ class Progress(Protocol):
 
 
 class Job:
-    """A job that calls `show` at intervals. A job inside it is a part: it covers the next unit that is to be done."""
+    """A job that calls `show` at intervals. A job inside it is a part of it and covers its next unit."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Job:
 
     @property
     def reached(self) -> float:
-        """Units that are done, with the share of the next one that its parts report."""
+        """Units done, with the share of the next one that its parts report."""
         part = max(self._covered, self._part.share if self._part else 0.0)
         return self.done + min(part, 1.0, max(self.total - self.done, 0.0))
 
@@ -100,7 +100,7 @@ class Job:
 
     @property
     def percent(self) -> float:
-        """Share of the job in percent; of its time, if the caller says how long the rest takes. Never falls."""
+        """Share of the job in percent, or of its time if the caller reports the time left; never falls."""
         share = self.share
         if self._left is not None and not self.finished:
             left = self.remaining or 0.0
@@ -137,7 +137,7 @@ class Job:
         return max(self.total - self.reached, 0.0) / pace if self.total and pace else None
 
     def numbers(self) -> dict[str, float | str | None]:
-        """How far it is, for programs."""
+        """The progress as numbers, for programs."""
         left = self.remaining
         return {
             "label": self.label,
@@ -162,7 +162,7 @@ class Job:
         return now - point[0] >= _MINUTES and self.reached - point[1] >= _ENOUGH * self.total
 
     def _pace(self, now: float) -> float:
-        """Units per second in the last minutes; 0 while it is unknown."""
+        """Units per second in the last minutes; 0 if unknown."""
         if self.reached <= _KNOWN * self.total:
             return 0.0
         began, before = self._points[0]

@@ -124,7 +124,7 @@ def model_name_of(path: str | Path, parts: int = 1) -> str:
 
     Args:
         path: Where the model is: a folder, a file, or a name on the model hub.
-        parts: How many such parts, to tell models apart.
+        parts: Number of such parts, so that models have different names.
     """
     whole = absolute(path) if _exists(str(path)) or isinstance(path, Path) else Path(path)
     found: list[str] = []
@@ -325,7 +325,7 @@ def own_module(source: Path | str, kind: str) -> tuple[ModuleType, Path]:
 
 
 def described_in_file(error: BaseException, path: Path) -> str:
-    """An error from a user's code, with the last line of the file that it passed through."""
+    """An error from a user's code, with the line of the file at which it occurred."""
     lines, step = [], error.__traceback__
     while step is not None:
         if Path(step.tb_frame.f_code.co_filename) == path:

@@ -176,7 +176,7 @@ _PUNCTUATION = _Punctuation()
 
 
 def _starts_inside(piece: str, offset: int) -> list[int]:
-    """Where words begin inside a piece without white space, after its first."""
+    """Starts of the words inside a piece without white space, except its first word."""
     if piece.isascii() or not _scripts().unspaced.search(piece):
         return []
     starts: list[int] = []
@@ -193,7 +193,7 @@ def _starts_inside(piece: str, offset: int) -> list[int]:
 
 
 def _parts(run: str, unspaced: str) -> list[str]:
-    """The words of a run without a space, where each stretch of one kind of script is handled separately."""
+    """The words of a run without a space; stretches of scripts with and without spaces are handled separately."""
     found: list[str] = []
     for stretch in _scripts().stretch.findall(run):
         characters = _scripts().unspaced.findall(stretch)
@@ -241,7 +241,7 @@ def _is_letter(char: str) -> bool:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Code points in order, as the inside of a character class."""
+    """Code points in order, in the notation inside a character class."""
     known = set(numbers)
     starts = [number for number in numbers if number - 1 not in known]
     ends = [number for number in numbers if number + 1 not in known]

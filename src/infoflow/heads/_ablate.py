@@ -205,7 +205,7 @@ class CleanPatterns:
 
 
 class InputWatch:
-    """The arguments of the running forward pass."""
+    """Records the arguments of the running forward pass."""
 
     def __init__(self, model: Model) -> None:
         self._model, self._inputs, self._handles = model, None, []
@@ -228,7 +228,7 @@ class InputWatch:
         self._inputs = None
 
     def real(self, call: HeadCall) -> Tensor:
-        """Which tokens of the running batch are not padding, for the call's stack."""
+        """A mask of the tokens of the running batch that are not padding, for the call's stack."""
         inputs = self._inputs
         if inputs is None or has_cache(inputs):
             raise UserError(
@@ -241,7 +241,7 @@ class InputWatch:
 
 
 def bound_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """All arguments of a forward pass by name, None left out."""
+    """All arguments of a forward pass by name, without those that are None."""
     bound = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
     named = {name: value for name, value in bound.items() if name not in ("kwargs", "args")}
     return {name: value for name, value in (named | dict(bound.get("kwargs", {}))).items() if value is not None}

@@ -42,7 +42,7 @@ HEAD_ABLATION = TableSchema(
         ),
         *estimate_columns(
             "nats per token (loss), percent (bleu)",
-            "score without less score with",
+            "score without minus score with",
             "removed=head: mean change over all heads of that stack and kind; removed=others: mean over all heads of "
             "the layer as the one that stays (a random head kept)",
             "sentences",

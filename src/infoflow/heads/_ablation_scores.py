@@ -98,7 +98,7 @@ _BLEU_RESAMPLES = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class VariantScores:
-    """Statistics of each variant per bootstrap block, and the function from their sums to a score."""
+    """Statistics of each variant per bootstrap block, and the function that turns their sums into a score."""
 
     metric: str
     unit: str
@@ -123,7 +123,7 @@ class VariantScores:
         return self.score(np.einsum("rk,vks->vrs", weights_RK, self.sums_VKS))
 
     def p_values(self) -> Float[np.ndarray, " variant"]:
-        """Two-sided p-values: by random signs of the blocks' differences for means, by paired bootstrap for BLEU."""
+        """Two-sided p-values: of means by random signs of the blocks' differences, of BLEU by paired bootstrap."""
         if self.metric == "bleu":
             weights_RK = replicate_weights(num=_BLEU_RESAMPLES)
             scores_VR = self.score(np.einsum("rk,vks->vrs", weights_RK, self.sums_VKS))
@@ -207,7 +207,7 @@ def corpus_scores(
 
 
 def bleu_variants(sums: Sequence[np.ndarray], num_sentences: int, signature: str) -> VariantScores:
-    """BLEU of each variant, computed from its statistics (`bleu_sums`); the intact model comes first."""
+    """BLEU of each variant, computed from its statistics (`bleu_sums`); the unablated model comes first."""
     return VariantScores(
         metric="bleu",
         unit="percent",

@@ -267,7 +267,7 @@ def word_attention(
 
 
 def membership(words: Int[Tensor, "sentence token"]) -> Bool[Tensor, "sentence token word"]:
-    """Which token belongs to which word."""
+    """Whether each token belongs to each word."""
     return words.unsqueeze(2) == torch.arange(max(int(words.max()) + 1, 1), device=words.device)
 
 
@@ -377,7 +377,7 @@ def _label(of_sentence: Sequence[str], token: int, sentence: int, governor: int)
 
 
 def voita_edges(edges: Mapping[str, np.ndarray], direction: str) -> Edges:
-    """Edges that query one end for the other; roots have no edge."""
+    """Edges for which one end attends to the other; roots have no edge."""
     kept = {name: column[edges["governor"] != _ROOT] for name, column in edges.items()}
     ends = kept["dependent"], kept["governor"]
     start, goal = ends if direction == DIRECTIONS[0] else ends[::-1]
@@ -392,7 +392,7 @@ def voita_edges(edges: Mapping[str, np.ndarray], direction: str) -> Edges:
 
 
 def clark_edges(edges: Mapping[str, np.ndarray], codes: Mapping[str, int]) -> Edges:
-    """Edges that query every dependent for its head, in both directions, and once more under the label `ALL`."""
+    """Edges for which every dependent attends to its head and the reverse, and once more under the label `ALL`."""
     goal, dependent = edges["governor"], edges["dependent"]
     columns = {
         "sentence": edges["sentence"],

@@ -45,7 +45,7 @@ HEAD_POSITIONAL = TableSchema(
     name="head_positional",
     version=2,
     description="Share of queries whose largest weight lies at a fixed offset, among real tokens; m keys with the same "
-    "largest weight count 1/m each. In causal self-attention later tokens are no keys, so positive offsets have no "
+    "largest weight count 1/m each. In causal self-attention later tokens are not keys, so positive offsets have no "
     "queries and no value.",
     light=True,
     columns=(
@@ -253,10 +253,10 @@ class RareRows(AttentionRows):
 class RareTokenScores(AbstractHeadMeasure):
     """`rare_token_score` of every head, by stack and kind, without special tokens as queries or keys.
 
-    Frequency ranks are those of the training corpus if it is known (`measure(..., ranks_from=...)`), else those of the
-    analysed one; a token that never occurs there is the rarest. Only sentences whose rarest token is outside the `top`
-    most frequent ones count. A query's targets are the rarest among its visible keys: in causal attention those up to
-    the query, in cross-attention those of the source.
+    Frequency ranks are those of the training corpus if it is known (`measure(..., ranks_from=...)`), otherwise those of
+    the analysed corpus; tokens that never occur there are the rarest. Only sentences whose rarest token is outside the
+    `top` most frequent ones count. A query's targets are the rarest among its visible keys: in causal attention those
+    up to the query, in cross-attention those of the source.
 
     Args:
         rarest: For each number n given here, the n rarest types of a sentence count as a hit, at any of their

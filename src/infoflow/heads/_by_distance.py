@@ -107,7 +107,7 @@ def _with_distance(rows: AttentionRows, first: Bool[Tensor, "sentence key"]) -> 
 def _on_first(
     kept: Float[Tensor, "sentence head query key"], rows: DistanceRows
 ) -> tuple[Float[Tensor, "sentence head query"], Int[Tensor, "sentence 1 query"]]:
-    """Each query's value at the first token, and the class of its distance from there."""
+    """Each query's attention on the first token, and the class of its distance from it."""
     first = rows.first.to(torch.int64).argmax(1)[:, None, None]
     distance = rows.distance.gather(2, first.expand(-1, rows.distance.shape[1], 1)).squeeze(2)
     at = first[:, None].expand(*kept.shape[:3], 1)

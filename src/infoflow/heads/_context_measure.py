@@ -59,7 +59,7 @@ def closed_attention(model: Model, blocks: Iterable[Sequence[str | int]]) -> Ite
 
 
 class ClosedEdit:
-    """Closes attention calls, in each of V variants of the batch another set of blocks.
+    """Closes attention calls, with a different set of blocks in each of V variants of the batch.
 
     The model runs on the batch repeated V times (`x.repeat(V, 1)`).
     """
@@ -81,7 +81,7 @@ class ClosedEdit:
 
 
 def self_attention_blocks(model: Model) -> dict[str, list[Block]]:
-    """The blocks with self-attention, from the lowest, by kind: "encoder-self", "decoder-self"."""
+    """The blocks with self-attention, lowest first, by kind: "encoder-self", "decoder-self"."""
     found: dict[str, list[Block]] = {}
     for one in model.anatomy.attentions():
         if one.kind == "self":
@@ -111,7 +111,7 @@ def closed_scores(
 ) -> VariantScores:
     """Losses of the sentences `rows`, in nats per predicted token.
 
-    The first loss is that of the intact model, followed by one for each set of closed blocks, and that of unigram
+    The first losses are those of the intact model; then come those for each set of closed blocks, and those of unigram
     frequencies (`unigram_losses`).
     """
     frequencies_V = unigram_losses(scorer.reader)

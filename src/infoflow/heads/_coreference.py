@@ -45,8 +45,9 @@ def read_mentions(
 
     Args:
         annotation: For each word its opening and closing brackets: `(12` begins a mention of entity 12, `12)` ends it,
-            `(12)` is one word; several are joined by `|` or nothing. CorefUD's `(e12-person-1` has the entity before
-            the first hyphen and its kind after it. `_`, `-` and `*` mean none. Unmatched brackets are dropped.
+            `(12)` is a mention of one word; several brackets are joined by `|` or nothing. CorefUD's `(e12-person-1`
+            has the entity before the first hyphen and its kind after it. `_`, `-` and `*` mean none. Unmatched brackets
+            are dropped.
         heads: Governor of each word: a mention's head word is the first whose governor lies outside it. Without trees
             it is the last word.
         upos: Universal part of speech of each word, for the type.

@@ -104,7 +104,7 @@ class _HeadPairs(SummedMeasure):
         return hash64_array(("head-distance", self.seed), sentence_ids)
 
     def reads(self, sentence_ids: np.ndarray) -> np.ndarray:
-        """Which sentences it reads."""
+        """Mask of the sentences that are read."""
         return self._hashes(sentence_ids) <= self._limit
 
     def update(self, activations: Activations) -> None:
@@ -159,15 +159,15 @@ class _HeadPairs(SummedMeasure):
 
 
 class HeadDistance(_HeadPairs):
-    """`js_distance` between all pairs of heads of a stack and kind; by default smoothed, with special tokens.
+    """`js_distance` between all pairs of heads of a stack and kind; by default smoothed, special tokens included.
 
     Args:
-        sentences: Maximum number, lowest hashes first: the cost is quadratic in the number of heads.
+        sentences: Maximum number of sentences, chosen by hash; the cost is quadratic in the number of heads.
         smoothing: ε of (1 − ε) a + ε/|K|.
         special: Whether special tokens count.
         seed: Seeds the choice of sentences.
 
-    Source: [@clark2019]. Their code sums over queries, and their paper says average; both are reported.
+    Source: [@clark2019]. Their code sums over queries, their paper averages; both are reported.
     """
 
     table: ClassVar[TableSchema] = HEAD_DISTANCE
@@ -208,12 +208,12 @@ class HeadLayerDistance(_HeadPairs):
     """Whether heads of one layer are closer to each other than to heads of other layers.
 
     Args:
-        sentences: Maximum number, lowest hashes first.
+        sentences: Maximum number of sentences, chosen by hash.
         smoothing: ε of (1 − ε) a + ε/|K|.
         special: Whether special tokens count.
         seed: Seeds the choice of sentences and the permutations.
 
-    Source: [@clark2019], who draw a map of the heads; the comparison with permuted layers is ours.
+    Source: [@clark2019], who map the heads in the plane; the comparison with permuted layers is ours.
     """
 
     table: ClassVar[TableSchema] = HEAD_LAYER_DISTANCE
@@ -307,7 +307,7 @@ def _divergences(
 def _by_block(
     activations: Activations, key: AttentionKey, chosen: np.ndarray, admissible: Tensor, smoothing: float
 ) -> ByBlock:
-    """Sums per block, added up sentence by sentence: with 1,152 heads, one sentence's matrix takes 11 MB."""
+    """Sums per block, accumulated sentence by sentence: with 1,152 heads, one sentence's matrix takes 11 MB."""
     layers = [weights[chosen] for weights in activations.attention[key]]
     sums: dict[int, np.ndarray] = {}
     for number, block in enumerate(activations.blocks.cpu().numpy()[chosen].tolist()):
@@ -320,7 +320,7 @@ def _by_block(
 def _with_sink(
     heads: Float[Tensor, "head query key"], admissible: Bool[Tensor, "query key"]
 ) -> tuple[Float[Tensor, "head query last"], Bool[Tensor, "query last"]]:
-    """With the weight of a learned sink (gpt-oss) as one more key; unchanged if all weights are on tokens."""
+    """The heads with a learned sink (gpt-oss) as one more key; unchanged if all weights are on tokens."""
     on_sink = 1 - heads.sum(2, keepdim=True)
     queries = admissible.any(1, keepdim=True)
     if not bool((on_sink * queries > 1e-4).any()):

@@ -33,7 +33,7 @@ NAMED = ("cls", "sep", "bos", "eos")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Roles:
-    """Token ids by stack and role."""
+    """Token ids by stack and role, such as "sep" or "punctuation"."""
 
     ids: Mapping[str, Mapping[str, tuple[int, ...]]]
 
@@ -69,7 +69,7 @@ class Roles:
         return cls(ids=tables)
 
     def where(self, stream: Stream, stack: str, role: str) -> Bool[Tensor, "sentence token"]:
-        """Which tokens of the stack have the role."""
+        """Mask of the stack's tokens that have the role."""
         if role == SPECIAL:
             return stream.real & ~stream.valid
         ids = torch.tensor(self.ids[stack][role], dtype=stream.input_ids.dtype, device=stream.input_ids.device)
@@ -363,6 +363,6 @@ def _per_document(score: Tensor, count: Tensor, **controls: Tensor) -> dict[str,
 
 
 def _by_block(values: Float[Tensor, "sentence *rest"], blocks: Tensor) -> np.ndarray:
-    """Sum the sentences of each bootstrap block."""
+    """The sentences summed by bootstrap block."""
     sums = torch.zeros(NUM_BLOCKS, *values.shape[1:], dtype=torch.float64)
     return sums.index_add_(0, blocks, values).numpy()

@@ -59,7 +59,7 @@ class HeadScore:
 
 
 def specialised_heads(scores: Iterable[HeadScore], num: int, choose: Sequence[str]) -> list[Head]:
-    """At most `num` heads, the first choice first, and at most half of each layer's.
+    """At most `num` heads, best first, and at most half of each layer's heads.
 
     | `choose` | heads |
     |---|---|
@@ -67,7 +67,7 @@ def specialised_heads(scores: Iterable[HeadScore], num: int, choose: Sequence[st
     | `("roles",)` | those with a role, the most important first; there may be fewer |
     | `("roles", "importance")` | those with a role, then the most important of the others |
 
-    At least half of a layer's heads of each kind are not chosen, so that as many others can be drawn (`drawn_heads`).
+    At least half of a layer's heads of each kind are left, so that as many others can be drawn (`drawn_heads`).
     """
     scores = list(scores)
     ranked = sorted(scores, key=lambda one: (-one.importance, one.head))
@@ -83,11 +83,11 @@ def specialised_heads(scores: Iterable[HeadScore], num: int, choose: Sequence[st
 
 
 def drawn_heads(pool: Collection[Head], chosen: Collection[Head], draw: int, seed: int = 0) -> list[Head]:
-    """Other heads at random, as many in each layer as were chosen there, so that layers do not explain a difference.
+    """Random other heads, as many in each layer as were chosen there, so that a difference is not due to layers.
 
     Args:
         pool: All candidate heads.
-        chosen: The chosen ones; at most half of each layer's.
+        chosen: The chosen heads; at most half of each layer's.
         draw: Number of the draw.
         seed: Seed of the model.
     """
@@ -130,7 +130,7 @@ class HeadMeans:
         self._counts: dict[Site, float] = {}
 
     def add(self, site: Site, heads: Float[Tensor, "sentence token head width"], real: Bool[Tensor, "..."]) -> None:
-        """Add the tokens where `real` is True."""
+        """Add the outputs at tokens where `real` is True."""
         total = heads[real].double().sum(dim=0)
         self._sums[site] = self._sums[site] + total if site in self._sums else total
         self._counts[site] = self._counts.get(site, 0) + float(real.sum())
@@ -158,7 +158,7 @@ class DonatedHeads:
 
 
 def head_means(model: Model, batches: Iterable[Mapping[str, Any]]) -> HeadMeans:
-    """Mean outputs of all heads over the non-padding tokens of batches, each the arguments of a forward pass."""
+    """Mean outputs of all heads over the non-padding tokens of batches (arguments of forward passes)."""
     means = HeadMeans()
     for batch in batches:
         inputs = {name: _moved(value, model) for name, value in batch.items() if name != "labels"}
@@ -172,7 +172,7 @@ def head_means(model: Model, batches: Iterable[Mapping[str, Any]]) -> HeadMeans:
 
 
 def real_tokens(model: Model, inputs: Mapping[str, Any], stack: str) -> Bool[Tensor, "sentence token"]:
-    """Which tokens in a forward pass's arguments are not padding, for the stack that reads them."""
+    """Mask of the tokens in a forward pass's arguments that are not padding, for the stack that reads them."""
     prefix = "decoder_" if stack == "decoder" and len(model.anatomy.stacks) > 1 else ""
     ids, mask = inputs.get(f"{prefix}input_ids"), inputs.get(f"{prefix}attention_mask")
     if mask is not None and mask.dim() == 2:
@@ -191,7 +191,7 @@ def real_tokens(model: Model, inputs: Mapping[str, Any], stack: str) -> Bool[Ten
 
 
 def rotated_rows(lengths: Int[Tensor, " sentence"]) -> Int[Tensor, " sentence"]:
-    """For each sentence of a batch another one, the next longer if there is one."""
+    """For each sentence of a batch the index of another one: the next longer sentence if there is one."""
     if len(lengths) < 2:
         raise UserError(
             "Resampling takes a head's output from another sentence, and the batch has one sentence only. Give a "
@@ -209,10 +209,10 @@ def _moved(value: Any, model: Model) -> Any:
 
 
 class HeadEdit:
-    """Replaces heads at the input of the output projections, by zero unless configured otherwise.
+    """Replaces heads at the input of the output projections, by default with zero.
 
-    The model runs on the batch repeated V times (`x.repeat(V, 1)`), and each of these variants has another set of heads
-    replaced.
+    The model runs on the batch repeated V times (`x.repeat(V, 1)`); each of these variants replaces a different set of
+    heads.
     """
 
     def __init__(self, variants: Sequence[HeadSet], replacement: Replacement = zeros) -> None:

@@ -58,14 +58,15 @@ class Importance(Intervention):
     Args:
         convention: See the table.
         example_loss: With `"paper"`, a sentence's loss is the `"mean"` over its predicted tokens (so that long
-            sentences weigh no more), or their `"sum"`. The paper does not say. The other two use sums.
+            sentences do not weigh more), or their `"sum"`. The paper does not say. The other two use sums.
         normalise: `"layer"` divides by the norm over the heads of a layer and kind, as the paper does before comparing
             layers.
         one_minus: Measure the sensitivity to all *other* heads of the layer instead, an option of the released code. A
             large value then means that the head can be removed.
         sentences: Number of sentences, chosen by hash; default: all.
 
-    Source: [@michel2019]; "token" as in its released code for fairseq, "batch" as in Hugging Face's run_bertology.
+    Source: [@michel2019]; "token" is the convention of its released code for fairseq, "batch" that of Hugging Face's
+    run_bertology.
     """
 
     table: ClassVar[TableSchema] = HEAD_IMPORTANCE
@@ -235,7 +236,7 @@ def check_importance(convention: str, example_loss: str, normalise: str) -> None
 
 
 def _spread(scores: dict[Site, np.ndarray]) -> dict[Site, np.ndarray]:
-    """Scales all heads of the model to [0, 1], row by row."""
+    """All heads of the model scaled to [0, 1], row by row."""
     together = np.concatenate(list(scores.values()), axis=1)
     low, high = together.min(axis=1, keepdims=True), together.max(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):

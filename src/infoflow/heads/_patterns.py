@@ -231,8 +231,8 @@ class _Targets:
     """The masks, rows and formulas of all scores for a batch of sequences.
 
     Args:
-        tokens: Ids, −1 at tokens that do not take part.
-        content: Tokens that take part.
+        tokens: Ids; −1 at tokens that are neither queries nor keys.
+        content: Tokens that are queries and keys.
         length: Length of a repeat, for repeated sequences.
     """
 
@@ -288,7 +288,7 @@ def pattern_mask(tokens: Int[Tensor, "sequence token"], pattern: str) -> Bool[Te
     """The mask of a pattern's targets, see `PatternScores`.
 
     Args:
-        tokens: (batch, token) ids; −1 for tokens that do not take part (special tokens, padding).
+        tokens: (batch, token) ids; −1 for tokens that are neither queries nor keys (special tokens, padding).
         pattern: `"previous"`, `"duplicate"` or `"induction"`.
 
     Source: the code of the head detector of [@nanda2022].
@@ -307,7 +307,7 @@ def pattern_mask(tokens: Int[Tensor, "sequence token"], pattern: str) -> Bool[Te
 
 
 def last_only(mask: Bool[Tensor, "sequence query key"]) -> Bool[Tensor, "sequence query key"]:
-    """The right-most of each row's targets."""
+    """The last of each row's targets."""
     return mask & (mask.flip(2).cumsum(2).flip(2) == 1)
 
 

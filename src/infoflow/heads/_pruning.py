@@ -1,4 +1,4 @@
-"""Removal of heads from the weights, and the loss as more and more heads are ablated."""
+"""Removal of heads from the weights, and the loss as heads are ablated one after another."""
 
 # H head, P point of a curve, R row of an estimate: the value, then its replicates
 
@@ -79,7 +79,7 @@ def load_pruned(folder: str | Path, device: str | torch.device = "auto") -> Mode
 
 
 def _complete_groups(model: Model, chosen: frozenset) -> frozenset:
-    """The heads whose whole group is removed."""
+    """The heads whose groups are removed completely."""
     complete = set()
     for one in model.anatomy.attentions():
         for first in range(0, one.num_heads, one.group_size):
@@ -163,7 +163,7 @@ class PruningCurve(Intervention):
     """The loss against the share of ablated heads, by order and by kind of attention.
 
     Importance is Michel's ("paper" convention, divided by the norm over the layer). The oracle order ranks heads by the
-    cost of ablating each alone. Heads are ranked on some sentences, and the loss is measured on others.
+    loss from ablating each alone. Heads are ranked on some sentences, and the loss is measured on others.
 
     Args:
         orders: Any of importance, iterative, oracle, random.
@@ -268,7 +268,7 @@ class _Rankings:
         return sum(max(0, layers.count(layer) - self._curve.keep) for layer in set(layers))
 
     def _ranked(self, order: str, draw: int, kind: str, heads: list[Head], without: HeadSet) -> list[Head]:
-        """Heads by importance, lowest first; each layer's best `keep` last."""
+        """Heads in the order of ablation, least important first; the best `keep` of each layer come last."""
         if order == "random":
             rng = stream("pruning-order", self._scorer.reader.seed, draw, kind)
             worth = dict(zip(heads, rng.random(len(heads)).tolist(), strict=True))
@@ -308,7 +308,7 @@ class _Rankings:
 
 
 def _unseen(scorer: SentenceScorer, sentences: int | None) -> np.ndarray:
-    """Sentences to score on, different from those that rank heads if the corpus has enough."""
+    """Sentences to score on, other than those that rank the heads if the corpus has enough."""
     every = scorer.choose(None, "")
     if sentences is None or sentences >= len(every):
         return every
@@ -323,7 +323,7 @@ def removable(removed_P: np.ndarray, cost_RP: np.ndarray) -> np.ndarray:
 
     Args:
         removed_P: Removed shares, ascending.
-        cost_RP: Costs at these shares; removing nothing costs nothing.
+        cost_RP: Costs at these shares; the cost of removing nothing is 0.
     """
     share_P = np.concatenate([[0.0], removed_P])
     cost_RP = np.concatenate([np.zeros((len(cost_RP), 1)), cost_RP], axis=1)

@@ -82,9 +82,9 @@ class RelationScores(SummedMeasure):
     Attention is first summed into words (`word_attention`); special tokens are left out without renormalisation.
 
     - `"voita"`: share of edges whose query word (dependent or head) has its largest weight on the other end. A word
-        with several dependents of one relation has one edge for each, and its argmax can hit only one. The baseline is
-        the relation's most frequent offset. A head is syntactic if it is at least ten percentage points above it (see
-        `syntactic_heads`).
+      with several dependents of one relation has an edge for each, of which its largest weight can hit only one. The
+      baseline is the relation's most frequent offset. A head is syntactic if it exceeds the baseline by at least ten
+      percentage points (see `syntactic_heads`).
     - `"clark"`: the diagonal is set to 0. Each dependent is the query for its head, by its row of the attention and,
       transposed, by its column (the word with the largest attention on it). `all` includes the root and punctuation.
       The baseline is the best offset of −3..2, clamped to the sentence. For a possessor, the possessive clitic 's also
@@ -100,7 +100,7 @@ class RelationScores(SummedMeasure):
         subwords: `"mean"` or `"first"` subword of the query: the `merge` of `word_attention`.
         multi: Voita's counting, `"per_edge"` or `"any"`: see `relation_scores`.
 
-    Source: [@voita2019heads]; [@clark2019], the authors' code, without its reading past a sentence's end.
+    Source: [@voita2019heads]; [@clark2019], the authors' code, except that it reads past a sentence's end.
     """
 
     table: ClassVar[TableSchema] = HEAD_RELATIONS
@@ -196,7 +196,7 @@ class RelationScores(SummedMeasure):
             self._add_layers(f"{name}.hits", layers)
 
     def _questions(self, edges: dict[str, np.ndarray], causal: bool) -> Iterator[tuple[str, Edges]]:
-        """The edges of each convention and direction, by `convention.direction number`."""
+        """The edges of each convention and direction, with the name `convention.direction number`."""
         for convention in self.conventions:
             for number, direction in enumerate(DIRECTIONS):
                 voita = convention == "voita"
@@ -317,7 +317,7 @@ def relation_scores(
 
 
 def _answers(merged: Tensor, visible: Tensor, name: str) -> Float[Tensor, "sentence head asked word"]:
-    """Attention of each query word on each word; `visible` are the words that words may attend to."""
+    """Attention of each query word to each word; `visible` are the words that words may attend to."""
     if name.startswith("voita"):
         return maxima(merged, visible)
     others = visible & ~torch.eye(merged.shape[2], dtype=torch.bool, device=merged.device)

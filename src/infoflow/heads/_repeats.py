@@ -38,7 +38,7 @@ class Repeats:
 
 
 def stream_of(ids: Int[Tensor, "sequence token"], content: Bool[Tensor, " token"]) -> Stream:
-    """Sequences of one length without padding, of which only the `content` counts."""
+    """Sequences of one length without padding, in which only the `content` counts."""
     shape = ids.shape
     return Stream(
         input_ids=ids,

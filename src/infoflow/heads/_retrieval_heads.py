@@ -57,9 +57,10 @@ class RetrievalHeads(Intervention):
 
     $$ s(h) = \frac{1}{|A|} \sum_{t \in A} \big[ \arg\max_j a^h_{t-1,\,j} = n(t) \big] $$
 
-    A text consists of the corpus's sentences. One of them, the needle, stands at some depth and once more at the end;
-    A are the tokens of the second half of this last sentence, and n(t) is the position of token t in the first copy. So
-    the head looks at the very token that is to be predicted. The model reads the right tokens (no text is generated).
+    A text consists of the corpus's sentences. One of them, the needle, stands at some depth and once more at the end; A
+    are the tokens of the second half of this last sentence, and n(t) is the position of token t in the first copy. So
+    the head attends to exactly the token that is to be predicted. The model reads the right tokens (no text is
+    generated).
 
     Args:
         needles: Number of texts. Their needles stand at evenly spaced depths.
@@ -91,7 +92,7 @@ class RetrievalHeads(Intervention):
         return pd.DataFrame(_rows(read.stack.name, seen), columns=self.table.column_names)
 
     def _texts(self, reader: Reader, options: PassOptions) -> Iterator[tuple[_Text, ...]]:
-        """Each needle's text, and the same text with other sentences in its place."""
+        """Each needle's text, and the same text with another sentence in the needle's place."""
         sentences = _sentences(reader)
         order = stream("needles", self.seed).permutation(len(sentences))
         distinct = {ids.tobytes(): ids for ids in (sentences[i] for i in order) if 2 * _LEAST <= len(ids) <= _MOST}
@@ -133,7 +134,7 @@ def _sentences(reader: Reader) -> list[Int[np.ndarray, " token"]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Seen:
-    """Of one text: by layer, how many tokens of the answer each head looks at; and how many the model predicts."""
+    """For one text: by layer, how many tokens of the answer each head looks at; and how many the model predicts."""
 
     hits: dict[int, Float[Tensor, " head"]]
     recalled: int

@@ -51,7 +51,7 @@ class Crossing(float):
 
 
 def last_crossing(steps: np.ndarray, values: np.ndarray, level: float) -> Crossing:
-    """The last crossing of `level` from below. Between step 0 and the next step, the time is that of the latter."""
+    """The last crossing of `level` from below. A crossing between step 0 and the next gets the time of the latter."""
     reached = values >= level - _EQUAL
     upward = np.flatnonzero(~reached[:-1] & reached[1:])
     if len(upward) == 0:
@@ -117,7 +117,7 @@ def role_events(steps: ArrayLike, held: ArrayLike) -> RoleEvents:
     """Births and deaths of a head's role.
 
     A birth is the first of two consecutive checkpoints with the role, a death the first of two without it. At the last
-    checkpoint a single one is enough, and the event is `open`.
+    checkpoint one is enough, and the event is `open`.
 
     Args:
         steps: Ascending.
@@ -288,7 +288,7 @@ def by_chance(roles: pd.DataFrame) -> float:
 
 
 def role_function(role: str) -> str:
-    """The function that a role belongs to, one of `FUNCTIONS`; "" for the others.
+    """The function that a role belongs to, one of `FUNCTIONS`; "" for roles without one.
 
     >>> role_function("positional -1"), role_function("nsubj dependent→head"), role_function("SEP")
     ('positional', 'syntactic', '')

@@ -48,7 +48,7 @@ class ScoredBatch:
         return (self.labels != NO_LABEL).sum(dim=1)
 
     def repeated(self, variants: int) -> "ScoredBatch":
-        """The batch `variants` times, sentence by sentence within each."""
+        """The batch repeated `variants` times as a whole."""
         if variants == 1:
             return self
         streams = {name: _repeated(one, variants) for name, one in self.padded.streams.items()}
@@ -70,7 +70,7 @@ class SentenceScorer:
     def __init__(self, reader: Reader) -> None:
         self.reader, self.model = reader, reader.model
         if reason := no_loss(reader.model):
-            raise UserError(f"{reader.model.name} has no loss to look at: {reason}.")
+            raise UserError(f"{reader.model.name} has no loss: {reason}.")
         if self.model.task == "seq2seq" and not reader.has_target:
             raise NothingToRead(f"{self.model.name} has nothing to predict: {reader.no_target}.")
         self._stack = self.model.anatomy.predicts.name
@@ -80,8 +80,8 @@ class SentenceScorer:
     def choose(self, sentences: int | None, purpose: str) -> np.ndarray:
         """Rows of `sentences` sentences by the hash of their text (default: all).
 
-        Each purpose selects different sentences. Of longer texts than 512 tokens fewer are chosen: as many tokens as
-        that number of sentences can have.
+        Each purpose selects different sentences. Of texts longer than 512 tokens fewer are chosen, so that the total
+        stays at 512 tokens per requested sentence.
         """
         rows, ids = self.reader.rows, self.reader.corpus.content_ids
         if sentences is None or len(rows) == 0:

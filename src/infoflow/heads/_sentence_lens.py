@@ -23,7 +23,7 @@ _PART = 128  # of the vocabulary
 def lens_logits(
     model: Model, read: ReadSentence, positions: Sequence[int] | None = None
 ) -> Iterator[Float[Tensor, "token vocabulary"]]:
-    """The model's own head on the states 0..L of one sentence (`logit_lens`), perhaps only at some positions.
+    """The model's own head on the states 0..L of one sentence (`logit_lens`), optionally at some positions only.
 
     Raises:
         UserError: The model has no head, or its states cannot be read as predictions.

@@ -1,4 +1,4 @@
-"""One sentence as tokens of a model's stacks, with their names; a pair of sentences; a text with blanks."""
+"""One sentence as tokens of a model's stacks, with their names; also a pair of sentences, or a text with blanks."""
 
 import inspect
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ def read_tokens(
 
 
 def takes_pairs(model: Model) -> bool:
-    """Whether it is an encoder whose tokenizer separates two sentences by a special token."""
+    """Whether the model is an encoder whose tokenizer separates two sentences by a special token."""
     if model.tokenizer is None or model.task not in ("encoder", "masked-lm"):
         return False
     tokens = _encoded(model.tokenizer, "a", False, "b")
@@ -117,7 +117,7 @@ def _read_chat(model: Model, source: str, said: Text, longest: int | None) -> Re
 
 
 def _has_types(model: Model, tokens: Sequence[ReadToken]) -> bool:
-    """Whether the model has an embedding for each token's type."""
+    """Whether the model has a token-type embedding for each token."""
     types = [-1 if token.type_id is None else token.type_id for token in tokens]
     size = getattr(model.module.config, "type_vocab_size", max(types) + 1)
     named = "token_type_ids" in inspect.signature(model.module.forward).parameters
@@ -131,12 +131,12 @@ _BLANKS = (BLANK, "[MASK]", "<mask>")
 def read_blanks(
     model: Model, text: str, translation: str | None = None, longest: int | None = None, pair: str | None = None
 ) -> tuple[ReadSentence, list[int]]:
-    """A text with blanks for a masked LM, or to be continued by any other model, and the positions to predict from.
+    """A text with blanks for a masked LM, or one that another model continues, and the positions to predict from.
 
     Args:
         model: A model that predicts tokens.
         text: With `___` (or a mask token) in place of each word that a masked LM fills in.
-        translation: The beginning of an encoder–decoder's output; default: nothing yet.
+        translation: The beginning of an encoder–decoder's output; default: empty.
         longest: Refuse more tokens than this.
         pair: A second sentence, which may hold blanks too.
 
@@ -215,7 +215,7 @@ def _token_ids(model: Model, text: Text, what: str) -> list[int] | None:
         if not words or not all(word.isdecimal() for word in words):
             raise UserError(
                 f"{model.name} has no tokenizer, so it takes token ids but no text. Give a tokenizer (--tokenizer), or "
-                f'the {what} as token ids divided by spaces, such as "5 6 7". Got {text}.'
+                f'the {what} as token ids separated by spaces, such as "5 6 7". Got {text}.'
             )
         ids = [int(word) for word in words]
     else:
@@ -253,7 +253,7 @@ def _encoded(
 
 
 def _segments(special: Sequence[int]) -> list[int]:
-    """The sentence of each token, 0 or 1: the second one begins after special tokens that follow the first."""
+    """The sentence of each token, 0 or 1: the second begins after special tokens that follow the first."""
     words = [place for place, flag in enumerate(special) if not flag]
     second = next((here for before, here in pairwise(words) if here > before + 1), len(special))
     return [int(place >= second) for place in range(len(special))]
@@ -265,7 +265,7 @@ def _own_translation(model: Model, sentence: Text) -> Text:
         return translation if translation.strip() else "."  # an untrained model may generate nothing
     raise UserError(
         f"{model.name} reads a sentence and its translation. Give the translation too: without a tokenizer the model's "
-        "own cannot be made."
+        "own cannot be generated."
     )
 
 

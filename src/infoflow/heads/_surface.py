@@ -1,4 +1,4 @@
-"""Attention to surface features and special tokens, and whether the latter affects predictions."""
+"""Attention to surface features and special tokens, and whether attention to special tokens affects predictions."""
 
 # B sentence, H head, Q query, K key
 
@@ -191,7 +191,7 @@ class SurfaceStatistics(AbstractHeadMeasure):
         """Number of queries in each sum; 0 for a special token that is not a key of the sentence.
 
         A sentence without punctuation counts with 0. The authors of [@clark2019] sum A · selector over n in every
-        document, and the selector of such a document is 0.
+        document; for such a document the selector is 0.
         """
         queries = rows.queries.sum(1).double()
         counts = [queries] * len(OFFSETS)

@@ -1,4 +1,4 @@
-"""Heads named by their behaviour in a sentence, and a few sentences that show heads at their clearest."""
+"""Heads named by what they do in one sentence, and a few sentences in which heads are most confident."""
 
 # T query token, S key token
 # B sentence of a batch, N sentence of the pool, H head, Q query, K key
@@ -50,8 +50,8 @@ class TellingHead:
 def telling_heads(seen: SentenceAttention, kind: AttentionOfKind) -> tuple[TellingHead, ...]:
     """Heads of one kind that attend to one target from four of five tokens; most confident first, at most 3 per target.
 
-    A target is an offset (the token before, after, itself, two back) or a single token. If both fit, the offset is
-    named, because it is more informative. The first token of a causal model sees only itself and does not count. The
+    A target is an offset (previous or next token, the token itself, two back) or a single token. If both fit, the
+    offset is reported, which is more informative. A causal model's first token sees only itself and does not count. The
     name describes a head in this sentence only; `infoflow heads` measures roles over a corpus.
     """
     texts = [token.text for token in seen.sentence.tokens[kind.keys_stack]]
@@ -75,7 +75,7 @@ def telling_heads(seen: SentenceAttention, kind: AttentionOfKind) -> tuple[Telli
 def _telling(
     weights: np.ndarray, first: int, same_tokens: bool, texts: list[str]
 ) -> tuple[str, int, int, float] | None:
-    """Target, tokens that attend to it, all tokens, and mean strongest weight; None if no target is clear."""
+    """Target, number of tokens that attend to it and of all, and mean largest weight; None if no target is clear."""
     if len(weights) < _FEWEST:
         return None
     best = weights == weights.max(axis=1, keepdims=True)
@@ -158,7 +158,7 @@ class TellingSentences(Intervention):
         return pd.DataFrame(_rows(found), columns=self.table.column_names)
 
     def _pool(self, reader: Reader) -> np.ndarray:
-        """Short sentences with the lowest hashes; the shortest ones if too few are short."""
+        """Short sentences with the lowest hashes; if too few sentences are short, the shortest ones."""
         rows = reader.rows
         lengths = np.array([reader.longest(np.array([row])) for row in rows])
         fits = (lengths >= self.shortest) & (lengths <= self.longest)

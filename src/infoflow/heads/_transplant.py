@@ -152,7 +152,7 @@ def _require_fit(donor: Model, fresh: Model, target: Head, source: Head) -> None
 
 
 def _shapes(model: Model, pieces: Iterable[ParameterSlice]) -> list[tuple[str, int | None, tuple[int, ...]]]:
-    """Kind of each slice (weight or bias), the side that is cut, and its size."""
+    """Kind of each slice (weight or bias), the dimension along which it is cut, and its size."""
     sized = ((piece, model.module.get_parameter(piece.parameter)) for piece in pieces)
     return [(p.parameter.rpartition(".")[2], p.dim, tuple(p.take(weight).shape)) for p, weight in sized]
 
@@ -235,7 +235,7 @@ def log_mean(steps: Sequence[int], values_RP: Float[np.ndarray, "row point"]) ->
     $$ \frac{1}{\ln s_P - \ln s_1} \int_{\ln s_1}^{\ln s_P} L \, d\ln s $$
 
     The integral is by the trapezoidal rule, and the result has the units of the values. Early updates, when losses fall
-    fast, count as much as late ones. For a single point it is its value.
+    fast, count as much as late ones. For a single point the result is its value.
 
     Args:
         steps: Updates of the points, starting at 1 or later, ascending.

@@ -1,4 +1,4 @@
-"""Adapters of `peft`: what their folders say, and how they are merged into their models."""
+"""Adapters of `peft`: what their folders contain, and how they are merged into their models."""
 
 import copy
 import re
@@ -177,7 +177,7 @@ def _computed(adapted: PreTrainedModel, folder: Path) -> Tensor:
 
 
 def _computed_without_bias(adapted: nn.Module) -> list[str]:
-    """Output matrices tied to trained tokens: peft computes them without their bias, in training too (BERT)."""
+    """Output matrices tied to trained tokens; peft computes them without their bias, in training too (BERT)."""
     from peft.tuners.trainable_tokens import TrainableTokensLayer
 
     layers = {name: child for name, child in adapted.named_modules() if isinstance(child, TrainableTokensLayer)}
@@ -267,7 +267,7 @@ def _untie(model: nn.Module) -> None:
 
 
 def _forget_ties(model: PreTrainedModel) -> None:
-    """If weights tied by the configuration now differ, disable all ties, so that nothing ties them again."""
+    """If weights that the configuration ties now differ, disable all ties, so that nothing ties them again."""
     ties = getattr(model, "all_tied_weights_keys", None) or {}
     weights = dict(model.named_parameters(remove_duplicate=False))
     if all(weights.get(one) is weights.get(other) for one, other in ties.items()):

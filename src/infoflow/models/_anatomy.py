@@ -33,7 +33,7 @@ class ParameterSlice:
         return torch.cat([torch.arange(start, stop) for start, stop in self.ranges])
 
     def take(self, tensor: Tensor) -> Tensor:
-        """The slice of a tensor shaped like the parameter (a weight, its gradient, its allocation)."""
+        """The slice of a tensor that has the parameter's shape (a weight, its gradient, its allocation)."""
         if self.dim is None:
             return tensor
         parts = [tensor.narrow(self.dim, start, stop - start) for start, stop in self.ranges]
@@ -49,7 +49,7 @@ class ParameterSlice:
         return mask
 
     def split(self, index: int, parts: int) -> "ParameterSlice":
-        """The `index`-th of `parts` equal pieces along `dim`: what one head owns."""
+        """The `index`-th of `parts` equal pieces along `dim`, for example what belongs to one head."""
         assert self.dim is not None, "a whole parameter cannot be split between heads"
         size = sum(stop - start for start, stop in self.ranges) // parts
         return ParameterSlice(
@@ -81,7 +81,7 @@ class Projection:
 
 
 def _window(ranges: tuple[tuple[int, int], ...], start: int, stop: int) -> tuple[tuple[int, int], ...]:
-    """Positions start..stop of the concatenated ranges, as ranges again."""
+    """The range start..stop of the concatenated ranges, as ranges of the tensor."""
     window, offset = [], 0
     for low, high in ranges:
         first, last = max(start - offset, 0), min(stop - offset, high - low)
@@ -120,7 +120,7 @@ def keys_stack(stack: str, kind: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnCode:
-    """An attention that its family computes in its own code, not by the function that Hugging Face looks up."""
+    """An attention that its family computes in its own code, not through the function that Hugging Face looks up."""
 
     num_heads: int
     scaling: float | None  # s if scores are s q kᵀ plus constants; else None (DeBERTa)
@@ -179,7 +179,7 @@ class Stack:
     streams: int = 1  # residual streams that the blocks hand on (Gemma 3n: 4)
 
     def joined(self, states: Tensor) -> Tensor:
-        """A block's own states as (sentence, token, width), with residual streams one after the other."""
+        """A block's own states as (sentence, token, width), with several residual streams concatenated."""
         return states.permute(self.layout).flatten(2) if self.layout else states
 
     def parted(self, states: Tensor) -> Tensor:
@@ -264,9 +264,9 @@ class Anatomy:
         return f"its tokens also reach each other outside attention (Mamba, convolution, ...), in {'; '.join(found)}"
 
     def several_streams(self) -> str | None:
-        """Why no head only adds to the state, as a reason; None if there is one residual stream."""
+        """Why no head simply adds to the state, as a reason; None if there is one residual stream."""
         num = max((stack.streams for stack in self.stacks), default=1)
-        return f"its blocks mix {num} residual streams, so no head only adds to a state" if num > 1 else None
+        return f"its blocks mix {num} residual streams, so heads do not add to one state" if num > 1 else None
 
     def lacks(self) -> str | None:
         """What is missing for measurements, as a reason: layers, or heads; None if the model has both."""
@@ -282,7 +282,7 @@ class Anatomy:
 
     @property
     def tables(self) -> tuple[list[list[str]], list[list[str]]]:
-        """Stacks with their heads, and parameters by component: rows of text, the first with the columns' names."""
+        """Stacks with their heads, and parameters by component, as rows of text; the first row has the column names."""
         return _stack_rows(self.stacks), _component_rows(self)
 
     _repr_html_ = shown_by("anatomy_shown")

@@ -77,7 +77,7 @@ def _tapped_attention(
 
 
 def _blocks(whole: AttentionCall, mask: "Tensor | _MaskByRows | None") -> Iterator[AttentionCall]:
-    """The call's queries, some at a time, each with its part of mask and bias."""
+    """The call in blocks of queries, each with its part of the mask and the bias."""
     size = _QUERY_BLOCK.get()
     assert size is not None
     assert whole.query is not None
@@ -98,7 +98,7 @@ class _MaskByRows:
     arguments: Mapping[str, Any]
 
     def rows(self, rows: slice) -> Tensor:
-        """The mask of these queries, true where they may attend."""
+        """The mask for these queries, true where they may attend."""
         from transformers.masking_utils import sdpa_mask  # slow import
 
         part = {"q_offset": self.arguments["q_offset"] + rows.start, "q_length": rows.stop - rows.start}
@@ -114,7 +114,7 @@ def _mask_by_rows(**arguments: Any) -> _MaskByRows:
 
 
 def attended(call: AttentionCall) -> AttentionCall:
-    """The call with its weights, after its module's listeners."""
+    """The call with its weights, after its module's listeners have seen it."""
     call = replace(call, weights=attention_weights(call))
     for listener in _LISTENERS.get(call.module, ()):
         call = listener(call)
@@ -122,7 +122,7 @@ def attended(call: AttentionCall) -> AttentionCall:
 
 
 def own_call(seen: OwnCall, code: OwnCode) -> AttentionCall:
-    """A family's own computation as an ordinary call."""
+    """A family's own computation in the form of an ordinary call."""
     group = seen.weights.shape[1] // max(1, seen.value.shape[1])
     # Half precision: as for the tapped attention's weights.
     weights = seen.weights.to(torch.promote_types(seen.weights.dtype, torch.float32))
@@ -149,7 +149,7 @@ def own_call(seen: OwnCall, code: OwnCode) -> AttentionCall:
 
 @contextmanager
 def _watching(own: Mapping[nn.Module, OwnCode]) -> Iterator[None]:
-    """Pass these attentions' own computations to the listeners."""
+    """Report attention that these modules compute in their own code to the listeners."""
     new = {module: code for module, code in own.items() if module not in _WATCHED}
 
     def show(seen: OwnCall) -> Tensor | None:
@@ -171,7 +171,7 @@ def _watching(own: Mapping[nn.Module, OwnCode]) -> Iterator[None]:
 
 
 def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """A user's own Boolean 4-D mask (True: attend) as an additive one; eager attention would add its 0s and 1s."""
+    """A user's Boolean 4-D mask (True: attend) as an additive one; eager attention would add its zeros and ones."""
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
@@ -179,7 +179,7 @@ def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 @cache
 def _register() -> None:
-    """Name the tapped attention to transformers."""
+    """Register the tapped attention with transformers."""
     from transformers.masking_utils import eager_mask  # slow import
 
     for name, mask in ((IMPLEMENTATION, eager_mask), (_BY_BLOCKS, _mask_by_rows)):

@@ -1,4 +1,4 @@
-"""One call of an attention: its queries, keys, values, mask and weights, as listeners see and edit it."""
+"""One call of an attention: its queries, keys, values, mask and weights, which listeners can see and edit."""
 
 # B batch, H query head, G key/value head, T query token, S key token, d head width
 
@@ -22,7 +22,7 @@ class Site:
 
 
 class AtSite:
-    """What happens at a `site` has the site's stack, kind and layer."""
+    """What happens at a `site`, with the site's stack, kind and layer as attributes."""
 
     __slots__ = ()
     site: Site
@@ -49,7 +49,7 @@ class OtherKeys:
     value: Tensor
 
     def where(self, theirs: Tensor, rest: Tensor) -> Tensor:
-        """Selects `theirs` for these queries, of two tensors (B, H, T, ...)."""
+        """Select `theirs` for these queries and `rest` for the others; both are (B, H, T, ...)."""
         return torch.where(self.rows[:, None, :, None], theirs, rest)
 
 

@@ -40,8 +40,8 @@ def read_bands_densely(module: PreTrainedModel) -> None:
     same = (after - before).norm() <= _TOLERANCE * before.norm()
     if bool(before.isfinite().all()) and not same and not own:
         raise UserError(
-            f"{type(module).__name__} attends in bands, but does not compute the same with a single masked softmax, "
-            "so part of its attention is unknown to infoflow. Analyse a model of another family."
+            f"{type(module).__name__} uses banded attention, but does not compute the same with a single masked "
+            "softmax, so part of its attention is unknown to infoflow. Analyse a model of another family."
         )
 
 
@@ -56,7 +56,7 @@ def compute_densely(module: nn.Module) -> None:
 
 
 class _AsItIs:
-    """Replaces padding to whole windows: only makes the first token global if configured."""
+    """Stands in for padding to whole windows; it only makes the first token global if configured."""
 
     def __init__(self, first_is_global: bool) -> None:
         self.first_is_global = first_is_global

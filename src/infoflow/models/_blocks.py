@@ -1,4 +1,4 @@
-"""The blocks of a model whose heads cannot be read, found by the states that they hand on."""
+"""The blocks of a model whose heads cannot be read, found by the states that they pass on."""
 
 # B sentence, T token, D width
 
@@ -49,7 +49,7 @@ Runs = dict[nn.Module, list[tuple[Tensor, Tensor]]]
 
 
 def _run(module: PreTrainedModel) -> tuple[Runs, bool]:
-    """The runs of one tiny pass, and whether a change of the last token leaves the output for all others as it is."""
+    """The runs of one tiny pass, and whether a change of the last token leaves the output for all others unchanged."""
     runs: Runs = {}
 
     def after(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -74,7 +74,7 @@ def _run(module: PreTrainedModel) -> tuple[Runs, bool]:
 
 
 def _chains(module: nn.Module, runs: Runs) -> Iterator[str]:
-    """Names of lists whose blocks run once each, one after the other: outer lists first, single blocks last."""
+    """Names of lists whose blocks run once each, in order: outer lists first, single blocks last."""
     lists = [
         (len(child) == 1, name.count("."), -len(child), name)
         for name, child in module.named_modules()

@@ -41,7 +41,7 @@ def model_card(
     code: bool = False,
     own_weights: bool = True,
 ) -> str:
-    """The card's text, whose head the model hub reads.
+    """The card's text; the model hub reads its front matter.
 
     Args:
         module: The model. If it was loaded, the model it was loaded from is its base.
@@ -51,9 +51,9 @@ def model_card(
         scores: Lines of Markdown.
         tags: For the model hub, besides `infoflow`.
         results: Scores for the model hub: `data`, `metric`, `value`, and `note`, which states their interval.
-        known: `language`, `license` and `datasets` of the text that the model was trained on, as far as known.
+        known: `language`, `license` and `datasets` of the text that the model was trained on, as far as it is known.
         code: Whether the folder has a file of Python code with the model's class.
-        own_weights: Whether the weights were trained; otherwise language and licence of the base hold.
+        own_weights: Whether the weights were trained; otherwise language and licence are those of the base.
     """
     auto, task = auto_class(module)
     title, base = title or type(module).__name__, _base(module)
@@ -118,7 +118,7 @@ def _before_publishing(facts: Mapping[str, Any]) -> list[str]:
 def _base(module: PreTrainedModel) -> dict[str, Any]:
     """The model from which this one was loaded, on the hub, or what the card in its folder says about it.
 
-    A folder's name says nothing on the hub, so only that of the model from which the folder was made is kept.
+    A folder's name means nothing on the hub, so the card names the model from which the folder was made.
     """
     source = str(getattr(module.config, "_name_or_path", "") or "")
     if os.path.exists(source):  # noqa: PTH110 (Path.exists raises if a name is too long)
@@ -127,7 +127,7 @@ def _base(module: PreTrainedModel) -> dict[str, Any]:
 
 
 def _stated(card: Path) -> dict[str, Any]:
-    """Base model, language and licence in a card, which may be anybody's."""
+    """Base model, language and licence as a card states them; the card may come from anybody."""
     try:
         data = (metadata_load(card) if card.is_file() else None) or {}
     except Exception:  # YAML and encodings have errors of their own: a card that cannot be read says nothing
@@ -204,7 +204,7 @@ def _parts(config: Any) -> list[Any]:
 
 
 def _start(task: str, tokenizer: Any) -> str:
-    """Arguments of a tokenizer for the beginning of a text, without the token that ends it."""
+    """Arguments of a tokenizer for the beginning of a text, so that no end token is added."""
     ids = tokenizer("a")["input_ids"]
     if task == "text2text-generation" or ids[-1] not in tokenizer.all_special_ids:
         return '"The cat sleeps."' if task == "text2text-generation" else '"The cat"'

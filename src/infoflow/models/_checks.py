@@ -34,7 +34,7 @@ _OWN_ATTENTION = ("eager", "sdpa", "flex_attention")  # implemented by transform
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a checkpoint whose configuration is invalid, or whose index points out of its folder."""
+    """Refuse a checkpoint whose configuration is invalid, or whose index points outside its folder."""
     entries = read_object(folder / "config.json")
     check_sizes(entries, folder)
     for name in _INDEXES:
@@ -133,7 +133,7 @@ def check_features(config: PreTrainedConfig, home: Path | str) -> None:
 
 
 def dtype_called(name: object, home: Path | str) -> torch.dtype:
-    """The precision of that name."""
+    """The precision with that name."""
     found = getattr(torch, name, None) if isinstance(name, str) else None
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise UserError(
@@ -144,7 +144,7 @@ def dtype_called(name: object, home: Path | str) -> torch.dtype:
 
 
 def without_kernels(config: PreTrainedConfig) -> None:
-    """Use attention that transformers implements itself: others would be compiled code fetched from a hub."""
+    """Use attention that transformers implements itself; other implementations are compiled code fetched from a hub."""
     from transformers.integrations import hub_kernels  # slow import
 
     hub_kernels._kernels_enabled = False  # also if transformers was imported before infoflow

@@ -59,7 +59,7 @@ class DenseLongT5LocalAttention(LongT5LocalAttention):
         return (output, position_bias, *((call.weights,) if output_attentions else ()))
 
     def _bias(self, length: int, like: Tensor) -> Tensor:
-        """By head and distance, (1, H, T, T)."""
+        """The bias by head and distance, (1, H, T, T)."""
         if not self.has_relative_attention_bias:
             return like.new_zeros(1, self.n_heads, length, length)
         place = torch.arange(length, device=like.device)
@@ -73,7 +73,7 @@ class DenseLongT5LocalAttention(LongT5LocalAttention):
 
 
 def by_token(blocked_BNLK: Tensor, length: int) -> Tensor:
-    """Converts values by token and position in the three blocks around it (K = 3 L) to token by token: (B, T, T).
+    """Converts values by token and position in the three blocks around it (K = 3 L) to values by token pair: (B, T, T).
 
     >>> blocks = torch.arange(1, 13).view(1, 2, 2, 3).repeat_interleave(2, dim=3)  # two blocks of two tokens
     >>> by_token(blocks, 3)[0].tolist()
@@ -151,7 +151,7 @@ def hidden_pairs(
 ) -> Bool[Tensor, "batch query key"]:
     """Keys hidden from a query: padding, and keys beyond `one_side` tokens unless key or query is global.
 
-    With a dilation d only every d-th token counts, so that the window reaches d times as far.
+    With a dilation d only every d-th token is in the window, which then reaches d times as far.
     """
     place = torch.arange(masked.shape[1], device=masked.device)
     apart_TS = (place[:, None] - place[None]).abs()
@@ -172,11 +172,11 @@ def _own_maps(call: AttentionCall, is_global: Tensor) -> tuple[Tensor, ...]:
 
 
 class DenseLongformerSelfAttention(_Dense, LongformerSelfAttention):
-    """Longformer's, as one masked softmax."""
+    """Longformer's self-attention as one masked softmax."""
 
 
 class DenseLEDEncoderSelfAttention(_Dense, LEDEncoderSelfAttention):
-    """LED's, as one masked softmax."""
+    """LED's encoder self-attention as one masked softmax."""
 
 
 DENSE: dict[type[nn.Module], type[nn.Module]] = {

@@ -62,7 +62,7 @@ def discover(module: PreTrainedModel) -> Anatomy:
 def _is_complete(
     module: nn.Module, calls: list[WatchedCall], encoder: set[nn.Module], names: dict[nn.Module, str]
 ) -> bool:
-    """Whether every block of every stack attends."""
+    """Whether every block of every stack has attention."""
     if not calls or (encoder and len({call.module in encoder for call in calls}) < 2):
         return False
     return not _silent(module, set(_blocks(module, calls, names).values()))
@@ -136,7 +136,7 @@ def _stack(
 def _with_silent_blocks(
     module: nn.Module, layers: list[tuple[str, dict[str, WatchedCall]]]
 ) -> list[tuple[str, dict[str, WatchedCall]]]:
-    """Also the blocks of the same list that have no attention, as hybrid models have (Jamba, Qwen3-Next)."""
+    """The layers, with blocks of the same list that have no attention, as in hybrid models (Jamba, Qwen3-Next)."""
     found = dict(layers)
     parents = {block.rpartition(".")[0] for block in found}
     if len(parents) > 1 or len(found) < len(layers):  # several lists, or blocks that run more than once
@@ -189,7 +189,7 @@ def _attention(
 
 
 def _holds_the_values(module: nn.Module, call: WatchedCall, value: Projection) -> bool:
-    """Whether a fused layout matches its name: its value slices produced the values used by attention."""
+    """Whether a fused projection has the layout of its name: its value slices produced the values used by attention."""
     fused = module.get_submodule(value.weight.parameter.removesuffix(".weight"))
     output_BSE = call.linear_outputs.get(fused)
     if output_BSE is None or len(value.weight.indices()) == output_BSE.shape[-1]:
@@ -250,7 +250,7 @@ def scalings(module: PreTrainedModel, attentions: Sequence[nn.Module]) -> dict[n
 
 
 def _difference(first: OwnCall, second: OwnCall) -> tuple[Tensor, Tensor] | None:
-    """Differences of scores and of products, where no key is hidden."""
+    """Differences of scores and of products between the two sentences, where no key is hidden."""
     if first.query is None or first.key is None or second.query is None or second.key is None:
         return None
     seen = (first.scores > _MASKED) & (second.scores > _MASKED)

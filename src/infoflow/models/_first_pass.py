@@ -25,7 +25,7 @@ _SOURCE_LENGTH, _TARGET_LENGTH = 5, 4  # unequal, so that cross-attention shows
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class WatchedCall:
-    """Observations about one attention call in the tiny forward pass."""
+    """What was observed about one attention call in the tiny forward pass."""
 
     module: nn.Module
     num_queries: int
@@ -122,7 +122,7 @@ def _watch(module: PreTrainedModel, others: set[nn.Module] | None) -> list[Watch
 
 
 def _find_gated_projections(module: PreTrainedModel, calls: list[WatchedCall], inputs: dict[str, Tensor]) -> None:
-    """Projections behind a gate (Qwen3-Next): what they read is linear in the heads' outputs, head by head.
+    """Output projections behind a gate (Qwen3-Next): what they read is linear in the heads' outputs, head by head.
 
     One attention is tried for each class of attention.
     """
@@ -180,7 +180,7 @@ def run_tiny(module: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
 
 
 def output_embeddings(module: PreTrainedModel) -> nn.Module | None:
-    """The output matrix of token logits; a few families have it as `lm_head` but do not expose it (CLVP)."""
+    """The output matrix of token logits; a few families have it as `lm_head` without exposing it (CLVP)."""
     head = module.get_output_embeddings()
     return head if head is not None else dict(module.named_children()).get("lm_head")
 
@@ -191,7 +191,7 @@ def runs_alone(module: PreTrainedModel) -> nn.Module:
 
 
 def _require_same_output(module: PreTrainedModel, output: Tensor, expected: Tensor) -> None:
-    """Check for attention arguments that the tap does not know (attention sinks), which would make it wrong."""
+    """Check that the tap reproduces the output, so that it ignores no attention argument (such as sinks)."""
     tolerance = 1e-4 if output.dtype in (torch.float32, torch.float64) else 5e-2
     if bool(expected.isfinite().all()) and not (output - expected).norm() <= tolerance * expected.norm():
         raise UserError(
@@ -201,7 +201,7 @@ def _require_same_output(module: PreTrainedModel, output: Tensor, expected: Tens
 
 
 def _require_known_keys(module: PreTrainedModel, calls: list[WatchedCall], inputs: dict[str, Tensor]) -> None:
-    """Check that an attention's keys are its own stack's tokens or the encoder's, not both and nothing else."""
+    """Check that an attention's keys are the tokens of its own stack or of the encoder, not both or others."""
     encoder = inputs["input_ids"].shape[1] if is_sequence_to_sequence(module) else None
     lengths = {ids.shape[1] for ids in inputs.values()}
     for call in calls:
@@ -278,7 +278,7 @@ def _own_recorder(
 
 
 def _match_projection(calls: list[WatchedCall], child: nn.Module, value: Tensor) -> None:
-    """Finds the first linear module that receives exactly an attention call's output: its output projection."""
+    """Find the first linear module that receives exactly an attention call's output: its output projection."""
     if not calls or calls[-1].projection is not None:
         return
     context_BTD = calls[-1].context_BTD

@@ -18,7 +18,7 @@ from infoflow.foundation import UserError, as_written, json_fault
 def hub_is_reachable() -> bool:
     """False on a machine without network, where the hub's client would retry for half a minute.
 
-    Only the host name is looked up. A proxy does that itself, so behind one the client may try.
+    Only the host name is looked up. Behind a proxy, which resolves names itself, the hub counts as reachable.
     """
     if constants.HF_HUB_OFFLINE:
         return False
@@ -167,7 +167,7 @@ def unreadable(home: Path | str, error: Exception) -> UserError:
 
 
 def _quantised(home: Path | str) -> str:
-    """The quantisation of the weights in a folder, from its configuration; "" if there is none."""
+    """The quantisation method of the weights in a folder, from its configuration; "" if there is none."""
     try:
         facts = json.loads((Path(home) / "config.json").read_text(encoding="utf-8"))["quantization_config"]
         method = str(facts["quant_method"])
@@ -191,7 +191,7 @@ def _lacking(error: BaseException, text: str) -> str:
 
 
 def reason_of(error: Exception, part: str = "config.json") -> str:
-    """The library's first message, if it has one in words."""
+    """The first message in words among a library's error and its causes, if there is one."""
     text = json_fault(error) if isinstance(error, ValueError) else str(error).strip()
     if field := _FIELD.search(text):
         kinds = [word for kind, word in _KINDS.items() if re.search(rf"\b{kind}\b", field[2] or field[3])]

@@ -54,7 +54,8 @@ def load_model(
         tokenizer: A tokenizer, or its name or folder; default: the one saved with the weights. Without any, the model
             takes token ids but no text.
         device: "auto": a GPU if there is one; if the model is larger than its free memory, accelerate spreads it over
-            all GPUs, memory and disk. An instance that accelerate placed stays where it is. Or "cpu", "cuda", ...
+            all GPUs, memory and disk. An instance that accelerate placed stays where it is. Other values: "cpu",
+                "cuda", ...
         dtype: Precision of weights that are read from disk.
         quantize: "int8": 8-bit weights of linear layers (torchao), made while loading. A checkpoint that is saved
             quantised (GPTQ, AWQ, ...) is read as it is.
@@ -120,7 +121,7 @@ def load_model(
 
 
 def _read(model: Model) -> Model:
-    """The model with its anatomy, as a trial pass confirms it; only its blocks if its heads cannot be read.
+    """The model with its anatomy, confirmed by a trial pass; with its blocks only if its heads cannot be read.
 
     Raises:
         UserError: Neither heads nor the states between blocks can be read; the message is about the heads.
@@ -156,11 +157,11 @@ def _module(
 
 
 def _note_peculiarities(model: Model) -> None:
-    """Say what is unusual about the model's attention or batches."""
+    """Note what is unusual about the model's attention or batches."""
     if getattr(model.module.config, "attention_type", None) == "block_sparse":
         current_display().note(
-            f"{model.name} attends in blocks in long texts. As transformers does after a first short text, "
-            "infoflow reads every text with full attention."
+            f"{model.name} uses block attention in long texts. infoflow reads every text with full attention, as "
+            "transformers does once the model has read a short text."
         )
     if model.anatomy.unread:
         current_display().note(f"Only the states of {model.name} are read, not its heads: {model.anatomy.unread}.")
@@ -170,7 +171,7 @@ def _note_peculiarities(model: Model) -> None:
             "measured before the gates; LRP methods and ALTI do not apply."
         )
     if reason := model.anatomy.several_streams():
-        current_display().note(f"A state of {model.name} is all of its streams, one after the other: {reason}.")
+        current_display().note(f"A state of {model.name} is the concatenation of its streams: {reason}.")
     if not model.pads:
         current_display().note(
             f"Padding changes the results of {model.name} for a sentence, so its batches hold sentences of equal "
@@ -179,7 +180,7 @@ def _note_peculiarities(model: Model) -> None:
 
 
 def _check_instance(source: object) -> None:
-    """Refuse modules with an adapter: their weights are not those that their layers compute with."""
+    """Refuse modules with an adapter, whose layers compute with other weights than they report."""
     if isinstance(source, Module) and any(type(child).__module__.startswith("peft.") for child in source.modules()):
         raise UserError(
             f"The {type(source).__name__} contains an adapter. Use the model that its merge_and_unload() returns, or "
@@ -258,7 +259,7 @@ def _task_by_structure(module: PreTrainedModel, anatomy: Anatomy) -> Task:
 
 
 def _pad_token_id(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> int:
-    """Padding is masked everywhere, so any id serves if a model has none, or none that it embeds."""
+    """The padding id; padding is masked everywhere, so any id serves if the model has none, or none that it embeds."""
     candidates = [getattr(module.config, "pad_token_id", None), getattr(tokenizer, "pad_token_id", None)]
     size = vocabulary_size(module)
     return next((int(token) for token in candidates if token is not None and 0 <= token < size), 0)

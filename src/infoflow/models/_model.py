@@ -103,12 +103,12 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """Where its inputs go; a model that accelerate placed has layers elsewhere too."""
+        """The device of its inputs; a model that accelerate placed also has layers on others."""
         return input_device(self.module)
 
     @cached_property
     def num_outputs(self) -> float:
-        """Token ids that it can predict: ImageGPT predicts all but its start token. Infinite if not known."""
+        """Number of token ids that it can predict: ImageGPT predicts all but its start token. Infinite if unknown."""
         return getattr(output_embeddings(self.module), "out_features", math.inf)
 
     @cached_property
@@ -137,7 +137,7 @@ class Model:
 
     @property
     def output_tokenizer(self) -> PreTrainedTokenizerBase | None:
-        """The tokenizer of the predicted tokens: only a decoder of its own writes in the target's vocabulary."""
+        """The tokenizer of the predicted tokens: the target's for an encoder–decoder, otherwise the input's."""
         return (self.target_tokenizer if self.task == "seq2seq" else None) or self.tokenizer
 
     def require_tokenizer(self) -> PreTrainedTokenizerBase:
@@ -162,7 +162,7 @@ def _plain(value: Any) -> Any:
 def feed_forward_outputs(model: Model, stack: str) -> list[str]:
     """The module of each block that outputs its feed-forward part, before the residual connection.
 
-    If layers share their modules (ALBERT), every block has the same one.
+    If layers share their modules (ALBERT), all blocks have the same one.
     """
     by_block: dict[str, set[str]] = {}
     layers = model.anatomy.stack(stack).layers

@@ -1,4 +1,4 @@
-"""Modules of a model: its trained parameters, running without dropout; fast linear layers, fast extremes of rows."""
+"""Modules of a model: its trained parameters, evaluation mode; fast linear layers, fast extremes of rows."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ def learning_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; afterwards every part gets its own mode back."""
+    """Evaluation mode without gradients; afterwards every module returns to its own mode."""
     modes = [(child, child.training) for child in module.modules()]
     try:
         module.eval()
@@ -33,12 +33,12 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def argmax(rows: Float[Tensor, "*row column"]) -> Int[Tensor, " *row"]:
-    """`rows.argmax(-1)`: the first of the largest."""
+    """`rows.argmax(-1)`: the index of the first of the largest numbers."""
     return _extreme(rows, "argmax")
 
 
 def argmin(rows: Float[Tensor, "*row column"]) -> Int[Tensor, " *row"]:
-    """`rows.argmin(-1)`: the first of the smallest."""
+    """`rows.argmin(-1)`: the index of the first of the smallest numbers."""
     return _extreme(rows, "argmin")
 
 

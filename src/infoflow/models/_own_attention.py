@@ -7,7 +7,7 @@ projection exactly.
 
 Products of batched matrices in any notation: (B, H, row, inner) times (B, H, inner, column).
 
-`matmul`, `@`, `bmm`, `baddbmm` and `einsum` share one form: letters of two operands and of their product.
+`matmul`, `@`, `bmm`, `baddbmm` and `einsum` share one form: letters for two operands and their product.
 """
 
 # B batch, H head, T query token, S key token, d head width
@@ -93,7 +93,7 @@ class Product:
         return "".join(sorted(shared))
 
     def operands(self, num_heads: int | None) -> tuple[Tensor, Tensor]:
-        """Both as (B, H, row, inner) and (B, H, inner, column); `num_heads` None means a batch of one sentence."""
+        """Both operands as (B, H, row, inner) and (B, H, inner, column); without `num_heads` for a single sentence."""
         return self.left_like(self.left, num_heads), self._ordered(
             self.right, self.letters[1], self.batch + self.inner + self.column, num_heads
         )
@@ -132,7 +132,7 @@ class _Softmax:
 
 @contextmanager
 def watching_own_attention(modules: Mapping[nn.Module, int | None], show: Show) -> Iterator[None]:
-    """Show every attention that these modules (with their number of heads) compute inside the block.
+    """Show every attention that these modules (with their numbers of heads) compute inside the block.
 
     Without a number of heads the batch must have one sentence.
     """
@@ -200,7 +200,7 @@ class _Watch(TorchFunctionMode):
         self._keep(result, _Softmax(scores=scores, weights=result, path=tuple(self._running), product=product))
 
     def _handed_on(self, func: Any, args: Any, kwargs: Any, result: Tensor) -> None:
-        """A result with as many elements as a tracked input tensor replaces it."""
+        """A result with as many elements as a tracked input takes that input's place."""
         sources = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, Tensor) and id(arg) in self._made]
         found = [self._of(arg) for arg in sources if arg.numel() == result.numel()]
         made = next((one for one in found if isinstance(one, _Softmax)), found[0] if found else None)
@@ -243,7 +243,7 @@ def _scored(softmax: _Softmax, num_heads: int | None, shape: torch.Size) -> tupl
 
 
 def read_product(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Product | None:
-    """The product computed by a call of one of `PRODUCTS`; None if it is not one of matrices by head."""
+    """The product computed by a call of one of `PRODUCTS`; None if it is not a product of matrices by head."""
     if func is torch.einsum:
         found = _einsum(args)
     elif func in _BADDBMM:

@@ -1,4 +1,4 @@
-"""Stand-ins of infoflow's own models: their base classes take two seconds to import, and few commands need them."""
+"""Proxies of infoflow's own models: their base classes take two seconds to import, and few commands need them."""
 
 from typing import TYPE_CHECKING
 

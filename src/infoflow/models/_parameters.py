@@ -1,4 +1,4 @@
-"""Every parameter of a model in exactly one group, and the heads within its projections."""
+"""Every parameter of a model in exactly one group, and the parts of projections that belong to heads."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def find_projections(
 
 
 def _without_adapter(name: str, module: nn.Module) -> tuple[str, nn.Module]:
-    """A projection and its name, without an adapter that `peft` put around it."""
+    """A projection and its name, without an adapter that `peft` has wrapped around it."""
     inside = getattr(module, "base_layer", None)
     return (f"{name}.base_layer", inside) if isinstance(inside, nn.Module) else (name, module)
 
@@ -135,7 +135,7 @@ def parameter_groups(model: PreTrainedModel, stacks: tuple[Stack, ...]) -> tuple
 
 
 def _embedding_names(model: nn.Module) -> dict[nn.Parameter, str]:
-    """The name of each embedding table: a tied one may be listed under its output matrix's name (XLM-R)."""
+    """The name of each embedding table; a tied table may be listed under its output matrix's name (XLM-R)."""
     names: dict[nn.Parameter, str] = {}
     for name, child in model.named_modules():
         if isinstance(child, nn.Embedding):
@@ -175,7 +175,7 @@ def _add_attention(entries: dict[str, list[Entry]], attention: Attention, names:
 def _classify(
     model: PreTrainedModel, name: str, stacks: tuple[Stack, ...], heads: list[str]
 ) -> tuple[str, int | None, str | None]:
-    """Component, layer and kind of a parameter that no attention projection owns."""
+    """Component, layer and kind of a parameter that does not belong to an attention projection."""
     owner = model.get_submodule(name.rpartition(".")[0])
     norm = "norm" in type(owner).__name__.lower()
     if set(name.split(".")) & set(_ADAPTERS):
@@ -210,7 +210,7 @@ def _within(name: str, attention: Attention) -> bool:
 
 
 def _in_idle_attention(model: PreTrainedModel, name: str, block: str) -> bool:
-    """Whether a parameter belongs to an attention that never runs: a decoder's cross-attention without an encoder."""
+    """Whether a parameter belongs to an attention that never runs, as cross-attention without an encoder."""
     path = name.removeprefix(block + ".").split(".")[:-1]
     inside = (".".join([block, *path[: depth + 1]]) for depth in range(len(path)))
     return any("attention" in type(model.get_submodule(module)).__name__.lower() for module in inside)
@@ -262,7 +262,7 @@ def _stack_of(name: str, component: str, stacks: tuple[Stack, ...]) -> str | Non
 
 
 def _root(stack: Stack) -> str:
-    """`model.encoder` for blocks `model.encoder.layers.0`; the list's parent also holds the stack's tables."""
+    """The root of a stack: `model` for blocks `model.layers.0`, whose parent list also holds the stack's tables."""
     block_list = stack.layers[0].block.rpartition(".")[0]
     path = block_list.rpartition(".")[0].split(".")
     depth = next((depth for depth, part in enumerate(path) if part == stack.name), len(path) - 1)

@@ -1,4 +1,4 @@
-"""Weights that do not lie whole on one device: spread or offloaded by accelerate, or quantised."""
+"""Weights that are not all on one device: spread or offloaded by accelerate, or quantised."""
 
 import copy
 import shutil
@@ -25,7 +25,7 @@ def is_placed(module: nn.Module) -> bool:
 
 
 def input_device(module: PreTrainedModel) -> torch.device:
-    """The device for input ids: the one on which the embedding runs, wherever its weights lie."""
+    """The device for input ids: where the embedding runs, wherever its weights are stored."""
     if not is_placed(module):
         return module.device
     for child in (module.get_input_embeddings(), module):
@@ -81,7 +81,7 @@ def quantisation_method(settings: dict[str, Any]) -> str:
 
 
 def require_whole(module: nn.Module, name: str, what: str) -> None:
-    """Refuse what copies or changes weights that do not lie whole on one device."""
+    """Refuse to copy or change weights that are not all on one device."""
     if reason := unusual_weights(module):
         raise UserError(
             f"{what} needs a copy of the weights. Those of {name} cannot be copied: {reason}. Load it whole on one "
@@ -111,7 +111,7 @@ def weight_of(module: nn.Module, name: str = "weight") -> Tensor:
 
 
 def loaded(module: nn.Module, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-    """Named tensors of a module; offloaded ones are read one at a time, quantised ones part by part.
+    """Named tensors of a module; offloaded tensors are read one at a time, quantised ones part by part.
 
     Raises:
         UserError: A tensor is on no device.
@@ -130,7 +130,7 @@ def _parts(name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
 
 
 def _loaded(module: nn.Module, name: str) -> Tensor:
-    """An offloaded tensor: the hook that holds it is that of its module, or of one around it."""
+    """An offloaded tensor; the hook that holds it belongs to its module or to an enclosing one."""
     from accelerate.utils import align_module_device  # slow import
 
     owners = name.split(".")[:-1]
@@ -151,14 +151,14 @@ def _loaded(module: nn.Module, name: str) -> Tensor:
 def placement(
     home: Path | str, config: PreTrainedConfig, family: Any, item_bytes: float, device: torch.device
 ) -> dict[str, Any]:
-    """Arguments of `from_pretrained` by which accelerate spreads a model that does not fit `device`; none if it fits.
+    """Arguments of `from_pretrained` that let accelerate spread a model too large for `device`; none if it fits.
 
     Args:
         home: Folder or name.
         config: Its configuration.
         family: Its class.
         item_bytes: Bytes of a weight once it is loaded.
-        device: The device that it would lie on.
+        device: The device on which it would be.
     """
     free = _free(device)
     if free is None or launched()[1] > 1 or _fits_surely(home, free):
@@ -178,7 +178,7 @@ def placement(
 
 
 def keep_folder(module: nn.Module, folder: str | None) -> None:
-    """Keep the folder of offloaded weights, if there is one, as long as the module."""
+    """Keep the folder of offloaded weights, if there is one, for as long as the module exists."""
     if folder is not None:
         weakref.finalize(module, shutil.rmtree, folder, ignore_errors=True)
 
@@ -196,7 +196,7 @@ def _fits_surely(home: Path | str, free: int) -> bool:
 
 
 def empty_module(config: PreTrainedConfig, family: Any) -> PreTrainedModel:
-    """A model without numbers, for counting its weights."""
+    """A model without weights, for counting its parameters."""
     own = copy.deepcopy(config)
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         return family.from_config(own) if family is AutoModel else family(own)

@@ -59,7 +59,7 @@ def remove_heads(module: PreTrainedModel, anatomy: Anatomy, removed: Mapping[Sit
         _require_removable(one, heads, anatomy, wanted)
         if heads and attends_densely(module.get_submodule(one.module)):
             raise UserError(
-                f"{one.module} attends in bands or blocks: its own code for global tokens, or for passing data "
+                f"{one.module} uses banded or block attention: its own code for global tokens, or for passing data "
                 "between layers, counts all heads. So its heads can be ablated but not removed."
             )
         for name, (dim, indices) in _slices(one, heads).items():
@@ -210,7 +210,7 @@ def save_pruned(
 
 
 def _sizes(module: PreTrainedModel, anatomy: Anatomy) -> dict[str, Any]:
-    """What `shrink` changes in the whole model."""
+    """The attributes and shapes that `shrink` changes in the whole model."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         whole = type(module)(copy.deepcopy(module.config))
     before = {name: one.shape for name, one in whole.named_parameters(remove_duplicate=False)}
@@ -265,7 +265,7 @@ def pruned_family(path: Path, config: Any) -> tuple[type, Kept]:
 
 
 def as_pruned(module: PreTrainedModel, kept: Kept, path: Path) -> PreTrainedModel:
-    """The loaded module as `remove_heads` leaves it: of its family's own class, without the entries for loading.
+    """The loaded module as `remove_heads` leaves it: in its family's own class, without the entries used for loading.
 
     Raises:
         UserError: The remaining heads are not those of the weights.

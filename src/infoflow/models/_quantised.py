@@ -1,4 +1,4 @@
-"""Quantised weights: made while loading, or saved like that."""
+"""Quantised weights: quantised while loading, or saved quantised."""
 
 import logging
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ _PLAIN = "Quantise a checkpoint that save_pretrained wrote with unquantised weig
 
 
 def check_quantize(quantize: str, home: Path | str) -> None:
-    """Refuse what cannot be quantised while it is loaded, before anything is read or fetched."""
+    """Refuse what cannot be quantised while loading, before anything is read or fetched."""
     if quantize not in QUANTISED:
         raise UserError(f"quantize must be one of {', '.join(QUANTISED)}. Got {quantize[:40]}.")
     package = QUANTISED[quantize]
@@ -38,7 +38,7 @@ def check_quantize(quantize: str, home: Path | str) -> None:
 def quantised_loading(
     config: PreTrainedConfig, home: Path | str, quantize: str | None, device: torch.device
 ) -> dict[str, Any]:
-    """Arguments of `from_pretrained` for quantised weights; none for others.
+    """Arguments of `from_pretrained` for quantised weights; empty for other weights.
 
     Args:
         config: The checkpoint's configuration, which says whether its weights are saved quantised.
@@ -81,7 +81,7 @@ def _settings() -> Any:
 
 
 def _require_gpu_for_4bit(four_bits: bool, device: torch.device) -> None:
-    """On a CPU, bitsandbytes 0.50 repacks 4-bit weights, and then expands them, and takes gradients, wrongly."""
+    """Refuse 4-bit weights on a CPU, where bitsandbytes 0.50 repacks, expands and differentiates them wrongly."""
     if four_bits and device.type == "cpu":
         raise UserError(
             "4-bit weights of bitsandbytes need a GPU: on a CPU its gradients are wrong. Got the device cpu. Use a "

@@ -24,7 +24,7 @@ _LONGEST_NAME = 255
 
 
 def existing(source: object) -> Path | str:
-    """A path that exists, or the string as a hub name."""
+    """The path if it exists, otherwise the string as a hub name."""
     if not isinstance(source, str | Path):
         given = f"a torch module of another kind ({type(source).__name__})" if isinstance(source, Module) else None
         raise UserError(
@@ -77,7 +77,7 @@ def short_name(home: Path | str) -> str:
 def read_module(
     home: Path | str, dtype: torch.dtype, device: str | torch.device = "cpu", quantize: str | None = None
 ) -> PreTrainedModel:
-    """The module saved there, on the CPU, unless it is quantised, or too large for the device that "auto" means."""
+    """The module saved there, on the CPU unless it is quantised or too large for the device that "auto" means."""
     try:
         if quantize is not None:
             check_quantize(quantize, home)
@@ -222,7 +222,7 @@ def _model_class(config: PreTrainedConfig, home: Path | str) -> type:
 
 
 def usable_device(device: str | torch.device) -> torch.device:
-    """The device of that name; "auto" is a GPU if there is one."""
+    """The device with that name; "auto" is a GPU if there is one."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if str(device) == "cuda" and torch.cuda.device_count() > 1 and launched()[1] > 1:

@@ -1,4 +1,4 @@
-"""Runs of a part of a model: the upper blocks on recorded outputs, or single blocks on their original input."""
+"""Runs of parts of a model: the upper blocks on recorded outputs, or single blocks on their original input."""
 
 # B sentence, T token, D width, V variant
 # B sentence, T query token, S key token, D width
@@ -31,7 +31,7 @@ from ._tap import tap
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class AttentionOutput:
-    """Records of a block's first attention in the first forward pass."""
+    """What a block's first attention put out in the first forward pass."""
 
     attention: Attention
     output: Any = None  # of the module that calls the attention function
@@ -104,7 +104,7 @@ def _keep_attention(model: Model, kept: AttentionOutput) -> Iterator[RemovableHa
 def skipped_blocks(
     model: Model, recorded: BlockOutputs, stack: str, layer: int, variants: int, *, keep_heads: bool = True
 ) -> Iterator[None]:
-    """Skips the blocks before block `layer` of `stack`, which return their recorded outputs.
+    """Skip the blocks before block `layer` of `stack`, which return their recorded outputs.
 
     In that block's self-attention only the output projection runs, on the recorded heads. With `keep_heads=False` the
     whole self-attention runs.
@@ -135,13 +135,13 @@ def skipped_blocks(
 
 
 def first_block(model: Model, stack: str, layer: int) -> tuple[str, int]:
-    """The first block that has to run if `layer` of `stack` changes: 0 in a stack of shared layers."""
+    """The first block that has to run if `layer` of `stack` changes; 0 in a stack of shared layers."""
     return stack, 0 if model.anatomy.stack(stack).shared else layer
 
 
 @contextmanager
 def _kept_heads(model: Model, kept: AttentionOutput, variants: int, shared: dict[str, Any]) -> Iterator[None]:
-    """The attention passes its recorded heads to the output projection, inside it (GPT-2) or outside (BERT).
+    """Let the attention pass its recorded heads to the output projection, inside it (GPT-2) or outside (BERT).
 
     An attention that does more with the projected heads (a residual connection, a norm) runs normally.
     """
@@ -168,7 +168,7 @@ def _same(one: Tensor, other: Tensor | None) -> bool:
 
 
 def _repeated(output: Any, variants: int) -> Any:
-    """States, with T5's position biases (one per batch or one per sentence), or shared keys and values."""
+    """States, T5's position biases (one per batch or one per sentence), or shared keys and values, repeated."""
     if isinstance(output, dict):
         return {name: _repeated(part, variants) for name, part in output.items()}
     if isinstance(output, Tensor):

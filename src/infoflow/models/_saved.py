@@ -60,9 +60,9 @@ def save_weights(module: PreTrainedModel, folder: Path, **options: Any) -> None:
 
 
 def _save_unused_poolers(module: PreTrainedModel, folder: Path) -> None:
-    """`from_pretrained` builds an encoder with a pooler, whether it had one or not, and misses the weights.
+    """Add a pooler of zeros, since `from_pretrained` builds an encoder with a pooler whether or not it had one.
 
-    `model.safetensors` stays as trained; an index adds a file with zeros for the pooler.
+    `model.safetensors` stays as trained; an index adds a file with the pooler.
     """
     if all(getattr(child, "pooler", module) is not None for child in module.modules()):
         return
@@ -81,7 +81,7 @@ def _save_unused_poolers(module: PreTrainedModel, folder: Path) -> None:
 
 
 def without_unused(config: Any, folder: Path) -> None:
-    """Let a configuration from such a folder read the trained weights only."""
+    """Make a configuration from such a folder read only the trained weights."""
     if (folder / UNUSED).is_file() and hasattr(config, "transformers_weights"):
         del config.transformers_weights
 
@@ -92,7 +92,7 @@ def _write(path: Path, entries: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress Hugging Face's progress bars: progress has one display."""
+    """Suppress Hugging Face's progress bars, since progress has its own display."""
     if not transformers.utils.logging.is_progress_bar_enabled():
         yield
         return
@@ -109,8 +109,8 @@ def _quiet() -> Iterator[None]:
 def save_tokenizers(folder: Path, module: PreTrainedModel, tokenizer: Any, target_tokenizer: Any = None) -> None:
     """Write the tokenizers of a model.
 
-    If input and output have different vocabularies, the folder's own tokenizer encodes with the one and decodes with
-    the other, for plain transformers; both are also saved apart, for `load_model`.
+    If input and output have different vocabularies, the folder's own tokenizer encodes with the first and decodes with
+    the second, for plain transformers; both are also saved separately, for `load_model`.
     """
     if tokenizer is None:
         return
@@ -129,7 +129,7 @@ def save_tokenizers(folder: Path, module: PreTrainedModel, tokenizer: Any, targe
 
 
 def _at_rest(tokenizer: Any) -> Any:
-    """A copy without the truncation and padding of the latest call, which would be saved with it."""
+    """A copy without the truncation and padding of the latest call, which would otherwise be saved."""
     tokenizer = copy.deepcopy(tokenizer)
     if (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:
         backend.no_truncation()
@@ -143,8 +143,8 @@ _SPECIAL = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 def joined(source: Any, target: Any) -> PreTrainedTokenizerFast | None:
     """A tokenizer that encodes as `source` and decodes as `target`; None if these have one vocabulary.
 
-    Its decoder replaces each piece of the source by the piece of the target with the same id. It is for tokenizers of
-    `train_tokenizer`; None for others too.
+    Its decoder replaces each piece of the source by the piece of the target with the same id. Only for tokenizers of
+    `train_tokenizer`; None for others.
     """
     texts = {id: piece for piece, id in target.get_vocab().items()}
     if source.get_vocab() == target.get_vocab() or not (_is_trained(source) and _is_trained(target)):
@@ -188,7 +188,7 @@ def _is_trained(tokenizer: Any) -> bool:
 
 
 def _unused_signs(pieces: Sequence[str]) -> tuple[str, str]:
-    """Two characters for private use that no piece contains."""
+    """Two private-use characters that no piece contains."""
     used = set().union(*pieces)
     first, last, *_ = (chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in used)
     return first, last

@@ -1,4 +1,4 @@
-"""The states that a block reads and returns, among its other arguments and results."""
+"""The states that a block reads and returns, among its arguments and results."""
 
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
@@ -31,13 +31,13 @@ def with_states(output: Any, states: Tensor) -> Any:
 
 
 def run_again(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    """The states that one more run of a block returns, which neither hooks nor later blocks see."""
+    """The states from one more run of a block, hidden from hooks and later blocks."""
     own = {name: value.copy() if isinstance(value, UserDict) else value for name, value in kwargs.items()}
     return states_of(block.forward(*args, **own))
 
 
 def shared_keys(kwargs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Keys and values that later blocks attend to as well (Gemma 4), by argument: blocks hand on a dictionary."""
+    """Keys and values that later blocks also attend to (Gemma 4), by argument: blocks pass on a dictionary."""
     return {name: dict(value) for name, value in kwargs.items() if isinstance(value, UserDict)}
 
 
@@ -45,7 +45,7 @@ def shared_keys(kwargs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def returning(
     module: nn.Module, output: Callable[[], Any], shared: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Iterator[None]:
-    """The module only returns the value of `output`, and hands on `shared` keys and values."""
+    """Make the module return only `output` and pass on the `shared` keys and values."""
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         for name, kept in (shared or {}).items():

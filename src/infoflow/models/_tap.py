@@ -36,9 +36,9 @@ class HeadCall(AtSite):
 class Tap:
     """Records of the latest forward pass. Tensors are in the autograd graph if gradients are enabled.
 
-    They are on `model.device`, to which those of layers elsewhere are moved. Attention weights are float32 or wider,
-    even in a half-precision model. A layer without attention (hybrid models) has tensors of no heads. In training, a
-    layer skipped by LayerDrop has an empty tensor.
+    They are on `model.device`; tensors of layers on other devices are moved there. Attention weights are float32 or
+    wider, even in a half-precision model. A layer without attention (hybrid models) has tensors of no heads. In
+    training, a layer skipped by LayerDrop has an empty tensor.
 
     | field | key | value |
     |---|---|---|
@@ -131,7 +131,7 @@ def open_gates(model: Model, num: int, dtype: torch.dtype = torch.float32) -> di
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The layers of a list: how many, and the first one that has an entry."""
+    """The layers of a list: their number, and the first one with an entry."""
 
     first: int
     num: int
@@ -188,7 +188,7 @@ def _hook(handle: torch.utils.hooks.RemovableHandle) -> Iterator[None]:
 def _store(
     slots: dict[Any, list[Tensor]], key: Any, index: int, rows: "_Rows", value: Tensor, gap: Tensor | None = None
 ) -> None:
-    """The first layer starts a new list, so that a list never mixes two forward passes; `gap` fills layers without."""
+    """Store a layer's value; the first layer starts a new list, so that passes never mix. `gap` fills other layers."""
     if index == rows.first or key not in slots:
         slots[key] = [value.new_empty(0) if gap is None else gap] * rows.num
     slots[key][index] = value
@@ -218,7 +218,7 @@ def _tap_blocks(model: Model, stack: ExitStack, result: Tap, rounds: _Rounds) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ProjectionTap:
-    """Processes the input of an output projection, the only point where heads are separable."""
+    """Hooks on the input of an output projection, the only point where heads are separable."""
 
     result: Tap
     rounds: _Rounds
@@ -281,7 +281,7 @@ def _attention_listener(
     latest: list[tuple[Tensor | None, Tensor | None, Tensor]] = []
 
     def visible(call: AttentionCall) -> Tensor:
-        """Layers with the same mask share one tensor."""
+        """The visible keys of a call; layers with the same mask share one tensor."""
         shape = call.weights.shape[:1] + call.weights.shape[2:]
         for mask, bias, found in latest:
             if mask is call.mask and bias is call.position_bias and found.shape == shape:

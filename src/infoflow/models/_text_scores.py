@@ -86,7 +86,7 @@ class BleuStatistics:
 
     @classmethod
     def of(cls, counts: Sequence[float] | np.ndarray) -> "BleuStatistics":
-        """From ten numbers, as `counts` gives them, or from a sum of such."""
+        """The statistics from ten numbers as in `counts`, or from a sum of such."""
         numbers = [int(number) for number in counts]
         return cls(
             correct=tuple(numbers[:4]),
@@ -161,8 +161,8 @@ def bleu_statistics(
 ) -> BleuStatistics:
     """The statistics of a group of sentences, each with one or more references.
 
-    Texts are compared in the form `comparable`. If no reference has four words, n-grams are counted up to the longest
-    reference's length: sacreBLEU gives 0 to perfect translations there.
+    Texts are compared in the form `comparable`. If no reference has four words, n-grams are counted only up to the
+    longest reference's length, since sacreBLEU would give perfect translations 0.
 
     Groups that are added up need the same `tokenizer`, chosen from all references (`bleu_tokenizer`, the default here).
 
@@ -190,7 +190,7 @@ def bleu_statistics(
 
 
 def _longest(divide: Callable[[str], str], texts: Iterable[str]) -> int:
-    """Words of the longest text, at most four."""
+    """Number of words of the longest text, at most four."""
     longest = 0
     for text in texts:
         longest = max(longest, len(divide(text).split()))
@@ -208,7 +208,7 @@ ROUGE = ("rougeL", "rouge1", "rouge2")
 def rouge(said: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
     r"""ROUGE-L, 1 and 2 of each text, from 0 to 1, float64 (text,).
 
-    F of the longest common subsequence, of words and of word pairs, with the closest reference ([@lin2004]).
+    F1 of the longest common subsequence, of words and of word pairs, each with the closest reference ([@lin2004]).
 
     $$ F = \frac{2 m}{|x| + |y|} $$
 
@@ -335,7 +335,7 @@ def contains_answer(passage: str, answers: str | Sequence[str]) -> bool:
 
 
 def memorisation_ratio(answers: Sequence[str], old: Sequence[str], new: Sequence[str]) -> float:
-    r"""\(p_o / (p_o + p_s)\): among queries whose passage contradicts memory, the share that memory wins.
+    r"""\(p_o / (p_o + p_s)\): among queries whose passage contradicts memory, the share answered from memory.
 
     \(p_o\) and \(p_s\) are the shares of queries answered with the old object and with the passage's; NaN where both
     are 0.

@@ -60,7 +60,7 @@ def find_tokenizers(
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether a tokenizer's files lie there."""
+    """Whether a folder has a tokenizer's files."""
     return any((folder / file).is_file() for file in _FILES)
 
 
@@ -99,7 +99,7 @@ _PROBES = ("a", "Das Haus ist alt.", "3 cats")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """How a model's texts are encoded: language codes of its tokenizer, and a prefix; empty: none, or unknown."""
+    """How a model's texts are encoded: language codes and a prefix; empty values mean none, or unknown."""
 
     source_language: str = ""
     target_language: str = ""
@@ -119,12 +119,12 @@ def reading_tokenizers(
     generation: Any,
     asked: Reading,
 ) -> tuple[PreTrainedTokenizerBase | None, PreTrainedTokenizerBase | None]:
-    """The tokenizers of source and target, which mark the languages and prefix each source text.
+    """The tokenizers of source and target, set to mark the languages and to prefix each source text.
 
     Args:
         tokenizers: The original tokenizers; they are not changed.
         name: Name of the model, for messages.
-        config: Configuration of the model: only a decoder with an encoder writes without the prefix.
+        config: Configuration of the model: only a decoder with an encoder gets no prefix.
         generation: Its configuration of generation, or None: it may name the token that starts each output, or those of
             the languages that the model writes.
         asked: The caller's choice.
@@ -168,7 +168,7 @@ def _code(mark: str) -> str:
 
 
 def _codes_in_texts(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """The codes at the beginning of the texts themselves, as in Marian's models with several target languages."""
+    """Language codes at the beginning of the texts themselves, as in Marian's models with several target languages."""
     return sorted(getattr(tokenizer, "supported_language_codes", ()))
 
 
@@ -256,7 +256,7 @@ def _of_languages(
 
 
 def _check_written(tokenizer: PreTrainedTokenizerBase, target: str, written: dict[str, int] | None, name: str) -> None:
-    """Refuse a language that the model does not write, by the ids of its configuration (SeamlessM4T)."""
+    """Refuse a language that the model cannot generate, by the ids in its configuration (SeamlessM4T)."""
     if not target or not written:
         return
     if target not in written:
@@ -272,7 +272,7 @@ def _check_written(tokenizer: PreTrainedTokenizerBase, target: str, written: dic
 
 
 def _make_special(tokenizer: Any, codes: list[str]) -> None:
-    """M2M100's class does not mark language codes as special tokens: they would count as words of every text."""
+    """Mark language codes as special tokens, since M2M100's class would count them as words of every text."""
     marks = {language_id(tokenizer, code) for code in codes}
     if not marks <= set(tokenizer.all_special_ids):
         tokens = [tokenizer.convert_ids_to_tokens(mark) for mark in sorted(marks)]
@@ -281,7 +281,7 @@ def _make_special(tokenizer: Any, codes: list[str]) -> None:
 
 
 def _prefixed(tokenizer: PreTrainedTokenizerBase, wanted: str, name: str) -> Any:
-    """A copy that puts the prefix before each text, as special tokens that do not count as words."""
+    """A copy that puts the prefix before each text, as special tokens that are not counted as words."""
     if language_codes(tokenizer):
         raise UserError(
             f"--prefix is for models that read their task from a text prefix, as T5 does. {name} reads languages from "

@@ -33,7 +33,7 @@ from ._tokenizers import language_id, reading_of
 
 @cache
 def _encoded() -> type[BaseModelOutput]:
-    """The class of an encoder's states only: mixtures of experts also need their routers' outputs."""
+    """The class of an encoder's output with states only; mixtures of experts also need their routers' outputs."""
     from transformers.modeling_outputs import BaseModelOutput  # slow import
 
     return type("_Encoded", (BaseModelOutput,), {"router_logits": None, "router_probs": None})
@@ -51,7 +51,7 @@ class Readout:
         self._model, self._outputs, self._token_id, self._dtype = model, outputs, token_id, dtype
 
     def __call__(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
-        """Logits of states in the position of the last block's output; differentiable in them.
+        """Logits of states taken as the last block's output; differentiable in the states.
 
         Do not call inside a `tap` of the same model, which would see the skipped blocks.
         """
@@ -61,7 +61,7 @@ class Readout:
         return logits_NV.reshape(*states.shape[:-1], logits_NV.shape[-1])
 
     def _inputs(self, num: int) -> dict[str, Any]:
-        """Any `num` sentences of one token: only their number matters."""
+        """`num` sentences of one token; only their number matters."""
         ids = torch.full((num, 1), self._token_id, device=self._model.device)
         inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         if len(stacks := self._model.anatomy.stacks) > 1:
@@ -104,7 +104,7 @@ def readout(model: Model) -> Readout:
 
 @contextmanager
 def _returning(outputs: dict[nn.Module, Any], states: Tensor) -> Iterator[None]:
-    """Blocks only return `states`, in the form of their original outputs."""
+    """Make the blocks return only `states`, in the form of their original outputs."""
     with ExitStack() as stack:
         for block, output in outputs.items():
             stack.enter_context(returning(block, lambda output=output: with_states(output, states)))
@@ -206,7 +206,7 @@ def _written(
     token_budget: int,
     **options: Any,
 ) -> list[str]:
-    """Texts of the rows, each within its own token limit."""
+    """Texts generated for the rows, each within its own token limit."""
     target_tokenizer = model.target_tokenizer or model.require_tokenizer()
     texts = [""] * len(rows)
     lengths = np.array([len(row) for row in rows], dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Checks by `load_model` before any measurement: are the model's states what they are taken for?
+"""Checks by `load_model` before any measurement: whether the model's states are what they should be.
 
 There is no list of families: a few tiny forward passes reveal a model that returns something other than its residual
 stream, whose results depend on padding, or whose tokens interact outside attention.
@@ -36,7 +36,7 @@ _NOISE = 8  # allowed factor of padding over sentences of equal length in one ba
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Seen:
-    """One forward pass on a tiny sentence, given twice."""
+    """One forward pass on a tiny sentence, which the batch holds twice."""
 
     hidden: dict[str, list[Tensor]]  # stack → L+1 states (2, T, D), as in a tap
     inputs: dict[str, list[Tensor]] = field(default_factory=dict)  # stack → input of each block
@@ -46,7 +46,7 @@ class _Seen:
 
 
 def tried(model: Model) -> Model:
-    """The model, and what a trial shows: whether rows may be padded, and where tokens interact outside attention."""
+    """The model with what a trial shows: whether rows may be padded, and where tokens interact outside attention."""
     inputs = {name: ids.repeat(2, 1) for name, ids in tiny_inputs(model.module).items()}
     with torch.no_grad():
         seen = _look(model, inputs)
@@ -61,7 +61,7 @@ def tried(model: Model) -> Model:
 
 
 def _anatomy(anatomy: Anatomy, seen: _Seen) -> Anatomy:
-    """Adds what only a tapped pass shows: the width of states (MobileBERT's attention is narrower), other paths."""
+    """The anatomy with what a tapped pass shows: other paths, and the width of states (not of MobileBERT's heads)."""
     stacks = tuple(
         replace(
             stack,
@@ -80,7 +80,7 @@ def _anatomy(anatomy: Anatomy, seen: _Seen) -> Anatomy:
 
 
 def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
-    """One pass, in which every block also runs on its input with one token changed and hidden as a key."""
+    """One pass in which every block also runs on its input with one token changed and hidden as a key."""
     hiding = False
 
     def on_attention(call: AttentionCall) -> AttentionCall | None:
@@ -128,7 +128,7 @@ def _run(model: Model, inputs: dict[str, Tensor], **more: Any) -> Any:
 
 
 def _one_changed(states_BTD: Tensor) -> Tensor:
-    """Changes one token's state in the second copy of the sentence."""
+    """The states with one token changed in the second copy of the sentence."""
     changed = states_BTD.clone()
     changed[1, _CHANGED] = 1.5 * states_BTD[1, _CHANGED].flip(-1) - states_BTD[1, _CHANGED]
     return changed
@@ -239,7 +239,7 @@ def _outer(path: str) -> Iterator[str]:
 
 
 def _require_own_states(model: Model, hidden: dict[str, list[Tensor]], output: Any) -> None:
-    """Compare with the model's own `output_hidden_states`, if any: all but the last, which may follow a norm.
+    """Compare with the model's own `output_hidden_states`, if it has any: all but the last, which may follow a norm.
 
     Mamba and RWKV leave out the embeddings, and return the last state before and after the norm.
     """

@@ -191,7 +191,7 @@ def _layers_of(name: str) -> list[str]:
 
 
 def _same_list(first: str, second: str) -> bool:
-    """Whether two paths are equal up to a model prefix in one of them."""
+    """Whether two paths differ at most by a model prefix in one of them."""
     return first == second or first.endswith("." + second) or second.endswith("." + first)
 
 

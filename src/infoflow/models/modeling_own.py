@@ -37,7 +37,7 @@ OWN: dict[str, type[PreTrainedModel]] = {}
 
 
 class AbstractOwnModel(PreTrainedModel):
-    """A model without attention. It declares its stacks and padding instead of being observed."""
+    """A model without attention. It declares its stacks and padding, which are not inferred from a pass."""
 
     def stacks(self) -> tuple[Stack, ...]:
         """Its stacks; their layers have no attention."""
@@ -104,7 +104,7 @@ AutoModelForCausalLM.register(PlainBertConfig, PlainBertLMHeadModel)
 
 
 class CausalBertConfig(BertConfig):
-    """A BERT configuration with `is_decoder` and its own name: transformers' heads for BERT read [CLS]."""
+    """A BERT configuration with `is_decoder` and its own name, since transformers' heads for BERT read [CLS]."""
 
     model_type = "infoflow-causal-bert"
 
@@ -133,7 +133,7 @@ class _CausalBert(BertPreTrainedModel):
     def _logits(
         self, input_ids: Int[Tensor, "text token"], attention_mask: Int[Tensor, "text token"] | None, **inputs: Any
     ) -> Float[Tensor, "text output"]:
-        """Padding is on the right."""
+        """Logits of texts that are padded on the right."""
         states_BTD = self.bert(input_ids, attention_mask=attention_mask, **inputs).last_hidden_state
         rows = input_ids.new_zeros(len(input_ids))
         last_B = rows + input_ids.shape[1] - 1 if attention_mask is None else attention_mask.sum(dim=1) - 1
@@ -188,7 +188,7 @@ AutoModelForMultipleChoice.register(CausalBertConfig, CausalBertForMultipleChoic
 
 
 class StaticConfig(PreTrainedConfig):
-    """Number of tokens, length of their vectors, and the text length of the other models in a study."""
+    """Number of tokens, length of their vectors, and maximum text length of the other models in a study."""
 
     model_type = "infoflow-static"
 
@@ -250,7 +250,7 @@ class StaticVectors(AbstractOwnModel):
 
 
 class ElmoConfig(PreTrainedConfig):
-    """The shape; `hidden_size` is of one direction, `cell_size` of the LSTMs before their projection."""
+    """The shape: `hidden_size` is the width of one direction, `cell_size` that of the LSTMs before their projection."""
 
     model_type = "infoflow-elmo"
 

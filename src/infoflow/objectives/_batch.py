@@ -1,4 +1,4 @@
-"""From an example to a loss: corrupted examples, also as readable tokens, their batches, and the cross-entropy."""
+"""From an example to a loss: corrupted examples (also as readable tokens), their batches, and the cross-entropy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -185,7 +185,7 @@ def collate(
         examples: Examples of one objective: all have the same names.
         fields: How the arrays of each name are padded.
         vocabulary: Vocabulary of the input.
-        target: Vocabulary of the decoder's side, if it has its own.
+        target: Vocabulary of the decoder, if it has its own.
         noise: Noise of the examples, in their order.
     """
     names = list(examples[0].arrays)
@@ -295,7 +295,7 @@ DESCRIBING = ("segments", "positions", "attends to")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shown:
-    """What an objective makes of one example: lines of readable tokens, by name."""
+    """An objective's output for one example: lines of readable tokens, by name."""
 
     inputs: Mapping[str, Sequence[str]]  # what the model reads
     targets: Mapping[str, Sequence[str]]  # by the loss term that they belong to
@@ -307,7 +307,7 @@ def tokens_of(ids: Tensor, names: Sequence[str]) -> list[str]:
 
 
 def stacks(lines: Mapping[str, Sequence[str]]) -> list[dict[str, Sequence[str]]]:
-    """Each line together with those that describe its tokens."""
+    """The lines in groups: each with the lines that describe its tokens."""
     found: list[dict[str, Sequence[str]]] = []
     for name, tokens in lines.items():
         if found and name in DESCRIBING:

@@ -34,7 +34,7 @@ from ._text_to_text import prefix_length
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CausalLM(AbstractObjective):
-    """Predict each token from those before it; the last position predicts nothing."""
+    """Predict each token from those before it; the last position has no target."""
 
     name: ClassVar[str] = "causal-lm"
     layout: ClassVar[Layout] = "decoder"
@@ -106,13 +106,13 @@ class BiLM(AbstractObjective):
         return Corrupted(arrays=arrays, selected=np.zeros(len(tokens), dtype=bool))
 
     def reads_instead(self, inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """The two directions read the same tokens."""
+        """The reversed text, which the backward stack reads."""
         return {"input_ids": inputs, "reversed_ids": inputs[::-1]}
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
         """The forward stack with the head; the backward one is saved separately.
 
-        ELMo, whose layers have both, is whole.
+        ELMo, whose layers have both directions, is saved whole.
         """
         return getattr(module, "forwards", module)
 
@@ -159,11 +159,11 @@ class PrefixDecoder(AbstractObjective):
 
     @property
     def predicted_share(self) -> float:
-        """Half of the text on average."""
+        """Half of the text, on average."""
         return 0.5
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """[CLS] and the prefix have no loss; `prefix` is their length."""
+        """Mask the loss of [CLS] and a random prefix; `prefix` is their length."""
         tokens = example.text
         prefix = 1 + prefix_length(len(tokens) - 2, generator)
         labels = np.append(tokens[1:], UNSUPERVISED)
@@ -190,10 +190,10 @@ class PrefixDecoder(AbstractObjective):
 
 
 def prefix_mask(prefix: Int[Tensor, " batch"], length: int) -> Float[Tensor, "batch 1 length length"]:
-    """Additive attention mask: 0 where a key is in the prefix or not after the query, else the lowest float.
+    """Additive attention mask: 0 where a key is in the prefix or not after the query, otherwise the lowest float.
 
-    Padding is on the right, after every query that counts. Additive, because transformers' `eager` attention adds a
-    Boolean mask of four axes as 0 and 1, and leaks the future.
+    Padding is on the right, after every query that counts. It is additive because transformers' `eager` attention would
+    add a Boolean 4-D mask as 0 and 1, and leak the future.
     """
     places = torch.arange(length, device=prefix.device)
     seen = (places[None, :] <= places[:, None]) | (places[None, None, :] < prefix[:, None, None])

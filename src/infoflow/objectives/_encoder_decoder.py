@@ -217,7 +217,7 @@ class Mass(AbstractObjective):
         )
 
     def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
-        """Also the positions that the decoder's tokens have in the text."""
+        """Also shows the positions that the decoder's tokens have in the text."""
         plain = AbstractObjective.shown(self, batch, names, target_names)
         positions = list(map(str, batch["decoder_position_ids"].flatten().tolist()))
         return replace(plain, inputs={**plain.inputs, "positions": positions})
@@ -252,7 +252,7 @@ MARK = "sentence_starts"
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bart(AbstractObjective):
-    """Denoising; noises apply in the order of the settings.
+    """Denoising of whole texts; the noises apply in the order of the settings.
 
     Defaults are those of the published model: fairseq issue 1899.
 
@@ -281,7 +281,7 @@ class Bart(AbstractObjective):
         return self.mask > 0 or self.insert > 0
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """The text without [CLS] and [SEP], corrupted; the target is the clean text."""
+        """Corrupt the text between [CLS] and [SEP]; the target is the clean text."""
         text = inner(example.text, vocabulary)
         starts = sentence_starts(text, example, vocabulary)
         tokens = permuted(text, starts, self.permute, generator) if self.permute else text
@@ -333,7 +333,7 @@ def covered_by(starts: np.ndarray, ends: np.ndarray, length: int) -> np.ndarray:
 
 
 def sentence_starts(text: np.ndarray, example: Example, vocabulary: Vocabulary) -> np.ndarray:
-    """Bool (token,): where sentences begin: from the example, else after . ! ?"""
+    """Bool (token,): where sentences begin: from the example, or else after . ! ?"""
     if MARK in example.labels:
         marked = np.asarray(example.labels[MARK], dtype=bool)
         starts = marked[1 : 1 + len(text)].copy()
@@ -368,7 +368,7 @@ def span_lengths(num_words: int, mean: float, generator: np.random.Generator) ->
 def inserted(
     tokens: np.ndarray, noisy: np.ndarray, num: int, generator: np.random.Generator, mask: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Inserts `num` [MASK]s at uniformly random positions."""
+    """The tokens with `num` [MASK]s inserted at uniformly random positions."""
     if num == 0:
         return tokens, noisy
     new = np.zeros(len(tokens) + num, dtype=bool)

@@ -99,7 +99,7 @@ class MaskedLM(AbstractObjective):
         return Corrupted(arrays={"input_ids": inputs, "labels": labels}, selected=selected)
 
     def noise_epoch(self, epoch: int) -> int:
-        """Static masks have `copies` versions, used in turn."""
+        """The copy used in an epoch: static masks have `copies` versions, used in turn."""
         return epoch % self.copies if self.selection == "static" else epoch
 
     def loss(
@@ -169,7 +169,7 @@ class SpanBert(AbstractObjective):
         return self.rate
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Mask spans; `left` and `right` are the neighbours of each masked token's span, `place` its index in it.
+        """Mask spans; `left` and `right` are the neighbours of each masked token's span, `place` its index in the span.
 
         `place` is UNSUPERVISED if the boundary does not predict the token: beyond 20 tokens, and in a span at an edge
         of the sequence.
@@ -223,7 +223,7 @@ class SpanBert(AbstractObjective):
         }
 
     def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
-        """Also each masked token with the neighbours of its span, and its place in the span."""
+        """The usual lines, and each masked token with the neighbours of its span and its position in the span."""
         plain = AbstractObjective.shown(self, batch, names, target_names)
         left, right = (tokens_of(batch.input_ids[0][batch[side][0]], names) for side in ("left", "right"))
         tokens, places = tokens_of(batch.labels, names), batch["place"].flatten().tolist()
@@ -275,7 +275,7 @@ class AbstractPairObjective(AbstractObjective):
 
     @property
     def masked_lm(self) -> MaskedLM:
-        """The masking of tokens."""
+        """The objective that masks the tokens."""
         return MaskedLM(selection=self.selection, rate=self.rate)
 
     @property
@@ -286,7 +286,7 @@ class AbstractPairObjective(AbstractObjective):
         return self.masked_lm.noise_epoch(epoch)
 
     def on_text(self) -> AbstractObjective:
-        """The objective for a single text: only the masked tokens."""
+        """The objective for a single text: the masked tokens only."""
         return self.masked_lm
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
@@ -313,7 +313,7 @@ class AbstractPairObjective(AbstractObjective):
         return {"masked-lm": batch.supervised_tokens, self.question: len(batch)}
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
-        """For the question: a fair coin."""
+        """The baseline for the question is a fair coin."""
         return {**super().guesses(batch, unigram), self.question: len(batch) * float(np.log(2))}
 
     def loss(
@@ -340,7 +340,7 @@ class AbstractPairObjective(AbstractObjective):
     def example(
         self, sentences: Sequence[np.ndarray], vocabulary: Vocabulary, translation: np.ndarray | None = None
     ) -> Example:
-        """The text's halves in their order; one sentence is cut in its middle."""
+        """The two halves of the text in their order; a single sentence is cut in the middle."""
         parts = list(sentences) if len(sentences) > 1 else np.array_split(sentences[0], 2)
         half = (len(parts) + 1) // 2
         texts = np.concatenate(parts[:half]), np.concatenate(parts[half:])

@@ -1,4 +1,4 @@
-"""Masking: which tokens are chosen, and what stands in their places."""
+"""Masking: which tokens are chosen, and what replaces them."""
 
 from bisect import bisect_right
 from functools import cache

@@ -54,7 +54,7 @@ def mixture_rates(
     |---------|---------------|--------------------------------------------------|
     | $e_m$   | `sizes`       | > 0, examples of a task                          |
     | $K$     | `limit`       | > 0; 0: none                                     |
-    | $T$     | `temperature` | >= 1; 1: examples-proportional; without end: equal |
+    | $T$     | `temperature` | >= 1; 1: proportional to examples; infinite: equal |
 
     Source: [@raffel2020exploring], section 3.5.2.
 
@@ -72,8 +72,8 @@ class MultiTask(AbstractObjective):
     """Several text-to-text objectives in one model; the encoder reads the prefix of a text's task before the text.
 
     The same sentences serve all tasks: for each sentence and epoch one task is drawn with `rates`, and makes input and
-    target as it does alone. The loss is the mean over all target tokens, whatever their task. Translations and texts
-    need one vocabulary. Source: [@raffel2020exploring].
+    target as if it were the only one. The loss is the mean over all target tokens, whatever their task. Translations
+    and texts need one vocabulary. Source: [@raffel2020exploring].
     """
 
     name: ClassVar[str] = "multitask"
@@ -130,7 +130,7 @@ class MultiTask(AbstractObjective):
         return max(len(_ids(prefix, vocabulary)) for prefix in self.prefixes)
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Draws a task, unless there is only one, and then what the task draws; the prefix follows [CLS]."""
+        """Draw a task, unless there is only one, and apply its noise; the prefix follows [CLS]."""
         chosen = (
             0
             if len(self.tasks) == 1

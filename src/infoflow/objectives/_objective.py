@@ -1,4 +1,4 @@
-"""Interface of pretraining objectives: the model that they train, corruption, also as an ablation, and scores."""
+"""Interface of pretraining objectives: the model that they train, corruption (also as an ablation), and scores."""
 
 import dataclasses
 from abc import ABC, abstractmethod
@@ -99,7 +99,7 @@ def accuracy(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> floa
 
 
 def area_under_curve(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> float:
-    r"""Probability that a yes has a higher score than a no, ties one half; NaN if only one of the two occurs.
+    r"""Probability that a yes scores higher than a no, with half weight for ties; NaN if only one of the two occurs.
 
     $$ \\mathrm{AUC} = \\frac{\\sum_{i: y_i = 1} w_i \\left(W^-_{<s_i} + \\tfrac12 W^-_{=s_i}\\right)}{W^+ W^-} $$
     """
@@ -182,12 +182,12 @@ class AbstractObjective(ABC):
 
     @property
     def parts(self) -> "dict[str, AbstractObjective]":
-        """Its tasks, each as the only one, by their names; empty unless it draws one of several for each example."""
+        """The single tasks by name, each as an objective; empty unless it draws one of several for each example."""
         return {}
 
     @property
     def translation_prefix(self) -> str | None:
-        """Text before a sentence to be translated; None: it translates nothing."""
+        """Text before a sentence to be translated; None if it does not translate."""
         return "" if self.needs_translation else None
 
     @property
@@ -200,7 +200,7 @@ class AbstractObjective(ABC):
         return 0
 
     def added_tokens(self, vocabulary: Vocabulary) -> int:
-        """Maximum number of tokens that its input has before a text."""
+        """Maximum number of tokens that it adds before a text."""
         return 0
 
     @abstractmethod
@@ -254,12 +254,12 @@ class AbstractObjective(ABC):
         return module
 
     def beside(self, module: PreTrainedModel) -> dict[str, PreTrainedModel]:
-        """Other parts that are separate models, each saved in a subfolder of that name."""
+        """Further parts of the module that are separate models; each is saved in a subfolder of that name."""
         return {}
 
     @property
     def exports_a_part(self) -> bool:
-        """Whether it trains more than the saved model."""
+        """Whether it trains more than the model that is saved."""
         return type(self).exported is not AbstractObjective.exported
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
@@ -281,7 +281,7 @@ class AbstractObjective(ABC):
     def example(
         self, sentences: Sequence[np.ndarray], vocabulary: Vocabulary, translation: np.ndarray | None = None
     ) -> Example:
-        """An example of the kind that it reads, from a text alone: ids of its sentences, without special tokens."""
+        """An example in the form that it reads, from the token ids of a text's sentences, without special tokens."""
         start, end = [vocabulary.start], [vocabulary.end]
         target = None if translation is None else np.concatenate([start, translation, end])
         return Example(texts=(np.concatenate([start, *sentences, end]),), translation=target)

@@ -1,4 +1,4 @@
-"""The user's own objectives: classes in a Python file, registered by name beside those of the package."""
+"""The user's own objectives: classes in a Python file, registered by name with those of the package."""
 
 import dataclasses
 import inspect
@@ -18,11 +18,11 @@ _LAYOUTS = tuple(name for part in get_args(Layout) for name in (get_args(part) o
 
 
 def load_objectives(path: Path | str) -> dict[str, type[AbstractObjective]]:
-    """The objectives of a Python file, or of an entry point in `infoflow.objectives`; from now on in `OBJECTIVES`.
+    """The objectives of a Python file, or of an entry point in `infoflow.objectives`; they are added to `OBJECTIVES`.
 
-    **The code is executed**: name only what you trust. Each objective then computes its loss of one sentence, so that a
-    mistake is reported before any work. Models are keyed by the text of the file: a changed file is trained again, but
-    changes in its imports are not noticed.
+    **The code is executed**: name only what you trust. Each objective then computes its loss on one sentence, so that
+    mistakes are reported before any work. Models are keyed by the text of the file: a changed file is trained again,
+    but changes in its imports are not noticed.
 
     Raises:
         UserError: The file cannot be run, or holds no objective or an unusable one.
@@ -56,7 +56,7 @@ def _is_objective(value: Any) -> bool:
 
 
 def _fault(cls: type[AbstractObjective]) -> str:
-    """Why it is unusable, or ""; nothing else checks types in the user's code."""
+    """Why the objective is unusable, or ""; nothing else checks types in user code."""
     if inspect.isabstract(cls):
         return f"it lacks methods: {', '.join(sorted(cls.__abstractmethods__))}"
     if "__dataclass_fields__" not in vars(cls):

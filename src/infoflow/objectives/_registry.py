@@ -1,4 +1,4 @@
-"""Objectives by name, as in plans, and what each of them makes of a text that somebody types."""
+"""Objectives by name, as in plans, and what each of them does to a typed text."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -62,12 +62,12 @@ OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
 
 
 def further_objectives() -> dict[str, type[AbstractObjective]]:
-    """Objectives of subjects: they need more than the text, so that a corpus alone cannot train them."""
+    """Objectives of subjects, which need more than a text and so cannot be trained on a corpus alone."""
     return {cls.name: cls for own in provided("objectives", "OBJECTIVES") for cls in own}
 
 
 def metrics_of(name: str) -> tuple[Metric, ...]:
-    """The scores of an objective, by its name: none of a subject's; the loss if the user's file has not been run."""
+    """The scores of an objective by name: none for a subject's; the loss if the user's file has not been run."""
     if name in further_objectives():
         return ()
     return OBJECTIVES.get(name, AbstractObjective).metrics
@@ -125,7 +125,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {SkipGram.name: {"min_count": 1, "threshol
 def show_text(
     text: str, objectives: Sequence[str] = (), translation: str | None = None, seed: int = 0
 ) -> dict[str, Shown]:
-    """What each objective makes of a text, by its name: the inputs of its model and the targets of its loss.
+    """What each objective does to a text, by name: the inputs of its model and the targets of its loss.
 
     The objectives' own code corrupts the text, as in training. Words and signs are the tokens, and random tokens are
     other words of the text. If the noise leaves a short text unchanged, it is drawn again, at most 20 times.
@@ -165,7 +165,7 @@ class TextBatch:
 def batch_of_text(
     objective: AbstractObjective, read: Sequence[Sequence[str]], written: Sequence[str], seed: int = 0
 ) -> TextBatch:
-    """What the objective makes of the words of sentences, and of those of their translation."""
+    """The batch of an objective for the words of sentences and of their translation."""
     joint, prefixes = objective.one_vocabulary, objective.prefixes if isinstance(objective, MultiTask) else ()
     sentinels = objective.num_sentinels(2 * _MOST_WORDS)
     source, names = _vocabulary([*read, *([written] if joint else [])], sentinels, prefixes)
@@ -181,7 +181,7 @@ def batch_of_text(
 
 
 def _chosen(names: Sequence[str], translates: bool) -> dict[str, AbstractObjective]:
-    """The objectives by their names; of one that has several tasks, each task."""
+    """The objectives by name; one with several tasks is replaced by its tasks."""
     every = names or [*OBJECTIVES, *further_objectives()]
     objectives = [make_objective(name, **_OPTIONS.get(name, {})) for name in dict.fromkeys(every)]
     silent = [one.name for one in objectives if one.needs_translation and not translates]
@@ -208,7 +208,7 @@ def _words_in(text: str, what: str) -> str:
 def _vocabulary(
     sentences: Sequence[Sequence[str]], sentinels: int = 0, prefixes: Sequence[str] = ()
 ) -> tuple[Vocabulary, list[str]]:
-    """The words of text and prefixes as a vocabulary, with special tokens and sentinels; and the name of each id."""
+    """The words of text and prefixes as a vocabulary with special tokens and sentinels, and the name of each id."""
     words = [word for sentence in sentences for word in sentence]
     prefix_words = {prefix: words_and_signs(prefix) for prefix in prefixes}
     known = [*SPECIAL_TOKENS, *dict.fromkeys([*words, *chain.from_iterable(prefix_words.values())])]

@@ -79,13 +79,13 @@ class SkipGram(AbstractObjective):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """Cross-entropy of "is it the true word?", summed over a pair's word and negatives; the count is of pairs."""
+        """Cross-entropy of "is it the true word?", summed over a pair's word and negatives; pairs are counted."""
         true, false, drawn = _scores(module, batch)
         total = F.softplus(-true).sum() + (F.softplus(false) * drawn).sum()
         return {self.name: LossTerm(total=total, count=len(true))}
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
-        """The odds that a word is true from frequency alone: its kept frequency over that among negatives."""
+        """A baseline from frequencies alone: odds that a word is true, its kept frequency over that among negatives."""
         frequency = np.exp(-np.asarray(unigram, dtype=np.float64))
         beside = frequency * keep_probability(frequency, self.threshold, self.subsampling)
         drawn = frequency**0.75
@@ -95,9 +95,9 @@ class SkipGram(AbstractObjective):
         return {self.name: float(np.logaddexp(0, -true).sum() + np.logaddexp(0, false).sum())}
 
     def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
-        """The score of every pair's true word, and of its first negative.
+        """The scores of the true words, and of the first negative of each.
 
-        At most one pair per token of a text, spread evenly.
+        At most as many pairs as the text has tokens, spread evenly.
         """
         true, false, drawn = (part.detach().cpu().numpy() for part in _scores(module, batch))
         rows = (batch["centers"] != UNSUPERVISED).nonzero()[:, 0].cpu().numpy()
@@ -109,7 +109,7 @@ class SkipGram(AbstractObjective):
         return {f"{PAIR} AUC": Answers(scores=scores, truth=truth, example=examples, kind="AUC")}
 
     def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
-        """The text, and its pairs: true ones, and the first drawn one of each."""
+        """The text, its true pairs, and the first negative of each pair."""
         drawn = batch["negatives"]
         centers, contexts, others = (tokens_of(ids, names) for ids in (batch["centers"], batch.labels, drawn[..., 0]))
         return Shown(

@@ -83,7 +83,7 @@ def with_sentinels(tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary)
 
 
 def most_runs(longest: int, density: float) -> int:
-    """Sentinels that independent noise on `longest` tokens needs, except for one text in a million."""
+    """Number of sentinels that independent noise on `longest` tokens needs in all but one of a million texts."""
     mean = longest * density * (1 - density) + density
     return min((longest + 1) // 2, math.ceil(mean + 5 * math.sqrt(mean) + 2))
 
@@ -115,7 +115,7 @@ def _composition(total: int, parts: int, generator: np.random.Generator) -> np.n
 
 
 class AbstractTextToText(AbstractObjective):
-    """The decoder predicts the second output of `taken_apart`, given the rest of the text."""
+    """The decoder predicts what `taken_apart` returns as target, given the rest of the text."""
 
     layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "reconstruct"
@@ -310,7 +310,7 @@ def first_sentinel(vocabulary: Vocabulary) -> int:
     """The id of <extra_id_0>."""
     if not vocabulary.sentinels:
         raise UserError(
-            "This objective writes a sentinel token (<extra_id_0>) for what it takes out. Got a tokenizer without one: "
-            "add it to its special tokens."
+            "This objective writes a sentinel token (<extra_id_0>) in place of what it removes. Got a tokenizer "
+            "without one: add it to its special tokens."
         )
     return vocabulary.sentinels[0]

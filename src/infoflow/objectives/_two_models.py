@@ -149,7 +149,7 @@ class Electra(AbstractObjective):
         return {f"{REPLACED} AUC": Answers(scores=scores, truth=truth, example=rows, kind="AUC")}
 
     def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
-        """What both models read; tokens of the text, drawn at random, stand for the generator's samples."""
+        """What both models read; random tokens of the text take the place of the generator's samples."""
         chosen = batch["times"] > 0
         logits = torch.full((int(chosen.sum()), len(names)), -torch.inf)
         logits[:, batch["clean"][0, 1:-1]] = 0.0
@@ -239,7 +239,7 @@ class Distillation(AbstractObjective):
         return {"masked-lm": batch.supervised_tokens, "teacher": compared, "cosine": batch.source_tokens}
 
     def guesses(self, batch: Batch, unigram: np.ndarray) -> dict[str, float]:
-        """Token frequencies for the tokens. The teacher's terms have no baseline without it: NaN."""
+        """Frequency baseline for the masked tokens; the teacher's terms have no baseline without the teacher: NaN."""
         labels = batch.labels[batch.labels != UNSUPERVISED].cpu().numpy()
         return {"masked-lm": float(unigram[labels].sum()), "teacher": float("nan"), "cosine": float("nan")}
 

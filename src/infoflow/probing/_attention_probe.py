@@ -198,7 +198,7 @@ def _neighbours(sentence: ProbeSentence) -> np.ndarray:
 
 
 def _sentences(reader: Reader, trees: Annotation, rows: np.ndarray) -> Iterator[tuple[int, ProbeSentence]]:
-    """The sentences in this order, a few at a time; grouped by length if the model does not allow padding."""
+    """The sentences in this order, a few at a time; grouped by length if padding changes the model's results."""
     stack, model = reader.source_stack, reader.model
     table = _embeddings(model, stack)
     spread = table.std()
@@ -254,8 +254,8 @@ def _embeddings(model: Model, stack: str) -> Tensor:
 class AttentionTree(TreeProbe):
     r"""$p(i \mid j) \propto \exp(\sum_k w_k a^k_{ij} + u_k a^k_{ji})$: two weights for each head.
 
-    The root's score is the mean attention from j to CLS and to SEP, each times a learned weight. (The paper has two
-    such scalars, but does not say for which attention.)
+    The root's score is the mean attention from j to CLS and to SEP, each multiplied by a learned weight. (The paper has
+    two such scalars, but does not say for which attention.)
 
     Source: [@clark2019], the authors' code.
     """

@@ -91,7 +91,7 @@ class LabelledRows:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TrainedProbes:
-    """Probes with the weights that scored best on the dev part."""
+    """Probes with the weights that scored best on the development part."""
 
     grid: ProbeGrid
     settings: ProbeSettings
@@ -120,7 +120,7 @@ def train_probes(
     settings: ProbeSettings,
     device: torch.device | None = None,
 ) -> TrainedProbes:
-    """Train all probes of the grid at once; each result is the same as if the probe had trained alone.
+    """Train all probes of the grid at once, with the same results as if each were trained alone.
 
     Only the seed determines a probe's initial weights, the order of its examples and its dropout, so layers and label
     sets are compared on equal terms. Inputs are standardised to mean 0 and standard deviation 1 over the training
@@ -228,7 +228,7 @@ class _Training:
 
     @torch.no_grad()
     def _look(self) -> None:
-        """Score on the dev part, keep improved weights, and stop probes without improvement for `patience` epochs."""
+        """Score on the dev part, keep improved weights, and stop probes that did not improve for `patience` epochs."""
         active = self._active
         scores = _scores(self._parameters, self._inputs[1], self._layer, self._labels[1], self._set)
         before = self.scores[:, active]

@@ -107,7 +107,7 @@ def bert_baseline(
     seed: int = 0,
     tokens_per_batch: int = 4096,
 ) -> BertBaseline:
-    """The mean scores of random pairs of these sentences in every layer: the b in (s − b) / (1 − b).
+    """The mean scores of random pairs of these sentences at every layer: the b in (s − b) / (1 − b).
 
     The authors use a million pairs of web text; the mean over a thousand has a standard error below .003.
 

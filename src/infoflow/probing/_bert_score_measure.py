@@ -70,7 +70,7 @@ def pearson_by_layer(
 
     Raises:
         UserError: The number of human scores differs from the number of pairs, is below ten, or the scores are not
-            finite or all equal.
+            finite or are all equal.
 
     Source: [@zhang2020bertscore].
     """
@@ -100,7 +100,7 @@ def human_scores(human: Sequence[float] | Float[np.ndarray, " pair"], pairs: int
         )
     if not np.isfinite(given).all() or np.ptp(given) == 0:
         raise UserError(
-            "Human scores must be numbers that differ between pairs. Got NaN, infinity, or one number only."
+            "Human scores must be numbers that differ between pairs. Got NaN, infinity, or the same number for all."
         )
     return given
 

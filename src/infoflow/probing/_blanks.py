@@ -17,14 +17,14 @@ from ._facts import OBJECT, SUBJECT
 
 
 def leading(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """The special tokens that a tokenizer puts before a text."""
+    """The special tokens that a tokenizer adds before a text."""
     bare, whole = tokenizer("a", add_special_tokens=False)["input_ids"], tokenizer("a")["input_ids"]
     starts = [place for place in range(len(whole)) if whole[place : place + len(bare)] == bare]
     return whole[: starts[0]] if starts else []
 
 
 def front_token(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """The token to add if the tokenizer adds none: BOS, else the end-of-text token, else None.
+    """The token to add in front if the tokenizer adds none: BOS, or else the end-of-text token, or else None.
 
     lm-evaluation-harness does the same.
     """
@@ -44,7 +44,7 @@ _BEFORE: dict[Standing, tuple[str, str]] = {"space": ("a", " "), "start": ("", "
 
 
 def standing(template: str) -> Standing:
-    """What precedes the object in a template: nothing ("start"), a space, or another character ("glued")."""
+    """What comes before the object in a template: nothing ("start"), a space, or another character ("glued")."""
     before = template.split(OBJECT)[0]
     if not before.strip():
         return "start"
@@ -69,7 +69,7 @@ def object_tokens(
 
 
 def common_objects(models: Sequence[Model], objects: Sequence[str]) -> tuple[str, ...]:
-    """The objects that are one token in every model: the candidates for compared models."""
+    """The objects that are a single token in every model: the candidates if models are compared."""
     if not models:
         raise UserError("A common vocabulary needs at least one model. Got none.")
     common = set(objects)
@@ -79,7 +79,7 @@ def common_objects(models: Sequence[Model], objects: Sequence[str]) -> tuple[str
 
 
 def written_by(model: Model) -> PreTrainedTokenizerBase:
-    """The tokenizer of the text that the model writes."""
+    """The tokenizer of the text that the model generates."""
     return model.output_tokenizer or model.require_tokenizer()
 
 
@@ -123,7 +123,7 @@ class Blank:
 
 
 def way_of(model: Model, trained: AbstractObjective | None = None) -> Way:
-    """How this model fills a blank.
+    """How this model fills in a blank.
 
     Args:
         trained: Its training objective; if unknown, an encoder–decoder is classified by its family alone.
@@ -152,10 +152,10 @@ def _of_encoder_decoder(model: Model, trained: AbstractObjective | None) -> Way:
         if way is None:
             raise UserError(
                 f"{model.name} is an encoder–decoder of the family {family}, which translates or is not known to fill "
-                "blanks. A denoiser can be asked: T5, BART, or a model whose objective is given (trained=)."
+                "blanks. Use a denoiser: T5, BART, or a model whose objective is given (trained=)."
             )
     if (way == "sentinel" and not has_sentinel) or (way == "rewrite" and _symbol(model, trained) is None):
-        raise UserError(f"The tokenizer of {model.name} has no symbol for what is left out, so there is no blank.")
+        raise UserError(f"The tokenizer of {model.name} has no mask or sentinel token, so no blank can be shown.")
     return way
 
 
@@ -268,7 +268,7 @@ def _gaps(parts: Sequence[str], length: int) -> list[tuple[int, int]]:
 
 
 def _inside(tokens: Sequence[tuple[int, int, int]], begin: int, end: int) -> list[int]:
-    """The tokens that cover these characters; none if one of them also covers other characters."""
+    """The tokens that cover these characters; none if one of them also covers others."""
     # A prefix that a tokenizer adds to a text (`▁`) may have no characters.
     found = [(at, start, stop) for at, start, stop in tokens if start < end and (stop > begin or begin == 0)]
     return [at for at, _, _ in found] if all(begin <= start and stop <= end for _, start, stop in found) else []

@@ -25,7 +25,7 @@ _LOGITS = 1 << 24  # numbers in the logits held at a time
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CodedTargets:
-    """Labelled targets, and the evaluation of the probes that code them."""
+    """Labelled targets, and how probes that code them are evaluated."""
 
     x_NLD: Float[Tensor, "target layer width"]
     y_N: Int[Tensor, " target"]
@@ -138,7 +138,7 @@ def sent_blocks(
 
 
 def shuffled_batches(num: int, size: int, key: str, seeds: Sequence[int]) -> Callable[[int], Iterator[Tensor]]:
-    """Batches of an epoch as indices (S, B) into `num` targets; each seed has its order, the same for all layers."""
+    """Batches of an epoch as indices (S, B) into `num` targets; each seed has one order for all layers."""
 
     def batches(epoch: int) -> Iterator[Tensor]:
         orders = np.stack([stream(key, seed, epoch).permutation(num) for seed in seeds])
@@ -201,7 +201,7 @@ class DescriptionLength:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Several:
-    """The shape of results over probes, without the axis of seeds or layers if the input has none."""
+    """The shape of results over probes; the axis of seeds or layers is dropped if the input has none."""
 
     given: CodedTargets
     seed: int | Sequence[int]

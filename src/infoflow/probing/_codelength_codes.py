@@ -1,4 +1,4 @@
-"""The two codes for labels under features: online, in blocks, and variational, with weights as precise as needed."""
+"""The two codes for labels given features: online, in blocks, and variational, with weights as precise as needed."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -65,7 +65,7 @@ PROBE_CODELENGTH = TableSchema(
 
 
 class Codelength(Intervention):
-    r"""Minimum description length of labels at every layer: those of the task, of its control, and shuffled ones.
+    r"""Minimum description length of labels at every layer: of the task, of its control, and of shuffled labels.
 
     $$ \text{compression} = \frac{N \log_2 K}{L_\text{model} + L_\text{data}} $$
 

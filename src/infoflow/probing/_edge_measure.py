@@ -55,9 +55,9 @@ PROBE_MIXING = TableSchema(
             "statistic",
             "string",
             "",
-            "weight: of the layer in the mix of the probe that sees all; score: micro-F1 of the probe that "
-            "sees the layers up to this one; delta: score less that of the layer below (from 1 on); fraction: delta as "
-            "a share of the headroom, the best score less that of layer 0",
+            "weight: of the layer in the mix of the probe that sees all; score: micro-F1 of the probe that sees the "
+            "layers up to this one; delta: score minus that of the layer below (from 1 on); fraction: delta as a share "
+            "of the headroom, the best score minus that of layer 0",
         ),
         *_SIZES,
         *estimate_columns(
@@ -142,9 +142,9 @@ _TRAINED: "WeakKeyDictionary[Reader, dict[str, EdgeOutcome | None]]" = WeakKeyDi
 class AbstractEdgeMeasure(Intervention):
     """Edge probes of a task, cumulative over layers.
 
-    For every layer l and seed there is one probe whose mix sees layers 0..l; all train at once (see `edge_probe`).
-    `EdgeProbe` and `EdgeDepth` with the same settings share the training. With the defaults at most 2,000 examples
-    train for at most 20 epochs of 63 steps; the reference trains for 10,000 to 250,000 steps.
+    For every layer l and seed there is one probe whose mix sees layers 0..l; all are trained together (see
+    `edge_probe`). `EdgeProbe` and `EdgeDepth` with the same settings share the training. With the defaults at most
+    2,000 examples train for at most 20 epochs of 63 steps; the reference trains for 10,000 to 250,000 steps.
 
     Args:
         task: One of `tasks()`, or a tag column of the corpus; if the corpus lacks its columns, the table is empty.

@@ -1,4 +1,4 @@
-"""Edge probes: labels of spans and span pairs from a learned mix of layers; cumulative probes train at once."""
+"""Edge probes: labels of spans and span pairs from a learned mix of layers; cumulative probes train together."""
 
 # N example, B example of a batch, W word of a span, L + 1 layers of states, D width, H projected width, K class,
 # S seed, P probe (seeds x highest layers, highest layer inner), A probe that still trains

@@ -75,7 +75,7 @@ class Facts:
         }
         if not facts:
             raise UserError(
-                f"No fact can be asked: {len(self.facts)} facts, {len(prompts)} templates with one [X] and one [Y], "
+                f"No fact has a template: {len(self.facts)} facts, {len(prompts)} templates with one [X] and one [Y], "
                 'and none for the relation of a fact. Give templates such as "[X] was born in [Y] .".'
             )
         for name, value in (("facts", facts), ("prompts", prompts), ("train", train)):
@@ -122,8 +122,8 @@ class Facts:
         kept = tuple(fact for fact in self.facts if fact.object in known)
         if not kept:
             raise UserError(
-                f"No object of the {len(self.facts):,} facts is one token of every model compared, so nothing can be "
-                "asked. Give facts with frequent words as objects, or models with larger vocabularies."
+                f"No object of the {len(self.facts):,} facts is one token of every model compared, so there is no "
+                "question. Give facts with frequent words as objects, or models with larger vocabularies."
             )
         train = tuple(fact for fact in self.train if fact.object in known)
         dropped = {
@@ -245,7 +245,7 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Record]]:
         elif cells:
             if len(cells) != len(names):
                 raise UserError(
-                    f"{path}, line {number}: {len(names)} cells between tabs were expected ({', '.join(names)}). "
+                    f"{path}, line {number}: {len(names)} tab-separated cells were expected ({', '.join(names)}). "
                     f"Got {len(cells)}.\nCorrect the line, or name the columns in the first line."
                 )
             yield number, dict(zip(names, cells, strict=True))

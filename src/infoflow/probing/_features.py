@@ -1,4 +1,4 @@
-"""States of all words in every layer, from one pass that all probes share, and the inputs of probes made of them."""
+"""States of all words in every layer, from one pass that all probes share, and the probes' inputs made from them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -61,7 +61,7 @@ class WordFeatures:
     def spans(
         self, sentence: Int[np.ndarray, " example"], span: Int[np.ndarray, "example 2"]
     ) -> tuple[Int[np.ndarray, " example"], Int[np.ndarray, " example"]]:
-        """First row, and row after the last, of the words [start, end) of stored sentences."""
+        """First row of the words [start, end) of stored sentences, and the row after their last."""
         at = np.searchsorted(self.sentences, sentence)
         assert self.holds(sentence).all(), "ask `holds` first"
         lengths = self.starts[at + 1] - self.starts[at]
@@ -75,7 +75,7 @@ class WordFeatures:
         return self.starts[at] + span[:, 0], self.starts[at] + span[:, 1]
 
     def kept(self, examples: Examples) -> Bool[np.ndarray, " example"]:
-        """Which examples can be used: those whose sentences are stored, with all words of their spans."""
+        """Which examples can be used: those whose sentences are stored, and whose spans lost no word."""
         kept = self.holds(examples.sentence)
         absent = np.concatenate([[0], np.cumsum(~self.present)])
         for span in (examples.first, examples.second):
@@ -320,7 +320,7 @@ class ChosenRows:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Scaling:
-    """Mean and spread of every input in every layer, over the training examples."""
+    """Mean and standard deviation of every input in every layer, over the training examples."""
 
     mean: Float32[np.ndarray, "layer width"]
     spread: Float32[np.ndarray, "layer width"]
@@ -367,7 +367,7 @@ class ProbeInputs:
         return self._held.flatten(0, 1).index_select(0, places.flatten()).unflatten(0, places.shape)
 
     def all(self, layer: Int[Tensor, " probe"], most: int) -> Iterator[Float[Tensor, "probe part width"]]:
-        """All examples in order, in each probe's layer, at most `most` at a time."""
+        """All examples in order, at each probe's layer, at most `most` at a time."""
         for start in range(0, len(self), most):
             end = min(start + most, len(self))
             if self._held is None:

@@ -43,7 +43,7 @@ FILL_IN = TableSchema(
         Column("average", "string", "", "relation: one alone; macro: mean over relations; micro: over facts"),
         *estimate_columns(
             "share of facts",
-            "P@1: the object's token is the likeliest of the common vocabulary",
+            "P@1: the object's token is the most likely of the common vocabulary",
             "the most frequent object of each relation as the answer to all of its facts",
             "facts",
         ),
@@ -51,8 +51,8 @@ FILL_IN = TableSchema(
             "without_subject",
             "float64",
             "share of facts",
-            "the same prompts with the subject masked (left out where there is no mask): what the "
-            "template alone gives away; absent where such a prompt cannot be read (an average is over the others)",
+            "the same prompts with the subject masked (left out where there is no mask): what the template alone "
+            "reveals; absent where such a prompt cannot be read (an average is over the others)",
         ),
         Column("templates", "float64", "templates", "per relation, on average"),
         Column("vocabulary", "int64", "tokens", "candidates for the blank"),
@@ -211,7 +211,7 @@ def _candidates(model: Model, facts: Facts, vocabulary: Sequence[str] | None) ->
 
 
 def _everywhere(model: Model, tokens: dict[str, int], ids: Sequence[int]) -> dict[Standing, list[int]]:
-    """The candidates' tokens in every position where all of their words are single tokens."""
+    """The candidates' tokens in every position where all candidates are single tokens."""
     found: dict[Standing, list[int]] = {"space": list(ids)}
     for stands in ("start", "glued"):
         own = object_tokens(written_by(model), tuple(tokens), stands)
@@ -260,13 +260,13 @@ def _several(facts: Facts, family: str, options: FillInOptions) -> bool:
 def _tell(model: Model, facts: Facts, answers: Sequence[RelationAnswers]) -> None:
     counts = dict(facts.left_out)
     counts["facts whose sentence cannot be read"] = sum(one.left_out for one in answers)
-    counts["templates that go on behind the object, or have it where it is not one token"] = sum(
+    counts["templates that go on after the object, or where it is not one token"] = sum(
         sum(one.unasked.values()) for one in answers
     )
     counts["relations without a usable template"] = len(facts.relations) - len(answers)
     text = "; ".join(f"{num:,} {name}" for name, num in counts.items() if num)
     if text:
-        current_display().note(f"Not asked of {model.name}: {text}.")
+        current_display().note(f"Left out for {model.name}: {text}.")
 
 
 def _dropped(facts: Facts, known: Facts) -> dict[str, int]:
@@ -346,7 +346,7 @@ def _micro(having: Sequence[RelationAnswers], asking: Asking, view: int, dropped
 
 
 def _mean_where_asked(having: Sequence[RelationAnswers], asking: Asking, view: int, sizes: np.ndarray) -> float:
-    """The template bias over relations whose prompts work without a subject."""
+    """The template bias, averaged over relations whose prompts work without a subject."""
     blind = np.array([one.blind[asking][view] for one in having])
     asked = ~np.isnan(blind)
     return float(np.average(blind[asked], weights=sizes[asked])) if asked.any() else math.nan

@@ -170,7 +170,7 @@ def _array_problem(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
-    """The predictions of a task's probes on its test part, and those of its control."""
+    """The predictions of a task's probes on its test part, and those of its control's probes."""
 
     facts: dict[str, Any]
     answers: dict[str, ProbePredictions]

@@ -1,4 +1,4 @@
-"""Minimal pairs: which of an acceptable and an unacceptable sentence each layer of a model finds more likely."""
+"""Minimal pairs: which sentence of a pair, the acceptable or the unacceptable one, is more likely at each layer."""
 
 # P pair, L+1 states, N bootstrap block, S sentence, T token
 
@@ -37,7 +37,7 @@ MINIMAL_PAIRS = TableSchema(
             "string",
             "",
             "preferred: share of pairs, a tie counts half; margin: log-probability of the acceptable "
-            "sentence less that of the other, in nats",
+            "sentence minus that of the other, in nats",
         ),
         Column("ties", "int64", "pairs", "pairs that the layer finds equally likely"),
         *estimate_columns("share, or nats", "the metric, mean over pairs", "chance: one half, or no margin", "pairs"),
@@ -102,7 +102,7 @@ class MinimalPairs(Intervention):
             note = (
                 f"{int(unlike.sum())} of {len(part):,} minimal pairs are left out: the tokenizer of {model.name} has no"
             )
-            current_display().note(f"{note} token to stand before a sentence, and their first tokens differ.")
+            current_display().note(f"{note} token to put before a sentence, and their first tokens differ.")
             kept &= ~unlike
         if not kept.any():
             return pd.DataFrame(columns=self.table.column_names)
@@ -128,7 +128,7 @@ class ScoredRows:
 
 
 def _first_scored(rows: ScoredRows) -> list[int | None]:
-    """The first token of each sentence, if no token precedes it; no causal LM predicts such a token."""
+    """For each sentence its first token if nothing precedes it, which no causal LM can predict; otherwise None."""
     return [int(ids[0]) if len(ids) and scored[0] else None for ids, scored in zip(rows.ids, rows.scored, strict=True)]
 
 
@@ -158,8 +158,8 @@ def _rows(margin_PL: np.ndarray, names: np.ndarray, blocks: np.ndarray, phenomen
 def token_rows(model: Model, sentences: Sequence[str], max_length: int) -> ScoredRows:
     """Sentences as token ids for a model; every token that is not special is scored.
 
-    If a causal LM's tokenizer puts no token in front, `front_token` is added, so that the first token of a sentence has
-    a probability too.
+    If a causal LM's tokenizer adds no token in front, `front_token` is added, so that a sentence's first token has a
+    probability too.
     """
     tokenizer = model.require_tokenizer()
     longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
@@ -228,7 +228,7 @@ def _masked(model: Model, rows: ScoredRows) -> Iterator[_Asked]:
 
 
 def _batches(model: Model, asked: Sequence[_Asked], lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
-    """Batches of rows of similar length, or of equal length if padding changes the result; logits are bounded."""
+    """Batches of similar length, or of equal length if padding changes the result, whose logits fit in memory."""
     vocabulary = int(model.module.get_input_embeddings().weight.shape[0])  # type: ignore[union-attr, union-attr]
     predictions = max(1, _LOGIT_BYTES // (4 * vocabulary))
     per_row = max((len(each.places) for each in asked), default=1)

@@ -1,4 +1,4 @@
-"""Linear and MLP probes of every layer on a task as a measure, with controls; and predictions for single examples."""
+"""Linear and MLP probes of every layer as a measure, with controls; and predictions for single examples."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -63,7 +63,7 @@ PROBE_SCORES = TableSchema(
             "string",
             "",
             "accuracy; macro_f1: F1 averaged over the classes of the test part; selectivity: accuracy on "
-            "the task less that on the control",
+            "the task minus accuracy on the control",
         ),
         Column("share", "float64", "", "of the training sentences that the probe saw"),
         Column("training", "int64", "examples", "that the probe of the task saw"),
@@ -306,7 +306,7 @@ MOST_EXAMPLES = 60
 
 
 class ProbeExamples(Probe):
-    """Predictions of each layer's probes for single test examples; some are right only from a certain layer on.
+    """Predictions of each layer's probes for single test examples, some of which only upper layers get right.
 
     The probes are those of `Probe` with the same settings; both measures share one training.
 

@@ -28,7 +28,7 @@ from infoflow.results import Column, estimate
 
 
 def first_choice(scores: Float[Tensor, "*rest choice"], gold: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """1/m if the right choice is one of m with the highest score, else 0: the hit rate of a random choice among them.
+    """1/m if the right choice is one of m with the highest score, else 0: the hit rate of choosing one at random.
 
     Leading dimensions are broadcast. Scores tie only if they are exactly equal.
 
@@ -102,7 +102,7 @@ def seed_estimate(
     number of answers.
 
     Args:
-        values: The statistic of each training.
+        values: The statistic of each training run.
         replicates: Its bootstrap replicates over sentences, paired across training runs.
         baseline: The control's value.
         count: Number of observations.
@@ -129,10 +129,10 @@ def seed_estimate(
 def with_still_sides(
     row: dict[str, Any], one: Mapping[str, Any], other: Mapping[str, Any], moved: Sequence[np.ndarray]
 ) -> dict[str, Any]:
-    """The columns of a difference of two shares, valid even if resampling does not change one of them.
+    """The columns of a difference of two shares, also valid if resampling does not change one of them.
 
     If all answers for one share are right, resampling does not show its uncertainty. The interval of the difference is
-    then at least as wide as follows from the intervals of both shares, see `at_least_apart`.
+    then at least as wide as the intervals of both shares imply, see `at_least_apart`.
 
     Args:
         row: The difference, with an interval from its replicates.
@@ -147,7 +147,7 @@ def with_still_sides(
 
 
 def _still(drawn: np.ndarray) -> bool:
-    """Whether no usable draw changes the value of any seed."""
+    """Whether no usable resample changes the value of any seed."""
     usable = drawn[:, np.isfinite(drawn).all(axis=0)]
     return bool(usable.size) and bool((usable == usable[:, :1]).all())
 
@@ -252,7 +252,7 @@ def difference(task: dict[str, Any], control: dict[str, Any]) -> dict[str, Any]:
 
 
 def score_rows(task: ProbePredictions, control: ProbePredictions | None) -> Iterator[dict[str, Any]]:
-    """All rows of one problem, layer by layer: over all words, and over words seen or unseen in training."""
+    """All rows of one problem, layer by layer: for all words, and for words seen or unseen in training."""
     for layer in range(len(task.said)):
         facts = {"layer": layer, "labels": "task", "words": "all"}
         yield {**facts, "metric": "macro_f1", **_tidy(task.macro_f1(layer))}

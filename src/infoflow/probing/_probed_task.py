@@ -36,7 +36,7 @@ class ExampleTypes:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ControlLabels:
-    """A control task: the label of every type, and through it of every example."""
+    """A control task: a label for every type, and thereby for every example."""
 
     label_of: Int[np.ndarray, " type"]
     """`NOT_ASKED` for a type whose examples keep their own labels."""
@@ -55,7 +55,7 @@ def example_types(task: ProbeTask) -> ExampleTypes:
     | sentence | the text of the sentence, so that its label is random               |
 
     The source defines types only for tokens. The first word is our choice for spans and pairs, since every span has
-    one, and a type must be recognisable by its identity.
+    one, and types must be recognisable by their text.
     """
     numbers: dict[str, int] = {}
     of = {name: _types(getattr(task, name), task.unit == "sentence", numbers) for name in PARTS}
@@ -72,7 +72,7 @@ def _types(part: Part, whole: bool, numbers: dict[str, int]) -> Int[np.ndarray, 
 
 
 def words_of(corpus: Corpus, rows: Int[np.ndarray, " example"]) -> dict[int, list[str]]:
-    """The words of these sentences, by row: the corpus's own, else those of running text."""
+    """The words of these sentences, by row: the corpus's own, or else those of running text."""
     chosen = np.unique(rows)
     if len(chosen) == 0:
         return {}
@@ -290,7 +290,7 @@ def taken(examples: Examples, index: np.ndarray) -> Examples:
 
 
 def _capped(part: Part, choice: TaskChoice) -> Part:
-    """Examples of the sentences with the lowest hashes, as many as fit, from at least one sentence."""
+    """Examples of the sentences with the lowest hashes, as many as fit; at least one sentence."""
     sentences, number = np.unique(part.examples.sentence, return_inverse=True)
     place = np.empty(len(sentences), dtype=np.int64)
     hashes = hash64_array(("probe-examples", choice.seed), part.corpus.content_ids[sentences])

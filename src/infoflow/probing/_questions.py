@@ -71,7 +71,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
-    """Words, with the white space between them."""
+    """Words with the white space between them."""
 
     words: tuple[str, ...]
     spaces: tuple[str, ...]
@@ -162,7 +162,7 @@ class AskedSentence:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeQuestion:
-    """A label of a span or pair of spans and, for tasks that change sentences, the written sentence."""
+    """A label of a span or of a pair of spans; for tasks that change sentences, also the sentence as changed."""
 
     first: Span
     label: str
@@ -192,7 +192,7 @@ class Kind:
     """Whether it changes some sentences: its parts carry their own corpus."""
 
     def missing(self, columns: set[str]) -> str | None:
-        """A description of what a corpus with these columns lacks; None if it has everything."""
+        """What a corpus with these columns lacks for the task; None if it has everything."""
         if absent := [name for name in self.needs if name not in columns]:
             return f"the column {' and '.join(absent)}"
         if self.either and not columns & set(self.either):

@@ -1,4 +1,4 @@
-"""What a model fills into blanks at each layer, for every prompt and for ensembles of prompts."""
+"""A model's answers in blanks at each layer, for every prompt and for ensembles of prompts."""
 
 # R view (a lens and a layer), P prompt, N fact, C candidate
 # R view (a lens and a layer), N blank, C candidate
@@ -91,7 +91,7 @@ def optimised_weights(
 
 def _require_facts(gold: Tensor) -> None:
     if len(gold) == 0:
-        raise UserError("Prompts are chosen and weighed by training facts. Got none.")
+        raise UserError("Training facts are needed to choose and weight the prompts. Got none.")
 
 
 # What a model would fill into blanks if it stopped at each layer.
@@ -105,7 +105,7 @@ class LensLayer(NamedTuple):
 
 
 class BlankReader:
-    """Log-probabilities of candidate tokens at blanks for every lens and layer, normalised over the candidates."""
+    """Log-probabilities of candidate tokens in blanks, for every lens and layer, normalised over the candidates."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class BlankReader:
         lenses: Mapping[str, TunedLens | None],
         tokens_per_batch: int,
     ) -> None:
-        """`candidates` are the tokens of the same words in every position where they may occur."""
+        """`candidates` are the tokens of the same words, for every position where they may occur."""
         self._model, self._lenses, self._tokens_per_batch = model, lenses, tokens_per_batch
         self._candidates = {stands: torch.tensor(tokens, device=model.device) for stands, tokens in candidates.items()}
         states = len(model.anatomy.predicts.layers) + 1
@@ -254,7 +254,7 @@ class RelationAsker:
     def _weights(
         self, prompts: Sequence[Prompt], train: Sequence[ClozeFact], askings: Sequence[Asking]
     ) -> dict[Asking, Float[Tensor, "view prompt"]]:
-        """Weights for each `Asking` that has prompts and, if it is learned, training facts."""
+        """Weights for each `Asking` that has prompts and, if weights are learned, training facts."""
         views, scores, gold = len(self._reader.views), None, None
         if train and any(asking.ensemble != "uniform" for asking in askings):
             most = next(self._parts(len(train), len(prompts)))

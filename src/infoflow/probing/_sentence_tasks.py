@@ -51,7 +51,7 @@ def _binned(value: Callable[[AskedSentence], int]) -> Callable[[Callable[[], Rea
 
 
 def _word_content(train: Callable[[], Read]) -> Ask:
-    """The one word of a list that a sentence contains; the list has words of medium frequency.
+    """The one word of a list that a sentence contains; the list holds words of medium frequency.
 
     SentEval uses words of rank 2,000 to 3,000 in a large corpus. Here the list has the most frequent words after the
     first 100, if they occur in at least `LEAST_OF_WORD` training sentences.
@@ -71,12 +71,12 @@ def _word_content(train: Callable[[], Read]) -> Ask:
 
 
 def _is_letters(word: str) -> bool:
-    """Whether a word is letters, with combining marks as in Devanagari."""
+    """Whether a word consists of letters, with combining marks as in Devanagari."""
     return all(unicodedata.category(sign)[0] in "LM" for sign in word)
 
 
 def _top_constituents(train: Callable[[], Read]) -> Ask:
-    """The relations of the root's dependents in order, with `root` among them; rare sequences are one class.
+    """The relations of the root's dependents in order, with `root` among them; rare sequences form one class.
 
     SentEval uses the categories below S in a phrase-structure tree; the version for dependencies is ours.
     """
@@ -102,7 +102,7 @@ def _below_root(sentence: AskedSentence) -> str | None:
 
 
 def _number_of(relation: str) -> Ask:
-    """The number of the root's subject or object: from FEATS (column `number`), else from `NN` and `NNS`."""
+    """The number of the root's subject or object: from FEATS (column `number`), or else from `NN` and `NNS`."""
 
     def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         heads, relations = sentence.heads(), sentence.tags("deprel")
@@ -132,7 +132,7 @@ def _tense(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQue
 def _values(
     sentence: AskedSentence, words: Sequence[int], column: str, names: dict[str, str], finite: bool = False
 ) -> list[str]:
-    """The values of these words in a feature's column, else in `xpos`.
+    """The values of these words in a feature's column, or else in `xpos`.
 
     Nouns and verbs with other values are skipped.
     """
@@ -208,7 +208,7 @@ _CLOSEST = 10  # candidates for a replacement: the words of nearest frequency
 
 
 def _half(sentence: AskedSentence, changed: Written) -> ProbeQuestion:
-    """The original or the changed sentence; a hash of the text chooses, each for half of the sentences."""
+    """Either the original or the changed sentence; a hash of the text chooses, so that each has about half."""
     original = sentence.draw("changed").random() < 0.5
     written = sentence.written if original else changed
     label = ORIGINAL if original else CHANGED
@@ -268,7 +268,7 @@ def _exchanged(sentence: AskedSentence) -> Written | None:
 def _joined(
     sentence: AskedSentence, first: tuple[int, int], middle: tuple[int, int], second: tuple[int, int], end: int
 ) -> Written:
-    """Joins second clause, conjunction, first clause and final punctuation, with the capital letter at the front."""
+    """Joins second clause, conjunction, first clause and final punctuation, and capitalises the new beginning."""
     words, spaces = list(sentence.written.words), [*sentence.written.spaces, ""]
     upos = sentence.tags("upos") if sentence.sentence.upos else [""] * len(words)
     if words[0][:1].isupper() and words[0] != "I" and upos[0] != "PROPN":

@@ -69,7 +69,7 @@ class StackedAdam:
 
 
 class Plateau:
-    """When to lower a probe's rate and when to stop it, from its losses on the development data."""
+    """When to lower a probe's rate and when to stop it, judged by its losses on the development data."""
 
     def __init__(self, probes: int, schedule: Schedule, device: torch.device) -> None:
         self._schedule = schedule

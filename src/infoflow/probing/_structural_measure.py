@@ -49,8 +49,8 @@ PROBE_TREES = TableSchema(
             "probe",
             "string",
             "",
-            "structural: a trained map; random: the map before training; chain: no states, every word "
-            "hangs on its neighbour",
+            "structural: a trained map; random: the map before training; chain: no states, every word is attached to "
+            "its neighbour",
         ),
         Column("stack", "string", "", "the stack that reads the text"),
         Column("layer", "int64", "", "state 0..L; 0 = embeddings; -1: of the chain"),
@@ -65,9 +65,7 @@ PROBE_TREES = TableSchema(
         Column("rank", "int64", "", "of the map; 0: of the chain"),
         Column("training", "int64", "sentences", "that the map is trained on"),
         Column("capacity", "int64", "parameters", "of one map"),
-        Column(
-            "no_tree", "int64", "sentences", "left out: several roots or none, a circle, or words that hang on nothing"
-        ),
+        Column("no_tree", "int64", "sentences", "left out: several roots or none, a cycle, or words without a head"),
         Column(
             "constant",
             "int64",
@@ -87,7 +85,7 @@ PROBE_TREES = TableSchema(
 
 
 class StructuralProbe(Intervention):
-    r"""UUAS, root accuracy and Spearman of maps that turn squared distances into tree distances.
+    r"""UUAS, root accuracy and Spearman correlation of maps whose squared distances approximate tree distances.
 
     See `structural_probe`: the maps of all layers and seeds train as one batched problem, separately for distances and
     depths. A hash of the text splits the sentences: three fifths train, a fifth is for early stopping, a fifth is
@@ -266,7 +264,7 @@ def _metrics(
 
 
 def _spearman(scores: TreeScores, blocks: np.ndarray) -> tuple[float, np.ndarray]:
-    """Spearman's macro-average, and its replicates."""
+    """Spearman's correlation, macro-averaged over sentence lengths, and its replicates."""
     kept = scores.in_average
     if not kept.any():
         return float("nan"), np.full(len(replicate_weights()), np.nan)
@@ -288,7 +286,7 @@ _UNKNOWN = frozenset({"", "_", "-", "--"})
 
 
 def is_syntax(words: Sequence[str], xpos: Sequence[str] | None, upos: Sequence[str] | None) -> np.ndarray:
-    """Which words are not punctuation.
+    """Mask of the words that are not punctuation.
 
     UPOS decides or, if it is missing, XPOS with a known tag set (Penn Treebank, STTS, Chinese Treebank). Otherwise a
     word is punctuation if it consists only of Unicode punctuation.

@@ -1,4 +1,4 @@
-"""Trees as distances and depths, and structural probes: linear maps under which states recover them."""
+"""Trees as distances and depths, and structural probes: linear maps that recover them from states."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class TreeSentence:
 def tree_distances(heads: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | None:
     """Distances between all words and depths below the root, in edges; None if the heads do not form one tree.
 
-    This is the case if there are several roots or none, a cycle, a disconnected part, or a head outside the sentence.
+    Trees have exactly one root, no cycle or disconnected part, and no head outside the sentence.
 
     Args:
         heads: Index of each word's governor, −1 for the root.
@@ -114,7 +114,7 @@ class TreeScores:
 
     @property
     def in_average(self) -> np.ndarray:
-        """Sentences that enter Spearman's average."""
+        """Mask of the sentences that enter Spearman's average."""
         return np.isfinite(self.spearman) & np.isin(self.length, LENGTHS)
 
 

@@ -101,7 +101,7 @@ def build_task(
 
 
 def tag_column(name: str) -> str | None:
-    """The tag column of a task that needs nothing else: `ner` for `ner` and `ner-spans`; else None."""
+    """The tag column of a task that needs nothing else (`ner` for `ner` and `ner-spans`); None for other tasks."""
     kind = _NAMED.get(name)
     if kind is None:
         return name.removesuffix(SPANS_SUFFIX)
@@ -114,7 +114,7 @@ def task_needs(name: str) -> tuple[str, ...]:
 
 
 def _tags(corpus: Corpus) -> set[str]:
-    """Columns that a probe can read: a lemma as well as tags."""
+    """Columns that a probe can predict: tags, and also lemmas."""
     return {*tag_columns(corpus)} | (corpus.columns & {"lemma"})
 
 
@@ -129,7 +129,7 @@ def _kind(name: str, corpus: Corpus) -> Kind:
         listed = [each.name for each in tasks(corpus)]
         raise UserError(
             f"No task {as_written(name)}: neither one of the list nor a tag column of {corpus.name}."
-            f"{did_you_mean(name, listed)}\nTasks that this corpus can be asked: {', '.join(listed)}."
+            f"{did_you_mean(name, listed)}\nTasks of this corpus: {', '.join(listed)}."
         )
     if missing := kind.missing(corpus.columns):
         raise _lacking(name, missing, corpus)
@@ -196,7 +196,7 @@ def _sentences(corpus: Corpus, rows: np.ndarray, seed: int) -> Iterator[AskedSen
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Asked:
-    """The examples of a part, each with the row of its sentence."""
+    """The examples of a part, each with its sentence's row."""
 
     corpus: Corpus
     questions: Sequence[tuple[int, ProbeQuestion]]
@@ -351,7 +351,7 @@ def _by_task(path: Path, tasks: Sequence[str], tags: Sequence[str]) -> Corpus | 
     if suffix in (".tagged", ".tags", ".tsv", ".txt") and (tags or named):
         if len(names := list(tags or dict.fromkeys(named))) > 1 and not tags:
             raise UserError(
-                f"{path.name} has columns without names, and several tags are asked for: {', '.join(names)}.\n"
+                f"{path.name} has columns without names, but several tags were requested: {', '.join(names)}.\n"
                 "Name its columns in their order: --tags NAME,NAME."
             )
         return Corpus.from_tagged(path, tags=names)
@@ -383,6 +383,6 @@ def _treebank(path: Path, tasks: Sequence[str]) -> Corpus:
 
 
 def _key(name: str, keys: Sequence[str]) -> str | None:
-    """The key with exactly this name, or else in another case if it is unique."""
+    """The key with exactly this name, or else the only one that differs just in case."""
     alike = [key for key in keys if key.lower() == name.lower()]
     return name if name in alike else alike[0] if len(alike) == 1 else None

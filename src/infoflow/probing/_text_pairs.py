@@ -134,7 +134,7 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Cells]]:
             check_columns(path, texts, texts, ("numbers",))  # one text may have many references
         if len(cells) < len(names) if columns else len(cells) < 2:
             raise UserError(
-                f"{path}, line {number}: {max(len(names), 2)} cells between tabs were expected. Got {len(cells)}.\n"
+                f"{path}, line {number}: {max(len(names), 2)} tab-separated cells were expected. Got {len(cells)}.\n"
                 "Correct the line."
             )
         yield number, _by_name(cells, names, columns)

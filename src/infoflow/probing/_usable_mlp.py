@@ -38,14 +38,14 @@ USABLE_INFORMATION_MLP = TableSchema(
 
 class UsableInformationMLP(UsableInformation):
     """The information in a layer's states that a probe with one hidden layer can use: `UsableInformation` for a wider
-    family of readers, about the same tokens.
+    family of readers, on the same tokens.
 
     For each half of the sentences and each layer a probe with rectified linear units is trained on seven eighths of
     that half, until its cross-entropy on the last eighth stops falling, and scored on the other half. That eighth also
-    chooses between no weight decay, which suits states that say the token, and one that suits the token to predict. Its
-    inputs are the states, whitened within labels, so that a large component that is independent of the token changes
-    nothing. It starts as the labels' frequencies, and stays there if training does not improve on them. Labels without
-    a fitted token share the probability that Good and Turing give them.
+    chooses between no weight decay, which suits the input token, and one that suits the token to predict. Its inputs
+    are the states, whitened within labels, so that a large component that is independent of the token changes nothing.
+    The probe starts from the labels' frequencies, and stays there if training does not improve on them. Labels that
+    occur in no fitted token share the Good–Turing probability of unseen labels.
 
     Args:
         types: Number of most frequent token types.
@@ -87,7 +87,7 @@ def usable_by_mlp(
 ) -> list[UsableEstimate]:
     """Usable information of each layer, for probes with one hidden layer; labels are 0..K−1.
 
-    For each fold: a probe of each seed, one trained on half of the sentences, and one on shuffled labels.
+    Each fold trains a probe per seed, one on half of the sentences, and one on shuffled labels.
     """
     sets = [one for fold in (0, 1) for one in _sets(fold, blocks, seeds)]
     with torch.inference_mode(False):
@@ -108,13 +108,13 @@ def usable_by_mlp(
 
 
 def _joined(scores: Float[np.ndarray, "set layer token"], chosen: list[bool]) -> Float[np.ndarray, "seed layer token"]:
-    """Both folds together: each scored the tokens of the other, and has 0 for its own."""
+    """Both folds joined: each has scores for the other's tokens, and 0 for its own."""
     first, second = np.split(scores[chosen], 2)
     return first + second
 
 
 class _Set(NamedTuple):
-    """The tokens of a probe in every layer."""
+    """The tokens on which one probe is trained, in every layer."""
 
     kind: Literal["whole", "half", "shuffled"]
     seed: int
@@ -128,7 +128,7 @@ _KINDS = ("whole", "half", "shuffled")
 
 
 def _sets(fold: int, blocks: Int[np.ndarray, " token"], seeds: int) -> Iterator[_Set]:
-    """The probes of one fold: every other block is fitted, and every eighth of these is held back."""
+    """The probes of one fold: every other block is used for fitting, and every eighth of these is held back."""
     place = np.unique(blocks, return_inverse=True)[1]
     own, number = place % 2 == fold, place // 2
     train, dev, scored = (np.flatnonzero(each) for each in (own & (number % 8 != 0), own & (number % 8 == 0), ~own))
@@ -142,7 +142,7 @@ def _sets(fold: int, blocks: Int[np.ndarray, " token"], seeds: int) -> Iterator[
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Problem:
-    """What all probes are trained on; the layer and the set of each are its place among them."""
+    """The training problem of all probes; a probe's index encodes its layer and set."""
 
     states: Float[Tensor, "layer token width"]
     labels: Int[Tensor, "set token"]
@@ -186,9 +186,10 @@ class _Problem:
         )
 
     def scores(self, hidden: int) -> Float[np.ndarray, "set layer token"]:
-        """Train all probes, and let the best of each kind, seed and layer score the tokens of the other half.
+        """Train all probes, and score the tokens of the other half with the best probe of each kind, seed and layer.
 
-        0 elsewhere, and for sets with weight decay, whose probes stand in for those without where they are better.
+        Scores are 0 elsewhere. Probes with weight decay replace those without where they are better, and have no scores
+        of their own.
         """
         layers, width, num_labels = len(self.states), self.states.shape[2], self.log_share.shape[1]
         start = mlp_parameters("usable-mlp", [one.seed for one in self.sets], layers, (width, hidden, num_labels))
@@ -212,7 +213,7 @@ class _Problem:
         return scores
 
     def _batches(self, epoch: int) -> Iterator[Int[Tensor, "set batch"]]:
-        """The tokens of each set in random order, in as many batches for all; of a small set, again and again."""
+        """The tokens of each set in random order, in equally many batches; tokens of small sets are repeated."""
         steps = max(_LEAST_STEPS, math.ceil(max(len(one.train) for one in self.sets) / _BATCH))
         orders = [
             np.resize(stream("usable-mlp-order", one.seed, epoch).permutation(one.train), steps * _BATCH)
@@ -239,7 +240,7 @@ class _Problem:
     def _log_probabilities(
         self, parameters: Sequence[Tensor], probes: Tensor, rows: Int[Tensor, "probe token"]
     ) -> Iterator[Float[Tensor, "probe part"]]:
-        """The log-probability of each token's own label, a part of the tokens at a time."""
+        """The log-probability of each token's own label, for a part of the tokens at a time."""
         of_set = self._set(probes)
         unseen, num_unseen = self.unseen[of_set][:, None], self.log_share.isinf().sum(1)[of_set][:, None]
         for part in rows.split(max(1, _PART // (4 * len(probes) * self.log_share.shape[1])), dim=1):
@@ -250,7 +251,7 @@ class _Problem:
             yield torch.where(self.log_share[of_set[:, None], own].isinf(), new, seen)
 
     def _on_dev(self, parameters: Sequence[Tensor], probes: Tensor) -> Float[Tensor, " probe"]:
-        """Cross-entropy of the tokens held back."""
+        """Cross-entropy on the tokens held back."""
         least = min(len(one.dev) for one in self.sets)
         dev = torch.from_numpy(np.stack([one.dev[:least] for one in self.sets]))
         parts = self._log_probabilities(parameters, probes, dev[self._set(probes)])

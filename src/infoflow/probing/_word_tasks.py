@@ -323,7 +323,7 @@ def _coreference(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Pr
 PAIR_TASKS: dict[str, Kind] = {
     "arc": Kind(
         unit="pair",
-        about="whether the second word is the head of the first, beside one other word drawn for each",
+        about="whether the second word is the head of the first; one other word is drawn for each",
         needs=("head",),
         begin=always(_arc),
     ),
@@ -335,7 +335,7 @@ PAIR_TASKS: dict[str, Kind] = {
     ),
     "coreference": Kind(
         unit="pair",
-        about="whether two mentions of a sentence are of one entity, beside as many pairs that are not",
+        about="whether two mentions of a sentence are of one entity; half of the pairs are not",
         needs=(ENTITY,),
         begin=always(_coreference),
     ),

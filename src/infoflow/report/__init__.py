@@ -1,4 +1,4 @@
-"""The report: one HTML file with a run's results, and its figures as files; the only room that knows HTML."""
+"""The report: one HTML file with a run's results, and its figures as files; the only package that knows HTML."""
 
 from ._embedding import check_replaceable
 from ._files import write_figures as write_figures

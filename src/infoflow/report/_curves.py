@@ -23,7 +23,7 @@ def band_words(seeds: int, over: str = "sentences", bands: str = "bands", known:
 
     Args:
         seeds: Number of seeds behind each mean.
-        over: The sampled data besides seeds; "" if nothing was sampled.
+        over: What was sampled besides seeds; "" if nothing was.
         bands: The drawn marks: bands, whiskers.
         known: Whether a single seed has an interval.
     """
@@ -63,14 +63,14 @@ def sampled_bands(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def first_seed(frame: pd.DataFrame) -> pd.DataFrame:
-    """The models of each line's first seed: numbers of heads and answers to examples have no mean over seeds."""
+    """The models of each line's first seed, since numbers of heads and answers to examples have no mean over seeds."""
     if frame.empty or "seed" not in frame:
         return frame
     return frame[frame["seed"] == frame.groupby("series")["seed"].transform("min")]
 
 
 def mean_of_draws(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per seed: the mean over its random draws, with means of their intervals and replicates."""
+    """One row per seed: the mean over random draws, and over their intervals and replicates."""
     if not rows["seed"].duplicated().any():
         return rows
     found = []
@@ -133,7 +133,7 @@ def has_untrained(frame: pd.DataFrame) -> bool:
 
 
 def interval_note(table: pd.DataFrame, counted: str = "") -> str:
-    """What the bands of these curves show, and the number of observations behind a point.
+    """What the bands of these curves show, and how many observations are behind a point.
 
     `counted`: the counted unit, and what the intervals cover; by default occurrences and sentences.
     """
@@ -147,7 +147,7 @@ def interval_note(table: pd.DataFrame, counted: str = "") -> str:
 
 
 def sample_note(frame: pd.DataFrame) -> str:
-    """How many of the requested tokens a sample kept if its byte budget cut it; starts with a space."""
+    """How many of the requested tokens were sampled, if the byte budget limited it; starts with a space."""
     if "tokens_kept" not in frame:
         return ""
     both = zip(frame["tokens_kept"].tolist(), frame["tokens_requested"].tolist(), strict=True)
@@ -159,7 +159,7 @@ def sample_note(frame: pd.DataFrame) -> str:
 
 
 def _of_line(frame: pd.DataFrame, series: str, trained: bool) -> np.ndarray:
-    """For each row, whether it belongs to that line."""
+    """Mask of the rows of that line."""
     same = (frame["series"] == series) & (frame["trained"] == trained)
     return same.to_numpy(dtype=bool, na_value=False)
 
@@ -184,7 +184,7 @@ class Wording(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """A dip or peak at an inner layer, beyond both ends by more than the intervals."""
+    """A dip or peak at an inner layer that differs from both ends by more than the intervals."""
 
     layer: int
     dip: bool
@@ -193,7 +193,7 @@ class _Turn(NamedTuple):
 
     @property
     def seen(self) -> bool:
-        """Whether both parts are visible in the picture: neither is below a tenth of the other."""
+        """Whether both parts are visible in the picture: each is at least a tenth of the other."""
         sizes = sorted((abs(self.there.value), abs(self.back.value)))
         return sizes[0] > 0.1 * sizes[1]
 
@@ -225,8 +225,8 @@ def _move(frame: pd.DataFrame, key: str) -> _Move:
 def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording) -> list[str]:
     """One sentence on the change of all lines from the first to the last layer, and one on the control.
 
-    A dip or peak in between comes first. For example "From layer 0 to layer 6, causal LM loses 1.34 nats (1.19 to 1.48)
-    of …; translation loses 0.78 (…)."
+    A dip or peak in between is named first. For example "From layer 0 to layer 6, causal LM loses 1.34 nats (1.19 to
+    1.48) of …; translation loses 0.78 (…)."
     """
     shown = [line for line in series if line.key in set(frame["series"])]
     last = {line.key: layers_of(frame, line.key)[-1] for line in shown}
@@ -322,7 +322,7 @@ def _clause(frame: pd.DataFrame, line: Series, move: _Move, wording: Wording, fi
 
 
 def turn_sentence(frame: pd.DataFrame, series: list[Series], size: Callable[[Estimate], str] = size_text) -> str:
-    """Where curves turn inside, for a sentence that otherwise names their ends alone; empty if none visibly does.
+    """Where curves turn between their ends, for a text that otherwise names only the ends; empty if none visibly turns.
 
     For example "The curve of causal LM peaks at layer 4, 0.19 above its start; that of …".
     """

@@ -40,9 +40,9 @@ def svg_of(spec: dict[str, Any]) -> str:
 
 @contextmanager
 def drawing_ahead() -> Iterator[Callable[[Panel, int], None]]:
-    """In the block, the given function begins to draw a panel of that width, which `static_svg` is asked for later.
+    """Inside the block, the yielded function starts drawing a panel of that width, for a later call of `static_svg`.
 
-    The engine then draws while this process makes the next figures. It begins with `javascript`.
+    The engine draws while this process makes the next figures. It begins with `javascript`.
     """
 
     def begin(name: str, *arguments: Any) -> None:
@@ -215,8 +215,8 @@ def _rounded(number: re.Match[str], places: int) -> str:
 def _drop_unseen(parent: ElementTree.Element) -> None:
     """Remove invisible marks.
 
-    These are paths that are neither filled nor stroked, unless something is clipped to them, and marks for a pointer or
-    another moment.
+    These are paths that are neither filled nor stroked, unless something is clipped to them, and marks that appear only
+    on hover or at another checkpoint.
     """
     if parent.tag != f"{_SVG}clipPath":
         for child in list(parent):
@@ -226,7 +226,7 @@ def _drop_unseen(parent: ElementTree.Element) -> None:
 
 
 def _group_alike(parent: ElementTree.Element) -> None:
-    """Group consecutive marks that look alike, and state their style once."""
+    """Group consecutive marks that look alike, and state their style only once."""
     runs = [list(run) for _, run in groupby(list(parent), key=_look)]
     for run in runs:
         if (look := _look(run[0])) and len(run) > 1:
@@ -358,7 +358,7 @@ def _kept(points: Float[np.ndarray, "point 2"]) -> Bool[np.ndarray, " point"]:
 def _beside(
     points: Float[np.ndarray, "_ 2"], start: Float[np.ndarray, "2"], end: Float[np.ndarray, "2"]
 ) -> Float[np.ndarray, " _"]:
-    """Distances of points from the segment between two others."""
+    """Distances of the points between two others from the segment that joins these."""
     along = end - start
     length = float(along @ along)
     share = np.clip((points - start) @ along / length, 0, 1) if length else np.zeros(len(points))

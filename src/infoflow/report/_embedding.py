@@ -39,7 +39,7 @@ def _finite(value: Any) -> Any:
 
 
 def policy(scripts: list[str]) -> str:
-    """A content security policy that forbids the network and all scripts but the page's own."""
+    """A content security policy that forbids network access and all scripts except the page's own."""
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
     )
@@ -67,7 +67,7 @@ def style(*names: str) -> str:
 
 
 def closed(script: str) -> str:
-    """A script that cannot close its own element early."""
+    """A script in which no text closes its element early."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
@@ -96,7 +96,8 @@ def packed_text(text: str) -> str:
 def in_steps(values: np.ndarray, low: float, high: float) -> str:
     """Quantise numbers between `low` and `high` to 65,534 steps of two bytes, in base64; NaN stays missing.
 
-    A step is finer than any digit on the page, and the result takes a quarter of the space of decimals.
+    A step is finer than the last digit of any number on the page, and the result takes a quarter of the space of
+    decimals.
 
     >>> in_steps(np.array([0.0, 1.0, np.nan]), 0.0, 1.0)
     'AAD+////'

@@ -74,23 +74,23 @@ class ReportFigure:
             object.__setattr__(self, "answer", [self.words])  # this one sentence is the answer
 
     def of_decoder(self) -> "ReportFigure":
-        """The same figure about decoders, which its claims do not judge."""
+        """The same figure for decoders, which its claims do not judge."""
         question = f"{self.question.removesuffix('?')}, in the decoder?"
         return replace(self, id=f"{self.id}-decoder", question=question, findings=())
 
     @property
     def numbers(self) -> list[str]:
-        """The sentences of the answer besides its words."""
+        """The sentences of the answer after its words."""
         return [] if self.answer == [self.words] else self.answer
 
     @property
     def folds(self) -> bool:
-        """Whether its numbers are folded because words precede them; numbers that follow a choice stay visible."""
+        """Whether the numbers are folded because words precede them; numbers that follow a choice stay visible."""
         return bool(self.words) and bool(self.first) and not self.is_chosen
 
     @property
     def first(self) -> list[str]:
-        """The part of the answer visible at first: a long answer without words of its own shows one sentence."""
+        """The part of the answer that is visible at first: one sentence of a long answer without words of its own."""
         plain = self.template == "charts.html.jinja" and "apart" not in self.payload
         return self.numbers[:1] if self._long and not self.words and plain else self.numbers
 
@@ -123,14 +123,14 @@ class Section:
 
     @property
     def shown(self) -> list[ReportFigure]:
-        """The figures that are open on the page; all, if each of them is in `folded`."""
+        """The figures that are open on the page; all if each of them is in `folded`."""
         if self.open:
             return [figure for figure in self.figures if figure.id in self.open]
         return [figure for figure in self.figures if not self._folds(figure)] or self.figures
 
     @property
     def further(self) -> list[ReportFigure]:
-        """The folded figures, for each model or stack; none, if no other figure would be left."""
+        """The folded figures, for each model or stack; none if no other figure would be left."""
         shown = self.shown
         return [figure for figure in self.figures if figure not in shown]
 

@@ -61,7 +61,7 @@ def check_width(inches: float) -> None:
 
 
 def check_columns(columns: int | None, inches: float) -> None:
-    """Reject numbers of columns with unreadable panels."""
+    """Reject numbers of columns that would make panels unreadable."""
     most = max(int(inches / _NARROWEST), 1)
     if columns is not None and not 1 <= columns <= most:
         raise UserError(
@@ -99,7 +99,7 @@ def variants(figure: ReportFigure, tables: ModelTables) -> dict[str, ReportFigur
 
 
 def encoded(svg: str, kind: str) -> bytes:
-    """A figure on paper (see `paper_svg`) as the content of a file of that kind."""
+    """A figure for print (see `paper_svg`) as the bytes of a file of that kind."""
     if kind == "svg":
         return svg.encode()
     if kind == "pdf":
@@ -109,7 +109,7 @@ def encoded(svg: str, kind: str) -> bytes:
 
 
 def _in_points(svg: str) -> str:
-    """The size in points: the converter takes pixels for points, which would make the page a third too large."""
+    """The SVG with its size in points, since the converter takes pixels for points: a third too large."""
     return re.sub(
         r'(width|height)="([\d.]+)in"', lambda match: f'{match[1]}="{float(match[2]) * 72:.2f}"', svg, count=2
     )

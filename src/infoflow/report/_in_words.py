@@ -52,7 +52,7 @@ _ROUNDING = 1e-9  # relative half-width below which an interval is a point with 
 def decimals(low: float, high: float, value: float = 1.0) -> int:
     """Decimals that keep one significant digit of the interval's half-width (two if that digit is 1).
 
-    Without an interval: three significant digits of `value`.
+    Without an interval, `value` gets three significant digits.
     """
     half = (high - low) / 2
     if not math.isfinite(half) or half <= _ROUNDING * abs(value):
@@ -105,13 +105,13 @@ def inline_text(estimate: Estimate, unit: str = "") -> str:
 
 
 def difference_text(gap: Estimate, more: str, less: str, unit: str = "") -> str:
-    """`0.20 nats (0.19 to 0.21) more`, or `less`; says if the direction may be chance."""
+    """`0.20 nats (0.19 to 0.21) more`, or `less`; it says so if the direction may be chance."""
     unclear = " (may be chance)" if gap.has_interval and not gap.sign else ""
     return f"{size_text(gap, unit)} {more if gap.value >= 0 else less}{unclear}"
 
 
 def count_text(count: float) -> str:
-    """`92,397`, or `3.0 million` from a million up."""
+    """`92,397`, or `3.0 million` from a million on."""
     if count is None or not math.isfinite(count):
         return "–"
     return f"{count / 1e6:,.1f} million" if count >= 1e6 else f"{count:,.0f}"
@@ -180,7 +180,7 @@ class Extreme(NamedTuple):
 
     @property
     def note(self) -> str:
-        """`, not clearly different from that in masked LM`; "" if no other is close."""
+        """`, not clearly different from that in masked LM`; "" if no other value is close."""
         if not self.alike:
             return ""
         if len(self.alike) <= _NAMED:
@@ -189,7 +189,7 @@ class Extreme(NamedTuple):
 
     @property
     def choice(self) -> str:
-        """` (the largest of 12, so partly by chance)`; "" for few, or if other sentences selected it."""
+        """` (the largest of 12, so partly by chance)`; "" for few candidates, or if other sentences selected it."""
         return f" (the {'smallest' if self.least else 'largest'} of {self.of}, so partly by chance)" if self.of else ""
 
 
@@ -243,7 +243,7 @@ def extremes_words(what: str, candidates: Sequence[Candidate], unit: str = "", e
 
 
 def clear_cases(candidates: Sequence[Candidate], above: float = 0.0) -> str:
-    """`clearly above 0 in 3 of 4 cases`; "" for a single case, or without intervals."""
+    """`clearly above 0 in 3 of 4 cases`; "" for a single case, and without intervals."""
     known = [one.estimate for one in candidates if one.estimate.has_interval]
     if len(known) < 2:
         return ""
@@ -288,7 +288,7 @@ def by_answer(answers: Mapping[str, str], start: str = "") -> str:
 
 
 def sentence(text: str) -> str:
-    """Add a capital and a full stop; "" stays empty."""
+    """Add a capital letter and a full stop; "" stays empty."""
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
@@ -308,7 +308,7 @@ def half_by(curve: pd.Series) -> int:
 
 
 def half_for_good(curve: pd.Series) -> int:
-    """The first update from which a curve stays beyond the midpoint of its ends."""
+    """The first update from which a curve stays beyond the midpoint of its first and last value."""
     past = _past(curve)
     before = past.index[~past.to_numpy(dtype=bool)]
     return int(past.index[past.index.get_loc(before[-1]) + 1]) if len(before) else int(past.index[0])

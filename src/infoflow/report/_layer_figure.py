@@ -1,4 +1,4 @@
-"""Declarative layer figures: one builder draws and words them, in panels for several architectures."""
+"""Declared figures by layer: one builder draws them and writes their sentences, in panels for several architectures."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -76,7 +76,7 @@ class LayerFigure:
     known_name: str = ""
 
     def drawn(self, rows: pd.DataFrame, series: list[Series], **own: Any) -> ReportFigure:
-        """The figure of rows with the column `series`; `own` overrides parts of the declaration."""
+        """The figure for rows with the column `series`; `own` overrides parts of the declaration."""
         parts = self._parts(rows)
         tables = {title: with_convergence(curves(part), part) for title, part in parts.items()}
         axis, scale = {**self.axis, "y_title": filled(self.axis["y_title"], rows)}, ""
@@ -181,7 +181,7 @@ def stacked(tables: Mapping[Any, pd.DataFrame], *columns: str) -> pd.DataFrame:
 
 
 def with_convergence(table: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """`curves(frame)`; if `frame` has a column `converged`, so does the result: whether every seed has converged."""
+    """`curves(frame)`, with a column `converged` (whether every seed has converged) if `frame` has one."""
     if "converged" not in frame:
         return table
     groups = frame.assign(group=np.where(frame["trained"], "trained", "untrained"))
@@ -196,7 +196,7 @@ def with_convergence(table: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
 def facets(
     section: Section, build: Callable[[ModelTables], Section | None], tables: ModelTables, others: list[ModelTables]
 ) -> tuple[Section, dict[str, str]]:
-    """The section with panels of other architectures, and a note on what is still not drawn for each."""
+    """The section with panels of other architectures, and a note on what is not drawn for each."""
     if not any(_has_facets(figure) for figure in section.figures):
         return section, {}
     stated = {other.models.architecture: _built(build, other) for other in others}
@@ -226,7 +226,7 @@ def _has_facets(figure: ReportFigure) -> bool:
 
 
 def _beside(figures: Mapping[str, ReportFigure]) -> ReportFigure:
-    """The first of these figures, with the panels, sentences and data of the others."""
+    """The first of these figures, with the panels, sentences and data of the others added."""
     first, *others = figures.values()
     if not others:
         return first
@@ -252,7 +252,7 @@ def side_by_side(figures: Mapping[str, ReportFigure]) -> ReportFigure:
 
 
 def _joined(figures: Mapping[str, ReportFigure], caption: str, column: str) -> ReportFigure:
-    """The first figure with the panels of all on shared axes, by title and then by name; other panels are its own."""
+    """The first figure with the panels of all on shared axes, sorted by title and name; other panels are its own."""
     panels = [(name, panel) for name, one in figures.items() for panel in one.panels]
     found = [(panel.title, name, panel.form) for name, panel in panels if panel.form is not None]
     titles = list(dict.fromkeys(title for title, _, _ in found))

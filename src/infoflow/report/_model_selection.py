@@ -26,7 +26,7 @@ _KEYS = frozenset(column.name for column in KEYS if column.name != "trained")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSelection:
-    """The models that a page shows, in reading order, and their rows in a table.
+    """The models that a page shows, in reading order, and the selection of their rows in a table.
 
     In a study, lines are objectives and their variants, with seeds (and corpora) as repetitions: models of the first
     architecture trained from random weights, at the end of training and before it. In other runs, each model is its own
@@ -87,7 +87,7 @@ class ModelSelection:
         return frame if "seed" in frame or len(sides) > 1 else frame.assign(seed=0)
 
     def shown(self, frame: pd.DataFrame, side: str = "") -> np.ndarray:
-        """Which rows belong to shown models, whatever their objective: the report's only selection."""
+        """Mask of the rows of shown models, whatever their objective; the report selects rows nowhere else."""
         if f"objective{side}" not in frame:
             return np.ones(len(frame), dtype=bool)
         places = np.arange(len(frame))
@@ -110,7 +110,7 @@ class ModelSelection:
         return np.isin(places, np.concatenate([places[:0], *kept]))
 
     def _architecture_of(self, rows: pd.DataFrame, side: str) -> str:
-        """An external model's own architecture, or the study's, which some of its tables may omit."""
+        """An external model's own architecture, or otherwise the study's, which some of its tables may omit."""
         column = f"architecture{side}"
         if column not in rows or rows.empty:
             return self.architecture
@@ -127,7 +127,7 @@ class ModelSelection:
         return pd.Series([Spec(*end).label for end in ends], index=frame.index, dtype=object)
 
     def main(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Only each model's stack that is compared across models; all rows if the table has no stacks."""
+        """Only the stack of each model that is compared across models; all rows if the table has no stacks."""
         if "stack" not in frame:
             return frame
         return frame[frame["stack"].astype(str) == frame["model"].astype(str).map(self.main_stacks)]
@@ -176,7 +176,7 @@ def entries_of_models(run: RunFolder) -> pd.DataFrame:
 
 
 def entries_with_readers(run: RunFolder) -> pd.DataFrame:
-    """The same, plus one row per reader with passages: readers are missing from run.json and may have other seeds."""
+    """The same, plus one row per reader of passages: run.json lacks readers, and they may have other seeds."""
     entries = entries_of_models(run)
     if RETRIEVAL_RUNS.name not in run.tables or "model" not in entries:
         return entries
@@ -196,8 +196,8 @@ def seeds_of_lines(entries: pd.DataFrame) -> list[int]:
 def _first_architecture(run: RunFolder, models: pd.DataFrame) -> str:
     """The architecture that any table names for the plan's first model; "" if none does.
 
-    Then it is that of the first line each of whose models has one in some table, such as readers of a study whose
-    other models have none.
+    If the plan's first model has none, the first line with an architecture for all of its models decides, such as
+    readers.
     """
     frames = [run.tables[name] for name in (TRAINING_RUNS.name, "task_scores") if name in run.tables]
     first = next((str(frame["model"].iloc[0]) for frame in frames if "model" in frame and len(frame)), None)

@@ -1,4 +1,4 @@
-"""A run's tables, restricted to the rows of a page, without damaged ones: the single source of the figures' models."""
+"""A run's tables, restricted to the rows of a page, without damaged ones: all figures get their models from here."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
@@ -36,7 +36,7 @@ def unless_damaged(tell: Callable[[], _Stated], otherwise: _Stated, name: str, l
 
 
 def kind_of(error: Exception) -> str:
-    """What was missing or wrong, if the error describes it."""
+    """What was missing or wrong, if the error says so."""
     if isinstance(error, KeyError) and error.args:
         return f"no {error.args[0]}"
     return "unexpected values" if isinstance(error, TypeError | AttributeError) else str(error)[:120]
@@ -145,7 +145,7 @@ class ModelTables:
         return [name for name in (*measured, *own) if name in TABLES and name != FINDINGS_TABLE.name]
 
     def of_run(self, name: str) -> pd.DataFrame | None:
-        """A table about several runs, unaffected by the choice of models; None if it is missing."""
+        """A table about several runs, whatever models are selected; None if it is missing."""
         return self._run.tables.get(name)
 
     def findings_over_training(self) -> pd.DataFrame | None:
@@ -157,11 +157,11 @@ class ModelTables:
         return own if len(own) else None if frame.empty else frame
 
     def forget(self) -> None:
-        """Restrict `notes` to tables accessed from here on."""
+        """Restrict `notes` to tables that are read from here on."""
         self._asked.clear()
 
     def notes(self, beside: Mapping[str, str] | None = None) -> list[str]:
-        """In words, the data of accessed tables that no figure shows.
+        """Notes on rows of the tables read that no figure shows.
 
         `beside`: architectures drawn next to the first one, with what is not drawn for each.
         """

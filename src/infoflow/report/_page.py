@@ -1,4 +1,4 @@
-"""The story as one HTML file that needs only a browser."""
+"""The story as one HTML file that opens in any browser."""
 
 import base64
 import gzip
@@ -89,7 +89,7 @@ _ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
 def write_report(run: RunFolder | PathLike[str] | str, anonymous: bool = False) -> Path:
     """Write the run's report.html: one file, readable offline, complete or not written at all.
 
-    It names local files but no folders; `anonymous` hides file names, too.
+    The report names local files but no folders; `anonymous` hides file names, too.
 
     It shows what the run's tables contain and leaves out the rest. Returns its path.
 
@@ -206,7 +206,7 @@ def _static_width(figure: ReportFigure | PanelGroup) -> int:
 
 
 def _begin(section: Section, begin: Callable[[Panel, int], None]) -> None:
-    """Begin to draw a section's static pictures; figures of several metrics are drawn when they are asked for."""
+    """Start drawing a section's static pictures; figures of several metrics are drawn on request."""
     for figure in section.figures:
         for panel in figure.panels if "metrics" not in figure.payload else ():
             begin(panel, _static_width(figure))
@@ -215,7 +215,7 @@ def _begin(section: Section, begin: Callable[[Panel, int], None]) -> None:
 def _csv_address(figure: ReportFigure) -> str:
     """The figure's data as a `data:` address, compressed if long; "" if it would make the page too large.
 
-    The head map's page generates its own.
+    The page with the head map generates its own.
     """
     if figure.template == "heads.html.jinja":
         return ""
@@ -257,7 +257,7 @@ _FOLDERS = ("tables", "models", "work")
 
 
 def check_output(run: RunFolder, kind: str, *, tables: Iterable[str] = ()) -> dict[str, Any]:
-    """The current contents of run.json; rejects a folder in which a run of this kind could not be completed.
+    """The current contents of run.json; rejects a folder in which a run of this kind cannot be completed.
 
     Args:
         run: The folder, which may not exist yet.

@@ -101,7 +101,7 @@ class ShownRun(RunFolder):
     def _names(self) -> dict[str, str]:
         """Replacement names of anonymous models, and of tasks named after their file.
 
-        Models of a hub or a study keep their names, as do tasks with a given name.
+        Models of a hub or a study keep their names, as do tasks that were given a name.
         """
         manifest = super().read()
         if not self.anonymous:
@@ -145,7 +145,7 @@ def _named_columns(frame: pd.DataFrame) -> list[str]:
 
 
 def _with_files(value: Any, name: str, files: Collection[str], anonymous: bool, renamed: dict[str, str]) -> Any:
-    """The value of the entry `name`, with all settings in `files` renamed; `renamed` collects the changes."""
+    """The value of the entry `name` with all settings in `files` renamed; `renamed` collects the changes."""
     if isinstance(value, dict):
         return {
             key: _with_files(inner, f"{name}.{key}".removeprefix("."), files, anonymous, renamed)
@@ -232,7 +232,7 @@ class StageTime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageTimes:
-    """All stages, the longest first, and the sum over each kind in words."""
+    """All stages, longest first, and the total of each kind in words."""
 
     stages: list[StageTime]
     sums: str

@@ -139,7 +139,7 @@ _SECTIONS: tuple[tuple[int, Section, Builder], ...] = (
 
 @cache
 def sections() -> tuple[tuple[Section, Builder], ...]:
-    """All sections and their builders in the order of the page; those without tables omit themselves."""
+    """All sections and their builders, in the order of the page; a section without tables is omitted."""
     placed = [*_SECTIONS, *(one for own in provided("figures", "SECTIONS") for one in own)]
     return tuple((heading, build) for _, heading, build in sorted(placed, key=lambda one: one[0]))
 
@@ -190,7 +190,7 @@ class Sources:
 
 
 def tell(run: RunFolder, on_section: Callable[[Section], None] | None = None) -> Story:
-    """The story of a run, from its available tables; `on_section` gets each section as soon as it is made.
+    """The story of a run, from its available tables; `on_section` receives each section as soon as it is made.
 
     Raises:
         UserError: A table is damaged, or none names its models.

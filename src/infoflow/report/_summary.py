@@ -48,7 +48,7 @@ def failure_kind(row: dict) -> str:
 
 
 def kind_text(row: dict) -> str:
-    """The kind as it follows the verdict; "" if it has no name."""
+    """The kind of failure, as it follows the verdict; "" if it has no name."""
     kind = failure_kind(row)
     return "" if kind == OTHER else kind
 
@@ -71,7 +71,7 @@ class ModelRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScorecardRow:
-    """One row of the scorecard."""
+    """A claim's row in the scorecard."""
 
     id: str
     claim: str
@@ -120,7 +120,7 @@ def study_line(run: RunFolder, models: ModelSelection) -> str:
 
 
 def model_rows(run: RunFolder, models: ModelSelection) -> list[ModelRow]:
-    """The table of models; it has a column if some model fills it."""
+    """The rows of the table of models, which has only columns that some model fills."""
     rows = []
     entries = entries_with_readers(run)
     entries = models.named(entries) if "model" in entries else entries.assign(series="")
@@ -179,7 +179,7 @@ def _runs_phrase(runs: list[dict[str, Any]]) -> str:
 
 
 def _short_corpus(name: str) -> str:
-    """Files by their own names; the methods section gives full paths."""
+    """Corpus files by name only; the methods section gives full paths."""
     return name if name.startswith(("hf:", "grammar:")) else listed([Path(part).name for part in name.split(",")])
 
 
@@ -212,13 +212,13 @@ def _model_cells(own: pd.DataFrame, models: ModelSelection) -> dict[str, str]:
 
 
 def _seeds_cell(own: pd.DataFrame) -> str:
-    """`1 (seed 0)`, `3 (seeds 0, 1 and 2)`: the number comes first, or a single seed 0 would read as none."""
+    """`1 (seed 0)`, `3 (seeds 0, 1 and 2)`: the number comes first, since a single `0` would read as none."""
     seeds = [str(seed) for seed in sorted(set(own["seed"]))] if len(own) else []
     return f"{len(seeds)} (seed{'s' if len(seeds) > 1 else ''} {listed(seeds)})" if seeds else "–"
 
 
 def _elsewhere(row: dict[str, Any]) -> str:
-    """The verdict for another architecture or moment of training, with its mark."""
+    """The verdict for another architecture or checkpoint, with its mark."""
     update = int(row.get("update", END))
     moment = {END: "", UNTRAINED: "untrained"}.get(update, f"after {update:,} updates")
     named = str(row.get("model") or row.get("architecture") or "")  # for external models, whose architectures may agree
@@ -274,7 +274,7 @@ def _control_text(row: dict[str, Any], control: float, places: int) -> str:
 
 
 def _published(value: Any, unit: Any) -> str:
-    """The paper's number: text unchanged, a number with the effect's unit."""
+    """The paper's number: texts unchanged, numbers with the effect's unit."""
     if isinstance(value, str):
         return value
     figure = _float(value)
@@ -311,7 +311,7 @@ def _first_sentence(text: str, shorten: bool) -> tuple[str, str]:
 
 
 def _plain(value: float) -> str:
-    """A threshold as it was set: 0.33, not 0.330."""
+    """A threshold as it was written: 0.33, not 0.330."""
     return f"{value:g}".replace("-", "−")
 
 

@@ -1,4 +1,4 @@
-"""Colours and type of all figures; styles and names of lines, the same in every figure."""
+"""Colours and type of all figures; styles and names of lines, which are the same in every figure."""
 
 import re
 from dataclasses import dataclass
@@ -293,6 +293,6 @@ def assign_slots(objectives: list[str], several: bool) -> list[int]:
 
 
 def _slots_for(objective: str, several: bool) -> list[int]:
-    """Its family's slots, then all others; for external models, the most distinct colours first."""
+    """Slots of the objective's family, then all others; for external models, the most distinct colours first."""
     own = FAMILIES.get(_hue(objective), ()) if several else ()
     return [*own, *(range(8) if not several else _OTHERS), *range(8, NUM_SLOTS)]

@@ -113,7 +113,7 @@ class _Place:
         return f"{self.api.endpoint}/{self.kind}s/{self.name}"
 
     def write(self, contents: dict[str, Path | bytes]) -> None:
-        """Write the files in one commit, without tables of earlier uploads."""
+        """Write the files in one commit, and delete tables of earlier uploads."""
         sdk = "static" if self.kind == "space" else None
         self.api.create_repo(self.name, repo_type=self.kind, private=self.private, space_sdk=sdk, exist_ok=True)
         gone = [path for path in self.files if re.fullmatch(r"tables/[^/]+\.parquet", path) and path not in contents]
@@ -151,7 +151,7 @@ def _name_in(to: str) -> str:
 
 @contextmanager
 def _asking(api: HfApi) -> Iterator[None]:
-    """Errors of the hub and of its client in one message; the client's progress bars are hidden."""
+    """Turn errors of the hub and of its client into one message, and hide the client's progress bars."""
     hidden = are_progress_bars_disabled()
     disable_progress_bars()
     try:
@@ -180,7 +180,7 @@ def _asking(api: HfApi) -> Iterator[None]:
 
 
 def _tables(run: RunFolder, shown: ShownRun, folder: Path) -> dict[str, tuple[Path, StoredTable]]:
-    """Each table and its file: as it lies, or a copy in `folder` without the names of files that a report hides."""
+    """Each table and its file: the original, or a copy in `folder` without the file names that a report hides."""
     found = {name: (run.path / "tables" / f"{name}.parquet", run.tables.stored(name)) for name in run.tables}
     for number, table in enumerate(shown.renamed_tables()):
         path = write_table(folder / f"{number}.parquet", table.frame, table.schema, table.provenance)
@@ -189,7 +189,7 @@ def _tables(run: RunFolder, shown: ShownRun, folder: Path) -> dict[str, tuple[Pa
 
 
 def _plain(name: str) -> str:
-    """A table's name as part of a path, and of a pattern of paths."""
+    """A table's name as part of a path and of a path pattern."""
     return re.sub(r"[^\w.-]+", "-", name)
 
 
@@ -209,7 +209,7 @@ def _space_card(shown: ShownRun, name: str) -> str:
 
 
 def _data_card(shown: ShownRun, name: str, tables: dict[str, tuple[Path, StoredTable]]) -> str:
-    """One configuration for each table; columns in the words of their declarations."""
+    """A card with one configuration per table, and columns described as in their declarations."""
     manifest = shown.read()
     corpus = str((manifest.get("corpus") or {}).get("name", ""))
     known: dict[str, Any] = {one: value for one, value in card_facts(corpus).items() if one != "datasets"}

@@ -1,4 +1,4 @@
-"""One sentence's attention, or the neighbours of some words, as one HTML file that needs only a browser."""
+"""One sentence's attention, or the neighbours of some words, as one HTML file that opens in any browser."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ from .representations._words import words_payload
 
 
 def token_payload(tokens: tuple[ReadToken, ...]) -> list[dict[str, Any]]:
-    """Text and role of each token; of a pair also its sentence, 0 or 1."""
+    """Text and role of each token; for a pair of sentences also its sentence, 0 or 1."""
     return [
         {"text": printable(token.text) or "·", "special": token.special}
         | ({} if token.segment is None else {"segment": token.segment})
@@ -50,7 +50,7 @@ ViewAnswer = Callable[[Model, ReadSentence, Mapping[str, str]], Mapping[str, Any
 
 
 def further_views() -> dict[str, ViewAnswer]:
-    """What subjects compute of a sentence for a view of their own, by the view's name: `NAME_view.js` draws it."""
+    """What subjects compute for views of their own, by the view's name; `NAME_view.js` draws it."""
     return {name: answer for own in provided("view", "ANSWERS") for name, answer in own.items()}
 
 
@@ -60,7 +60,7 @@ def view_scripts(names: Iterable[str]) -> list[str]:
 
 
 def further_answers(model: Model, read: ReadSentence) -> dict[str, list[Mapping[str, Any]]]:
-    """What the page asks beyond attention: the lens, and the views of subjects; [] where the model has none."""
+    """Data of the page besides attention: the lens, and the views of subjects; [] where the model has none."""
     found = {}
     for name, answer in {"lens": _lens, **further_views()}.items():
         try:
@@ -77,14 +77,14 @@ def _lens(model: Model, read: ReadSentence, choices: Mapping[str, str]) -> dict[
 def write_view(
     seen: SentenceAttention, path: Path | str, answers: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
 ) -> Path:
-    """Write the views of one sentence: all heads, one head, queries and keys, and what `answers` holds.
+    """Write the views of one sentence: all heads, one head, queries and keys, and those for `answers`.
 
     One HTML file, readable offline, complete or not written at all. Returns its path.
 
     Args:
         seen: The sentence's attention.
         path: The file.
-        answers: What further views show, from `further_answers`.
+        answers: Data of further views, from `further_answers`.
     """
     path = check_view_path(path)
     page = view_page(seen, Explored(answers=answers or {}))
@@ -95,7 +95,7 @@ def write_view(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Explored:
-    """The live explorer's results for a sentence, besides its attention."""
+    """The live explorer's results for a sentence, in addition to its attention."""
 
     state: str = ""
     """Initial choices of the page, in the format of an address fragment after `#`."""
@@ -112,7 +112,7 @@ class Explored:
 
 
 def view_page(seen: SentenceAttention, explored: Explored | None = None) -> str:
-    """The page that `write_view` writes; with the explorer's results, also its views and changes."""
+    """The page that `write_view` writes; with the explorer's results, also with its views and changes."""
     explored = explored or Explored()
     further = [name for name in further_views() if explored.answers.get(name)]
     scripts = [*view_scripts(further), closed(asset("view.js"))]
@@ -236,7 +236,7 @@ _SCRIPTS = ("page.js", "attention.js", "words.js")
 
 
 def write_word_view(table: pd.DataFrame, model: str, path: Path | str) -> Path:
-    """Write the static neighbours of words next to those of their occurrences, with their sentences.
+    """Write the neighbours of words in static vectors next to those of their occurrences, with their sentences.
 
     Args:
         table: `word_neighbours` of one model.

@@ -29,7 +29,7 @@ class SVD(NamedTuple):
 
 
 def thin_svd(matrix: Float[Tensor, "row column"]) -> SVD:
-    """The reduced SVD: as many directions as the smaller dimension."""
+    """The reduced SVD, with as many directions as the smaller dimension."""
     return _svd(matrix, complete=False)
 
 

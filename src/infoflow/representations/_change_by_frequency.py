@@ -104,7 +104,7 @@ CHANGE_BY_FREQUENCY = TableSchema(
 
 
 class ChangeByFrequency(SampleMeasure):
-    r"""1 − PWCCA between consecutive layers, for the tokens of each frequency bin separately.
+    r"""1 − PWCCA between consecutive layers, separately for the tokens of each frequency bin.
 
     $$ \mathrm{change}(B, l) = 1 - \mathrm{PWCCA}\big(H_l[B],\, H_{l+1}[B]\big) $$
 

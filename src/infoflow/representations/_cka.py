@@ -109,7 +109,7 @@ def _hsic_biased(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token widt
 
 
 def hsic_debiased(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"]) -> float:
-    """Song et al.'s unbiased estimate, in feature space; centre the views for precision."""
+    """Song et al.'s unbiased estimate in feature space; for precision, centre the views first."""
     n = len(x)
     diagonal_k, diagonal_l = x.square().sum(1), y.square().sum(1)
     rows_k, rows_l = x @ x.sum(0) - diagonal_k, y @ y.sum(0) - diagonal_l
@@ -142,9 +142,9 @@ def procrustes_distance(x: Matrix, y: Matrix, kind: str = "angle", alpha: float 
     shapes, and is invariant to rotation, reflection, isotropic scaling and translation; the distance ρ also compares
     sizes, in the units of the states. Views of different width are compared as if padded with zeros.
 
-    With `alpha` below 1 each view is partly whitened first, at unchanged total variance: $X_c (\alpha I + (1 -
-    \alpha)(X_c^\top X_c)^{-1/2})$. At 0 the angle is that of canonical correlation, invariant to every invertible
-    affine map. In between, it depends on scale.
+    With `alpha` below 1 each view is first partly whitened: $X_c (\alpha I + (1 - \alpha)(X_c^\top X_c)^{-1/2})$. At 0
+    the angle is that of canonical correlation, invariant to every invertible affine map. In between, it depends on
+    scale.
 
     Args:
         x: (token, width_x), float32 or float64; computed in float64.

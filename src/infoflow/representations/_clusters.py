@@ -1,4 +1,4 @@
-"""Clusters of states: mini-batch k-means, and its centres for every layer, fitted before the pass."""
+"""Clusters of states: mini-batch k-means, and the centres of every layer, fitted before the pass."""
 
 import hashlib
 import math
@@ -58,8 +58,8 @@ def discretize(x: Matrix, clusters: int, seed: int = 0) -> Int[Tensor, " token"]
     proportion to their squared distance from their centre. The second half ends early if squared distances fall by less
     than 0.1% in 5 batches.
 
-    The same seed gives the same labels on a CPU. A GPU adds numbers in any order, so its centres differ by rounding. If
-    the rows have fewer distinct values than `clusters`, some labels are not used.
+    The same seed gives the same labels on a CPU. A GPU adds numbers in varying order, so its centres differ by
+    rounding. If the rows have fewer distinct values than `clusters`, some labels are not used.
 
     Args:
         x: (token, width), float32 or float64; computed in float32.
@@ -110,7 +110,7 @@ def cluster(rows: Float[Tensor, "token width"], clusters: int, seed: int = 0) ->
 
 
 def _batches(rows: Float[Tensor, "token width"], size: int, steps: int, rng: np.random.Generator) -> Iterator[Tensor]:
-    """Batches of all rows in random order, repeated without end; one batch has all rows if they fit."""
+    """Batches of all rows in random order, without end; a batch has all rows if they fit."""
     order = torch.empty(0, dtype=torch.int64)
     for _ in range(steps):
         if size < len(rows) and len(order) < size:
@@ -187,15 +187,15 @@ Kept = Callable[[Stream], Bool[Tensor, "sentence token"]]
 
 
 def fold_of(sentence_ids: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
-    """The half of the corpus that a sentence belongs to: 0 or 1, by the hash of its text."""
+    """The half of the corpus that a sentence belongs to, 0 or 1, by the hash of its text."""
     return (hash64_array(("cluster-fold",), sentence_ids) % np.uint64(FOLDS)).astype(np.int64)
 
 
 def position_means(
     states: Float[Tensor, "token width"], positions: Int[Tensor, " token"], num: int
 ) -> Float[Tensor, "position width"]:
-    """The mean state at each of `num` positions; at those with few states, and at all others (the last row), the mean
-    of such states together, or of all states if there are none."""
+    """The mean state at each of `num` positions. Positions with few states, and all others (the last row), share the
+    mean of such states together, or of all states if there are none."""
     count = positions.bincount(minlength=num + 1)
     sums = torch.zeros((num + 1, states.shape[1]), dtype=torch.float64).index_add_(0, positions, states.double())
     rare = count < _LEAST_AT_POSITION
@@ -244,7 +244,7 @@ class StateClusters:
 
 
 class _Fitted(NamedTuple):
-    """States to fit to, of one layer, and the fold and position of each."""
+    """States of one layer for fitting, with the fold and position of each."""
 
     states: Float[Tensor, "row width"]
     folds: Int[np.ndarray, " row"]
@@ -252,7 +252,7 @@ class _Fitted(NamedTuple):
 
 
 class _OfLayer(NamedTuple):
-    """What is fitted to a layer."""
+    """What is fitted to one layer."""
 
     centres: Float[Tensor, "clustering cluster width"]
     inertia: float
@@ -261,7 +261,7 @@ class _OfLayer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ClusterFit:
-    """Runs k-means `clusterings` times on the states of one stack, on alternating folds, with other rows and starts."""
+    """Runs k-means `clusterings` times on one stack's states, on alternating folds, with different rows and starts."""
 
     reader: Reader
     options: PassOptions
@@ -293,7 +293,7 @@ class ClusterFit:
 
     @property
     def _rows_per_fold(self) -> int:
-        """Number of states to read: separate ones for each clustering of a fold, if memory allows it."""
+        """Number of states to read; enough for separate ones in each clustering of a fold if memory allows it."""
         most = _FIT_BYTES // (4 * self.reader.model.anatomy.stack(self.stack).width * FOLDS)
         return min(ROWS_PER_CENTRE * self.clusters * math.ceil(self.clusterings / FOLDS), max(most, self.clusters))
 
@@ -339,7 +339,7 @@ class ClusterFit:
         return [_Fitted(torch.cat(parts), np.concatenate(folds), torch.cat(positions)) for parts in held]
 
     def _chunks(self) -> Iterator[tuple[int, list[np.ndarray]]]:
-        """Batches of sentences of similar length, one draw of the corpus after the other, in the order of a hash."""
+        """Batches of sentences of similar length, draw after draw of the corpus, each in the order of a hash."""
         batches = self.reader.batches(self.options.tokens_per_batch)
         rows = np.concatenate(batches)
         ids = self.reader.corpus.content_ids[rows]

@@ -70,13 +70,13 @@ class CountSums:
 
     @property
     def plug_in(self) -> np.ndarray:
-        """Entropy in nats; NaN without counts."""
+        """The plug-in entropy in nats; NaN without counts."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.log(self.total) - self.log / self.total)
 
     @property
     def chao_wang_jost(self) -> np.ndarray:
-        r"""Entropy in nats; NaN without counts.
+        r"""The entropy of Chao, Wang and Jost in nats; NaN without counts.
 
         $$ \psi(N) - \frac1N\sum n\psi(n) + \frac{f_1}N (1-A)^{1-N} \sum_{r \ge N} \frac{(1-A)^r}{r} $$
 
@@ -97,11 +97,11 @@ class CountSums:
         r"""Bias that `chao_wang_jost`, extrapolated over halves, may still have, as a standard error in nats.
 
         With $U(r) = \sum_i p_i (1-p_i)^r$, the probability of labels that r draws have not shown, the entropy is
-        $\sum_{r \ge 1} U(r) / r$, and N draws say nothing about the terms from N on. Good and Turing estimate $U(N) =
-        f_1 / N$ and its slope $b = -\mathrm d \ln U / \mathrm d \ln N = 2 f_2 / f_1$. If U continues as an exponential
-        through both, as in `chao_wang_jost`, these terms add up to $U e^b E_1(b)$, which is the smallest possible
-        value. If U continues as a power law, to which Zipf tails are close, they add up to $U / b$. The tail is b times
-        their difference:
+        $\sum_{r \ge 1} U(r) / r$, and N draws carry no information about the terms from N on. Good and Turing estimate
+        $U(N) = f_1 / N$ and its slope $b = -\mathrm d \ln U / \mathrm d \ln N = 2 f_2 / f_1$. If U continues as an
+        exponential through both, as in `chao_wang_jost`, these terms add up to $U e^b E_1(b)$, which is the smallest
+        possible value. If U continues as a power law, to which Zipf tails are close, they add up to $U / b$. The tail
+        is b times their difference:
 
         $$ U \left(1 - b\, e^b E_1(b)\right) $$
 

@@ -15,7 +15,7 @@ _LEAST_LOGIT = -80.0  # below the largest; exponentials of lower ones are denorm
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GaussianClassifier:
-    r"""A classifier with Gaussian states for each label, one covariance for all, and Gaussian means of labels.
+    r"""A classifier with Gaussian states for each label, one covariance for all, and Gaussian label means.
 
     With z the state, whitened by the covariance within labels and turned to the principal axes between them, and
     $\psi_d$ the variance of the labels' means on axis d, a label with n fitted states of mean $\bar z$ predicts
@@ -66,7 +66,7 @@ class LabelledMoments:
     """The statistics of the fitted states that a classifier needs, for any ridge."""
 
     mean: Float64[Tensor, " width"]
-    means: Float64[Tensor, "label width"]  # of each label's states, less the mean; 0 for labels without states
+    means: Float64[Tensor, "label width"]  # of each label's states, minus the overall mean; 0 for labels without states
     count: Float64[Tensor, " label"]
     within: Float64[Tensor, "width width"]  # covariance within labels
 
@@ -91,8 +91,8 @@ class LabelledMoments:
     def scale(self) -> float:
         """The median variance of the principal axes whose variance is not 0: the unit of the ridge.
 
-        Not the mean, since a large component in a few directions, such as the position, would raise it, and the ridge
-        would hide all other directions.
+        A mean would be raised by large components in a few directions, such as the position, and the ridge would then
+        hide all other directions.
         """
         total = self.count.sum()
         within = self.within * max(float(total) - self.seen, 1) / total

@@ -33,8 +33,8 @@ def in_space(states: Float[Tensor, "occurrence width"], space: str) -> Float[Ten
     | space          | states                                        | so that the cosine is             |
     |----------------|-----------------------------------------------|-----------------------------------|
     | `raw`          | as they are                                   | the published one                 |
-    | `centred`      | less their mean                               | free of a common offset           |
-    | `standardised` | less their mean, each dimension of variance 1 | not dominated by a few dimensions |
+    | `centred`      | minus their mean | free of a common offset           |
+    | `standardised` | minus their mean, each dimension of variance 1 | not dominated by a few dimensions |
     | `rank`         | ranks of the coordinates within each state    | Spearman's correlation            |
 
     `centred` and `standardised` turn a constant dimension into 0, `rank` a constant state.
@@ -93,12 +93,12 @@ class WordRows:
         return cls(sample=kept, words=words, types=_numbered(kept.occurrences.word_type))
 
     def frequent(self, types: Int[np.ndarray, " occurrence"], least: int) -> Bool[np.ndarray, " occurrence"]:
-        """Whether each row's type (in `types`) has at least `least` rows."""
+        """Mask of the rows whose type (in `types`) has at least `least` rows."""
         return np.bincount(types, minlength=1)[types] >= least
 
 
 def _places(sample: TokenSample) -> Int[np.ndarray, " occurrence"]:
-    """For each token, a number that all tokens of the same word in the same sentence share."""
+    """For each token, a number shared by all tokens of the same word in the same sentence."""
     at = sample.occurrences
     return hash64_array(("word-place",), at.sentence, at.word, at.draw).view(np.int64)
 
@@ -140,7 +140,7 @@ GEOMETRY = TableSchema(
             name="space",
             dtype="string",
             unit="",
-            description="raw; centred: less the layer's mean; standardised: each dimension also of variance 1; rank: "
+            description="raw; centred: minus the layer's mean; standardised: each dimension also of variance 1; rank: "
             "Spearman's correlation in place of the cosine",
         ),
         Column(
@@ -191,7 +191,7 @@ def geometry_row(
     least: int = 0,
     left_out: int = 0,
 ) -> dict[str, Any]:
-    """The columns of one row without the keys; a baseline without replicates is taken to be exact."""
+    """The columns of one row without the keys; a baseline without replicates is treated as exact."""
     differences = replicates - (baseline if baseline_replicates is None else baseline_replicates)
     scale = scale_of(quantity)
     lowest, highest = bounds_of(scale)

@@ -1,4 +1,4 @@
-"""Information of a few states by clusters, with the error from fitting centres to the states that are counted."""
+"""Information of a few states by clusters, and the error from fitting centres to the states that are counted."""
 
 from dataclasses import dataclass, fields
 
@@ -13,10 +13,10 @@ from ._information_estimate import InformationEstimate, corrected_information, e
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HalvedClusters:
-    """Two clusterings, each fitted to every other bootstrap block, of all states.
+    """Two clusterings of all states, each fitted to every other bootstrap block.
 
     Centres also fit the noise of their own states. The difference between blocks that a clustering was fitted to and
-    others shows by how much (`InformationEstimate.optimism`).
+    the other blocks shows how much (`InformationEstimate.optimism`).
     """
 
     labels: Int[np.ndarray, "clustering token"]
@@ -39,11 +39,11 @@ class HalvedClusters:
         return HalvedClusters(self.labels[:, rows], self.blocks[rows])
 
     def corrected(self, tokens: Int[np.ndarray, " token"]) -> float:
-        """The information about tokens, without its error."""
+        """The information about tokens, corrected for that error."""
         return float(np.mean([corrected_information(own, tokens, self.blocks) for own in self.labels]))
 
     def estimate(self, tokens: Int[np.ndarray, " token"]) -> InformationEstimate:
-        """The information about tokens, mean over both clusterings."""
+        """The information about tokens, averaged over both clusterings."""
         found = [estimate_information(own, tokens, self.blocks) for own in self.labels]
         names = [field.name for field in fields(InformationEstimate) if field.name != "optimism"]
         means = {name: np.mean([getattr(each, name) for each in found], axis=0) for name in names}

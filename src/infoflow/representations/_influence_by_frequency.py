@@ -137,7 +137,7 @@ def _one_per_sentence(tokens: InfluenceTargets, seed: int) -> np.ndarray:
 
 
 def _beside(targets: InfluenceTargets, controls: InfluenceTargets) -> InfluenceTargets:
-    """The targets joined with the controls of their sentences; both are in drawing order."""
+    """The targets with the controls of their sentences; both are in drawing order."""
     own = controls.take(np.isin(controls.row, targets.row))
     return replace(targets, control=own.target, after_control=own.after_target)
 

@@ -113,7 +113,7 @@ def optimism_of(
     blocks: Int[np.ndarray, " token"],
     own: Bool[np.ndarray, " token"],
 ) -> float:
-    """Half of the information on tokens that centres were fitted to beyond that on the others; 0 if either has none."""
+    """Half the excess of information on tokens that centres were fitted to over the others; 0 if either has none."""
     if own.all() or not own.any():
         return 0.0
     on_own, on_other = (corrected_information(a[at], b[at], blocks[at]) for at in (own, ~own))

@@ -53,13 +53,13 @@ class MutualInformation(Measure):
     So on clean text the two sides of a causal LM differ in `count`. Where [@voita2019evolution] plot the input side
     against the output side, both have the occurrences of the output side.
 
-    Before the pass, the centres of a clustering are fitted to states of one half of the sentences, those of the next
-    clustering to the other half. In the pass, every token is assigned to its nearest centre and counted, so there may
-    be a million. Centres also fit the noise of their own states; the two halves show by how much (`optimism`), and with
-    both counted the effect cancels to first order. The plug-in estimate is biased upwards, more in deep layers than in
-    low ones; `value` is corrected (`estimate_information`), and `value_by_size` shows how it depends on the number of
-    tokens. The estimate is for this number of clusters: a finer clustering has more information (at most H(T)), so do
-    not compare values of different `clusters`.
+    Before the pass, centres are fitted to states of one half of the sentences, and those of every second clustering to
+    the other half. In the pass, every token is assigned to its nearest centre and counted, so there may be a million.
+    Centres also fit the noise of their own states; the two halves show how much (`optimism`), and counting both cancels
+    the effect to first order. The plug-in estimate is biased upwards, more in deep layers than in low ones; `value` is
+    corrected (`estimate_information`), and `value_by_size` shows how it depends on the number of tokens. The estimate
+    is for this number of clusters: a finer clustering has more information (at most H(T)), so do not compare values of
+    different `clusters`.
 
     Intervals cover the choice of sentences (jackknife over 64 blocks), the clustering (the spread over `clusterings`
     with different rows and starts), the few states that centres were fitted to (`optimism`), and the bias that may
@@ -68,14 +68,14 @@ class MutualInformation(Measure):
     tokens per cluster rarely suffice for `converged` in layers that forget much.
 
     Args:
-        clusters: Number of clusters; 0: by tokens, the largest of 2, 5, 10, ... `most_clusters` with 100 tokens per
-            cluster. At least ten tokens per cluster are needed; otherwise the number is reduced with a warning.
+        clusters: Number of clusters; 0: the largest of 2, 5, 10, ... `most_clusters` with 100 tokens per cluster. At
+            least ten tokens per cluster are needed; otherwise the number is reduced with a warning.
         types: Number of most frequent token types.
         occurrences: Approximate maximum number of tokens, chosen by hash. They cost 2 bytes for each layer and
             clustering.
         regime: `"clean"`: unmodified text; `"training"`: masked as in training.
-        clusterings: Number of k-means to average over; with one, intervals do not cover the clustering.
-        most_clusters: Largest number that is chosen by tokens; with a million tokens, up to 10,000.
+        clusterings: Number of runs of k-means to average over; with one, intervals do not cover the clustering.
+        most_clusters: Largest number that is chosen if `clusters` is 0; a million tokens allow 10,000.
 
     Source: [@voita2019evolution]: 10,000 clusters, 1,000 types, natural frequencies, 5 million tokens, no correction.
     """
@@ -193,7 +193,7 @@ class MutualInformation(Measure):
             self._seen.setdefault(stack, []).append(counted)
 
     def _thinned(self, sentence: np.ndarray, stream: Stream, stack: str) -> Bool[np.ndarray, "sentence token"]:
-        """Which occurrences count if there are more than requested: those with the lowest hashes."""
+        """Mask of the occurrences that count if there are more than requested: those with the lowest hashes."""
         hashes = hash64_array(("information", self._seed), sentence.ravel(), stream.position.cpu().numpy().ravel())
         return (hashes < np.uint64(self._share[stack] * (2.0**64 - 2.0**12))).reshape(sentence.shape)
 
@@ -202,7 +202,7 @@ class MutualInformation(Measure):
             own = self._facts.setdefault(stack, facts)
             if not np.array_equal(own["fingerprint"], facts["fingerprint"]):
                 raise UserError(
-                    f"The parts of {self.name} counted other clusters of {self._model}'s {stack}: they were computed "
+                    f"The parts of {self.name} have different clusters of {self._model}'s {stack}: they were computed "
                     "on machines that round differently. Measure all parts on machines of one kind."
                 )
         for stack, parts in other._seen.items():
@@ -245,7 +245,7 @@ class MutualInformation(Measure):
 
 
 class MutualInformationWithoutPosition(MutualInformation):
-    """`MutualInformation` of states less the mean state at their position.
+    """`MutualInformation` of states minus the mean state at their position.
 
     Position says nothing about the token, but clusters follow it if it moves states as far as the token does. The means
     are over the states that a clustering is fitted to; positions with fewer than 20 of them share one mean. Adding a
@@ -266,7 +266,7 @@ def regime_refusal(regime: Regime, model: Model) -> str | None:
 
 
 def most_frequent(frequencies: np.ndarray, types: int) -> Bool[np.ndarray, " id"]:
-    """Which token ids are among the `types` most frequent; ties go to the lower id."""
+    """Mask of the token ids among the `types` most frequent; ties go to the lower id."""
     frequent = np.zeros(len(frequencies), dtype=bool)
     frequent[np.argsort(-frequencies, kind="stable")[:types]] = True
     return frequent & (frequencies > 0)

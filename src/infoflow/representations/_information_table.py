@@ -136,7 +136,7 @@ MUTUAL_INFORMATION = TableSchema(
 
 MUTUAL_INFORMATION_WITHOUT_POSITION = TableSchema(
     name="mutual_information_without_position",
-    description="As mutual_information, of clusters of states less the mean state at their position, in nats.",
+    description="As mutual_information, of clusters of states minus the mean state at their position, in nats.",
     columns=MUTUAL_INFORMATION.columns,
 )
 
@@ -253,7 +253,7 @@ class InformationRows:
 
 
 def _pooled_spread(values: list[list[float]]) -> float:
-    """Standard deviation over clusterings, pooled over layers, since two clusterings of one layer say little."""
+    """Standard deviation over clusterings, pooled over layers, since two clusterings of one layer are too few."""
     if len(values[0]) < 2:
         return float("nan")
     return float(np.sqrt(np.mean(np.var(values, axis=1, ddof=1))))

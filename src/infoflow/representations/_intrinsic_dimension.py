@@ -179,7 +179,7 @@ class TwoNeighbours(NamedTuple):
 
 
 def two_neighbours(points: Float[Tensor, "point width"]) -> TwoNeighbours:
-    """Distances are recomputed from differences, which is exact for close points."""
+    """The two nearest other points; distances are recomputed from differences, which is exact for close points."""
     parts, indices = [], []
     for found in nearest(points, 2, "euclidean", torch.arange(len(points))):
         differences = points[found.indices] - points[found.queries, None]

@@ -38,8 +38,8 @@ LENS = TableSchema(
             name="metric",
             dtype="string",
             unit="",
-            description="kl: KL(final || layer) in nats; agreement: share of positions with the same likeliest token; "
-            "loss: cross-entropy of the token to predict, in nats (absent where there is none)",
+            description="kl: KL(final || layer) in nats; agreement: share of positions with the same most likely "
+            "token; loss: cross-entropy of the token to predict, in nats (absent where there is none)",
         ),
         *estimate_columns(
             "nats, or a fraction for agreement",
@@ -236,7 +236,7 @@ class Lens(Intervention):
 
 
 def _watched(batches: Iterator[LensStates], unigram: Unigram, progress: Progress) -> Iterator[LensStates]:
-    """Yields the batches unchanged, and adds the first ones to the control."""
+    """Yield the batches unchanged, and add the first ones to the control."""
     for batch in batches:
         if unigram.positions < _CONTROL_POSITIONS:
             unigram.update(batch)

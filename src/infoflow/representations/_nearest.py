@@ -113,7 +113,7 @@ class _BlockSearch:
 
 
 def _above(scores: Float[Tensor, "query row"], threshold: Float[Tensor, "query 1"]) -> _Best:
-    """The few scores above each query's threshold, padded with −∞; finds them in half the time of a `topk`."""
+    """The few scores above each query's threshold, padded with −∞, in half the time of a `topk`."""
     queries, rows = np.nonzero((scores > threshold).numpy())
     counts = np.bincount(queries, minlength=len(scores))
     column = np.arange(len(queries)) - np.repeat(counts.cumsum() - counts, counts)

@@ -39,9 +39,9 @@ class AbstractTokenPools(SampleMeasure):
 
     The sample holds the most frequent tokens, with the same number of occurrences of each if possible. The statistic
     depends on this number, since k neighbours are a larger share of a small pool: compare only values of equal
-    settings. A token whose occurrences all have the same tag (position, neighbouring token) is at chance whatever its
-    vectors, and is left out. Error bars resample the sentences of both queries and neighbours, and allow for the fact
-    that in other sentences other tokens would have enough occurrences (`averaged`).
+    settings. A token whose occurrences all have the same tag (position, neighbouring token) is left out, since its
+    score would not depend on vectors. Error bars resample the sentences of both queries and neighbours, and allow for
+    the fact that in other sentences other tokens would have enough occurrences (`averaged`).
 
     Args:
         k: Number of neighbours.
@@ -144,7 +144,7 @@ def _aspects(sample: TokenSample, subword: str) -> dict[str, TokenAspect]:
 
 
 def _varied(values: np.ndarray) -> np.ndarray:
-    """Marks all values as unknown if they are equal: such a token is at chance whatever its vectors."""
+    """All values marked as unknown if they are equal, since the token's score would not depend on vectors."""
     return values if len(np.unique(values[values != UNKNOWN])) > 1 else np.full_like(values, UNKNOWN)
 
 

@@ -85,7 +85,7 @@ class BlockGroups:
         return block_interval(value, self._effects(values), units=int((self.counts > 0).sum()), scale=scale)
 
     def _effects(self, values: Float[np.ndarray, " leave_out"]) -> Float[np.ndarray, " group"]:
-        r"""Each group's contribution, beyond the effect of merely leaving out as many rows.
+        r"""Each group's contribution, without the effect of merely leaving out that many rows.
 
         $$ e_g = (1 - s_g)(v - v_{(g)}) - s_g \sum_h (1 - s_h)(v - v_{(h)}) $$
 

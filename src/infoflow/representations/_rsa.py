@@ -1,4 +1,4 @@
-"""Representational similarity analysis of two views, and of all pairs of layers, each ranked once."""
+"""Representational similarity analysis of two views, and of all pairs of layers with one ranking per layer."""
 
 import math
 
@@ -193,6 +193,6 @@ class RankedSpace:
 
 
 def _farther(at: RankedSpace, of: RankedSpace) -> Float[np.ndarray, " pair"]:
-    """For each pair, the sum of the ranks in `of` over all pairs that are farther apart in `at`; ties count half."""
+    """For each pair, the sum of the ranks in `of` over all pairs farther apart in `at`, with half weight for ties."""
     sums = np.bincount(at.bins, of.ranks, minlength=_BINS)
     return ((sums[::-1].cumsum()[::-1] - sums / 2) / at.norm)[at.bins]

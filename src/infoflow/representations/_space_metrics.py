@@ -65,7 +65,7 @@ def _cca(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
 
 
 def _svcca(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
-    """The components are those of all rows, since they hardly depend on a single group."""
+    """SVCCA with the components of all rows, which hardly depend on a single group."""
     x, y = meeting.x.leading, meeting.y.leading
     inner = mean_correlation(x.mT @ meeting.overlap @ y)
     return Gradient(
@@ -99,7 +99,7 @@ def _cka_debiased(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
 
 
 def _cka_minibatch(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
-    """Batches are the groups of bootstrap blocks, so dropping a group's terms from the sums leaves it out exactly."""
+    """CKA with the groups of bootstrap blocks as batches, so that dropping a group's terms leaves it out exactly."""
     x, y = meeting.x, meeting.y
     y_batches = y.batches if meeting.order is None else y.batches_in(meeting.order)
     terms = torch.stack([batch_hsic(x.batches, y_batches), x.own_batch_hsic, y.own_batch_hsic])
@@ -148,14 +148,14 @@ class Gradient:
 
 
 def mean_correlation(overlap: Float[Tensor, "p q"]) -> Gradient:
-    """Mean CCA."""
+    """Mean CCA and its derivatives."""
     left, rho, right = complete_svd(overlap)
     weights = torch.full_like(rho, 1 / len(rho))
     return _in_directions(left, rho, right, float(rho.clamp(0, 1) @ weights), _diagonal(weights, overlap.shape))
 
 
 def projection_weighted(meeting: LayerPair) -> Gradient:
-    """PWCCA, the mean of both sides' weights; see `pwcca`."""
+    """PWCCA with the mean of both sides' weights, and its derivatives; see `pwcca`."""
     left, rho, right = parts = complete_svd(meeting.overlap)
     smoothing = _SMOOTHING / math.sqrt(meeting.num_tokens)
     x = _one_side(rho, left.mT @ meeting.x.loadings, len(right), smoothing)
@@ -177,7 +177,7 @@ class _CcaSide:
 def _one_side(
     rho: Float[Tensor, " r"], variates: Float[Tensor, "own width"], num_other: int, smoothing: float
 ) -> _CcaSide:
-    """`variates` holds each canonical direction's inner products with the view's raw columns, before |·| and sum."""
+    """PWCCA weighted by one view; `variates` are inner products of canonical directions with the view's raw columns."""
     num_own, r = len(variates), len(rho)
     weights = variates[:r].abs().sum(1)
     value = float(weights @ rho.clamp(0, 1) / weights.sum())

@@ -123,7 +123,7 @@ def tags_of(reader: Reader, points: MapPoints, column: str) -> list[str]:
 
 
 def most_ambiguous(reader: Reader, tokens: dict[str, int], column: str) -> dict[str, int]:
-    """The text of the token whose words' tags vary most (by entropy); empty if none has tags."""
+    """The text of the token whose words' tags vary most (by entropy); empty if no token has tags."""
     points = choose_points(reader, list(tokens.values()), _LOOKED_AT)
     tags = np.array(tags_of(reader, points, column))
     spread = {

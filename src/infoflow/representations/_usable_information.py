@@ -1,4 +1,4 @@
-"""Usable information: how much a simple classifier can read about a token from a layer's states."""
+"""Usable information: how much a simple classifier can extract about a token from a layer's states."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _CHOICE_TOKENS = 1500
 
 
 def usable_columns(carries: str) -> tuple[Column, ...]:
-    """The columns of a table of usable information, whose intervals carry this."""
+    """The columns of a table of usable information; `carries` is what the intervals cover."""
     return (
         *INFORMATION_KEYS,
         *estimate_columns(
@@ -96,7 +96,7 @@ class UsableEstimate:
         shuffled: float,
         of_seed: float = 0.0,
     ) -> "UsableEstimate":
-        """From each token's log-probability, and the means of classifiers of half of the tokens or shuffled labels."""
+        """The estimate from each token's log-probability, and the means for half of the tokens and shuffled labels."""
         counts = BlockCounts.of(labels, blocks)
         entropy, without = float(counts.sums().chao_wang_jost), counts.sums_without_each().chao_wang_jost
         sums = np.bincount(blocks, weights=scores, minlength=NUM_BLOCKS)
@@ -112,7 +112,7 @@ class UsableEstimate:
 
     @property
     def drift(self) -> float:
-        """What more tokens would add, as a standard error.
+        """How much more tokens could add, as a standard error.
 
         It is the gain from the last doubling of the fitted sentences, or the gap between value and entropy if that is
         smaller.
@@ -140,7 +140,7 @@ class UsableEstimate:
 def usable_information(
     states: Tensor | np.ndarray, labels: Tensor | np.ndarray | list, sentences: np.ndarray | None = None
 ) -> float:
-    r"""How much information about labels a Gaussian classifier reads from new states, in nats.
+    r"""How much information about labels a Gaussian classifier extracts from held-out states, in nats.
 
     $$ I_V = H(T) - \frac1N \sum_i -\ln f_{\text{other half}}(t_i \mid h_i) $$
 
@@ -251,7 +251,7 @@ class _Fold:
 
 
 class UsableInformation(SampleMeasure):
-    """The information about the token that a simple classifier can use from a layer's states.
+    """The information about the token that a simple classifier can extract from a layer's states.
 
     The tokens are those of `MutualInformation`. No clustering limits it: layer 0, which determines the token, reaches
     H(T) once there are enough tokens. The value is a lower bound that rises with the number of tokens; `at_half` and
@@ -297,12 +297,12 @@ class UsableInformation(SampleMeasure):
         return frame.assign(**sample.sizes(self.request)) if rows else frame
 
     def estimates(self, sample: TokenSample, labels: Int[np.ndarray, " token"]) -> Iterator[UsableEstimate]:
-        """What every layer of the sample says of its tokens' labels, 0..K−1."""
+        """The usable information of every layer of the sample about its tokens' labels, 0..K−1."""
         for layer in range(sample.num_states):
             yield estimate_usable(torch.from_numpy(sample.states(layer)), labels, sample.blocks)
 
     def _sides(self, sample: TokenSample) -> dict[str, Int[np.ndarray, " token"]]:
-        """The labels of both sides, −1 where they do not count."""
+        """The labels of both sides; −1 where they do not count."""
         token, label = sample.occurrences.token, sample.occurrences.label
         frequent = most_frequent(sample.facts.frequencies, self.types)
         read, to_predict = frequent[token], (label != NO_LABEL) & frequent[np.maximum(label, 0)]

@@ -165,13 +165,13 @@ def intra_sentence_similarity(x: Matrix) -> float:
 
 
 def cosine_units(x: Float[Tensor, "token width"]) -> Float[Tensor, "nonzero width"]:
-    """The rows at length 1, zero vectors left out."""
+    """The rows scaled to length 1, without zero vectors."""
     norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     return (x / norms)[norms[:, 0] > 0]
 
 
 def unit_rows(x: Float[Tensor, "token width"]) -> Float[Tensor, "token width"]:
-    """The rows at length 1; zero vectors stay."""
+    """The rows scaled to length 1; zero vectors stay zero."""
     norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     return x / torch.where(norms > 0, norms, 1.0)
 

@@ -89,7 +89,7 @@ def within_token_agreement(
     | `"cap"`, `"normalise"` | 2 occurrences or more           | min(k, n_t − 1)     |
 
     The last two give the same value: if k ≥ n_t − 1, all other occurrences are neighbours, and dividing by their share
-    gives the mean over them. Such a token is at chance whatever its vectors, which is why `minimum` is 2k + 1.
+    gives the mean over them. Such a token's score does not depend on vectors, which is why `minimum` is 2k + 1.
 
     Args:
         x: (token, width), float32 or float64.
@@ -102,7 +102,7 @@ def within_token_agreement(
 
     Returns:
         Fraction in [0, 1]. Random neighbours give Σ p² within each token, averaged in the same way. If all vectors of a
-        token are equal, all its occurrences are equally near, and the token is at chance.
+            token are equal, all its occurrences are equally near, and its score is at chance.
 
     Raises:
         UserError: Impossible settings, or no token with enough occurrences.
@@ -207,8 +207,7 @@ def _average(x: Matrix, tokens: Tensor | np.ndarray | list, aspect: TokenAspect,
     pools = token_pools(ids, rules.least)
     if not pools:
         raise UserError(
-            f"No token has the {rules.least} occurrences that are asked for. "
-            'Use more rows, a smaller k or minimum, or few="cap".'
+            f'No token occurs {rules.least} times, as requested. Use more rows, a smaller k or minimum, or few="cap".'
         )
     nowhere = np.zeros(len(view), dtype=np.int64)
     parts = [
@@ -236,8 +235,8 @@ def _scores(
 ) -> tuple[Float[np.ndarray, " query"], Float[np.ndarray, " query"]]:
     """Each row's score, and the row's effect on the sum of all scores.
 
-    An occurrence affects the sum as a query, and as a neighbour of others, which without it would have their next
-    nearest instead. Without the second effect, intervals would be too narrow, some by half.
+    An occurrence affects the sum as a query and as a neighbour of others, which without it would have the next nearest
+    one. Without the second effect, intervals would be too narrow, some by half.
     """
     k = min(k, neighbours.shape[1])
     shared = _compared(aspect, aspect.values[rows, None], aspect.values[neighbours])

@@ -118,7 +118,7 @@ class WordGeometry(SampleMeasure):
 
 
 class _Layer:
-    """One layer in one space: its rows of the table, but for the keys."""
+    """One layer in one space: its rows of the table, without the keys."""
 
     def __init__(self, states: Float[Tensor, "occurrence width"], blocks: np.ndarray, isotropic: float) -> None:
         self.states, self.units = states, unit_rows(states)
@@ -195,7 +195,7 @@ def _isotropic(num: int, width: int) -> float:
 
 
 def rogue_share(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor, " occurrence"]) -> Jackknifed:
-    r"""The share of the expected cosine contributed by its three strongest dimensions.
+    r"""The share of the expected cosine that its three strongest dimensions contribute.
 
     $$ \cos(x, y) = \sum_d u_d v_d, \qquad
        c_d = \frac{(\sum_i u_{id})^2 - \sum_i u_{id}^2}{n(n-1)}, \qquad
@@ -262,7 +262,7 @@ def _first_directions(
 
 
 def _first_direction(x: Float[Tensor, "occurrence width"]) -> tuple[Float[Tensor, ""], Float[Tensor, " width"]]:
-    """Computed from the smaller of the two Gram matrices."""
+    """The same for one word, from the smaller of the two Gram matrices."""
     few = len(x) < x.shape[1]
     values, vectors = torch.linalg.eigh(x @ x.mT if few else x.mT @ x)
     direction = x.mT @ vectors[:, -1] if few else vectors[:, -1]

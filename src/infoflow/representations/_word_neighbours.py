@@ -34,7 +34,7 @@ def nearest_of_other_words(
     """For each query, the `k` nearest words (by their nearest occurrence) and their cosines; nearest first.
 
     Occurrences of the query's own word and of its sentence do not count: the former would take most places, and the
-    latter are near whatever they mean. Missing neighbours are −1 and NaN; the first row wins ties.
+    latter are near whatever their meaning. Missing neighbours are −1 and NaN; the first row wins ties.
     """
     unit = unit_vectors(states)
     cosine = unit[queries] @ unit.T
@@ -156,7 +156,7 @@ WORD_NEIGHBOURS = TableSchema(
 class WordNeighbours(Intervention):
     r"""Nearest words of a word's static vector and of its occurrences in every layer ([@peters2018deep], table 4).
 
-    A static vector is the row of the model's input matrix: all of skip-gram, the input of any other model. In context a
+    A static vector is a row of the model's input embeddings (for skip-gram, that is the whole model). In context a
     neighbour is the nearest occurrence (cosine) of another word in another sentence, from a pool chosen by hash; each
     word counts once. A word whose occurrences have different neighbours has several senses or uses: with \(N_i\) the
     neighbours of occurrence i,

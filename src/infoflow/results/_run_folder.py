@@ -129,7 +129,7 @@ class RunFolder:
         self.update(**{"warnings": [], "failures": [], "command": made["command"], "provenance": made} | entries)
 
     def _begun(self) -> dict[str, Any]:
-        """The identity of a new run, or none if tables precede run.json, since those have none."""
+        """The identity of a new run; none if tables precede run.json, since such tables have none."""
         return {} if len(self.tables) else {"id": secrets.token_hex(8)}
 
 
@@ -212,7 +212,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         return [path for path in self._path.glob("*.parquet") if path.is_file() and not path.name.startswith(".")]
 
     def _is_own(self, path: Path, run: str) -> bool:
-        """Whether the table belongs to infoflow, which excludes renamed copies and files that are no longer tables."""
+        """Whether the table is infoflow's own: not a renamed copy, nor a file that is no longer a table."""
         found = self._inside_of(path)
         return self._may_be_ours(path.stem) if found.name is None else found == (path.stem, run)
 
@@ -225,7 +225,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         return self._inside[key]
 
     def _may_be_ours(self, name: str) -> bool:
-        """Whether an empty file may be a damaged table of ours, since an earlier version kept no names."""
+        """Whether an empty file may be a damaged table of ours; an earlier version did not record names."""
         names = self._written()
         return names is None or name in names
 

@@ -49,7 +49,7 @@ class Estimate:
         return 1 if self.low > 0 else -1 if self.high < 0 else 0
 
     def within(self, bounds: tuple[float, float]) -> "Estimate":
-        """The same, with its interval clipped to the number's range."""
+        """The same estimate, with its interval clipped to the number's range."""
         if not self.has_interval:
             return self
         low, high = (min(max(end, bounds[0]), bounds[1]) for end in (self.low, self.high))
@@ -80,7 +80,7 @@ class Samples:
     def of(
         cls, rows: pd.DataFrame, by: str = "seed", among: np.ndarray | None = None, scale: Scale | None = None
     ) -> "Samples":
-        """The column `value` of one row per `by`; duplicates: the first row wins.
+        """The column `value` of one row for each value of the column `by`; of duplicates the first row counts.
 
         Args:
             rows: Rows of a measure's table.
@@ -187,7 +187,7 @@ class Samples:
         return dict(zip(self.keys, self.replicates_URK[:, :, 0], strict=True)) if self.num_replicates else {}
 
     def __sub__(self, other: "Samples") -> "Samples":
-        """Difference by unit and replicate, so that shared seeds and sentences cancel."""
+        """Difference by unit and replicate, so that what seeds and sentences have in common cancels."""
         there = {key: row for row, key in enumerate(other.keys)}
         mine = [row for row, key in enumerate(self.keys) if key in there]
         theirs = [there[self.keys[row]] for row in mine]
@@ -294,7 +294,7 @@ class Samples:
         return found.within((least, most)) if least <= found.value <= most else found
 
     def _scale_here(self, values: np.ndarray) -> Scale:
-        """The scale, unless a value lies outside it."""
+        """The scale; if a value lies outside it, an unbounded one."""
         least, most = bounds_of(self.scale)
         return self.scale if ((least <= values) & (values <= most)).all() else "any"
 
@@ -314,10 +314,10 @@ class Samples:
 def _ends_of_still(
     found: Samples, one: tuple[Samples, Sequence[int]], other: tuple[Samples, Sequence[int]]
 ) -> np.ndarray | None:
-    """The intervals (U, 2) of differences if no draw moves one side of any: its interval then comes from its table.
+    """The intervals (U, 2) of differences, with those of the table for sides that no draw moves; None without such.
 
-    All answers of a model are right, or none: resamples say nothing, and differences would have no width, or only that
-    of the other side.
+    This happens if all answers of a model are right, or none: resampling shows no variation, and the difference would
+    have no width, or only that of the other side.
     """
     if found.values_UK.shape[1] != 1 or not found.num_replicates or not found.keys:
         return None

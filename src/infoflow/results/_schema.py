@@ -55,7 +55,7 @@ class Column(str):
 class TableSchema:
     """A typed, versioned, documented, tidy table: each row is one number with its keys.
 
-    A table is declared once, where it is computed, and `TABLES` finds it by its name; duplicates: the first wins.
+    A table is declared once, where it is computed, and `TABLES` finds it by name; of duplicates the first counts.
 
     Args:
         version: Raised when columns change their names or meaning.
@@ -100,7 +100,7 @@ class TableSchema:
 
     @property
     def at_checkpoints(self) -> str:
-        """Name of the table with the same numbers at checkpoints of a training."""
+        """Name of the table with the same numbers at checkpoints."""
         return f"{self.name}{SUFFIX}"
 
     @property
@@ -298,8 +298,8 @@ def linear_replicates(value: float, without_block: np.ndarray) -> np.ndarray:
     $$ v_r = v + \sum_b (w_{rb} - 1)(v - v_{(b)}) $$
 
     w are the weights of `replicate_weights` and v_(b) is the statistic without block b, (64,). To first order in the
-    weights these equal the plain bootstrap's replicates. But a plain replicate contains every sentence repeatedly or
-    not at all, which raises mutual information and PWCCA as scarce data would, and differently in each replicate.
+    weights these equal the plain bootstrap's replicates. But a plain replicate contains sentences repeatedly or not at
+    all, which raises mutual information and PWCCA as scarce data would, by a different amount in each replicate.
 
     Source: [@efron1982], the jackknife as an approximation to the bootstrap.
     """

@@ -28,7 +28,7 @@ TASK_SCORES = TableSchema(
             "",
             "loss (nats per predicted token; of several terms the weighted sum, and `loss of …` for each), perplexity "
             "(exp of the loss), bleu (sacreBLEU, percent), rougeL (of what the decoder writes, 0 to 1); `… accuracy` "
-            "(share of pairs judged rightly), `… AUC` (probability that a replaced token is distinguished from "
+            "(share of pairs judged correctly), `… AUC` (probability that a replaced token is distinguished from "
             "another, a true pair of words from a random one)",
         ),
         *estimate_columns(
@@ -158,7 +158,7 @@ RETRIEVAL_RUNS = TableSchema(
         Column("seconds", "float64", "s", "wall time of training"),
         Column("cpu_seconds", "float64", "s", "CPU time of the whole training"),
         Column("parameters", "int64", "", "of reader and retriever"),
-        Column("training_p1", "float64", "share", "of training queries answered rightly"),
+        Column("training_p1", "float64", "share", "of training queries answered correctly"),
         Column("chance", "float64", "share", "of a guess among the relation's objects"),
         Column("learned", "bool", "", "whether it answers .05 more than a guess"),
     ),

@@ -91,13 +91,13 @@ def write_table(
 
 
 def _checksum(notes: Mapping[bytes, bytes]) -> bytes:
-    """CRC-32 of a file's metadata except Arrow's own note, in hexadecimal digits."""
+    """CRC-32 of a file's metadata without Arrow's own entry, in hexadecimal digits."""
     checked = sorted(item for item in notes.items() if item[0] not in (_CHECKSUM_KEY, b"ARROW:schema"))
     return b"%08x" % zlib.crc32(repr(checked).encode())
 
 
 class Inside(NamedTuple):
-    """A file's description of itself."""
+    """What a file records about itself."""
 
     name: str | None
     """The table's name as infoflow wrote it; "" if infoflow did not write the file, None if it is damaged."""
@@ -122,7 +122,7 @@ def inside(path: Path) -> Inside:
 
 
 def _is_whole(notes: Mapping[bytes, bytes]) -> bool:
-    """Whether a file's metadata is as it was written; earlier versions kept no checksum."""
+    """Whether a file's metadata is as it was written; earlier versions recorded no checksum."""
     return notes.get(_CHECKSUM_KEY, _checksum(notes)) == _checksum(notes)
 
 
@@ -138,7 +138,7 @@ def check_replaceable(path: Path) -> None:
 
 
 def _may_be_damaged(path: Path) -> bool:
-    """Whether a file that is not Parquet may have been: it begins like one, or is empty."""
+    """Whether a file that is not Parquet may once have been one: it begins like one, or is empty."""
     with path.open("rb") as file:
         start = file.read(len(_MAGIC))
     return start == _MAGIC or not start.strip(b"\0")

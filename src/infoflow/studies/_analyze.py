@@ -101,7 +101,7 @@ def _with_measures(changes: dict[str, Any], measures: OwnMeasures | AnalysisPlan
 def _own(
     options: AnalyzeOptions, measures: OwnMeasures | AnalysisPlan | None = None, shard: tuple[int, int] | None = None
 ) -> list[AbstractMeasure]:
-    """The user's measures; unusable ones are rejected before any work starts."""
+    """The user's measures; unusable ones are refused before any work starts."""
     if measures is None or isinstance(measures, str | Path | AnalysisPlan):
         return load_measures(options.own, taken_tables()) if options.own else []
     if shard:
@@ -163,7 +163,7 @@ def _measuring(
 
 
 def asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
-    """The standard measures and probes, or those that write the tables of `only`; always the user's own."""
+    """The standard measures and probes, or those that write the tables of `only`; in both cases with the user's own."""
     if options.where:
         return _by_token(asked_measures(dataclasses.replace(options, where=""), own))
     probes = probing_measures(options.probing)
@@ -176,7 +176,7 @@ def asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> l
 
 
 def _by_token(measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
-    """Those that count tokens one by one."""
+    """The measures that count tokens one by one."""
     others = list(dict.fromkeys(measure.name for measure in measures if not measure.by_token))
     kept = [measure for measure in measures if measure.by_token]
     if not kept:
@@ -347,13 +347,13 @@ def _chats(source: str, options: AnalyzeOptions, sources: Sequence[str]) -> Corp
 
 
 def described_corpus(corpus: Corpus) -> dict[str, Any]:
-    """How run.json describes the sentences that were read."""
+    """The entry of run.json about the sentences that were read."""
     words = int(corpus.word_counts.sum())
     return {"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words}
 
 
 def described_model(subject: Subject, parameters: int) -> dict[str, Any]:
-    """How run.json describes a model."""
+    """The entry of run.json about a model."""
     keys = subject.keys()
     return {"name": keys.pop("model"), **keys, "parameters": parameters}
 
@@ -361,7 +361,7 @@ def described_model(subject: Subject, parameters: int) -> dict[str, Any]:
 def write_model_run(
     run: RunFolder, model: Model, corpus: Corpus, tables: Mapping[TableSchema, pd.DataFrame], **facts: Any
 ) -> Path:
-    """Write the tables, facts and report of one model that no study trained."""
+    """Write the tables, facts and report of one model that was not trained in a study."""
     subject = given_subject(model)
     for schema, frame in tables.items():
         run.tables.write(frame.assign(**subject.keys()), schema.with_keys(*KEYS))

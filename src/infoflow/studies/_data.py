@@ -221,7 +221,7 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers]
 
 
 def _probed(analysed: Corpus, plan: StudyPlan) -> Corpus | None:
-    """Sentences of lengths that the models were trained on."""
+    """Sentences for measuring, of lengths that the models were trained on."""
     if not plan.probing.on:
         return None
     asked = plan.probing

@@ -30,7 +30,7 @@ _OVERHEAD = 200  # products in whose time one number of a state passes norms, so
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counts:
-    """What work grows with."""
+    """The sizes with which work grows."""
 
     sentences: int
     tokens: int
@@ -136,7 +136,7 @@ def _passes(measure: AbstractMeasure, counts: Counts) -> float:
 
 
 def _law(measure: AbstractMeasure) -> tuple[str, float]:
-    """As in `_OWN`; by default the cost of reading what it reads: attention, sampled states, or states once."""
+    """The law in `_OWN`; by default the cost of what a measure reads: attention, sampled states, or states once."""
     reads_attention = isinstance(measure, Measure) and "attention" in measure.needs
     by_default = (
         ("attention", 0.1) if reads_attention else ("states", 1.2 if isinstance(measure, SampleMeasure) else 0.1)
@@ -146,7 +146,7 @@ def _law(measure: AbstractMeasure) -> tuple[str, float]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """One measure; `passes` is 0 if it uses only the pass that all share."""
+    """The cost of one measure; `passes` is 0 if it uses only the pass that all share."""
 
     table: str
     passes: float
@@ -155,7 +155,7 @@ class Estimate:
 
 
 def _as_in_costs(measure: AbstractMeasure) -> AbstractMeasure:
-    """A measure of this class with its default settings, which costs.json has."""
+    """A measure of this class with its default settings, as in costs.json."""
     kind: Any = type(measure)
     return kind() if kind.__name__ in (*_OWN, *_PASSES) else measure
 

@@ -1,4 +1,4 @@
-"""How long a graph of stages still takes, learned from the stages that ended last and from those that run."""
+"""How long a graph of stages will still take, learned from the stages that ended last and from those that run."""
 
 import time
 from collections import deque
@@ -28,7 +28,7 @@ class Planned(Protocol):
 
 
 class Forecast:
-    """The seconds that are left of `stages`, each after its needs; their costs are scaled by what is observed."""
+    """The remaining seconds of `stages`, each after its needs; their costs are scaled by what is observed."""
 
     def __init__(self, stages: Iterable[Planned], now: Callable[[], float] | None = None) -> None:
         self._stages = {stage.key: stage for stage in stages}
@@ -43,7 +43,7 @@ class Forecast:
         self._count()
 
     def advance(self, key: str, share: float) -> None:
-        """The stage itself reports which share of it is done."""
+        """Record the share of its work that a stage reports as done."""
         points = self._running.get(key)
         if points and share > points[-1][1]:
             points.append((self._now(), share))
@@ -71,7 +71,7 @@ class Forecast:
             self._at_a_time.popleft()
 
     def left(self) -> float | None:
-        """Seconds that are left; None before anything is known."""
+        """Remaining seconds; None before anything is known."""
         paces = self._kinds()
         if not paces:
             return None
@@ -91,7 +91,7 @@ class Forecast:
         return max(sum(rest.values()) / max(at_a_time, 1), *chain.values(), 0.0)
 
     def _kinds(self) -> dict[str, float]:
-        """Seconds per second of cost for each kind of which something is known."""
+        """Observed seconds per second of estimated cost, for each kind with observations."""
         found = {kind: list(paces) for kind, paces in self._paces.items()}
         for key, points in self._running.items():
             stage, (began, _), (then, share) = self._stages[key], points[0], points[-1]
@@ -114,7 +114,7 @@ class Forecast:
 
     @staticmethod
     def _by_reports(points: Sequence[tuple[float, float]]) -> float:
-        """Seconds from its last report to the end of a stage, at the pace of the last minutes, if they show enough."""
+        """Remaining seconds from a stage's last report, at the pace of the last minutes, if the reports suffice."""
         last, share = points[-1]
         then, before = points[1 if len(points) > 2 and share - points[1][1] >= _KNOWN else 0]
         return (1.0 - share) * (last - then) / max(share - before, 1e-9)

@@ -101,7 +101,7 @@ class AnalyzeOptions:
 
 
 def where_of(options: AnalyzeOptions) -> tuple[str, str] | None:
-    """The tag and its value that tokens must have to count."""
+    """The tag that tokens must have to count, and its value."""
     if not options.where:
         return None
     tag, equals, value = options.where.partition("=")
@@ -111,7 +111,7 @@ def where_of(options: AnalyzeOptions) -> tuple[str, str] | None:
 
 
 def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptions:
-    """The options with changed fields; lists become tuples, and paths become names."""
+    """The options with changed fields; lists become tuples, and path objects become texts."""
     names = [field.name for field in dataclasses.fields(options)]
     for name, value in changes.items():
         if name not in names:
@@ -154,13 +154,13 @@ class GivenModel:
 
     @property
     def corruption(self) -> AbstractObjective | None:
-        """How training corrupted text, if the model's folder records it; never the default assumption."""
+        """The corruption of the model's training, if its folder records it; never an assumed one."""
         objective = trained_objective(self.source)
         return None if objective == MaskedLM() else objective
 
 
 def given_subject(model: Model, name: str = "", *, trained: bool = True) -> Subject:
-    """How tables identify a model that no study trained.
+    """How tables identify a model that was not trained in a study.
 
     Args:
         model: The model.
@@ -190,7 +190,7 @@ def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenM
 def distinct_names(sources: Sequence[str], anonymous: bool = False, given: Sequence[str] = ()) -> list[str]:
     """The models' names: those given, or `model_name_of` each, with as many parts as distinguish the models.
 
-    `anonymous` numbers local models instead, unless names are given.
+    With `anonymous` local models are numbered instead, unless names are given.
     """
     if given:
         return _given_names(sources, given)
@@ -226,7 +226,7 @@ def exists(path: str | Path) -> bool:
 
 
 def untrained(model: Model, seed: int) -> Model:
-    """The same architecture with random weights, not quantised, as a control without any learning."""
+    """The same architecture with random weights, not quantised, as a control that has learned nothing."""
     if unusual_weights(model.module):
         size = sum(one.numel() for one in model.module.parameters()) * model.module.dtype.itemsize
         require_memory(size, f"The untrained control of {model.name} is made in memory", "Use --no-control.")

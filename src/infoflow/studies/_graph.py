@@ -1,4 +1,4 @@
-"""The graph of a study: all stages of a plan in order, which are missing, and running these."""
+"""The graph of a study: all stages of a plan in order, which of them are missing, and running these."""
 
 import json
 import math
@@ -94,7 +94,7 @@ class Costs:
         self._machine = {"threads": plan.engine.threads, "resources": _resources(plan)}
 
     def on(self, stage: AbstractStage) -> AbstractStage:
-        """The stage with its cost and the resources that it needs."""
+        """The stage with its cost and with the resources that it needs."""
         return replace(stage, cost=self.of(stage), **(self._machine if stage.runs_models else {}))
 
     def of(self, stage: AbstractStage) -> float:
@@ -106,7 +106,7 @@ class Costs:
 
 
 def keep_record(folder: RunFolder, stage: AbstractStage, usage: Any) -> None:
-    """Record what a stage took, together with its estimate."""
+    """Record what a stage used, together with its estimate."""
     if usage.seconds < 0.05:
         return
     record = {
@@ -152,7 +152,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _resources(plan: StudyPlan) -> dict[str, float]:
-    """A stage takes a whole GPU, or the share that the plan sets."""
+    """The resources of a stage on a GPU: a whole one, or the share that the plan sets."""
     import torch
 
     on_gpu = plan.training.device.startswith("cuda") or (plan.training.device == "auto" and torch.cuda.is_available())
@@ -203,7 +203,7 @@ def _controls_last(stages: Iterable[AbstractStage]) -> list[AbstractStage]:
 
 
 class _Told:
-    """Displays what stages report: one bar for all with the stages that run now, and each warning once."""
+    """Displays what stages report: one bar for all, with the stages that run now, and each warning once."""
 
     def __init__(self, stages: Sequence[AbstractStage], folder: RunFolder, progress: Progress) -> None:
         self._stages = {stage.key: stage for stage in stages}
@@ -218,7 +218,7 @@ class _Told:
         (tell | {"end": self._end})[event.kind](event)
 
     def close(self) -> None:
-        """Say how many stages gave a note or warning that was shown for another one."""
+        """Say how many stages gave a note or warning that was already shown for another one."""
         for kind, repeated in self._repeated.items():
             if num := len(repeated):
                 self._display.note(f"The same {kind}s hold for {num:,} more {'stages' if num > 1 else 'stage'}.")

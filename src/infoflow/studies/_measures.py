@@ -233,7 +233,7 @@ def named_measures(
 
 
 def _every_measure(plan: AnalysisPlan) -> list[AbstractMeasure]:
-    """The measures of the core and of the subjects; each once, whoever lists it."""
+    """The measures of the core and of the subjects, each once."""
     every = [*_of_core(plan), *(kind.planned(plan) for kind in _of_subjects())]
     return list({str(describe_measure(measure)): measure for measure in every}.values())
 

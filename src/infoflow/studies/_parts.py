@@ -23,7 +23,7 @@ class Parts:
     left_out: dict[str, dict[str, int]]  # rows in no part: where they were, why, how many
 
     def facts(self) -> dict[str, Any]:
-        """Plain values for `run.json`: the rule, rows left out, shares of held-out rows that training repeats."""
+        """Plain values for `run.json`: the rule, rows left out, and how much of held-out parts training repeats."""
         held_out = {"validation": self.validation, "test": self.test}
         leaks = {name: leakage(part, self.train).to_json() for name, part in held_out.items()}
         return {"rule": self.rule, "left_out": self.left_out, "leakage": leaks}
@@ -70,7 +70,7 @@ def cut_up(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> Parts:
 def _counted(
     by_rule: dict[str, dict[str, int]], losses: Sequence[tuple[str, str, Corpus, Corpus]]
 ) -> dict[str, dict[str, int]]:
-    """What the split left out, then the losses: (where, why, rows before, rows after)."""
+    """The rows that the split left out, then the other losses: (where, why, rows before, rows after)."""
     counts = {part: dict(reasons) for part, reasons in by_rule.items()}
     for origin, reason, before, after in losses:
         if len(before) > len(after):
@@ -79,7 +79,7 @@ def _counted(
 
 
 def read(name: str, plan: CorpusPlan) -> Corpus:
-    """The corpus of that name; for a table, the plan's columns."""
+    """The corpus of that name; if it is a table, with the plan's columns."""
     return load_corpus(
         name,
         text_column=plan.text_column,
@@ -111,7 +111,7 @@ def like(corpus: Corpus, part: Corpus, parallel: bool) -> Corpus:
 
 
 def without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
-    """Sentences whose source is in none of the others; for documents, those less than half contained in them."""
+    """Sentences whose source is in none of the others; documents are left out if half of their sentences are there."""
     if not others:
         return corpus
     seen = {normalised(text) for other in others for text in other.column("text")}
@@ -124,10 +124,10 @@ def without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
 
 
 def distinct(corpus: Corpus) -> Corpus:
-    """One row for each distinct source sentence, ignoring case and spacing; text and translations decide which row.
+    """One row for each distinct source sentence, ignoring case and spacing, chosen by text and translations.
 
-    A sentence with several translations has several rows, and an encoder gives the copies equal states: as neighbours
-    they would find each other, and as independent observations they would narrow every interval.
+    A sentence with several translations has several rows, and an encoder gives the copies equal states. They would be
+    each other's neighbours, and narrow every interval if counted as independent.
     """
     chosen: dict[str, int] = {}
     keys, ids = [normalised(text) for text in corpus.column("text")], corpus.content_ids
@@ -139,7 +139,7 @@ def distinct(corpus: Corpus) -> Corpus:
 
 
 def at_most(corpus: Corpus, sentences: int) -> Corpus:
-    """A subset chosen by the hash of the text, in corpus order; for documents, as many whole ones as fit.
+    """A subset chosen by the hash of the text, in corpus order; of documents, as many whole ones as fit.
 
     If the first document does not fit, it is truncated.
     """

@@ -153,14 +153,14 @@ class CorePlan:
             check(self)
 
     def for_models(self, **changes: Any) -> "StudyPlan":
-        """The plan for models alone, with `changes`: no pairs, and no sections that name objectives."""
+        """The plan for models alone, with `changes`: without pairs and without sections that name objectives."""
         sections = ("context", "pruning", "transplant", "retrieval")
         plain = {one.name: one.default_factory() for one in fields(self) if one.name in sections}  # type: ignore[misc]
         plan: Any = replace(self, **{"pairs": (), **plain, **changes})
         return plan
 
     def spec(self, name: str) -> Spec:
-        """The meaning of a name in the plan.
+        """The meaning of a name in the plan, as an objective with its options.
 
         It is `NAME`, `NAME+VARIANT` with the options of `[variants.VARIANT]`, or `NAME+token-dropout`, trained on
         partly replaced input.
@@ -199,7 +199,7 @@ class CorePlan:
         ]
 
     def reads(self, objective: AbstractObjective) -> Reads:
-        """What one example of the objective is: a window instead of a sentence if the plan says so."""
+        """What one example of the objective is: a sentence, or a window if the plan says so."""
         windows = self.text == "windows" and objective.reads == "sentence" and not objective.needs_translation
         return "window" if windows else objective.reads
 

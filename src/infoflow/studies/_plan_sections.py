@@ -181,7 +181,7 @@ class AnalysisPlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointsPlan:
-    """Which updates of every training are kept, and what is measured at them. Without a schedule none are kept.
+    """Which updates of every training are kept, and what is measured at them. Without a schedule, none are kept.
 
     Keeping checkpoints leaves the training unchanged, bit for bit. Each takes 4 bytes per parameter.
     """
@@ -220,9 +220,9 @@ class ContextPlan:
     """How converged models are retrained with closed self-attention, with a fully open control; disabled by default.
 
     Closing attention at test time (the table `encoder_context`, for every model) shows what a model uses; the loss that
-    remains after retraining without a context is what only that context provides. A model is retrained once fully open
-    and once for each of `kinds` that it has; each costs `updates` of training. Models that translate are also scored on
-    greedy translations.
+    remains after retraining without a context shows what only that context provides. A model is retrained once with all
+    attention open and once for each of `kinds` that it has; each retraining takes `updates` updates. Models that
+    translate are also scored on greedy translations.
     """
 
     on: bool = False
@@ -262,7 +262,7 @@ TOKEN_DROPOUT = "token-dropout"
 
 @runtime_checkable
 class Plan(Protocol):
-    """The part of a `StudyPlan` that is checked."""
+    """The part of a `StudyPlan` that `check_plan` needs."""
 
     @property
     def objectives(self) -> tuple[str, ...]: ...

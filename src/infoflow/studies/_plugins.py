@@ -1,4 +1,4 @@
-"""The user's own measures, objectives and claims in a plan: which code, when it may run, and what it holds."""
+"""The user's own measures, objectives and claims in a plan: which code, when it may run, and what it contains."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ _MAY_RUN: ContextVar[bool] = ContextVar("may_run", default=True)
 
 @contextmanager
 def code_may_run(allowed: bool) -> Iterator[None]:
-    """Whether plans that are made inside the block may run code that this process has not run yet."""
+    """Inside the block, `allowed` says whether plans may run code that this process has not run yet."""
     before = _MAY_RUN.set(allowed)
     try:
         yield
@@ -53,7 +53,7 @@ def code_may_run(allowed: bool) -> Iterator[None]:
 
 
 def with_paths(values: dict[str, Any], folder: Path, given: Mapping[str, Path | str | None]) -> dict[str, Any]:
-    """The plain values of a plan file in `folder`, with its code relative to the current folder, or `given` instead."""
+    """The plain values of a plan file in `folder`, with code relative to the current folder, or with `given`."""
     named = values.get("plugins", {})
     if not isinstance(named, dict):
         return values

@@ -20,10 +20,10 @@ TOKENS = 20
 
 
 def predict_words(model: Model, text: str, *, top: int = 5, control: bool = True, seed: int = 0) -> pd.DataFrame:
-    """The likeliest words at each layer, read off by the model's own head (logit lens), beside the untrained model.
+    """The most likely words at each layer by the model's own head (logit lens), and those of the untrained model.
 
-    A masked LM fills in each blank (`___` or its mask token), the others independently of it. Any other model predicts
-    the token that follows the text, or the first one of its translation.
+    A masked LM fills in each blank (`___` or its mask token) independently of the others. Any other model predicts the
+    token that follows the text, or the first one of its translation.
 
     Args:
         model: A model with a language-model head.
@@ -51,14 +51,15 @@ def predict_words(model: Model, text: str, *, top: int = 5, control: bool = True
 
 
 def generate(model: Model, text: str, *, tokens: int | None = None, temperature: float = 0.0, seed: int = 0) -> str:
-    """What a causal LM writes after a text, or what an encoder–decoder makes of it: a translation, a summary.
+    """How a causal LM continues a text, or what an encoder–decoder generates from it: a translation, a summary.
 
     Args:
         model: A causal LM or an encoder–decoder, with a tokenizer.
         text: The beginning, or the source.
-        tokens: Maximum number of tokens to write; default: 20; of an encoder–decoder twice what it reads, plus 10.
-        temperature: 0: always the likeliest token (of an encoder–decoder the likeliest text, by beam search); otherwise
-            tokens are drawn from softmax(logits / temperature).
+        tokens: Maximum number of tokens to write; default: 20; for an encoder–decoder twice the number that it reads,
+            plus 10.
+        temperature: 0: always the most likely token (for an encoder–decoder the most likely text, by beam search);
+            otherwise tokens are drawn from softmax(logits / temperature).
         seed: Seed of the draws.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`probe` and `score_pairs`: analyses whose tables are those of the requested probes or of text pairs."""
+"""`probe` and `score_pairs`: analyses whose tables are those of the requested probes, or of text pairs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -61,7 +61,7 @@ def probe(
 
 
 def _asked(options: AnalyzeOptions, named: tuple[str, ...], probes: tuple[str, ...]) -> AnalyzeOptions:
-    """The options with tasks and probes, and with the tables that these write."""
+    """The options with tasks and probes, and with the tables that the probes write."""
     plan = options.probing
     plan = replace(plan, tasks=named or plan.tasks, probes=probes or plan.probes)
     tables = probing_tables(plan)

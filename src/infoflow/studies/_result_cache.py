@@ -1,4 +1,4 @@
-"""The result cache: results and weights of a run, in folders named after their dependencies, verified or made again."""
+"""The result cache: results and weights of a run, in folders named after their dependencies, verified or recomputed."""
 
 import json
 import shutil

@@ -66,7 +66,7 @@ class WallClock:
 
 @contextmanager
 def wall_clock(run: RunFolder, save: bool = True) -> Iterator[WallClock]:
-    """A clock that continues where the last call on `run` ended or was killed; `save` stores its time there."""
+    """A clock that continues from where the last call on `run` ended or was killed; `save` stores its time there."""
     clock = WallClock(run.path / CLOCK_FILE, seconds_before(run))
     if not save:
         yield clock
@@ -88,7 +88,7 @@ def wall_clock(run: RunFolder, save: bool = True) -> Iterator[WallClock]:
 
 
 def reset_clock(run: RunFolder) -> None:
-    """Reset the clock: what follows is a new analysis."""
+    """Reset the clock, since what follows is a new analysis."""
     WallClock(run.path / CLOCK_FILE, before=0.0).save()
 
 
@@ -103,7 +103,7 @@ def seconds_before(run: RunFolder) -> float:
 
 
 class _WithoutNotes:
-    """Everything else goes to `display`."""
+    """A display that drops notes and passes on everything else."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
@@ -120,7 +120,7 @@ class _WithoutNotes:
 
 @contextmanager
 def without_notes() -> Iterator[None]:
-    """Inside the block, notes are dropped: a study would repeat them for dozens of models."""
+    """Inside the block, notes are dropped, since a study would repeat them for dozens of models."""
     with use_display(_WithoutNotes(current_display())):
         yield
 
@@ -210,7 +210,7 @@ def so_far(run: RunFolder, stages: Graph) -> RunFolder:
 
 
 def _unfinished(works: Sequence[AbstractStage], done: Sequence[AbstractStage]) -> str:
-    """Missing stages, by kind."""
+    """The numbers of missing stages, by kind."""
     missing = Counter(stage.kind for stage in works) - Counter(stage.kind for stage in done)
     kinds = ", ".join(f"{kind} ({number:,})" for kind, number in missing.most_common()) or "only the final steps"
     return f"The study is running or was stopped. Missing: {kinds}. Results may change."

@@ -1,4 +1,4 @@
-"""Has a model learned its task? Loss, BLEU and ROUGE on held-out text, each with a baseline that ignores context."""
+"""Whether a model has learned its task: held-out loss, BLEU and ROUGE, each with a baseline without context."""
 
 import math
 from collections.abc import Mapping
@@ -45,8 +45,8 @@ def task_scores(
 ) -> pd.DataFrame:
     """Loss and perplexity of `model` on `data`, and the further scores of its objective.
 
-    If it has several tasks, also the loss of each on all rows. The noise of a sentence is the same for every model, and
-    intervals are over blocks of sentences.
+    If the objective has several tasks, also the loss of each on all rows. The noise of a sentence is the same for every
+    model, and intervals are over blocks of sentences.
 
     `content_ids` belong to the rows of `data` (`content_ids_of`), so that measures of the same corpus share blocks.
     """
@@ -121,10 +121,10 @@ def bleu_scores(model: Model, corpus: Corpus, sentences: int, beams: int, split:
 
 
 def _bleu_of_guess(sources: list[str], references: list[list[str]]) -> float:
-    """BLEU of copied sources; for text without spaces the maximum of that and of one sentence as answer to all.
+    """BLEU of copying the sources; for text without spaces at least that of one sentence as answer to all.
 
-    Another sentence rarely shares four consecutive words with a reference, but it often shares characters: a decoder
-    that ignores its source can exceed a copy.
+    A sentence rarely shares four consecutive words with an unrelated reference, but often shares characters, so that a
+    decoder that ignores its source can exceed a copy.
     """
     tokenizer = bleu_tokenizer(text for right in references for text in right)
     often = [] if tokenizer == "13a" else [right[0] for right in references[:_GUESSES]]
@@ -147,7 +147,7 @@ def rouge_scores(
     beams: int,
     split: str,
 ) -> pd.DataFrame:
-    """ROUGE-L of the decoder's beam search output after `sentences` rows of `data`, damaged as for the loss.
+    """ROUGE-L of what the decoder generates by beam search for `sentences` rows of `data`, corrupted as for the loss.
 
     The baseline copies the encoder's input. For objectives that `can_write`; see `task_scores`.
     """

@@ -1,4 +1,4 @@
-"""The stages of a study for other engines: what they are, and one of them run by itself."""
+"""The stages of a study for other engines: a list of them, and running a single one."""
 
 import os
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ def run_stage(folder: Path | str, key: str) -> bool:
 
 @contextmanager
 def _alone(run: RunFolder, key: str) -> Iterator[None]:
-    """Hold the stage's lock: twice at a time, it would overwrite its own files."""
+    """Hold the stage's lock; two runs of one stage at a time would overwrite each other's files."""
     path = run.path / "work" / "locks" / key
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:

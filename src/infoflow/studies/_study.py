@@ -146,7 +146,7 @@ _BEGUN = (".lock", "run.json", CLOCK_FILE)  # files that a study writes first
 
 @contextmanager
 def removed_if_refused(run: RunFolder) -> Iterator[None]:
-    """As `only_one`; a refused command also leaves no folder behind, unless others work there."""
+    """Like `only_one`; a refused command also leaves no folder behind, unless others work there."""
     made = [folder for folder in (run.path.absolute(), *run.path.absolute().parents) if not folder.exists()]
     try:
         with disk_named(run.path):

@@ -131,8 +131,8 @@ class StudyModels:
     def begins_key(self, recipe: Recipe) -> str:
         """Key of its exported model's weights before the first update.
 
-        It depends on less than the measurements do: what objectives of one layout hide, or let the decoder write, does
-        not matter.
+        It depends on less than measurements do: objectives of one layout share it, whatever they mask or let the
+        decoder generate.
         """
         objective = self.objective(recipe)
         part = [objective.name] if objective.exports_a_part else []
@@ -173,11 +173,11 @@ class StudyModels:
         return sampler.updates_within(training.max_source_tokens, training.updates)
 
     def wanted(self, recipe: Recipe) -> list[int]:
-        """The updates that the plan keeps, including 0 and the last; empty if it keeps none."""
+        """The updates that the plan wants to keep, including 0 and the last; empty if it keeps none."""
         return self.plan.checkpoints.steps(self._as_long_as_it_is(recipe)) if self.plan.checkpoints.on else []
 
     def keeping(self) -> SnapshotPlan | None:
-        """What a training keeps."""
+        """Which checkpoints and measurements a training keeps."""
         plan = self.plan.checkpoints
         return SnapshotPlan(steps=plan.steps, dtype=plan.dtype) if plan.on else None
 
@@ -346,7 +346,7 @@ def _measured_as(objective: AbstractObjective) -> list[Any]:
 
 
 def prepared_keys(plan: StudyPlan, run: RunFolder) -> dict[str, Any]:
-    """Key dependencies stored by a process that prepared the data of this plan; empty if there is none."""
+    """What keys depend on, as stored by a process that prepared the data of this plan; empty if none did."""
     try:
         facts = read_object(_note(run))
     except (OSError, ValueError):

@@ -45,8 +45,8 @@ def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
     """
     if updates < 1 or not 0 <= warmup <= updates:
         raise UserError(
-            f"A schedule needs at least 1 update, and at most as many of warm-up. Got {updates} updates, {warmup} of "
-            "them warm-up."
+            f"A schedule needs at least 1 update, and no more warm-up updates than updates. Got {updates} updates and "
+            f"{warmup} of warm-up."
         )
     steps = {0, warmup, updates}
     for part in schedule.split("+"):
@@ -58,7 +58,7 @@ def select_steps(available: Sequence[int], k: int) -> list[int]:
     r"""`k` of the available steps, evenly in log time, including the first and the last; step 0 is extra.
 
     The i-th choice s is followed by the later step nearest in log2 to \(s (a_n / s)^{1/(k-i)}\) (the smaller one in a
-    tie) that leaves enough steps for the rest. With at most `k` steps, all; with k = 1, the last.
+    tie) that leaves enough steps for the rest. If there are at most `k` steps, all are chosen; with k = 1, the last.
 
     >>> select_steps([500, 1000, 1500, 2000, 2500, 3000], 4)
     [500, 1000, 1500, 3000]
@@ -66,7 +66,7 @@ def select_steps(available: Sequence[int], k: int) -> list[int]:
     steps = sorted(available)
     if k < 1 or len(set(steps)) < len(steps) or (steps and steps[0] < 0):
         raise UserError(
-            "k must be at least 1, and the available steps must be different numbers from 0. "
+            "k must be at least 1, and the available steps must be distinct and at least 0. "
             f"Got k = {k} and the steps {list(available)[:20]}."
         )
     start, later = [step for step in steps if step == 0], [step for step in steps if step > 0]

@@ -107,8 +107,8 @@ def learning_rate(update: int, config: TrainConfig) -> float:
     | `inverse_sqrt` | p n / w | p sqrt(w / n) (without warm-up, p / sqrt(n)) |
     | `constant`     | p n / w | p                                            |
 
-    The first update uses p / w, not 0. With `count_from="fairseq"` the counter lags one update behind from the second
-    on, so p / w is used twice and the end value never.
+    The first update uses p / w, not 0. With `count_from="fairseq"` the counter is one behind from the second update on,
+    so p / w is used twice and the end value never.
     """
     assert update >= 1
     n = max(1, update - 1) if config.count_from == "fairseq" else update
@@ -155,7 +155,7 @@ def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
 def rate_scale(parameter: nn.Parameter) -> float:
     """A parameter's own factor on the learning rate (`parameter.rate_scale`), default 1.
 
-    Gates learn faster than weights, lower layers slower than upper ones.
+    Gates learn faster than weights, and lower layers slower than upper ones.
     """
     return float(getattr(parameter, "rate_scale", 1.0))
 
@@ -195,8 +195,8 @@ def float32_attention(module: PreTrainedModel) -> Iterator[None]:
     """Run the attention of a Hugging Face model in float32 inside the block.
 
     PyTorch's CPU kernel for the backward pass in bfloat16 is slow on short sentences: measured on 100 sentences of 20
-    tokens, 8 heads 16 wide, 36 ms for forward and backward against 3 ms this way (torch 2.13, avx512_bf16). With it,
-    half of a bfloat16 update at width 128 was attention.
+    tokens, 8 heads 16 wide, 36 ms for forward and backward against 3 ms this way (torch 2.13, avx512_bf16). With that
+    kernel, attention took half of a bfloat16 update at width 128.
     """
     before = module.config._attn_implementation
     if before != "sdpa":  # the user chose another implementation: keep it
@@ -333,10 +333,10 @@ def count_training_flops(
 
     $$ F = T \sum_u F_u / \sum_u T_u $$
 
-    $F_u$ are the operations of update $u$ and $T_u$ the tokens of its text, $T$ those of all updates; the updates lie
-    evenly over the training, and the standard error is that of a ratio of sums. For a stack without a head it is close
-    to $6N$ per token for $N$ parameters of matrices, plus $12 L T d$ for attention over $T$ tokens in $L$ layers of
-    width $d$ ([@kaplan2020]). Heads count only at supervised positions, and frozen parameters have no backward pass.
+    $F_u$ are the operations of update $u$ and $T_u$ the tokens of its text, $T$ those of all updates; the updates are
+    spread evenly over the training, and the standard error is that of a ratio of sums. For a stack without a head it is
+    close to $6N$ per token for $N$ parameters of matrices, plus $12 L T d$ for attention over $T$ tokens in $L$ layers
+    of width $d$ ([@kaplan2020]). Heads count only at supervised positions, and frozen parameters have no backward pass.
     Norms, activations, look-ups and the optimiser are left out; for widths of some dozens or more they are a few per
     cent. The model is not changed; its copy runs on the training's device.
     """

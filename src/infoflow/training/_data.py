@@ -64,7 +64,7 @@ class TrainingData:
             )
 
     def known(self, objective: AbstractObjective) -> dict[str, Any]:
-        """What is known about the text that an objective reads: without the translations, unless it needs them."""
+        """What is known about the text that an objective reads; translations are included only if it needs them."""
         sides = 2 if objective.needs_translation else 1
         return {name: one[:sides] if name == "language" else one for name, one in self.card.items()}
 
@@ -122,7 +122,7 @@ class LengthBucketSampler:
         return len(self._cuts) - 1
 
     def epoch(self, update: int) -> int:
-        """The epoch, from 0, of update `update`, from 1."""
+        """The epoch (counted from 0) of `update` (counted from 1)."""
         return (update - 1) // self.num_batches
 
     def rows(self, update: int) -> np.ndarray:
@@ -262,7 +262,7 @@ class WindowRows:
 class PairRows:
     """Pairs of segments as BERT and ALBERT read them (see `segment_pairs`): `ExampleRows` of two texts.
 
-    The texts are bare, A then B; an objective assembles `[CLS] A [SEP] B [SEP]`, and `lengths` and `row` include its
+    The texts are bare, A then B; an objective assembles `[CLS] A [SEP] B [SEP]`, and `lengths` and `row` include these
     three special tokens. The label is `is_random` (`kind="next"`) or `is_swapped` (`"order"`), 0 or 1.
     """
 
@@ -282,7 +282,7 @@ class PairRows:
     ) -> None:
         """
         Args:
-            encoded: The sentences, whole: pairs are cut, front or back.
+            encoded: The sentences, not truncated, since pairs are cut at the front or back.
             documents: The document of each, `Corpus.documents`.
             max_tokens: Maximum length of a pair, its three special tokens included.
             vocabulary: Vocabulary of the token ids.
@@ -294,7 +294,8 @@ class PairRows:
             key: Identifies the sentences; the pairs of a large corpus are then cached.
 
         Raises:
-            UserError: There are no documents, only one where several are needed, or no room for two sentences.
+            UserError: There are no documents, only one where several are needed, or `max_tokens` is too small for two
+                sentences.
         """
         documents = _known(documents, "A pair of segments")
         self._text, self._vocabulary = RunningText(encoded), vocabulary

@@ -147,7 +147,7 @@ class MetricsLog:
 
 
 class LogWindow:
-    """Sums over the updates since the last line.
+    """Sums over the updates since the last line of the log.
 
     Tensors are read only when the line closes, so that an accelerator never waits for the log.
     """
@@ -188,7 +188,7 @@ class LogWindow:
         return line
 
     def state(self) -> dict[str, Any]:
-        """State for a checkpoint, so that the current line is the same after a resume (rates aside)."""
+        """State for a checkpoint, so that the current line is the same after a resume (except for rates)."""
         losses = {name: float(loss) for name, loss in self._losses.items()}
         return {"losses": losses, "counts": self._counts, "updates": self._updates, "norms": float(self._norms)}
 

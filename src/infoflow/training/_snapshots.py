@@ -173,7 +173,7 @@ def is_weights(name: str) -> bool:
 
 
 def link(source: Path, target: Path) -> None:
-    """A second name for a file, or a copy where the file system has none; an existing `target` is replaced."""
+    """Make a second name for a file, or a copy where the file system has no links; an existing `target` is replaced."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:
@@ -254,7 +254,7 @@ class SnapshotWriter:
         self._kept.share_with(model, self._updates)
 
     def _weights(self, module: PreTrainedModel, folder: Path, dtype: Dtype) -> dict[str, str]:
-        """Write the weights and the configuration; SHA-256 of the former."""
+        """Write the weights and the configuration; returns the SHA-256 of the weights."""
         part = self._exported(module)
         save_weights(part, folder)
         save_rest(module, part, folder)
@@ -277,7 +277,7 @@ class SnapshotWriter:
                 )
 
     def _others(self, module: PreTrainedModel, folder: Path, update: int, weights: Mapping[str, str]) -> dict[str, str]:
-        """Add tokenizers and card, linked to those of an earlier snapshot as all equal files; SHA-256 of others."""
+        """Add tokenizers and card, linked to an earlier snapshot's if equal; returns the SHA-256 of all but weights."""
         shared = self._shared(update)
         if not shared:
             save_model(self._exported(module), folder, *self._tokenizers, self._card, weights=False)

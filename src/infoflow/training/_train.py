@@ -139,7 +139,7 @@ class _Run:
 
     @property
     def _tokenizers(self) -> tuple[Any, Any]:
-        """Of the input, and of the output where it is another language."""
+        """The tokenizers of the input, and of the output if that is another language."""
         return self.data.tokenizer, self.data.target_tokenizer if self.objective.needs_translation else None
 
     def _card(self, text: str, scores: Sequence[str] = ()) -> dict[str, Any]:
@@ -354,7 +354,7 @@ class _Run:
         return None
 
     def _check_key(self, saved: dict[str, Any]) -> None:
-        """Refuse a run that another model began; one that this run trained before, in this process, began it."""
+        """Refuse a run that another model began; runs that this process trained before are its own."""
         wanted = self.state.key
         folders = [self.out / "model", *self.checkpoints.resumable()[:1]]
         if saved.get(INITIAL_WEIGHTS) != wanted[INITIAL_WEIGHTS] and self._holds(folders):

@@ -35,7 +35,7 @@ class Step:
 
 
 class TrainingHook:
-    """Does nothing; subclass and override. A hook may draw random numbers: training uses its own seeds."""
+    """A hook that does nothing, for subclasses. Hooks may draw random numbers, since training has its own seeds."""
 
     name = "hook"
 
@@ -45,13 +45,13 @@ class TrainingHook:
         return False
 
     def on_step_begin(self, step: Step) -> None:
-        """Before the gradients of this update are computed."""
+        """Called before the gradients of this update are computed."""
 
     def on_step_end(self, step: Step) -> None:
-        """After the weights have changed; `.grad` still holds the (clipped) gradients of the update."""
+        """Called after the weights have changed; `.grad` still holds the (clipped) gradients of the update."""
 
     def on_train_end(self, module: PreTrainedModel) -> None:
-        """After the last update of the run (not after an interruption)."""
+        """Called after the last update of the run (not after an interruption)."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """State for a checkpoint, so that a resumed run records the same."""
@@ -94,7 +94,7 @@ class FrozenSlices(TrainingHook):
                 parameter[mask.to(parameter.device)] = self._kept[name].to(parameter.device)
 
     def close(self) -> None:
-        """Let gradients through again."""
+        """Let gradients pass again."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -244,7 +244,7 @@ class Updater:
         return [self._data.batch(self._objective, piece, noise, epoch) for piece in pieces]
 
     def accumulate(self, batches: list[Batch], rows: np.ndarray, update: int, stop: bool) -> UpdateResult:
-        """Leave the clipped gradient of the token mean over the whole update in `.grad`."""
+        """Put the clipped gradient of the token mean over the whole update into `.grad`."""
         totals = self._agree(batches, stop)
         scales = {
             name: weight * self._parts / max(totals[name], 1) for name, weight in self._objective.term_weights.items()
@@ -307,7 +307,7 @@ class Updater:
 
 
 def _seed(seed: int, device: torch.device) -> None:
-    """`torch.manual_seed`, which on a machine without GPUs formats two stack traces at each call: .4 ms."""
+    """As `torch.manual_seed`, which takes .4 ms on a machine without GPUs, where it formats two stack traces."""
     if device.type == "cpu":
         torch.default_generator.manual_seed(seed)
     else:

@@ -46,7 +46,7 @@ _O2_READS: dict[str, Reading] = {
 
 
 def _lead_of_two(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The smaller lead of two different objectives, each over all others in its own family, (N, 1).
+    """The smaller of the leads that two different objectives have in one family each, (N, 1).
 
     One leads in the first family and the other in the second, chosen to maximise the result; below 0 if one objective
     is best in both.
@@ -112,7 +112,7 @@ COST: dict[str, Reading] = {"electra operations": operations(ELECTRA), "masked o
 
 
 def hinders(curves: Curves, verdict: Verdict) -> str | None:
-    """Why the numbers of operations prevent the verdict."""
+    """Why the operation counts rule out the verdict."""
     ratio = float(np.asarray(curves["electra operations"] / curves["masked operations"])[0, 0])
     if (ratio > 1 + _EQUAL and verdict != "fails") or (ratio < 1 - _EQUAL and verdict != "holds"):
         return (
@@ -142,10 +142,10 @@ def hinders(curves: Curves, verdict: Verdict) -> str | None:
 def o3(curves: Curves) -> list[Condition]:
     """ELECTRA's discriminator compared with the masked LM, and the cost of both.
 
-    Models of a study have equal updates, not equal operations. If ELECTRA cost more, a better score may be due to the
-    extra computation, and if it cost less, a worse one may be due to the saving: then there is no verdict. A worse
-    score at a higher cost, or a better one at a lower cost, needs no equality. To show that the gain is largest for
-    small models takes studies of two sizes, whose gaps can be compared by hand: one study has one size.
+    Models of a study have equal updates, not equal operations. There is no verdict if ELECTRA costs more and scores
+    better, or costs less and scores worse, since computation may be the reason. A worse score at a higher cost, or a
+    better one at a lower cost, needs no equality. One study has one size of model: whether the gain is largest for
+    small models takes two studies, compared by hand.
     """
     return [exceeds("ELECTRA over the masked LM", curves["electra"] - curves["masked"], 0.0, "share")]
 
@@ -242,7 +242,7 @@ _O6_READS: dict[str, Reading] = {
     learned=(MASKED, STATIC, NEXT_SENTENCE, NEXT_SENTENCE_STATIC),
 )
 def o6(curves: Curves) -> list[Condition]:
-    """Masks drawn once or in every epoch, with and without next-sentence prediction: a two by two design."""
+    """Masks drawn once or in every epoch, with and without next-sentence prediction: a two-by-two design."""
     masks = [curves["dynamic"] - curves["static"], curves["dynamic pairs"] - curves["static pairs"]]
     pairs = [curves["dynamic"] - curves["dynamic pairs"], curves["static"] - curves["static pairs"]]
     return [
@@ -271,11 +271,11 @@ _O7_READS = spans_and_words(SENTENCE_ORDER, NEXT_SENTENCE)
     learned=(SENTENCE_ORDER, NEXT_SENTENCE),
 )
 def o7(curves: Curves) -> list[Condition]:
-    """Sentence order compared with next sentence: whether it improves coreference more than word tags.
+    """Whether sentence order improves coreference more than word tags, compared with next sentence.
 
-    Tasks on pairs of sentences are not trained; coreference, which takes more than a word's neighbourhood, stands in
-    for them, and word tags for tasks on one sentence. The measure looks within sentences: no table covers what the
-    claim says about several sentences at once.
+    Tasks on pairs of sentences are not trained. Coreference, which takes more than a word's neighbourhood, stands in
+    for them, and word tags for tasks on one sentence. Coreference is measured within sentences, so no table covers what
+    the claim says about several sentences.
     """
     return spans_more_than_words(curves, "sentence order over next sentence")
 
@@ -300,7 +300,7 @@ _O8_READS = spans_and_words(SPANBERT, MASKED)
     learned=(SPANBERT, MASKED),
 )
 def o8(curves: Curves) -> list[Condition]:
-    """SpanBERT compared with the masked LM: coreference, a task on spans, and word tags."""
+    """SpanBERT compared with the masked LM on coreference (a task on spans) and word tags."""
     return spans_more_than_words(curves, "SpanBERT over the masked LM")
 
 
@@ -373,7 +373,7 @@ _O10_READS: dict[str, Reading] = {
 def o10(curves: Curves) -> list[Condition]:
     """The distilled model compared with its teacher: what it keeps, and how many parameters it has.
 
-    No table records how much faster it runs: parameters and layers are counted, seconds of inference are not.
+    No table records how much faster it runs; only parameters and layers are counted.
     """
     kept = curves["student"] / curves["teacher"]
     return [

@@ -73,7 +73,7 @@ _COMPRESSION = bits(MASKED, metric="compression")
     minimum_seeds=1,
 )
 def m2(curves: Curves) -> list[Condition]:
-    """Context shortens the code, mostly where it was learned."""
+    """Context shortens the code, most in layers that learned to use it."""
     gain, of_random = (curves[name][:, 1:2] - curves[name][:, :1] for name in ("trained", "random"))
     return [
         stays_below(
@@ -110,7 +110,7 @@ MOST = 0.05
     minimum_seeds=1,
 )
 def m3(curves: Curves) -> list[Condition]:
-    """Layers that learned nothing."""
+    """Layers with random weights."""
     above = curves["bits"][:, 1:]
     spread = (above.max(axis=1) - above.min(axis=1)) / above.mean(axis=1)
     return [
@@ -150,7 +150,7 @@ _M5_READS: dict[str, Reading] = {
     minimum_seeds=1,
 )
 def m5(curves: Curves) -> list[Condition]:
-    """Which of the two measures orders layers similarly under other settings."""
+    """Which of the two measures orders layers more consistently across settings."""
     of_codes = spearman(curves["online"], curves["variational"])
     of_accuracies = spearman(curves["linear"], curves["mlp"])
     return [
@@ -184,7 +184,7 @@ def _reads(task: str, control: str) -> dict[str, Reading]:
     minimum_seeds=1,
 )
 def m6(curves: Curves) -> list[Condition]:
-    """Small probes for linguistic tasks, large ones for random labels."""
+    """Small probes suffice for linguistic tasks; random labels need large ones."""
     names = {"surviving": "inputs that survive", "model_bits": "bits of the model"}
     return [
         exceeds(
@@ -208,7 +208,7 @@ _T1_READS: dict[str, Reading] = {"layers": depths(MASKED, TASKS, "expected_layer
 
 
 def _permuted(curves: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The tasks in every order, as a random order would show."""
+    """The tasks in every possible order."""
     orders = np.array(list(permutations(range(len(TASKS)))))
     return {"layers": curves["layers"][0][orders]}
 
@@ -237,7 +237,7 @@ def _permuted(curves: dict[str, np.ndarray]) -> dict[str, Any]:
     minimum_seeds=1,
 )
 def t1(curves: Curves) -> list[Condition]:
-    """Where in depth tasks are solved: the classical pipeline."""
+    """At which depth tasks are solved: the classical pipeline."""
     layers = curves["layers"]
     names = [f"{second} behind {first}" for first, second in pairwise(TASKS)]
     return [
@@ -276,7 +276,7 @@ SEMANTICS: dict[str, str | tuple[str, ...]] = {"entities": ("ner-spans", "entity
     minimum_seeds=1,
 )
 def t2(curves: Curves) -> list[Condition]:
-    """Syntax in few layers, semantics in many."""
+    """Syntax in few layers, semantics spread over many."""
     gaps = curves["syntax"][:, :, None] - curves["semantics"][:, None]
     names = [f"{one} and {other}" for one in SYNTAX for other in SEMANTICS]
     return [
@@ -303,7 +303,7 @@ def t2(curves: Curves) -> list[Condition]:
     minimum_seeds=1,
 )
 def t3(curves: Curves) -> list[Condition]:
-    """Scores of probes that see one more layer."""
+    """Scores of probes that each read one more layer."""
     falling, peaks = curves["shape"][:, :1], curves["shape"][:, 1:2]
     return [
         stays_below("share of steps at which a score falls", falling, 0.5, "share of steps", bounds=SHARE, alone=False),

@@ -68,7 +68,7 @@ def _reads(labels: str) -> dict[str, Reading]:
     minimum_seeds=1,
 )
 def p2(curves: Curves) -> list[Condition]:
-    """The gain of training by the size of the probe's own training data."""
+    """The gain from pretraining, by the number of examples that the probe is trained on."""
     few, whole = (curves[f"trained, {name}"] - curves[f"untrained, {name}"] for name in ("few", "all"))
     return [
         exceeds(
@@ -157,7 +157,7 @@ def too_shallow(curves: Curves, verdict: Verdict) -> str | None:
     minimum_seeds=1,
 )
 def p5(curves: Curves) -> list[Condition]:
-    """The layer whose similarity of texts agrees best with people."""
+    """The layer whose text similarity agrees best with people."""
     found = curves["correlation"]
     return [
         exceeds(
@@ -187,7 +187,7 @@ TASKS = ("grandparent", "parent")
     learned=(CAUSAL, TRANSLATION),
 )
 def p6(curves: Curves) -> list[Condition]:
-    """What translation keeps and language models lose: syntax at the top."""
+    """Translation keeps syntax at the top, which language models lose."""
     causal, translation = curves["causal LM"], curves["translation"]
     names = layer_names(causal.shape[1] - 1, 0)
     return [
@@ -234,7 +234,7 @@ def test(curves: Curves, objectives: tuple[Spec, ...]) -> list[Condition]:
 
 
 def _bottom(curves: dict) -> dict:
-    """Embeddings in place of the top, where both models represent the word."""
+    """Curves of the embeddings in place of the top, where both models represent the word."""
     return {name: curve[:, [0]] for name, curve in curves.items()}
 
 

@@ -49,7 +49,7 @@ _V13_READS = {"causal": identity(CAUSAL), "masked": identity(MASKED), "translati
     learned=OBJECTIVES,
 )
 def v13(curves: Curves) -> list[Condition]:
-    """The top layer."""
+    """Compares the models at the top layer."""
     causal, masked, translation = (curves[name][:, -1:] for name in ("causal", "masked", "translation"))
     return [
         exceeds(
@@ -210,7 +210,7 @@ def _peak(what: str, curve: np.ndarray, fall: float, published: float) -> Condit
 
 
 def _plateau(curve: np.ndarray) -> np.ndarray:
-    """Positive at layers above the middle whose distance from it is less than a quarter of the rise up to it."""
+    """Positive at layers above the middle that differ from the middle by less than a quarter of the rise up to it."""
     middle = middle_layer(curve.shape[1]) - 1
     rise = curve[:, [middle]] - curve[:, :1]
     return rise / 4 - np.abs(curve[:, middle + 1 :] - curve[:, [middle]])

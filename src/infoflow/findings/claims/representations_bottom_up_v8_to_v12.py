@@ -70,7 +70,7 @@ TOLERANCE = 1.1
 
 
 def _somewhere(name: str, ratios: np.ndarray, labels: list[str], published: float) -> Condition:
-    """Any noise rises somewhere and falls somewhere, so such a condition counts only with the others."""
+    """A condition on some layer only. Noise alone rises and falls somewhere, so it counts only with the others."""
     return exceeds(name, ratios, 1.0, "ratio", labels, over="any", alone=False, published=published)
 
 
@@ -262,7 +262,7 @@ _V12_READS: dict[str, Reading] = {"plain": PLAIN, "dropout": influence_by_rank(T
 
 
 def hinders(curves: Curves, verdict: Verdict) -> str | None:
-    """Report that there is no influence which dropout could remove."""
+    """Report that there is no influence for dropout to reduce."""
     ratio = float(rarest_over_next(curves["plain"])[0, 0])
     if ratio > NO_OUTLIER:
         return None

@@ -93,8 +93,8 @@ _Z1_READS = {"masked": geometry(MASKED, "average_similarity")}
     "In a masked LM, the states of random words become more alike from layer to layer, except at the last layer, "
     "where they move apart again.",
     source=GEOMETRY,
-    cause="The last norm: without its gain and bias, the states of the last layer draw apart. In short trainings BERT's"
-    " output head hides this as well (plain-head).",
+    cause="The last norm: without its gain and bias, the states of the last layer draw apart. In short training runs "
+    "BERT's output head hides this as well (plain-head).",
     examined="reasons",
     published="BERT-base, layers 0 to 12: .105 .168 .219 .245 .327 .377 .420 .398 .399 .484 .561 .675 .477; the "
     "study's masked LM stands in for BERT",
@@ -215,7 +215,7 @@ _Z5_READS = {o.name: geometry(o, "average_similarity") for o in (TRANSLATION, MA
     learned=(TRANSLATION, MASKED),
 )
 def z5(curves: Curves) -> list[Condition]:
-    """Layer 0."""
+    """Reads layer 0 only."""
     return [
         exceeds(
             "average similarity of the translation encoder's embeddings over the masked LM's",

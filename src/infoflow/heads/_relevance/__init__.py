@@ -1,4 +1,4 @@
-"""Relevance of heads and input tokens for a model's predictions."""
+"""Relevance of heads and input tokens to a model's predictions."""
 
 from ._mixing import alti_contributions as alti_contributions
 from ._relevance import Relevance as Relevance

@@ -32,7 +32,7 @@ _COPIED_NUMBERS = 1 << 24  # states of all layers held for one backward pass
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Copies:
-    """A forward pass with one copy of the sentence for each seed, differentiable from the embeddings on."""
+    """A forward pass with one copy of the sentence for each seed, differentiable from the embeddings upward."""
 
     model: Model
     embeddings: dict[str, Tensor]  # by stack: state 0, a leaf
@@ -42,11 +42,11 @@ class Copies:
 def gradient_relevance(
     request: Request, output: Output | None, rules: Callable[[], AbstractContextManager] = nullcontext
 ) -> SentenceRelevance:
-    r"""Gradient times input at the output projection's input: the derivative with respect to a gate on the head.
+    r"""Gradient times input at the input of the output projection: the derivative with respect to a gate on the head.
 
     $$ R_h = \sum_{t, d} c^h_{td} \frac{\partial y}{\partial c^h_{td}} = \frac{\partial y}{\partial \xi_h} $$
 
-    For tokens it is the same at state 0. `rules` changes the backward pass.
+    For tokens it is computed in the same way at state 0. `rules` changes the backward pass.
     """
     parts = []
     for seeds in seed_chunks(request):
@@ -91,7 +91,7 @@ def run_copies(request: Request, seeds: Tensor, output: Output | None) -> Copies
 
 
 def seed_chunks(request: Request, numbers_per_seed: int | None = None) -> Iterator[Tensor]:
-    """Indices of the seeds for each backward pass, as many as fit."""
+    """Indices of the seeds for each backward pass, as many as fit into memory."""
     stacks = request.model.anatomy.stacks
     tokens = max(value.shape[1] for value in request.predictions.inputs.values() if _is_sequence(value))
     default = sum(16 * len(stack.layers) * stack.width * tokens for stack in stacks)
@@ -122,7 +122,7 @@ def _own(values: Tensor, copy: Tensor, positions: Tensor) -> Tensor:
 
 @contextmanager
 def _leaves_at_state_0(model: Model) -> Iterator[dict[str, Tensor]]:
-    """The input of each stack's first block becomes a leaf of the gradient."""
+    """Makes the input of each stack's first block a leaf of the gradient."""
     embeddings: dict[str, Tensor] = {}
 
     def before(own: Stack) -> Callable[..., Any]:
@@ -150,8 +150,8 @@ def chefer_relevance(request: Request, output: Output | None) -> SentenceRelevan
     $$ \bar A = \frac{1}{H} \sum_h (\nabla A_h \odot A_h)^+, \qquad R \leftarrow R + \bar A R $$
 
     from R = I. In cross-attention $R^{ts} \leftarrow R^{ts} + N(R^{tt})^\top \bar A \, N(R^{ss})$, where N divides the
-    rows of R − I by their sums and adds I again (rows without anything stay I). A token's relevance is its entry in the
-    row of the prediction; a head's is the sum of its $(\nabla A_h \odot A_h)^+$.
+    rows of R − I by their sums and adds I again (rows equal to I stay unchanged). A token's relevance is its entry in
+    the row of the prediction; a head's is the sum of its $(\nabla A_h \odot A_h)^+$.
 
     Source: [@chefer2021b].
     """
@@ -231,7 +231,7 @@ def _weighted(request: Request, output: Output | None) -> Iterator[tuple[Maps, T
 
 
 def _of_weights(node: AttentionNode, relevance: Tensor) -> Float[Tensor, "seed head query key"]:
-    """Half of the relevance that heads' outputs pass to the summands of Σ A v, in proportion to the summands."""
+    """Half of the relevance of the heads' outputs, distributed over the summands of Σ A v in proportion to them."""
     heads_NHTe = relevance.unflatten(2, (node.attention.num_heads, node.attention.head_dim)).transpose(1, 2)
     context_HTe = node.core.weights @ node.core.value
     quotient = torch.where(context_HTe == 0, 0.0, heads_NHTe / torch.where(context_HTe == 0, 1.0, context_HTe))
@@ -278,7 +278,7 @@ def _tokens(maps: dict[Place, Float[Tensor, "seed query key"]], positions: Tenso
 
 
 def _in_order(maps: dict[Place, Tensor]) -> list[tuple[Place, Tensor]]:
-    """The attention modules in execution order: in each layer self-attention comes before cross-attention."""
+    """The attention modules in execution order: in each layer, self-attention comes before cross-attention."""
     return sorted(maps.items(), key=lambda item: (item[0][2], item[0][1] != "self"))
 
 

@@ -64,11 +64,11 @@ def unembedding_of(tape: Tape, logits: Tensor) -> tuple[LinearNode, set[Value]]:
         if isinstance(node, LostNode):
             raise UserError(no_rule(node.reason))
         value = node.inputs[0] if isinstance(node, PassNode) else None
-    raise UserError(no_rule("logits that are no linear map of a state"))
+    raise UserError(no_rule("logits that are not a linear map of a state"))
 
 
 def require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
-    """Check that every attention leads to the logits: a lost path would count as a constant."""
+    """Check that every attention leads to the logits: a path that is not recorded would count as a constant."""
     reached = set(above)
     for node in reversed(tape.nodes):
         if node.output in reached:
@@ -77,7 +77,7 @@ def require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
     found = sum(isinstance(node, AttentionNode | LostNode) for node in tape.nodes)
     if lost or found < len(list(model.anatomy.attentions())):
         where = lost[0].attention.output_projection if lost else model.name
-        raise UserError(no_rule(f"what {where} feeds: it could not be followed to the logits"))
+        raise UserError(no_rule(f"the path from {where} to the logits, which was not recorded"))
 
 
 def propagate(
@@ -88,7 +88,7 @@ def propagate(
     rule: Rule,
     visit: Callable[[AttentionNode, Tensor], None] | None = None,
 ) -> SentenceRelevance:
-    """Propagate from the logits to the embeddings; `visit` gets each attention with its relevance (N, T, H · d)."""
+    """Propagate from the logits to the embeddings; `visit` receives each attention with its relevance (N, T, H · d)."""
     absorbed = Absorbed()
     start = unembedding.of_outputs(positions, targets, rule, absorbed)
     waiting: dict[Value, list[Tensor]] = {unembedding.inputs[0]: [start]}

@@ -83,13 +83,13 @@ def _plain(name: str, run: Method) -> Callable[[Model, dict[str, Any]], Method]:
 
 
 def logit_attribution(request: Request) -> SentenceRelevance:
-    r"""A head's direct part in the logit: its output, through the linearised final norm, times the unembedding.
+    r"""A head's direct contribution to the logit: its output, through the linearised final norm, times the unembedding.
 
     $$ R_h = \mathrm{LN_{lin}}(c^h_p W_O^h) \cdot u_y $$
 
-    c is the head's output at the prediction's token p, and the norm's deviation is that of its actual input. The parts
-    of all heads, feed-forward layers, embeddings and biases add up to the logit. Heads write directly into the final
-    norm's input only in pre-norm models, and only in the predicting stack.
+    c is the head's output at the prediction's token p, and the norm's deviation is that of its actual input. The
+    contributions of all heads, feed-forward layers, embeddings and biases add up to the logit. Heads write directly
+    into the final norm's input only in pre-norm models, and only in the predicting stack.
     """
     model, positions = request.model, request.predictions.positions
     with torch.no_grad(), recording(model) as tape:
@@ -103,7 +103,7 @@ def logit_attribution(request: Request) -> SentenceRelevance:
     if not isinstance(norm, NormNode) or not written:
         raise UserError(
             f"Direct logit attribution needs heads that add to what the final norm reads, as in pre-norm models. "
-            f'{model.name} is built in another way. Use method="alti" or a gradient method instead.'
+            f'{model.name} has another architecture. Use method="alti" or a gradient method instead.'
         )
     direction_ND = _direction(norm, unembedding.weight[targets], positions)
     heads: dict[Place, Tensor] = {}
@@ -144,7 +144,7 @@ def _writers(tape: Tape, stream: Value, producers: dict[Value, AbstractNode]) ->
 
 @contextmanager
 def backward_rules(model: Model, variant: Variant) -> Iterator[None]:
-    r"""Forward passes inside the block are unchanged; their gradients follow the rules.
+    r"""Inside the block, forward passes are unchanged, and their gradients follow the rules.
 
     | function | `"cp-lrp"` [@ali2022] | `"attn-lrp"` [@achtibat2024] |
     |---|---|---|
@@ -247,7 +247,7 @@ def _with_gradient_of(surrogate: Tensor, output: Tensor) -> Tensor:
 
 
 def _scaled_gradient(tensor: Tensor, factor: float) -> Tensor:
-    """The same number, with a scaled gradient."""
+    """The same value, with a scaled gradient."""
     return tensor.detach() + (tensor - tensor.detach()) * factor
 
 

@@ -30,7 +30,7 @@ def attention_rollout(attention: Attention, valid: Array | None = None) -> Float
 
     $$ R_l = \hat A_l R_{l-1}, \qquad \hat A_l = \tfrac12 \bar A_l + \tfrac12 I, \qquad R_{-1} = I $$
 
-    $\bar A_l$ is the mean over heads, and the identity stands for the residual connection. Rows sum to 1: if tokens are
+    $\bar A_l$ is the mean over heads, and the identity represents the residual connection. Rows sum to 1: if tokens are
     excluded, the rows of $\bar A_l + I$ among the valid tokens are normalised. In causal models rollout favours early
     tokens.
 
@@ -125,7 +125,7 @@ class Mixing:
 
 
 def follow(model: Model, mixings: Mapping[Place, Mixing], positions: Int[Tensor, " seed"]) -> SentenceRelevance:
-    """Product of the mixings from the predictions' states downwards.
+    """Product of the mixings from the predictions' states downward.
 
     A head's relevance is its contribution to each token, weighted by how much of that token reaches the prediction.
     """
@@ -150,7 +150,7 @@ def follow(model: Model, mixings: Mapping[Place, Mixing], positions: Int[Tensor,
 
 
 def _downwards(mixings: Mapping[Place, Mixing], stacks: list[str]) -> list[tuple[Place, Mixing]]:
-    """Attentions from top to bottom: a decoder before the encoder, in a layer cross-attention before self-attention."""
+    """Attentions from the top down: the decoder before the encoder, cross-attention before a layer's self-attention."""
     return sorted(mixings.items(), key=lambda item: (-stacks.index(item[0][0]), -item[0][2], item[0][1] == "self"))
 
 
@@ -160,8 +160,8 @@ def rollout_relevance(request: Request) -> SentenceRelevance:
     $$ \hat A = \tfrac12 \bar A + \tfrac12 I $$
 
     This is for self-attention; in cross-attention half of a token comes from the encoder. By construction all heads of
-    a layer carry the same amount. So a head's relevance is the part that it moves between tokens (j ≠ i) and that
-    reaches the prediction; all heads of a cross-attention have the same relevance.
+    a layer carry the same amount. So a head's relevance is what it moves between tokens (j ≠ i) and what then reaches
+    the prediction; all heads of a cross-attention have the same relevance.
 
     Source: [@abnar2020], for tokens; the relevance of heads is ours.
     """
@@ -184,7 +184,7 @@ def rollout_relevance(request: Request) -> SentenceRelevance:
 
 
 def flow_relevance(request: Request) -> SentenceRelevance:
-    """Relevance of tokens by `attention_flow`; there is none of heads."""
+    """Relevance of tokens by `attention_flow`, which defines no relevance of heads."""
     if len(request.model.anatomy.stacks) > 1:
         raise UserError(f'method="flow" is for single stacks; {request.model.name} has two. Use method="rollout".')
     ((key, layers),) = _attention(request).items()
@@ -253,7 +253,7 @@ class Sublayer:
 
     @property
     def made(self) -> Float[Tensor, "token width"]:
-        """The sublayer's output, biases included: the sum of `terms` and of the biases."""
+        """The sublayer's output, biases included: the sum of `terms` and the biases."""
         output = self.linearised(self.summed)
         return output if self.norm is None or self.norm.bias is None else output + self.norm.bias
 
@@ -292,7 +292,7 @@ class Sublayer:
 
 
 def _shares(made: Float[Tensor, "token width"], terms: Float[Tensor, "token part width"]) -> Tensor:
-    r"""$\max(0, \lVert y_i \rVert_1 - \lVert y_i - T_{ij} \rVert_1)$."""
+    r"""The share of each term in an output: $\max(0, \lVert y_i \rVert_1 - \lVert y_i - T_{ij} \rVert_1)$."""
     distance = (made.unsqueeze(1) - terms).abs().sum(2)
     return (made.abs().sum(1, keepdim=True) - distance).clamp(min=0)
 
@@ -332,14 +332,14 @@ def alti_contributions(model: Model, batch: Mapping[str, Any] | str) -> list[dic
 def sublayers(model: Model, inputs: dict[str, Any]) -> list[Sublayer]:
     """Every attention of one sentence, with the operations up to the next sublayer."""
     if reason := model.anatomy.beside_attention():
-        raise UserError(f"ALTI does not hold for {model.name}: {reason}. Use a gradient method instead.")
+        raise UserError(f"ALTI does not apply to {model.name}: {reason}. Use a gradient method instead.")
     with torch.no_grad(), recording(model) as tape:
         model.module(**inputs, **without_cache(model))
     found = list(_sublayers(tape))
     if len(found) < len(list(model.anatomy.attentions())):
         raise UserError(
             "ALTI needs attention modules whose output is added to their input, with a norm before or after. "
-            f'{model.name} is built in another way. Use method="rollout" or a gradient method instead.'
+            f'{model.name} has another architecture. Use method="rollout" or a gradient method instead.'
         )
     return found
 

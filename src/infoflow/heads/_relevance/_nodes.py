@@ -1,4 +1,4 @@
-"""The functions of a Transformer in layer-wise relevance propagation, for one sentence."""
+"""The functions of a Transformer as nodes of layer-wise relevance propagation, for one sentence."""
 
 # N seed, T token, S memory token, O output, I input, D width, H head, d head width
 
@@ -106,7 +106,7 @@ class SharedNode(AbstractNode):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PassNode(AbstractNode):
-    """A function that passes relevance unchanged: activations, additive constants, scaling by a number."""
+    """A function that passes relevance on unchanged: an activation, an added constant, or scaling by a number."""
 
     def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
         return (relevance,)
@@ -215,7 +215,7 @@ class Rotation:
         return self.cos.shape[-1]
 
     def terms(self) -> tuple[Tensor, Tensor]:
-        """Contributions of each dimension and of its partner in the rotation to each output."""
+        """Contributions of each dimension, and of its partner in the rotation, to each output."""
         turned, rest = self.states[..., : self.rotated], self.states[..., self.rotated :]
         half = self.rotated // 2
         partner = torch.cat([-turned[..., half:], turned[..., :half]], dim=-1) * self.sin
@@ -270,7 +270,7 @@ def close(first: Tensor, second: Tensor) -> bool:
 
 @cache
 def activations() -> tuple[type[nn.Module], ...]:
-    """Modules that are one nonlinear function of each number."""
+    """Modules that apply one nonlinear function to each number."""
     from transformers.activations import ACT2CLS  # slow import
 
     return tuple({cls[0] if isinstance(cls, tuple) else cls for cls in ACT2CLS.values()} | {nn.GELU})
@@ -283,7 +283,7 @@ Record = Callable[[Tape, nn.Module, Tensor, Tensor, Value], None]
 
 
 def leaf(module: nn.Module) -> Record | None:
-    """How to record a module that is a single function; None for any other module."""
+    """How to record a module that is a single function; None for other modules."""
     if isinstance(module, nn.Linear | Conv1D):
         return _record_linear
     if is_norm(module):
@@ -292,7 +292,7 @@ def leaf(module: nn.Module) -> Record | None:
 
 
 def is_norm(module: nn.Module) -> bool:
-    """LayerNorm, or RMSNorm, which every family defines itself."""
+    """Whether it is LayerNorm, or RMSNorm, which every family defines itself."""
     name = type(module).__name__
     return isinstance(module, nn.LayerNorm) or "RMSNorm" in name or name == "T5LayerNorm"
 

@@ -51,7 +51,7 @@ _SAME = (*_VIEWS, Tensor.float, Tensor.type_as, nn.functional.dropout, torch.res
 
 @contextmanager
 def recording(model: Model) -> Iterator[Tape]:
-    """Record the forward pass that runs inside the block: one pass, of one sentence."""
+    """Record the forward pass inside the block: one pass of one sentence."""
     if (dtype := next(model.module.parameters()).dtype) not in (torch.float32, torch.float64):
         raise UserError(f"This method needs a model in float32. {model.name} is in {dtype}: load it with float32.")
     if quantisation(model.module) or on_several_devices(model.module):
@@ -69,7 +69,7 @@ def recording(model: Model) -> Iterator[Tape]:
 
 
 class _Recorder(TorchFunctionMode):
-    """Hooks see the modules; the mode sees the operations between them: sums, products and views."""
+    """Hooks record the modules; the mode records the operations between them: sums, products and views."""
 
     def __init__(self, model: Model, tape: Tape) -> None:
         super().__init__()
@@ -165,10 +165,12 @@ class _Recorder(TorchFunctionMode):
         projections = {part: self._projection(projection) for part, projection in parts.items()}
         sources = [self._projected[self._module(parts[part])] for part in ("query", "key")]
         if not self._read_the_same(attention, sources, self._projected[self._module(parts["value"])]):
-            return self._lost((), heads, f"what {attention.module} reads: queries, keys and values of unequal states")
+            return self._lost(
+                (), heads, f"the inputs of {attention.module}: queries, keys and values of different states"
+            )
         values = [self.tape.value(source) for source in sources]
         if None in values:
-            return self._lost((), heads, f"what {attention.module} reads: it is not a block's state")
+            return self._lost((), heads, f"the input of {attention.module}, which is not a block's state")
         seen = {part: getattr(call, part) for part in parts}
         plain = {
             part: _split(
@@ -207,7 +209,7 @@ class _Recorder(TorchFunctionMode):
 
     @staticmethod
     def _read_the_same(attention: Attention, sources: list[Tensor], values: Tensor) -> bool:
-        """MobileBERT computes keys from a bottleneck, and values from the state before it."""
+        """Whether keys and values read the same state; MobileBERT's keys come from a bottleneck, its values do not."""
         query, key = sources
         same = key.shape == values.shape and torch.equal(key, values)
         return same and (attention.kind == "cross" or query is key or torch.equal(query, key))
@@ -215,7 +217,7 @@ class _Recorder(TorchFunctionMode):
     def _rotations(
         self, plain_query: Tensor, plain_key: Tensor, query: Tensor, key: Tensor
     ) -> "tuple[Rotation, Rotation] | bool | None":
-        """The rotations of queries and keys; None if there are none, False if something unknown happens to them."""
+        """The rotations of queries and keys; None if there are none, False if another operation changes them."""
         factor = (plain_query * query).sum() / plain_query.square().sum()  # OPT scales its queries beforehand
         if close(factor * plain_query, query) and close(plain_key, key):
             return None

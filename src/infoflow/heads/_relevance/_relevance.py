@@ -1,4 +1,4 @@
-"""Relevance of heads and of input tokens for what a model predicts: for a sentence, and over a corpus."""
+"""Relevance of heads and input tokens to what a model predicts: for a sentence, and over a corpus."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -49,7 +49,7 @@ def relevance(
     | `method` | relevance of a head | options |
     |---|---|---|
     | `"voita"` | layer-wise relevance propagation from 1, not from the logit | those of `Rule` |
-    | `"gradient-x-input"` | head output times gradient, which is the derivative by the head's gate | |
+    | `"gradient-x-input"` | head output times gradient: the derivative with respect to the head's gate | |
     | `"cp-lrp"` | the same with constant attention weights and norms' deviations [@ali2022] | |
     | `"attn-lrp"` | the same with the rules of AttnLRP [@achtibat2024] | |
     | `"chefer"` | positive part of attention times gradient [@chefer2021b] | `version="2021b"` or `"2021a"` |
@@ -107,7 +107,7 @@ def token_relevance(
     r"""How much each input token matters for each of the model's predictions.
 
     This is the relevance at state 0 (the embeddings with their positions), summed over dimensions. For `"voita"` values
-    are absolute, and those of source and target together sum to 1 less a small deficit. For the gradient methods they
+    are absolute, and those of source and target together sum to 1, minus a small deficit. For the gradient methods they
     are signed, and sum to the logit if the method conserves it. For `"alti"` and `"rollout"` they are shares of the
     rollout. A decoder's tokens are those that it reads: target token t − 1 is read at step t.
 
@@ -177,7 +177,7 @@ def each_sentence(
             "The batch has no position whose prediction counts: every label is -100, or every token is padding."
         )
     if reason := misses_paths(model, method):
-        raise UserError(f'method="{method}" does not hold for {model.name}: {reason}. Use a gradient method instead.')
+        raise UserError(f'method="{method}" does not apply to {model.name}: {reason}. Use a gradient method instead.')
     run = METHODS[method](model, options)
     for predictions in chosen:
         yield predictions, run(Request(model=model, predictions=predictions, target=target))

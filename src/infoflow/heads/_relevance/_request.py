@@ -51,7 +51,7 @@ def sentences(model: Model, batch: Mapping[str, Any] | str, position: int | None
 
 
 def _keywords(model: Model, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """The batch on the model's device, without labels, with decoder input where labels imply it."""
+    """The batch on the model's device, without labels, with the decoder input that the labels imply."""
     inputs = {
         name: torch.as_tensor(value).to(model.device) if isinstance(value, Array | list) else value
         for name, value in batch.items()
@@ -59,8 +59,8 @@ def _keywords(model: Model, batch: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "input_ids" not in inputs and "inputs_embeds" not in inputs:
         raise UserError(
-            "batch holds the keywords of the model's forward pass: input_ids (or inputs_embeds), attention_mask and so "
-            f"on. Got {', '.join(batch) or 'nothing'}."
+            "batch must hold keyword arguments of the model's forward pass: input_ids (or inputs_embeds), "
+            f"attention_mask and so on. Got {', '.join(batch) or 'nothing'}."
         )
     two = len(model.anatomy.stacks) > 1
     if two and "decoder_input_ids" not in inputs and "decoder_inputs_embeds" not in inputs:
@@ -88,7 +88,7 @@ def _real(model: Model, inputs: dict[str, Any]) -> Bool[Tensor, "sentence token"
 
 
 def _labelled(model: Model, labels: Any, real_BT: Tensor) -> Bool[Tensor, "sentence token"]:
-    """Positions with labels for a masked LM or a decoder; else all positions."""
+    """Labelled positions for a masked LM or a decoder; all positions if there are no labels."""
     if labels is None or model.task == "causal-lm":
         return torch.ones_like(real_BT)
     given = torch.as_tensor(labels).to(real_BT.device) != IGNORED
@@ -120,7 +120,7 @@ def _row(value: Any, row: int, num: int) -> Any:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Request:
-    """One sentence's predictions."""
+    """A sentence whose predictions are to be explained."""
 
     model: Model
     predictions: SentencePredictions
@@ -138,7 +138,7 @@ class Request:
         return output.logits if getattr(output, "logits", None) is not None else output.prediction_logits  # type: ignore[attr-defined]
 
     def targets(self, logits: Float[Tensor, "seed vocabulary"]) -> Int[Tensor, " seed"]:
-        """The token whose logit is explained at each position: the target, or else the top one."""
+        """The token whose logit is explained at each position: the requested target, or the top one."""
         if self.target is None:
             return logits.argmax(dim=1)
         if not 0 <= self.target < logits.shape[1]:

@@ -35,8 +35,8 @@ class Rule:
     denominators (its positive part with $z^+$, its negative part with $z^-$), so it removes relevance until the
     rescaling. `softmax="const"` treats the attention weights as constants.
 
-    Source: [@voita2021]. Where [@voita2019heads] do not say, this follows the code of the 2021 release. Its ε in
-    LayerNorm is 1e-6; here it is the model's.
+    Source: [@voita2021]. Where [@voita2019heads] leave a choice open, this follows the code of the 2021 release. Its ε
+    in LayerNorm is 1e-6; here it is the model's.
     """
 
     rule: str = "alphabeta"
@@ -181,7 +181,7 @@ def shared_between(
 
 
 def merged(parts: list[Tensor]) -> Tensor:
-    """Sum of several readers' relevance of one state, scaled for each seed to the sum of their absolute sums."""
+    """Sum of the relevance that one state gets from several operations; per seed, absolute values keep their sum."""
     if len(parts) == 1:
         return parts[0]
     wanted = torch.stack([part.abs().sum((1, 2), keepdim=True) for part in parts]).sum(0)
@@ -325,6 +325,6 @@ def _query_terms(core: AttentionCore) -> Float[Tensor, "head query value_width w
 
 
 def rescaled_jointly(parts: tuple[Tensor, ...], wanted: Float[Tensor, "seed 1 1"]) -> tuple[Tensor, ...]:
-    """Several relevances scaled by one number for each seed, so that their absolute sums add up to `wanted`."""
+    """Several relevances scaled by one factor for each seed, so that their absolute sums add up to `wanted`."""
     total = torch.stack([part.abs().sum((1, 2), keepdim=True) for part in parts]).sum(0)
     return tuple(part * (wanted / (total + EPSILON)) for part in parts)

@@ -33,7 +33,7 @@ _NAME = "infoflow-datasets"
 
 @runtime_checkable
 class Look(Protocol):
-    """What distinguishes one of several lines."""
+    """What distinguishes a line from others: its colour, dash and mark."""
 
     @property
     def key(self) -> str: ...
@@ -60,7 +60,7 @@ def finished(layers: list[Layer], height: int, **start: Any) -> dict[str, Any]:
 
 
 def _layered(charts: list[Layer]) -> dict[str, Any]:
-    """The specification of layered charts: that of `alt.layer`, without its three copies of each chart."""
+    """The specification of layered charts, as `alt.layer` makes it, but without three copies of each chart."""
     if not all(type(chart) is alt.Chart and _plain(chart) for chart in charts):
         return alt.layer(*charts).to_dict(validate=False)
     context = {"top_level": False, "datasets": {}}
@@ -72,7 +72,7 @@ def _layered(charts: list[Layer]) -> dict[str, Any]:
 
 
 def _plain(chart: alt.Chart) -> bool:
-    """Whether the chart has no property that belongs to the whole picture."""
+    """Whether the chart has no property that applies to the whole picture."""
     return all(chart[name] is alt.Undefined for name in ("params", "width", "height", "view", "resolve", "name"))
 
 
@@ -99,12 +99,12 @@ def one_at_a_time(layers: list[Layer], height: int, always: Sequence[Layer] = ()
 # Equivalent to Altair's `when`, which looks each result up in the whole schema of Vega-Lite and so takes longer than
 # the rest of a chart.
 def opacity_if(test: str, then: float, otherwise: float) -> Channel:
-    """Opacity `then` where the expression `test` holds, `otherwise` elsewhere."""
+    """Opacity `then` where the expression `test` holds, and `otherwise` elsewhere."""
     return alt.OpacityValue(otherwise, condition=[{"test": test, "value": then}])
 
 
 def color_if(test: str, then: str, otherwise: str | Channel) -> Channel:
-    """Colour `then` where the expression `test` holds; otherwise another colour, or that of a scale."""
+    """Colour `then` where the expression `test` holds; elsewhere another colour, or that of a scale."""
     if isinstance(otherwise, str):
         return alt.ColorValue(otherwise, condition=[{"test": test, "value": then}])
     color = otherwise.copy(deep=False)
@@ -126,7 +126,7 @@ def lit(opacity: float = 1.0, dimmed: float = 0.12, of: Series | None = None) ->
 
 
 def amount(name: str, field: str, title: str | None, domain: Iterable[float] | None = None, **how: Any) -> Channel:
-    """The channel "x" or "y" of numbers, with exactly that domain.
+    """The channel "x" or "y" for numbers, with exactly that domain.
 
     `how`: `ticks`, and properties of Vega-Lite's axis and scale; None omits one.
     """
@@ -143,7 +143,7 @@ def _stated(parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_field(channel: Any, field: str) -> Any:
-    """The same axis for another field."""
+    """The same channel for another field."""
     other = channel.copy(deep=False)  # reads its scale and axis, and does not modify them
     other.shorthand = f"{field}:Q"
     return other
@@ -182,7 +182,7 @@ def bounded(rows: pd.DataFrame, bounds: tuple[float, float]) -> pd.DataFrame:
 
 
 def spread(positions: list[float], gap: float, high: float) -> list[float]:
-    """Move positions apart to at least `gap`, keeping their order; none exceeds `high` unless it did before."""
+    """Move positions apart to at least `gap`, in the same order; none exceeds `high` unless it did before."""
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     placed = list(positions)
     for previous, current in pairwise(order):
@@ -253,7 +253,7 @@ _FREE = 5.0  # times the smallest span: beyond it, the smallest would be a flat 
 
 
 def free_scales(spans: Iterable[float]) -> bool:
-    """Whether the spans of panels differ so much that each panel needs its own scale.
+    """Whether the spans of panels differ so much that each needs its own scale.
 
     >>> free_scales([0.5, 0.2]), free_scales([0.5, 0.02])
     (False, True)
@@ -263,13 +263,13 @@ def free_scales(spans: Iterable[float]) -> bool:
 
 
 def scale_note(spans: Iterable[float], shared: str, each: str = "panel") -> str:
-    """Caption text: `shared`, or how much the spans differ if each panel (or model) has its own scale."""
+    """Caption text: `shared`, or by how much the spans differ if each panel (or model) has its own scale."""
     known = [span for span in spans if span == span]
     if not free_scales(known):
         return shared
     ratio = max(known) / min(known) if min(known) > 0 else math.inf
     times = f"{ratio:,.0f} times" if ratio < 1000 else "far more than"
-    return f"Each {each} has a scale of its own: the largest spans {times} the smallest."
+    return f"Each {each} has its own scale: the largest spans {times} the smallest."
 
 
 class Frame(NamedTuple):
@@ -293,7 +293,7 @@ class AbstractForm(ABC):
     @property
     @abstractmethod
     def frame(self) -> Frame:
-        """Axis ranges: those of its own data, or the chosen ones."""
+        """Axis ranges: the chosen ones, or those of its own data."""
 
     @property
     @abstractmethod

@@ -72,9 +72,9 @@ class _Span(NamedTuple):
 class LayerChart(AbstractForm):
     """The chart of `curves(...)`.
 
-    The measure's baseline is drawn unless it squashes the curves; then a note at the edge gives its value. If the table
-    has a column `converged`, one row of squares per line marks the layers where its estimate has converged. Groups
-    listed in `controls` are also grey, each with its own dash.
+    The measure's baseline is drawn unless it would squash the curves; then a note at the edge gives its value. If the
+    table has a column `converged`, one row of squares per line marks the layers where its estimate has converged.
+    Groups listed in `controls` are also grey, each with its own dash.
     """
 
     table: pd.DataFrame
@@ -156,7 +156,7 @@ def _series_layers(trained: pd.DataFrame, series: list[Series], at: dict[str, An
 
 
 def _second_color(trained: pd.DataFrame, pairs: list[Series], at: dict[str, Any]) -> Layer:
-    """Dashes in the second model's colour over the first model's line."""
+    """Dashes in the second model's colour on top of the first model's line."""
     rows = trained[trained["series"].isin([s.key for s in pairs])]
     color = by_key("stroke", "second", [s.key for s in pairs], [s.second_color for s in pairs])
     look = {"strokeWidth": 2.4, "strokeDash": [8, 8], "strokeCap": "butt", "stroke": color, "opacity": lit()}
@@ -309,7 +309,7 @@ _NAMES, _MARKS = ("frequent", "middle", "rare"), ("circle", "square", "triangle-
 @final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class RankChart(AbstractForm):
-    """The chart of one model's `rank_curves`, from 0 to `top`, the largest value of the panels that share it.
+    """The chart of one model's `rank_curves`, from 0 to `top`, the largest value of all panels on this scale.
 
     With more than three bins, all but the first, middle and last are thin grey lines: nobody can distinguish eight
     shades.
@@ -381,6 +381,6 @@ def _named(bins: pd.DataFrame) -> dict[str, str]:
 
 
 def _shades(named: dict[str, str]) -> list[str]:
-    """Steps of one colour ramp; the last is for the rarest bin."""
+    """Steps of one colour ramp, the last for the rarest bin."""
     last = max(len(named) - 1, 1)
     return [f"var(--rank-{round(index * (RANK_STEPS - 1) / last)})" for index in range(len(named))]

@@ -20,7 +20,7 @@ _TITLE = 24  # above the picture, for the axis title
 
 
 def names_above(found: list[tuple[str, str, str]], room: float = _ROOM) -> Layer:
-    """Place (mark, name, colour) entries, in two columns if they fit into this many pixels."""
+    """Places (mark, name, colour) entries above the picture, in two columns if they fit into this many pixels."""
     texts = [f"{mark} {name}" for mark, name, _ in found]
     half = -(-len(texts) // 2)
     first, second = (max((_LETTER * len(text) for text in part), default=0) for part in (texts[:half], texts[half:]))
@@ -64,7 +64,7 @@ class LineKind:
 
 
 def looks_of(found: Sequence[Any], field: str = "series", color: str = "") -> dict[str, Any]:
-    """Colour (or one for all), dash and mark of each line, keyed by the values of a field."""
+    """Colour (or one for all), dash and mark of each line, keyed by the values of `field`."""
     own = Constant(color) if color else by_key("color", field, [one.key for one in found], [one.color for one in found])
     return {"color": own, "strokeDash": dash_of(found, field), "shape": shape_of(found, field)}
 
@@ -118,7 +118,7 @@ def area(
     look: dict[str, Any],
     on: Callable[[pd.DataFrame], Rows] = unchanged,
 ) -> Layer:
-    """The area from `low` to `high`; lines of one colour stay separate by their dash field."""
+    """The area from `low` to `high`; the dash field keeps lines of one colour apart."""
     known = rows.dropna(subset=["low", "high"])
     own = {name: channel for name, channel in look.items() if name in ("color", "detail")}
     if "strokeDash" in look and not isinstance(look["strokeDash"], Constant):
@@ -159,7 +159,7 @@ def level(value: float, style: dict[str, Any] = CONTROL, **at: Any) -> Layer:
 
 
 def hovered_layer(layers: list[int], x: Channel) -> Layer:
-    """A line at the layer that the reader hovers over anywhere in the section."""
+    """A line at the layer under the pointer, anywhere in the section."""
     there = opacity_if("datum.layer === at_layer", 0.7, 0)
     return draw("rule", pd.DataFrame({"layer": layers}), color="var(--soft)", strokeWidth=1, x=x, opacity=there)
 

@@ -34,7 +34,7 @@ def draw(kind: str, rows: Rows, /, *looks: Mapping[str, Any], **look: Any) -> La
         rows: A table, or one with transforms (`filtered`, `calculated`, `flattened`).
         looks: Channels and styles shared by several layers, such as `at` and `CONTROL`; later ones win.
         look: Channels that vary by row: a field as "name:type" (Q: number, N: name, O: ordered), a `channel`, tooltips
-            (`tips`) or a `Constant`. All else styles every mark, named as in Vega-Lite; None omits a channel.
+            (`tips`) or a `Constant`. Everything else styles all marks, with Vega-Lite's names; None omits a channel.
 
     >>> draw("point", pd.DataFrame({"layer": [1]}), x="layer:Q", size=40, color="red").to_dict(validate=False)["mark"]
     {'color': 'red', 'size': 40, 'type': 'point'}
@@ -139,7 +139,7 @@ HOLLOW = "not seeds (hollow marks)"
 
 
 def point_style(rows: pd.DataFrame) -> dict[str, Any]:
-    """Point style of `rows`, from the number of seeds behind each if known."""
+    """The point style for `rows`, from the number of seeds behind each if it is known."""
     if len(rows) and "seeds" in rows and int(rows["seeds"].max()) < 2:
         return {"filled": False, "fill": "var(--paper)", "strokeWidth": 1.6, "opacity": 1}
     return {"filled": True, "opacity": 1}

@@ -33,7 +33,7 @@ _END = 0.02  # share of the axis before the first and after the last checkpoint
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TimeAxis:
-    """Times of each line's checkpoints, on every clock that is known for all of them."""
+    """The times of each line's checkpoints, on every clock known for all of them."""
 
     checkpoints: pd.DataFrame  # series, update and the clocks
     names: tuple[str, ...]  # names of the known clocks
@@ -47,7 +47,7 @@ class TimeAxis:
         return cls(checkpoints=ordered, names=tuple(known), suspects=frozenset(suspects))
 
     def suspected(self, rows: pd.DataFrame) -> pd.Series:
-        """Which rows are at suspect checkpoints; these are drawn hollow."""
+        """Mask of the rows at suspect checkpoints, which are drawn hollow."""
         pairs = zip(rows["series"].astype(str), rows["update"].astype(int), strict=True)
         return pd.Series([pair in self.suspects for pair in pairs], index=rows.index, dtype=bool)
 
@@ -106,7 +106,7 @@ class TimeAxis:
         return np.where(updates <= 0, 0.0, left + (1 - left) * share)
 
     def parameters(self, series: list[str]) -> dict[str, Any]:
-        """Parameters that let a chart of these lines follow the page: see `timed`."""
+        """Parameters of a chart with these lines that follow the page's checkpoint and clock; see `timed`."""
         ticks = [self._ticks(name) for name in self.names]
         return {
             "places": {key: self._own_places(key) for key in series},
@@ -205,7 +205,7 @@ def timed(rows: Rows) -> Layer:
 
 
 def at_now(then: float) -> Channel:
-    """Opaque at the page's current checkpoint alone."""
+    """Opaque at the page's current checkpoint only."""
     return opacity_if(NOW, then, 0)
 
 
@@ -306,7 +306,7 @@ def _control(rows: pd.DataFrame, at: dict[str, Any]) -> Layer:
 
 
 def layer_cells(axis: TimeAxis, rows: pd.DataFrame, ends: tuple[float, float], unit: str) -> dict[str, Any]:
-    """Squares of one line, layers (upwards) by updates (across): stronger colours mean larger `value`.
+    """Squares for one line, layers (upward) by updates (across): stronger colours mean larger `value`.
 
     A frame marks the page's current checkpoint.
     """
@@ -368,7 +368,7 @@ def layer_color(layers: Sequence[int]) -> Channel:
 
 
 def layer_shades(layers: Sequence[int]) -> list[str]:
-    """Colours of these layers, in order."""
+    """Colours of these layers, in their order."""
     last = max(len(layers) - 1, 1)
     return [f"var(--rank-{round((RANK_STEPS - 1) * place / last)})" for place in range(len(layers))]
 
@@ -379,7 +379,7 @@ def layer_legend(layers: Iterable[int]) -> list[dict[str, str]]:
 
 
 def _digits(rows: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
-    """Round to four digits of the scale's width, finer than any colour."""
+    """Round to four digits of the scale's width, which is finer than any colour."""
     step = ((ends[1] - ends[0]) or 1.0) / 2000
     values = [float(f"{round(value / step) * step:.6g}") if value == value else value for value in rows["value"]]
     return rows.assign(value=values)

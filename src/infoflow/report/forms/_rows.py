@@ -1,4 +1,4 @@
-"""Charts of rows: interval dots, one for each compared item, and squares in rows and columns."""
+"""Charts of rows: a dot with its interval for each compared item, and squares in rows and columns."""
 
 from typing import Any
 
@@ -124,7 +124,7 @@ def signed_squares(
 
 
 def frames(rows: Rows, x: Channel, y: Channel) -> list[Layer]:
-    """A light outline with a dark one inside, visible on pale and on strong squares."""
+    """A light outline with a dark one inside it, visible on pale and on strong squares."""
     lines = (("paper", 3.5), ("ink", 1.5))
     return [
         draw("rect", rows, filled=False, stroke=f"var(--{name})", strokeWidth=width, x=x, y=y) for name, width in lines
@@ -134,7 +134,7 @@ def frames(rows: Rows, x: Channel, y: Channel) -> list[Layer]:
 def cells(
     name: str, field: str, title: str | None = None, order: list | None = None, *, whole: bool = False, **how: Any
 ) -> Channel:
-    """The channel "x" or "y" of squares, in `order` from the left or the top; `how` styles its labels.
+    """The channel "x" or "y" for squares, in `order` from the left or the top; `how` styles its labels.
 
     With `whole`, the axis shows all of `order`, even values without a square.
     """

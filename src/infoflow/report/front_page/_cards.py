@@ -1,4 +1,4 @@
-"""The three cards of the front page: a rule picks the largest effects, with and without control, in interval widths."""
+"""The three cards of the front page: the largest effects in interval widths, raw and beyond the control."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -40,7 +40,7 @@ def strength(estimate: Estimate) -> float:
 
 
 def cards(tables: ModelTables, figures: Sequence[ReportFigure], dull: set[str]) -> list[Card]:
-    """The cards, in the report's order; without any measure for one, what the first figures say.
+    """The cards, in the report's order; if no measure has one, cards with the answers of the first figures.
 
     Args:
         tables: The run's tables.
@@ -64,7 +64,7 @@ def cards(tables: ModelTables, figures: Sequence[ReportFigure], dull: set[str]) 
 
 
 def _of_figure(figure: ReportFigure) -> Card:
-    """A card of words alone."""
+    """A card with the words of a figure."""
     return Card(
         figure=figure.id,
         question=figure.question,
@@ -79,7 +79,7 @@ def _of_figure(figure: ReportFigure) -> Card:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effects:
-    """One number per line, as measured and beyond the control."""
+    """One number per line, as measured and after subtracting the control."""
 
     shown: dict[str, Estimate]  # series → the number itself
     beyond: dict[str, Estimate]  # minus the same number of the untrained model, or of the measure's own baseline
@@ -96,7 +96,7 @@ class Effects:
 
     @property
     def deciding_beyond(self) -> Estimate:
-        """The same beyond the control."""
+        """The same after subtracting the control."""
         return self.difference_beyond or next(iter(self.beyond.values()))
 
     @property
@@ -111,7 +111,7 @@ class Effects:
 
 
 def _weaker(plain: Estimate, beyond: Estimate) -> float:
-    """The smaller of an effect and of its lead over the control; 0 if their signs differ."""
+    """The smaller of an effect and of what remains beyond the control; 0 if their signs differ."""
     return min(strength(plain), strength(beyond)) if plain.value * beyond.value > 0 else 0.0
 
 
@@ -185,7 +185,7 @@ _UNCLEAR = "unclear in {line}"
 
 
 def _verb(measure: CardMeasure, estimate: Estimate, first: bool) -> str:
-    """The verb phrase of a line, with a placeholder for its name."""
+    """The verb phrase for a line, with a placeholder for its name."""
     if not first and _is_still(measure, estimate):
         return _UNCLEAR
     verb = measure.rises if estimate.value >= 0 else measure.falls
@@ -265,7 +265,7 @@ def effects(measure: CardMeasure, frame: pd.DataFrame, dull: Collection[str] = (
 
 
 def _differ(found: dict[str, Samples], a: str, b: str) -> Estimate:
-    """Difference of two lines, paired by shared seeds and by sentences."""
+    """Difference of two lines, paired by seeds and sentences."""
     return (found[a] - found[b]).estimate()
 
 
@@ -296,7 +296,7 @@ def contrast(measure: CardMeasure, frame: pd.DataFrame, key: str, trained: bool 
 
 
 def reached(measure: CardMeasure, layers: list[int]) -> int:
-    """End position of the contrast "reached": the last one within that share of the course."""
+    """Index at which the contrast "reached" ends: the last layer within that share of the course."""
     limit = layers[0] + measure.reached * 100
     return max((layer for layer in layers if layer <= limit), default=layers[0])
 
@@ -312,7 +312,7 @@ def _control(measure: CardMeasure, frame: pd.DataFrame, key: str, own: Samples) 
 
 
 def _baselines(frame: pd.DataFrame) -> pd.DataFrame:
-    """The baselines as measured rows without error, so that all replicates are equal."""
+    """The baselines in the form of measured rows without error, so that all replicates are equal."""
     rows = frame.dropna(subset="baseline")
     flat = {"value": rows["baseline"], "low": rows["baseline"], "high": rows["baseline"]}
     if "replicates" in rows:

@@ -50,7 +50,7 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardMeasure:
-    """A quantity over layers (or another course), and how a card describes it."""
+    """A quantity over layers (or updates, ...), and how a card describes it."""
 
     figure: str  # id of the figure that shows all of it
     section: str  # the front page shows one measure per section

@@ -46,7 +46,7 @@ def roles_card(tables: ModelTables) -> Card | None:
 
 
 def _group(role: str) -> str:
-    """Relations, of which there are many, count together."""
+    """The group of a role; all relations count together, since there are many."""
     return "positional" if role.startswith("positional") else "syntactic" if "→" in role else role
 
 

@@ -68,7 +68,7 @@ def learned(tables: ModelTables) -> Learned | None:
 
 
 class NextStep(NamedTuple):
-    """What the reader might do next."""
+    """What the reader could do next."""
 
     text: str
     code: str  # options or a command
@@ -111,7 +111,7 @@ def first_screen(run: RunFolder, tables: ModelTables, figures: Sequence[ReportFi
 
 
 def _next_step(tables: ModelTables, seeds: int, scored: Learned | None, claims: ClaimsLine | None) -> NextStep | None:
-    """The step that would add most: models that have learned, then seeds, then another measure or model."""
+    """The step that would add most: first models that have learned, then seeds, then another measure or model."""
     if scored and scored.failed:
         text = "Train longer: a model that has not learned its task says little about its objective. More updates:"
         return NextStep(text, "--set training.updates=…")
@@ -143,7 +143,7 @@ def _seeds(run: RunFolder) -> int:
 
 
 def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
-    """What the intervals allow for, the size of the models, and the number of warnings."""
+    """What the intervals cover, the size of the models, and the number of warnings."""
     study, over_scale = tables.models.by == "objective", tables.of_run(FINDINGS_OVER_SCALE.name)
     tested = pd.Series(dtype=int) if over_scale is None else over_scale.loc[over_scale["seeds"] > 0, "seeds"]
     if len(tested):
@@ -176,7 +176,7 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
 
 
 def _of_studies(seeds: pd.Series) -> str:
-    """What the intervals of several studies allow for."""
+    """What the intervals of several studies cover."""
     least, most = int(seeds.min()), int(seeds.max())
     if most == 1:
         return "One seed per study: bars cover sentences, not initial weights"
@@ -186,7 +186,7 @@ def _of_studies(seeds: pd.Series) -> str:
 
 
 def verdict_words(claims: ClaimsLine) -> str:
-    """`✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 undetermined`; the remaining failures are of no named kind."""
+    """`✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 undetermined`; other failures are not named."""
     holds, fails, open_ = (claims.counts.get(name, 0) for name in ("holds", "fails", "undetermined"))
     named = [f"{count} {kind}" for kind, count in claims.kinds if kind != OTHER]
     kinds = f" ({listed(named)})" if named else ""
@@ -217,7 +217,7 @@ def claims_line(findings: pd.DataFrame) -> ClaimsLine | None:
 
 
 def _surprise(row: dict) -> tuple[int, float]:
-    """Opposite effects rank first; within a kind, the farthest from the threshold in half-widths of the interval."""
+    """Sort key: opposite effects first; within a kind, the farthest from the threshold in half-widths of intervals."""
     half = (float(row["high"]) - float(row["low"])) / 2
     distance = abs(float(row["effect"]) - float(row["threshold"]))
     far = distance / half if half > 0 else 0.0
@@ -257,7 +257,7 @@ def _reason(text: str) -> str:
 
 
 def _readers(tables: ModelTables) -> Learned | None:
-    """Check readers with passages by the share of their own training queries that they answer."""
+    """Whether readers of passages have learned, judged by the share of their own training queries that they answer."""
     frame = tables.get(RETRIEVAL_SCORES.name)
     if frame is None:
         return None
@@ -278,7 +278,7 @@ def _readers(tables: ModelTables) -> Learned | None:
 
 
 def _scored(tables: ModelTables) -> Learned | None:
-    """Models with a score on their task."""
+    """Which models with a score on their task have learned it."""
     frame = tables.get(TASK_SCORES.name)
     if frame is None or "corpus" in frame:
         return None

@@ -147,7 +147,7 @@ def _path(line: Line, frame: _Frame) -> Markup:
 
 
 def _apart(lines: list[Line], frame: _Frame) -> list[tuple[Line, float]]:
-    """Each line with the height of its label: at its end, moved until labels do not overlap."""
+    """Each line with the height of its label: at the line's end, moved until labels do not overlap."""
     wanted = sorted(lines, key=lambda line: frame.y(line.points[-1][1]))
     heights: list[float] = []
     for line in wanted:

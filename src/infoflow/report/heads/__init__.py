@@ -1,1 +1,1 @@
-"""Figures of what attention heads do, and which of them matter."""
+"""Figures of what attention heads do, and of which heads matter."""

@@ -1,4 +1,4 @@
-"""Closing the self-attention of blocks: the loss shows which blocks provide the context."""
+"""The loss when the self-attention of blocks is closed, which shows which blocks provide context."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -97,8 +97,8 @@ def context_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
             "layers below or, for an encoder, from the decoder.",
             "A cross closes one block alone, the one that the line closes next: where crosses lie far below the line's "
             "steps, blocks can stand in for each other.",
-            "Diamonds beside a line's end are models trained further with all blocks closed: what they still lose, "
-            "only that context can provide. The model can learn the rest elsewhere if it has to.",
+            "Diamonds next to a line's end: models trained further with all blocks closed. What they still lose "
+            "depends on that context alone; the rest can be learned elsewhere.",
         ],
         method=_METHOD,
         data=curves,
@@ -178,7 +178,7 @@ def _lean(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _from_nothing(rows: pd.DataFrame) -> pd.DataFrame:
-    """Start each line where nothing is closed and nothing is lost."""
+    """Start each line at a loss of 0, where nothing is closed."""
     rows = rows.drop_duplicates(["series", "closed"])
     starts = rows.drop_duplicates("series").assign(closed=0.0, value=0.0, low=0.0, high=0.0)
     return pd.concat([starts, rows]).sort_values(["series", "closed"])

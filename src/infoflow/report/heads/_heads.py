@@ -33,7 +33,7 @@ _ORDERS = {
     order.key: order
     for order in (
         LineKind(key="importance", label="least important first", dash=(1, 0), shape="circle", mark="●"),
-        LineKind(key="iterative", label="least important, ranked anew", dash=(6, 3), shape="diamond", mark="◆"),
+        LineKind(key="iterative", label="least important, ranked again", dash=(6, 3), shape="diamond", mark="◆"),
         LineKind(key="oracle", label="least costly alone first", dash=(2, 2), shape="square", mark="■"),
     )
 }
@@ -110,7 +110,7 @@ def _curves(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _whole(own: pd.DataFrame) -> Samples:
-    """The samples with the fewest heads removed, normally none."""
+    """The samples with the fewest heads removed, which is normally none."""
     ranked = own[own["order"] != "random"] if bool((own["order"] != "random").any()) else own
     return Samples.of(ranked[ranked["removed"] == ranked["removed"].min()])
 
@@ -153,7 +153,7 @@ def _words(curves: pd.DataFrame, models: ModelSelection, metric: str) -> str:
 
 
 def _percent(own: pd.DataFrame, order: str, metric: str) -> float:
-    """The largest percentage up to which every sweep step stays within the allowed loss."""
+    """The largest percentage up to which every step stays within the allowed loss."""
     line = own[own["order"] == order].sort_values("removed")
     start = float(own.loc[own["removed"].idxmin(), "value"])
     worse = (

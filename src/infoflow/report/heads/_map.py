@@ -231,12 +231,12 @@ def _statistic_payload(
 
 
 def _painted(rows: pd.DataFrame, statistic: Statistic, suffix: str = "") -> pd.Series:
-    """The values that the colour shows."""
+    """The values that the colours show."""
     return rows[f"value{suffix}"] - rows[f"baseline{suffix}"] if statistic.margin else rows[f"value{suffix}"]
 
 
 def map_sentence(rows: pd.DataFrame, statistic: Statistic, models: ModelSelection) -> str:
-    """Mean over each model's self-attention heads in the main stack, its strong heads, and the controls."""
+    """The mean over each model's self-attention heads in the main stack, its strong heads, and the controls."""
     own = models.main(rows[(rows["statistic"] == statistic.id) & (rows["kind"] == "self")])
     own = own if len(own) else rows[rows["statistic"] == statistic.id]
     parts = []
@@ -300,7 +300,7 @@ def _head(row: dict[Hashable, Any], name: str, statistic: Statistic) -> Candidat
 
 
 def _places(statistic: Statistic) -> int:
-    """Decimal places: more if all values are small."""
+    """Decimal places; more if all values are small."""
     return 2 if statistic.top >= 0.5 else min(2 - math.floor(math.log10(statistic.top)), 5)
 
 

@@ -161,7 +161,7 @@ def _agreement(pair: _Pair, series: list[Series]) -> str:
 
 
 def _significant(frames: dict[str, pd.DataFrame], models: ModelSelection) -> list[str]:
-    """How many heads change the loss on their own, corrected for multiple tests."""
+    """How many heads change the loss when ablated alone, corrected for multiple tests."""
     frame = frames.get(HEAD_ABLATION.name)
     if frame is None or "p_corrected" not in frame:
         return []
@@ -230,14 +230,14 @@ def _scatter(pair: _Pair, series: Series) -> dict[str, Any]:
 
 
 def _crowding(rows: pd.DataFrame, axis: str) -> float:
-    """Median size of heads, at least the negligible size; 0 if linear steps separate them."""
+    """Median size of heads, at least the negligible size; 0 if a linear scale separates the heads."""
     sizes = rows.loc[rows["trained"], axis].abs()
     middle, largest = float(sizes.median()), float(sizes.max())
     return max(middle, _LEAST * largest) if middle < _CROWDED * largest else 0.0
 
 
 def _scale(rows: pd.DataFrame, axis: str, span: list[float]) -> dict[str, Any]:
-    """A linear scale; if half of the heads would form one clump, a symlog scale."""
+    """A linear scale, or a symlog scale if half of the heads would form one clump."""
     near = _crowding(rows, axis)
     if not near:
         return {"nice": True}

@@ -103,7 +103,7 @@ def _table(rows: pd.DataFrame, shown: dict[str, Statistic], functions: pd.DataFr
 
 
 def _words(rows: pd.DataFrame, relevance: Statistic, series: list[Series]) -> str:
-    """The share of a layer's most relevant head, which one half of the sentences chooses, and an equal share."""
+    """The share of a layer's most relevant head, chosen on one half of the sentences, and an equal share."""
     own = rows.loc[(rows["statistic"] == relevance.id) & rows["trained"]]
     found = [Candidate(f"in {one.label}", _largest_share(own[own["series"] == one.key])) for one in series]
     equal = percent_span([1 / own.loc[own["series"] == one.key, "head"].nunique() for one in series])
@@ -171,7 +171,7 @@ def _caption(rows: pd.DataFrame, trained: pd.DataFrame, shown: dict[str, Statist
 
 
 def _chart(own: pd.DataFrame, shown: dict[str, Statistic], tops: dict[str, float]) -> dict[str, Any]:
-    """The statistics side by side; each ends with its control, in a dashed frame."""
+    """The statistics side by side, each followed by its control in a dashed frame."""
     heads, layers = int(own["place"].max()) + 1, sorted({int(layer) for layer in own["layer"]}, reverse=True)
     x = cells("x", "column", None, list(range((heads + 2) * len(shown) - 1)), whole=True, labels=False)
     y = cells("y", "layer", "layer", layers)

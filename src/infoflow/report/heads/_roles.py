@@ -75,7 +75,7 @@ def roles_by_place(roles: pd.DataFrame) -> dict[Place, dict[tuple[int, int], lis
 
 
 def chance_note(roles: pd.DataFrame) -> str:
-    """How many of the chosen roles hold, and how many at most would by chance."""
+    """How many of the chosen roles hold, and how many at most would hold by chance."""
     held = int(roles["holds"].sum())
     return (
         "Roles are chosen on one half of the sentences and must exceed their limit with the 95% interval on the other: "
@@ -110,7 +110,7 @@ def examples_by_grid(frame: pd.DataFrame) -> dict[str, GridSentences]:
 
 
 def _within(own: pd.DataFrame, most: int) -> pd.DataFrame:
-    """The rows of the sentences with the most confident heads, as many as fit into `most` bytes; at least one."""
+    """The rows of the sentences with the most confident heads, as many as fit into `most` bytes, and at least one."""
     size = own["weights"].str.len().groupby(own["sentence"]).sum() * 3 // 4  # base64
     best = own.groupby("sentence")["confidence"].mean().sort_values(ascending=False, kind="stable").index
     room = size.loc[best].cumsum().to_numpy() <= most

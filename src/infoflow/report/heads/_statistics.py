@@ -199,7 +199,7 @@ def _retrieval(frame: pd.DataFrame) -> _Found:
 
 
 def _by_distance(frame: pd.DataFrame) -> _Found:
-    """Attention far back, and on the first token by queries that are far from it."""
+    """Attention far back, and attention to the first token from queries that are far from it."""
     for to, label, id in (
         ("every token", "distant tokens", "distant"),
         ("first token", "first token from afar", "sink"),
@@ -233,14 +233,14 @@ def _importance(frame: pd.DataFrame) -> _Found:
 
 
 def _ablation(frame: pd.DataFrame) -> _Found:
-    """Change of each metric when a single head is ablated; uses each metric's first mode."""
+    """Change of each metric when a single head is ablated, in the metric's first mode."""
     if "removed" in frame:
         frame = frame.loc[frame["removed"] == "head"]
     for metric in dict.fromkeys(frame["metric"].astype(str)):
         own = frame[frame["metric"] == metric]
         mode = str(own["mode"].iloc[0])
         own = own[own["mode"] == mode]
-        label = f"{'BLEU' if metric == 'bleu' else metric} without it"
+        label = f"{'BLEU' if metric == 'bleu' else metric} without the head"
         about = f"how the {metric} changes when this head alone is removed ({mode} ablation)"
         how = {"unit": {"loss": "nats", "bleu": "points"}.get(metric, ""), "control": "the mean head", "signed": True}
         one = _worth(id=f"ablation-{metric}", label=label, explanation=about, top=_top(own["value"], True), **how)
@@ -260,7 +260,7 @@ def _significance(frame: pd.DataFrame) -> pd.Series:
 
 
 def _top(values: pd.Series, signed: bool = False, least: float = 1e-6) -> float:
-    """The largest value, or absolute value; 1 if nothing is known."""
+    """The largest value (absolute if `signed`), at least `least`; 1 if no value is known."""
     sizes = values.abs() if signed else values
     return max(float(sizes.max()), least) if bool(sizes.notna().any()) else 1.0
 

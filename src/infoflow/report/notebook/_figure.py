@@ -124,8 +124,8 @@ class Figure:
         default as many as fit. The files equal those of `infoflow report --figures`.
 
         Raises:
-            UserError: Unknown extension, width outside 2 to 20 inches, `columns` that make panels too narrow, or the
-                figure is a table.
+            UserError: Unknown extension, width outside 2 to 20 inches, too many `columns` for the width, or the figure
+                is a table.
         """
         path = Path(path)
         kind = path.suffix.lower().removeprefix(".")
@@ -247,7 +247,7 @@ class LiveFigure:
 
 
 def altair_chart(panel: Panel, width: int) -> alt.LayerChart:
-    """The panel as an Altair chart to change and save: colours of paper, and a width of its own."""
+    """The panel as an Altair chart to change and save, in the colours of print and with a fixed width."""
     title = {"title": panel.title} if panel.title else {}
     spec = json.loads(on_paper(json.dumps({**panel.spec, **title, "width": width})))
     spec["config"] = {**spec.get("config", {}), "background": "transparent"}
@@ -256,7 +256,7 @@ def altair_chart(panel: Panel, width: int) -> alt.LayerChart:
 
 
 def beside(charts: list[alt.LayerChart], columns: int) -> Any:
-    """Join charts in rows of `columns`, stating shared properties once."""
+    """Arrange charts in rows of `columns`, stating shared properties once."""
     plain, datasets = [], {}
     for chart in charts:
         one = chart.copy()
@@ -309,5 +309,5 @@ def live_html(still: Markup, specs: list[dict[str, Any]], width: int) -> Markup:
 
 @cache
 def _engine() -> str:
-    """Vega, compressed to a third; the browser unpacks it."""
+    """Vega, compressed to a third, which the browser unpacks."""
     return base64.b64encode(gzip.compress(closed(javascript()).encode(), mtime=0)).decode()

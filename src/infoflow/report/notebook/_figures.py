@@ -141,7 +141,7 @@ class Figures(Mapping[str, Figure]):
 
 
 def _may_hold(heading: Section, key: str) -> bool:
-    """Whether a figure with this name or id could belong to this section."""
+    """Whether a section could have a figure with this name or id."""
     known = [*heading.names, *heading.names.values()]
     return any(key == one or key.startswith(f"{one}-") for one in known) or key.startswith(f"{heading.id}/")
 
@@ -150,7 +150,7 @@ def _may_hold(heading: Section, key: str) -> bool:
 
 
 class Findings(pd.DataFrame):
-    """One claim per row; selections of it are plain frames."""
+    """The claims, one per row; selections of rows are plain frames."""
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:
@@ -250,7 +250,7 @@ def anatomy_shown(anatomy: Anatomy) -> str:
 
 
 def corpus_shown(corpus: Corpus) -> str:
-    """Size, known properties of each sentence, and the first sentences."""
+    """Size, what is known about each sentence, and the first sentences."""
     columns = [name for name in ("text", "translation") if name in corpus.columns]
     rows = [[shorter(getattr(sentence, name), 120) for name in columns] for sentence in corpus[:_SENTENCES]]
     facts = [f"{len(corpus):,} sentences", f"known of each: {', '.join(sorted(corpus.columns))}"]

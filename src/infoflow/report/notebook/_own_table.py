@@ -1,4 +1,4 @@
-"""Figures for tables that no section knows, and tables of `measure` or `compare` in the form of a run."""
+"""Figures for tables that no section draws, and tables of `measure` or `compare` in the form of a run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -78,7 +78,7 @@ def keyed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _models(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Every model of the table, once."""
+    """Every model of the table, without repetition."""
     sides = ("_a", "_b") if "model_a" in frame else ("",)
     parts = [frame[[f"{name}{side}" for name in _KEYS]].set_axis(list(_KEYS), axis=1) for side in sides]
     return pd.concat(parts).drop_duplicates().rename(columns={"model": "name"}).to_dict("records")

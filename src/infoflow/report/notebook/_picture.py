@@ -1,4 +1,4 @@
-"""Pictures and the few HTML elements that objects display themselves with, free of scripts."""
+"""Pictures and the few HTML elements in which objects display themselves, free of scripts."""
 
 import base64
 import json
@@ -39,8 +39,8 @@ _STYLE = Markup("").join(
 def in_theme(*parts: str) -> Markup:
     """Wrap the parts so that pictures and frames follow the notebook's light or dark theme, not the computer's.
 
-    A picture's own `prefers-color-scheme` rule follows the `color-scheme` of its container. If the style is dropped or
-    the page is marked in no known way, the reader's own setting applies.
+    A picture's own `prefers-color-scheme` rule follows the `color-scheme` of its container. If the style is dropped, or
+    the page marks its theme in an unknown way, the reader's own setting applies.
     """
     inside = Markup("").join(parts)
     return Markup('<div class="infoflow"><style>{}</style>{}</div>').format(_STYLE, inside)
@@ -163,7 +163,7 @@ def _mixes_colours(part: Any) -> bool:
 
 
 def _in_both_colours(spec: dict[str, Any], width: int) -> ElementTree.Element:
-    """The chart drawn twice, in light and in dark colours; a style shows one of them."""
+    """The chart drawn in light and in dark colours; a style shows one of the two."""
     root = None
     for name, palette in (("light", LIGHT), ("dark", DARK)):
         drawn = _drawn(json.loads(coloured(json.dumps(spec), palette)), width, name)
@@ -179,7 +179,7 @@ def _in_both_colours(spec: dict[str, Any], width: int) -> ElementTree.Element:
 
 
 def _colours(svg: str) -> str:
-    """The light and dark colours that this picture uses; a chart with its own colours stays on white."""
+    """The light and dark colours that this picture uses; none for a chart with fixed colours, which stays on white."""
     used = sorted({"paper", *_VARIABLE.findall(svg)} & set(LIGHT))
     twice = 'class="dark"' in svg
     if used == ["paper"] and not twice:

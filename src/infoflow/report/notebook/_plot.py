@@ -50,7 +50,7 @@ def plot(table: object, figure: str = "", *, table_name: str = "") -> Figure:
     dot per row.
 
     Args:
-        table: The table, a data frame; for several models, a mapping from their names to their tables.
+        table: A data frame; for several models, a mapping from their names to their tables.
         figure: The figure, if several show the table: a name such as "information-plane".
         table_name: The table's name if its columns do not identify it, such as "head_entropy".
 
@@ -145,7 +145,7 @@ def _name_by_columns(frame: pd.DataFrame) -> str:
 
 @cache
 def known_tables() -> dict[str, TableSchema]:
-    """Every table that the measures' rooms describe, by name."""
+    """Every table that the packages of measures declare, by name."""
     found: dict[str, TableSchema] = {}
     rooms = [import_module(f"infoflow.{room}") for room in _ROOMS]
     for room in [*rooms, *(module for name in _PARTS for module in parts(name))]:

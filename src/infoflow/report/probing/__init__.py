@@ -1,1 +1,1 @@
-"""Figures of probes: what can be read from each layer, and how hard it is to read."""
+"""Figures of probes: what each layer encodes, and how hard it is to extract."""

@@ -1,4 +1,4 @@
-"""How hard a task is to read: the bits that its labels take given the vectors, and the required probe size."""
+"""How hard a task is to extract: the bits that its labels take given the states, and the probe size that they need."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -78,14 +78,13 @@ def bits_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | N
         caption=f"{interval_note(data)} {_how_coded(own, code)} Each panel has its own scale."
         f"{left_out_note(tasks, shown)}",
         how_to_read=[
-            "Compression: how many times shorter the labels are for someone who has this layer's vectors than for "
-            "someone who knows nothing but how many classes there are. Higher is easier: fewer bits in all, for the "
-            "labels and for the probe that reads them.",
-            "Accuracy asks whether a probe gets there in the end; bits also count how many examples, or how large a "
-            "probe, it took. So a task may be learned as well as its control in accuracy, and be far cheaper in bits.",
-            "Grey: the control task (every type of word has one label by chance), labels shuffled over all examples, "
-            "and, dashed, a model that was never trained. Shuffled labels cannot be compressed: their line lies at 1 "
-            "or slightly below, and above it something would be wrong.",
+            "Compression: how many times shorter the code of the labels is with this layer's vectors than with only "
+            "the number of classes. Higher is easier: fewer bits in all, for the labels and for the probe.",
+            "Accuracy measures how well a trained probe does; bits also measure how many examples, or how large a "
+            "probe, it needed. So a task and its control may have equal accuracy, while the task needs far fewer bits.",
+            "Grey: the control task (each word type has one random label), labels shuffled over all examples, and, "
+            "dashed, an untrained model. Shuffled labels cannot be compressed: a line clearly above 1 would be an "
+            "error.",
         ],
         method=CODELENGTH,
         data=data,
@@ -140,7 +139,7 @@ def _beside_accuracy(rows: pd.DataFrame, tasks: Iterable[str]) -> list[str]:
                 f"on {task_label(task)} accuracy is {how} ({number(own, 2)} and {number(control, 2)}) while the "
                 f"control takes {number(more / bits, 2)} times the bits"
             )
-    return [f"From the embeddings, beside the control task: {'; '.join(stated)}."] if stated else []
+    return [f"From the embeddings, compared with the control task: {'; '.join(stated)}."] if stated else []
 
 
 def _at_embeddings(rows: pd.DataFrame, task: str, metric: str) -> tuple[float, float]:
@@ -193,14 +192,14 @@ def size_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | N
     data = stacked(tables, "task").assign(metric=metric)
     return ReportFigure(
         id="probe-size",
-        question="How large a probe does it take?",
+        question="How large a probe is needed?",
         words=_size_words(rows, shown, unit, models),
         panels=layer_panels(drawn, models, task_label, **axis),
         caption=f"{interval_note(data)} The {rows['code'].iloc[0]} code. Each panel has its own scale."
         f"{left_out_note(tasks, shown)}",
         how_to_read=[
-            "Up: how much of the probe is needed. A linguistic task that the vectors show openly takes a small probe; "
-            "a control task has to be learned by heart, type by type, and takes a large one.",
+            "Up: how much of the probe is needed. A small probe is enough for a task that is easy to read from the "
+            "vectors; a control task must be memorised, type by type, and needs a large one.",
             "Grey: the control task, shuffled labels and untrained models, as in the figure above.",
         ],
         method=CODELENGTH,
@@ -224,7 +223,7 @@ def _sized(every: pd.DataFrame) -> tuple[str, pd.DataFrame]:
 
 
 def _in_kilobits(rows: pd.DataFrame) -> pd.DataFrame:
-    """In thousands of bits, without the uniform code, which has no model."""
+    """The rows in thousands of bits, without the uniform code, which has no model."""
     scaled: dict[str, Any] = {name: rows[name] / 1000 for name in ("value", "low", "high")}
     if "replicates" in rows:
         scaled["replicates"] = [None if each is None else np.asarray(each) / 1000 for each in rows["replicates"]]

@@ -47,16 +47,16 @@ def depth_figure(
         caption=f"{_bands(trained)}; {int(trained['count'].median()):,} test examples. Weights have one scale; what "
         f"layers add fills each task's row.{f' In the data alone: {listed(left)}.' if left else ''}",
         how_to_read=[
-            "Filled bars: how much of each layer a probe mixes that sees all layers, as weights that sum to 1. "
-            "Outlined bars: what a probe's score gains when it may see this layer too, besides those below; in another "
-            "colour, below the line, what it loses. K(s) and K(Δ) say how concentrated both are, in bits: 0 is evenly.",
+            "Filled bars: the weight of each layer in a probe that reads a weighted sum of all layers; weights sum to "
+            "1. Outlined bars: what a probe's score gains when this layer is added to those below; in another colour, "
+            "below the line, what it loses. K(s) and K(Δ): how concentrated both are, in bits; 0 is uniform.",
             "Circles: the expected layer, the mean layer at which score is gained. Diamonds: the centre of gravity of "
-            "the weights. Small grey marks: untrained models. Beside the rows, the probe's F1 from embeddings alone "
+            "the weights. Small grey marks: untrained models. Next to the rows: the probe's F1 from embeddings alone "
             "and with all layers.",
             f"{WARNING} means that an expected layer is ill-defined: all layers together add little, or much of what "
-            "changes is loss. It may then lie outside the model, at the edge of the picture, and the running maximum "
-            "of scores says more. Weights of an untrained model are not even either: only a difference from it speaks "
-            "of training.",
+            "changes is loss. It may then lie outside the model, at the edge of the figure; the running maximum of "
+            "scores is then more reliable. Weights of an untrained model are not uniform either: only the difference "
+            "from it is due to training.",
         ],
         method=DEPTH,
         data=data,
@@ -134,7 +134,7 @@ def _panels(bars: pd.DataFrame, places: pd.DataFrame, labels: list[str], series:
 
 
 def _focus_notes(places: pd.DataFrame) -> dict[str, str]:
-    """K(s) and K(Δ) of each task."""
+    """K(s) and K(Δ) of each task, as notes."""
     found: dict[str, list[str]] = {}
     for statistic, sign in (("k_weights", "K(s)"), ("k_differences", "K(Δ)")):
         rows = places[(places["statistic"] == statistic) & (places["group"] == "trained")]
@@ -144,14 +144,14 @@ def _focus_notes(places: pd.DataFrame) -> dict[str, str]:
 
 
 def _score_notes(bars: pd.DataFrame) -> dict[str, str]:
-    """F1 from the embeddings, and with all layers."""
+    """F1 from the embeddings and from all layers, as notes."""
     scores = bars[bars["statistic"] == "score"].sort_values("layer")
     ends = {label: own["value"].iloc[[0, -1]].tolist() for label, own in scores.groupby("label", sort=False)}
     return {str(label): f"F1 {100 * first:.0f} → {100 * last:.0f}" for label, (first, last) in ends.items()}
 
 
 def _beside_maximum(dots: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
-    """Add the running-maximum result to ill-defined values."""
+    """Add the result with a running maximum to ill-defined values."""
     rows = places[places["statistic"] == "expected_layer_running_maximum"]
     known = dict(zip(zip(rows["group"], rows["task"], strict=True), rows["shown"], strict=True))
     stated = [

@@ -190,7 +190,7 @@ class DepthDots(AbstractForm):
         return self.table.assign(y=place, layer=self.table["value"].clip(low, high), beyond=beyond, **ends).round(4)
 
     def _marks(self, rows: pd.DataFrame, what: str, x: Channel, y: Channel) -> list[Layer]:
-        """Interval and mark."""
+        """Interval and mark of each row."""
         if rows.empty:
             return []
         known = rows.loc[rows[["low", "high"]].notna().all(axis=1), ["low", "high", "y"]]

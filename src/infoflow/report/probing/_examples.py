@@ -63,8 +63,8 @@ def examples_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure
         how_to_read=[
             "Across: training examples of the probe, each step the same factor. Up: accuracy on the same test part.",
             "Dashed grey: an untrained model at the same layer. With many examples a probe may learn from random "
-            "vectors nearly as well; what training has put within easy reach shows where examples are few. It would "
-            "be surprising if the gap were the same everywhere.",
+            "vectors nearly as well; what training made easy to read shows with few examples. It would be surprising "
+            "if the gap were the same everywhere.",
         ],
         method=PROBES,
         data=data,
@@ -172,18 +172,18 @@ def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: Mode
         return None
     return ReportFigure(
         id="probe-solved",
-        question="Which words are read rightly, and from which layer on?",
+        question="Which words does the probe label correctly, and from which layer on?",
         words=_solved_words(own[own["task"].astype(str).isin(shown)], lines),
         panels=[],
         caption=f"Single test examples. Of the {own['example'].nunique()} that a hash of their text had chosen before "
         f"anything was trained, the first for each state from which on the probe of {lines[0].label} is right: picked "
         "to show the range, not how often it happens. They illustrate, and prove nothing.",
         how_to_read=[
-            "Each row is a sentence with what is asked of it marked (of a pair the second one dotted), and its right "
+            "Each row is a sentence with the labelled words marked (the second one of a pair dotted), and the correct "
             "label. The strips below it are models, a square for each state from the embeddings (left) to the top: "
-            "full where all seeds of the probe are right, empty where none is. Point at a square for what most of "
-            "them say.",
-            "Grey: the same architecture with random weights. What it gets right too, a probe learns from the words.",
+            "full where all seeds of the probe are right, empty where none is. Point at a square for the label that "
+            "most of them give.",
+            "Grey: the same architecture with random weights. Where it is right too, the probe needs only the words.",
         ],
         method=PROBES,
         data=own[own["task"].astype(str).isin(shown)].drop(columns=["same_as"], errors="ignore"),
@@ -205,7 +205,7 @@ def _card(own: pd.DataFrame, lines: list[Series]) -> dict[str, Any] | None:
 def solved_from(rows: pd.DataFrame) -> int:
     """The first state from which most probes stay right up to the top.
 
-    −1: right only below the top; −2: never right.
+    −1 if they are right only below the top, −2 if never.
     """
     right = (rows.sort_values("layer")["right"].to_numpy(float) > 0.5).tolist()
     if not any(right):
@@ -218,7 +218,8 @@ def solved_from(rows: pd.DataFrame) -> int:
 def _picked(solved: dict[int, int]) -> list[tuple[int, int]]:
     """The first example of each layer, limited to `_OF_TASK`.
 
-    A spread of layers, then one right only below the top, then one that no layer gets right.
+    First examples for layers spread over the depth, then one right only below the top, then one that no layer gets
+    right.
     """
     by_layer = {from_: number for number, from_ in sorted(solved.items(), reverse=True)}
     layers = sorted(from_ for from_ in by_layer if from_ >= 0)
@@ -262,7 +263,7 @@ def _pieces(words: list[str], one: pd.Series) -> Iterator[dict[str, Any]]:
 
 
 def _strips(rows: pd.DataFrame, line: Series) -> Iterator[dict[str, Any]]:
-    """Squares of a line: of its trained model, and of its untrained one."""
+    """The squares of a line: of its trained model, and of its untrained one."""
     for trained, own in sorted(rows.groupby("trained"), key=lambda part: not part[0]):
         cells = [
             {"layer": int(row.layer), "right": float(row.right), "said": str(row.said), "share": f"{row.right:.0%}"}

@@ -11,7 +11,7 @@ PROBES = Method(
     means of their tokens; parts share no sentence. Accuracy is of test sentences, the mean over seeds of the probe.
     Beside it: the majority class, always the most frequent label; layer 0; the same probe on the same architecture with
     random weights (Zhang and Bowman 2018); and a control task (Hewitt and Liang 2019), which gives every type of word
-    one label drawn from those of the task, so that whoever solves it has learned types by heart. Selectivity is
+    one label drawn from those of the task, so that only memorising types solves it. Selectivity is
     accuracy(task) − accuracy(control).
     """,
 )
@@ -25,8 +25,8 @@ CODELENGTH = Method(
     <i>t</i><sub>1</sub> log<sub>2</sub> <i>K</i> − Σ<sub>i</sub> log<sub>2</sub> <i>p</i><sub>θi</sub>(block
     <i>i</i> + 1), with a fresh probe θ<sub>i</sub> trained on the blocks before it. Variational code: KL(posterior ‖
     prior) of a Bayesian probe, its model part, and the cross-entropy of the labels, its data part. Compression is
-    <i>N</i> log<sub>2</sub> <i>K</i> / bits for <i>N</i> labels of <i>K</i> classes: 1 where vectors tell nothing.
-    All in bits; the authors' code adds nats to bits, so that its numbers are higher.
+    <i>N</i> log<sub>2</sub> <i>K</i> / bits for <i>N</i> labels of <i>K</i> classes: 1 where vectors carry no
+    information. All in bits; the authors' code adds nats to bits, so that its numbers are higher.
     """,
 )
 
@@ -71,7 +71,7 @@ FACTS = Method(
     id="facts-filled-in",
     title="Facts filled in",
     text="""
-    P@1: the share of facts (subject, relation, object) whose object is the likeliest token of the blank in the
+    P@1: the share of facts (subject, relation, object) whose object is the most likely token of the blank in the
     relation's prompt, among the objects of all facts that are one token of every model compared (Petroni et al. 2019).
     At layer <i>l</i> the state of the blank goes through the model's own output (logit lens). Log-probabilities are
     averaged over a family's prompts (Jiang et al. 2020). "All relations": the mean over relations. Nothing is trained.

@@ -1,4 +1,4 @@
-"""Probe-free tests: preferences in minimal pairs, facts, and similarity of texts to their references."""
+"""Tests without probes: preferences in minimal pairs, facts, and similarity of texts to their references."""
 
 import math
 from functools import partial
@@ -55,11 +55,11 @@ def pairs_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         caption=f"{interval_note(data)} Sentences are scored whole, by the logit lens at each layer.{more}",
         how_to_read=[
             "Across: layers, from the embeddings (0) to the model's output. Up: the share of minimal pairs (two "
-            "sentences that differ in one respect, one acceptable and one not) whose acceptable sentence is the "
-            "likelier one when the next or the masked token is predicted from this layer.",
-            "The dotted line is chance, one half; the dashed grey one a model of this shape that was never trained.",
-            "A share below a half is possible: a model that prefers frequent words may find the wrong sentence "
-            "likelier.",
+            "sentences that differ in one respect, one acceptable and one not) whose acceptable sentence is more "
+            "likely when the next or the masked token is predicted from this layer.",
+            "The dotted line is chance, one half; the dashed grey one an untrained model of this shape.",
+            "A share below a half is possible: a model that prefers frequent words may find the wrong sentence more "
+            "likely.",
         ],
         method=PAIRS,
         data=data,
@@ -85,7 +85,7 @@ def _words(own: pd.DataFrame, models: ModelSelection) -> str:
     )
 
 
-_FACT_AXIS = {"y_title": "facts filled in rightly", "baseline_name": "most frequent object", "bounds": SHARE}
+_FACT_AXIS = {"y_title": "facts filled in correctly", "baseline_name": "most frequent object", "bounds": SHARE}
 _WAYS = ["lens", "prompts", "ensemble"]
 
 
@@ -114,12 +114,11 @@ def facts_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         caption=f"{interval_note(data, 'facts')} {_asked(parts[0], way)}{further}",
         how_to_read=[
             "Across: layers, from the embeddings (0) to the model's output. Up: the share of facts whose object is the "
-            "likeliest filling of the blank, among the objects of all facts, when it is read off this layer by the "
-            "model's own output (logit lens).",
-            "The dotted line gives the most frequent object of each relation as the answer to all: what is known "
-            "without knowing the fact.",
-            "A curve that rises only at the end does not say that lower layers lack the fact: they may hold it in a "
-            "form that the output does not read.",
+            "most likely filling of the blank, among the objects of all facts, when the model's output layer is "
+            "applied to this layer (logit lens).",
+            "The dotted line always answers with the most frequent object of the relation: no knowledge of the fact.",
+            "A curve that rises only at the end does not mean that lower layers lack the fact: they may hold it in a "
+            "form that the output layer does not read.",
         ],
         method=FACTS,
         data=data,
@@ -151,7 +150,7 @@ def _fact_sentences(own: pd.DataFrame, models: ModelSelection) -> list[str]:
         blind = float(here["without_subject"].mean())
         alone = "" if math.isnan(blind) else f", and prompts without their subject {number(blind, 2)}"
         stated.append(
-            f"{series.label} fills in {estimate_text(best.estimate)} of the facts rightly in layer {best.layer} of "
+            f"{series.label} fills in {estimate_text(best.estimate)} of the facts correctly in layer {best.layer} of "
             f"{best.top}{alike_text(best)}; the most frequent objects would be right for "
             f"{number(float(here['baseline'].mean()), 2)}{alone}."
         )
@@ -188,16 +187,16 @@ def bert_score_figure(
     whole = pd.concat(data, ignore_index=True)
     return ReportFigure(
         id="bert-score",
-        question="Which layer tells best how alike two texts are?",
+        question="Which layer measures the similarity of texts best?",
         answer=_text_sentences(of(means, score="f"), human, models),
         panels=panels,
         caption=f"{interval_note(whole, 'pairs')} {_text_asked(means)}",
         how_to_read=[
             "Across: layers, from the embeddings (0) to the top. Up: how well the scores of a layer follow those of "
             "people (Pearson's correlation over pairs), and the mean scores themselves.",
-            "The dotted line of mean scores is that of random pairs: only what lies above it says that two texts are "
-            "alike. Where a layer's vectors all point one way, both lines are high.",
-            "A best layer at the very top would be surprising for an encoder: published ones lie below it.",
+            "The dotted line: mean scores of random pairs; only scores above it show that two texts are similar. Where "
+            "a layer's vectors all point in one direction, both lines are high.",
+            "A best layer at the very top would be surprising for an encoder: published best layers are lower.",
         ],
         method=BERT_SCORES,
         data=whole,

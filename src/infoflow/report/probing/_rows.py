@@ -185,7 +185,7 @@ def left_out_note(tasks: Iterable[str], shown: Iterable[str]) -> str:
 
 
 def against(difference: Estimate, what: str) -> str:
-    """`0.05 (0.04 to 0.06) above layer 0`, or that the two do not clearly differ."""
+    """`0.05 (0.04 to 0.06) above layer 0`, or a statement that the two do not clearly differ."""
     if difference.has_interval and not difference.sign:
         return f"not clearly different from {what} ({inline_text(difference)})"
     return f"{size_text(difference)} {'above' if difference.value >= 0 else 'below'} {what}"
@@ -236,7 +236,7 @@ def alike_text(best: Best) -> str:
 
 
 def ratio(upper: Samples, lower: Samples) -> Estimate:
-    """Ratio of two positive quantities, paired by seed: the exponential of a difference of logarithms."""
+    """Ratio of two positive quantities, paired by seed, as the exponential of a difference of logarithms."""
     gap = (upper.applied(np.log) - lower.applied(np.log)).estimate()
     value, low, high = (float(np.exp(end)) for end in (gap.value, gap.low, gap.high))
     return Estimate(value=value, low=low, high=high, seeds=gap.seeds, count=gap.count)
@@ -257,7 +257,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name as it follows a number."""
+        """The name as it follows a number, in parentheses."""
         return case_name(self.task, self.series.label)
 
     @property

@@ -65,13 +65,13 @@ def accuracy_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure
         caption=f"{interval_note(data)} Test part; {_probe_note(own)}. Each panel has its own scale."
         f"{left_out_note(tasks, shown)}",
         how_to_read=[
-            "Across: layers, from the embeddings (0) on. Up: the share of test examples that a probe labels rightly "
-            "when it sees the vectors of this layer alone.",
-            f"{HOW_UNTRAINED} Dash and dots in grey: the control task, in which every type of word has one label by "
-            "chance. The dotted line always names the most frequent label.",
-            "A probe that does as well on the control task has learned words by heart: only what a task has above its "
-            "control speaks of the vectors. It would be surprising if an untrained model did as well in upper layers "
-            "as a trained one.",
+            "Across: layers, from the embeddings (0) on. Up: the share of test examples that a probe labels correctly "
+            "from the vectors of this layer alone.",
+            f"{HOW_UNTRAINED} Dash and dots in grey: the control task, in which each word type has one random label. "
+            "Dotted: the most frequent label for all.",
+            "A probe that does as well on the control task has memorised words: only accuracy above the control shows "
+            "what the vectors hold. It would be surprising if an untrained model did as well in upper layers as a "
+            "trained one.",
         ],
         method=PROBES,
         data=data,
@@ -131,7 +131,7 @@ def _between(own: pd.DataFrame, tasks: list[str], models: ModelSelection) -> lis
     ]
 
 
-_AXIS = {"y_title": "selectivity (accuracy less control)", "bounds": COSINE, "baseline_name": "as the control"}
+_AXIS = {"y_title": "selectivity (accuracy minus control)", "bounds": COSINE, "baseline_name": "as the control"}
 _DESCRIBED = 5  # tasks whose seen and unseen types get their own sentence
 
 
@@ -149,18 +149,18 @@ def selectivity_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFig
     data = stacked(tables, "task")
     return ReportFigure(
         id="probe-selectivity",
-        question="Is it in the vectors, or has the probe learned words by heart?",
+        question="Is it in the vectors, or has the probe memorised words?",
         answer=[*_layer_sentences(own, shown, models), *_type_sentences(scores, control, shown, models)],
         words=case_words("selectivity at its best layer", cases_of(own, models), lambda case: case.best.estimate, 0.0),
         panels=layer_panels(drawn, models, task_label, **_AXIS),
-        caption=f"{interval_note(data)} Each panel has its own scale; words of types that training had and had not are "
-        f"apart under the pointer and in the data.{left_out_note(tasks, shown)}",
+        caption=f"{interval_note(data)} Each panel has its own scale; word types seen and not seen in training are "
+        f"separate under the pointer and in the data.{left_out_note(tasks, shown)}",
         how_to_read=[
-            "Up: accuracy on the task less accuracy on its control, in which each type of word has one label by "
-            "chance. A probe with enough weights learns both; selectivity counts only what it could not have learned "
-            "from the word alone. The dotted line is no better than the control.",
-            "Embeddings tell words apart best, so layer 0 is where control tasks are easiest. Negative: the control "
-            "task is the easier one.",
+            "Up: accuracy on the task minus accuracy on its control, in which each word type has one random label. A "
+            "probe with enough weights learns both; selectivity is what it cannot learn from the word alone. The "
+            "dotted line: as good as the control.",
+            "Embeddings distinguish words best, so control tasks are easiest at layer 0. Negative: the control task is "
+            "easier.",
         ],
         method=PROBES,
         data=data,
@@ -224,4 +224,4 @@ def _type_sentences(scores: pd.DataFrame, control: pd.DataFrame, tasks: list[str
             )
     if not parts:
         return []
-    return [f"Selectivity for types of words that training had and had not, over all layers: {'; '.join(parts)}."]
+    return [f"Selectivity for word types seen and not seen in training, over all layers: {'; '.join(parts)}."]

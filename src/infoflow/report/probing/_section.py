@@ -25,8 +25,8 @@ from ._trees import trees_figure
 PROBING = Section(
     id="probing",
     title="What can be read from each layer?",
-    lead="A probe is a small classifier that sees nothing but a layer's vectors. What it gets right stands in them. "
-    "How much is that, in which layer, how hard is it to read, and how much of it would an untrained model show?",
+    lead="A probe is a small classifier that sees only a layer's vectors. What it labels correctly is in them. How "
+    "much is that, in which layer, how hard is it to read, and how much of it would an untrained model show?",
     names={
         "probe-accuracy": "probing/accuracy",
         "probe-selectivity": "probing/selectivity",

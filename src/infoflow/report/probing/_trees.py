@@ -1,4 +1,4 @@
-"""Whether the geometry encodes syntax trees: structural probes against a chain, a random map and untrained models."""
+"""Whether the geometry encodes syntax trees: probes compared with chains, random maps and untrained models."""
 
 import math
 from functools import partial
@@ -71,9 +71,9 @@ def trees_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
             "tree, another so that squared lengths are depths. Up, in the first panel: the share of the tree's edges "
             "among those of the tree that predicted distances span; in the others: how well predicted distances and "
             "depths are in the right order, and how often the root is found.",
-            "The dotted line hangs every word on its neighbour: many edges are that short. Dash and dots: a map that "
-            "was not trained. Dashed: the trained map on a model that was never trained, which knows words and places "
-            "but no syntax.",
+            "The dotted line attaches every word to its neighbour: many edges are that short. Dash and dots: a map "
+            "that was not trained. Dashed: a map trained on an untrained model, which has words and positions but no "
+            "syntax.",
             "Only what lies above all of these is a tree that the model has built. It would be surprising if "
             "embeddings alone, which see no other word, came near the best layer.",
         ],
@@ -119,7 +119,7 @@ def _above(score: _Score, rows: pd.DataFrame, models: ModelSelection) -> list[st
 
 
 def _trivial(rows: pd.DataFrame, line: Series, best: Best) -> dict[str, Samples]:
-    """The score without training: of trees that hang each word on its neighbour, and of a random map."""
+    """The scores that need no training: of trees that attach each word to its neighbour, and of a random map."""
     chain, random = (of(rows, probe=name) for name in ("chain", "random"))
     return {
         "a chain of words": held_out_at(chain, line.key, -1),

@@ -1,4 +1,4 @@
-"""Whether mutual information has converged: its dependence on the number of tokens, and the layers where it has not."""
+"""Whether mutual information has converged: how it depends on the number of tokens, and where it has not."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Layer-by-layer distributions as ridges: each layer's shape stands on its own line, from bottom to top."""
+"""Distributions by layer as ridges: each layer's shape stands on its own line, from bottom to top."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -27,7 +27,7 @@ GEOMETRY = Method(
     sentence's mean, sentences of one word left out; for unrelated words with mean cosine <i>a</i> it would be √[(1 +
     (<i>n</i> − 1)<i>a</i>) / <i>n</i>]. Explainable variance: λ<sub>1</sub> / Σλ of a word's centred occurrences. After
     Ethayarajh (2019) and Vázquez et al. (2021); other spaces and the share of single dimensions after Timkey and van
-    Schijndel (2021). High similarity alone is no defect of a space: around the centres of its clusters it can be
+    Schijndel (2021). High similarity alone is not a defect of a space: around the centres of its clusters it can be
     isotropic (Cai et al. 2021), and clusters rule out isotropy as a whole (Mickus et al. 2024).
     """,
 )
@@ -172,7 +172,7 @@ def _words(shapes: pd.DataFrame, models: ModelSelection) -> str:
 
 
 def _median_on_top(rows: pd.DataFrame) -> float:
-    """Median of a histogram, interpolated within its bins; to hundredths, which is finer than these."""
+    """Median of a histogram, interpolated within bins and rounded to hundredths, which is finer than the bins."""
     rows = rows[rows["layer"] == rows["layer"].max()].sort_values("low")
     edges = np.concatenate([rows["low"].iloc[:1], rows["high"]])
     summed = np.concatenate([[0.0], rows["share"].cumsum()])

@@ -136,7 +136,7 @@ def _influence_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigu
 
 
 def _more(frame: pd.DataFrame, models: ModelSelection, what: str, place: str) -> str:
-    """Whether the most frequent or the rarest tokens clearly have more of it, and at how many steps or layers."""
+    """Whether frequent or rare tokens clearly do more of `what` (a verb), and at how many steps or layers."""
     found = {}
     trained = frame[frame["trained"]]
     for series in models.present(trained):

@@ -38,7 +38,7 @@ def _by_clusters(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ceiling(frame: pd.DataFrame) -> str:
-    """What no curve of clusters can exceed: the entropy of the labels, and the number of clusters."""
+    """The bound on all curves of clusters: the entropy of the labels, and the number of clusters."""
     trained = _by_clusters(frame[frame["trained"]])
     if trained.empty:
         return ""
@@ -52,7 +52,7 @@ def _ceiling(frame: pd.DataFrame) -> str:
 
 
 def _shortfall(frame: pd.DataFrame) -> str:
-    """What clusters miss of the tokens' entropy at layer 0 where they are limited, else nothing."""
+    """How far clusters fall short of the tokens' entropy at layer 0, where they are limited; otherwise nothing."""
     by_clusters = _by_clusters(frame)
     at_start = by_clusters[by_clusters["trained"] & (by_clusters["layer"] == 0)]
     values = at_start.groupby("series", sort=False)["value"].mean()
@@ -161,7 +161,7 @@ _HIDDEN = LayerFigure(
 
 
 def _of_frequent(frame: pd.DataFrame) -> str:
-    """Which tokens are used as queries."""
+    """Which tokens are counted."""
     neighbours, metric = frame[["neighbours", "metric"]].iloc[0]
     required = "few" in frame and set(frame["few"]) == {"require"}
     pools = f", of tokens with more than {neighbours} sampled occurrences" if required else ""
@@ -242,7 +242,7 @@ def _information_figures(
 
 
 def _named(name: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """The table's rows; the column `estimate` says what they are, and whether clusters limit them."""
+    """The table's rows with a column `estimate` that names the estimate, and says whether clusters limit it."""
     short = name == MUTUAL_INFORMATION_TABLE.name and limited(frame[frame["side"] == "input"])
     return frame.assign(table=name, estimate=f"estimate {LIMITED_BY}" if short else (_ESTIMATES | _FURTHER)[name])
 
@@ -275,7 +275,7 @@ def _output_figures(rows: pd.DataFrame, models: ModelSelection) -> list[ReportFi
 
 
 def _training_figure(frame: pd.DataFrame, owner: Series) -> ReportFigure:
-    """Both sides of one model, in its colour: both keys start with the model's, so they light up together."""
+    """Both sides of one model, in its colour: both keys start with the model's, so hovering highlights both."""
     lines = [
         Series(
             key=f"{owner.key}{JOIN}{side}",
@@ -309,4 +309,4 @@ def _crossing(table: pd.DataFrame, lines: list[Series]) -> list[str]:
     if not bool(ahead.iloc[-1]) or bool(ahead.all()):
         return []
     first = int(ahead.index[len(ahead) - ahead[::-1].cummin().sum()])
-    return [f"From layer {first} on, vectors say more of the token to restore than of the one put in."]
+    return [f"From layer {first} on, vectors carry more information on the token to restore than on the one put in."]

@@ -103,7 +103,7 @@ def _panels(frame: pd.DataFrame, models: ModelSelection, **axis: Any) -> tuple[l
 
 
 def _title(frame: pd.DataFrame, owner: Series) -> str:
-    """The model, and its positions unless they are the default."""
+    """The model, and its positions unless they are the usual ones."""
     if frame["stack"].iloc[0] == "decoder" and frame["objective"].iloc[0] not in ("causal-lm",):
         return f"{owner.label}: decoder"
     masked = frame["objective"].iloc[0] == "masked-lm" and frame["positions"].iloc[0] == "predicted"
@@ -138,15 +138,18 @@ def _divergence_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFig
 
 
 def _logit_sentence(frame: pd.DataFrame, models: ModelSelection) -> list[str]:
-    """The same layers as vectors are, if the words are about the tuned lens."""
+    """The result of the logit lens at the same layers, if the words are about the tuned lens."""
     later = [f"{_halfway(frame, one, 'logit')} in {one.label}" for one in _read_through(frame, models, "logit")]
     if _best_lens(frame) != "tuned" or not later:
         return []
-    return [f"Through the logit lens, which reads vectors as they are, this holds from layer {listed(later)}."]
+    return [
+        "Through the logit lens, which reads vectors as they are, the layer's prediction is nearer to the final one "
+        f"than to the mean prediction from layer {listed(later)}."
+    ]
 
 
 def _halfway_words(frame: pd.DataFrame, models: ModelSelection) -> str:
-    """The layer from which each model is nearer to its final prediction than to its mean one."""
+    """The layer from which each model is nearer to its final prediction than to its mean prediction."""
     lens = _best_lens(frame)
     owners = _read_through(frame, models, lens)
     found = {owner.label: f"from layer {_halfway(frame, owner, lens)} on" for owner in owners}
@@ -188,12 +191,12 @@ def _agreement_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigu
     panels, table, scale = _panels(frame, models, **_AGREEMENT)
     return ReportFigure(
         id="lens-agreement",
-        question="From which layer on is the likeliest token the final one?",
+        question="From which layer on is the top token the final one?",
         words=_middle_words(frame, models),
         panels=panels,
         caption=f"{interval_note(table)} {scale} The top layer, 1 by definition, is left out.",
         how_to_read=[
-            "Up: the share of positions at which the layer's likeliest token is also the likeliest in the model's "
+            "Up: the share of positions at which the layer's most likely token is also the most likely in the model's "
             "final prediction, right or wrong.",
             _HOW_LENSES,
             "The dotted grey line always predicts the model's most frequent top token; the dashed one is an untrained "

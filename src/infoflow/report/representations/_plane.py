@@ -1,4 +1,4 @@
-"""The information plane: what layers give up about the input token for what they gain about the output token."""
+"""The information plane: what layers lose about the input token, and what they gain about the output token."""
 
 from typing import Any
 

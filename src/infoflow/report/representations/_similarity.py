@@ -76,7 +76,7 @@ def similarity_section(tables: ModelTables) -> Section | None:
 def nearest_pairs(rows: pd.DataFrame, lines: list[PairOfLines]) -> list[PairOfLines]:
     """All pairs or, if there are many, each model with its most similar one, by the first measure at equal depth.
 
-    Maps of all 136 pairs of 17 objectives would take nine megabytes, and nobody looks at them all.
+    Maps of all 136 pairs of 17 objectives would take nine megabytes, too many to look at.
     """
     across = [line for line in lines if not line.same and line.key != CONTROL]
     if len(across) <= _MOST_PAIRS:
@@ -113,14 +113,13 @@ def _maps_figure(compared: Compared, left_out: int, unknown: list[str]) -> Repor
         panels=groups[0].panels,
         caption=_caption(data, left_out) + _too_few(unknown) + sample_note(rows),
         how_to_read=[
-            "Each square is a pair of layers: of the one model upwards, of the other across, 0 = embeddings. The "
-            "stronger the colour, the more alike; the palest colour is what the same layers reach with the words of "
+            "Each square is a pair of layers: one model's upwards, the other's across; 0 = embeddings. The stronger "
+            "the colour, the more similar; the palest colour is the similarity of the same layers with the words of "
             "one shuffled. All maps of a measure have one scale.",
-            "In every column the framed square is the layer most like the one across. Frames along the diagonal mean "
-            "that both models do the same at the same depth; frames in one row, that one layer of the other model "
-            "resembles them all.",
-            "Choose a measure above the maps. They forgive different things: Procrustes and CKA a rotation, PWCCA any "
-            "linear map, RSA whatever keeps the order of the distances.",
+            "In every column the framed square is the most similar layer. Frames along the diagonal: both models do "
+            "the same at the same depth; frames in one row: one layer resembles all layers of the other model.",
+            "Choose a measure above the maps. They are invariant to different changes: Procrustes and CKA to "
+            "rotations, PWCCA to any linear map, RSA to whatever keeps the order of the distances.",
         ],
         method=METHOD,
         data=data,
@@ -220,7 +219,7 @@ def _best(table: pd.DataFrame, metric: SimilarityMeasure) -> pd.DataFrame:
 def _map(
     table: pd.DataFrame, line: PairOfLines, metric: SimilarityMeasure, span: tuple[float, float]
 ) -> dict[str, Any]:
-    """Colours go from chance, nearly blank, to the maximum over all maps."""
+    """The map of one pair of lines; colours go from chance, nearly blank, to the maximum over all maps."""
     up, across = (sorted(table[name].unique().tolist()) for name in LAYERS)
     drawn = table[[*LAYERS, "shown"]].assign(
         value=table["value"].round(4),

@@ -29,7 +29,7 @@ class PairOfLines:
 
 
 def similarity_rows(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    """Add the columns `line` (key of a `PairOfLines`) and `pair`; the earlier line of the models is always a.
+    """Add the columns `line` (key of a `PairOfLines`) and `pair`; the model of the earlier line is always a.
 
     Untrained models of different seeds form one control; if there are none, untrained models of one seed do.
     """
@@ -51,7 +51,7 @@ def _mirrored(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def pairs_of_lines(rows: pd.DataFrame, models: ModelSelection) -> list[PairOfLines]:
-    """Pairs across lines, then lines with themselves, then the control."""
+    """Pairs of different lines, then lines with themselves, then the control."""
     present = set(rows["line"])
     across = [(a, b) for index, a in enumerate(models.series) for b in models.series[index + 1 :]]
     pairs = [_pair(a, b, f"{a.label} – {b.label}") for a, b in across]
@@ -83,7 +83,7 @@ def means(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def equal_depth(table: pd.DataFrame) -> pd.Series:
-    """Which cells compare layers of equal relative depth."""
+    """Mask of the cells that compare layers of equal relative depth."""
     depth_a, depth_b = int(table["layer_a"].max()), int(table["layer_b"].max())
     return table["layer_a"] == (table["layer_b"] * depth_a / max(depth_b, 1)).round().astype(int)
 

@@ -84,7 +84,7 @@ _DIMENSION = LayerFigure(
 
 
 class _Likeness(NamedTuple):
-    """A quantity that is shown both as measured and minus its baseline."""
+    """A quantity that is shown both as measured and after subtracting its baseline."""
 
     measure: str
     control: str  # the same quantity on data without the effect
@@ -193,7 +193,7 @@ def space_section(tables: ModelTables) -> Section | None:
 
 
 def _with_shapes(average: ReportFigure, shapes: ReportFigure) -> ReportFigure:
-    """The mean similarity above the distributions, which stand side by side: a row of cosines, a row of distances."""
+    """The mean similarity, and below it the distributions side by side: a row of cosines, a row of distances."""
     (curve,) = average.panels
     return replace(
         average,
@@ -226,7 +226,7 @@ def _geometry_figures(frame: pd.DataFrame, models: ModelSelection) -> list[Repor
 
 
 def _average_figure(frame: pd.DataFrame, average: pd.DataFrame, models: ModelSelection) -> ReportFigure:
-    """The mean cosine as measured; its sentences say what is left of it in the other spaces."""
+    """The mean cosine as measured; its sentences say what remains of it in the other spaces."""
     raw = average[average["space"] == "raw"]
     figure = _AVERAGE.drawn(raw, models.present(raw))
     return replace(figure, answer=[*figure.answer, *_spaces_sentence(average), *_rogue_sentence(frame, models)])
@@ -321,7 +321,7 @@ def _likeness_axis(likeness: _Likeness, panel: str) -> dict[str, Any]:
 
 
 def _chance_sentence(likeness: _Likeness, table: pd.DataFrame) -> list[str]:
-    """The control's values; says so if they are negligible."""
+    """A sentence with the control's values, or that they are negligible."""
     control = table.loc[table["group"] == "baseline", "value"]
     if control.empty:
         return []
@@ -353,7 +353,7 @@ def _corrected(rows: pd.DataFrame, control: pd.DataFrame, average: pd.DataFrame)
 
 
 def _less(own: Any, other: Any) -> np.ndarray | None:
-    """Replicates minus their baseline's; None if either is missing because it had too few sentences."""
+    """Replicates minus those of their baseline; None if either is missing because there were too few sentences."""
     return None if own is None or other is None else np.asarray(own, dtype=float) - np.asarray(other, dtype=float)
 
 

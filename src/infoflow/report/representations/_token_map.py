@@ -328,7 +328,7 @@ def _text(kind: _Kind, models: list[tuple[Series, pd.DataFrame]]) -> str:
 
 
 def _shared(kind: _Kind, rows: pd.DataFrame) -> str:
-    """What near points share in one model's first and last maps, compared with random pairs."""
+    """A sentence on what neighbouring points share in one model's first and last maps, compared with random pairs."""
     ends = [rows[rows["layer"] == layer].sort_values("point") for layer in (rows["layer"].min(), rows["layer"].max())]
     if kind.id == "map-position":
         (low, any_two), (high, _) = (_compared(end, lambda a, b: np.abs(a - b), "position") for end in ends)

@@ -31,7 +31,7 @@ class WordPayload:
 
 
 def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> WordPayload:
-    """The words whose occurrences disagree most in the highest layers, over models.
+    """The words whose occurrences differ most at the highest layers, over all models.
 
     Args:
         models: Each line with the `word_neighbours` of one of its models.
@@ -56,9 +56,9 @@ def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> WordPayload:
 
 
 def most_disagreement(rows: pd.DataFrame) -> list[str]:
-    """Words by the disagreement of their occurrences in the highest layers, largest first.
+    """Words by how much their occurrences differ at the highest layers, largest first.
 
-    Static vectors alone have none: then words keep their order.
+    With static vectors alone there is no difference, and words keep their order.
     """
     inside = rows[rows["layer"] > 0]
     if inside.empty:

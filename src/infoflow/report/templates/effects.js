@@ -29,7 +29,7 @@ furtherViews.changes = {
       if (divergence) {
         const tokens = data.tokens[effect.stack], most = divergence.map((value, index) => [value ?? -1, index]).sort((a, b) => b[0] - a[0]).slice(0, 5).filter(([value]) => value > 0);
         const flipped = effect.before.filter((row, index) => row[0][0] !== effect.after[index][0][0] && divergence[index] !== null).length;
-        told.push(`${flipped} of ${tokens.length} likeliest tokens changed${most.length ? `; the prediction at ${attention.quoted(tokens[most[0][1]])} changed most (${most[0][0].toPrecision(2)} nats)` : ""}.`);
+        told.push(`${flipped} of ${tokens.length} top tokens changed${most.length ? `; the prediction at ${attention.quoted(tokens[most[0][1]])} changed most (${most[0][0].toPrecision(2)} nats)` : ""}.`);
         parts.push(grid(tokens, [divergence], Math.max(...divergence.map((value) => value ?? 0), 1e-9), ["KL"]));
         const list = make("ul", "", { class: "flips" });
         for (const [value, index] of most) {

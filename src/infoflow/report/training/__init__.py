@@ -1,1 +1,1 @@
-"""Figures of training: its course, and which parts of a model lowered the loss."""
+"""Figures of training: its course, and the parts of a model that lowered the loss."""

@@ -1,4 +1,4 @@
-"""What each objective made of one training example: what its model read, and what its loss asked for."""
+"""What each objective does to one training example: the inputs of its model, and the targets of its loss."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def _words(counts: dict[str, int]) -> str:
 
 
 def _stacks(lines: pd.DataFrame) -> list[dict[str, Any]]:
-    """Lines of tokens, position by position; those that describe a token stand below it."""
+    """Lines of tokens, position by position, with what describes a token below it."""
     every = {str(name): own.sort_values("place")["token"].tolist() for name, own in lines.groupby("line", sort=False)}
     found = [(list(stack), list(zip(*stack.values(), strict=True))) for stack in stacks(every)]
     return [{"names": names, "columns": columns[:_MOST], "more": len(columns[_MOST:])} for names, columns in found]

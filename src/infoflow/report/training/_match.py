@@ -1,4 +1,4 @@
-"""What the models of a study share and what they do not: the table behind every comparison."""
+"""What the models of a study share and where they differ: the table behind every comparison."""
 
 from typing import Any
 
@@ -131,7 +131,7 @@ def _notes(rows: pd.DataFrame) -> list[str]:
 
 
 def short(value: float) -> str:
-    """Three digits: 1.23 × 10¹² from a billion on, 4.56 million below, then integers."""
+    """Three digits: 1.23 × 10¹² from a billion on, 4.56 million from a million on, integers below."""
     if value >= 1e9:
         exponent = int(f"{value:e}".split("e")[1])
         power = str(exponent).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -1,4 +1,4 @@
-"""Training results: task scores, compared with those of a model that ignores context."""
+"""Training results: task scores, compared with those of a model without context."""
 
 import math
 from dataclasses import replace
@@ -83,8 +83,8 @@ _METRICS = {
     "rougeL": _Metric("ROUGE-L", "", False, "a copy of what the encoder reads", SHARE),
     "next-sentence accuracy": _Metric("next-sentence accuracy", "", False, "the more frequent answer", SHARE),
     "sentence-order accuracy": _Metric("sentence-order accuracy", "", False, "the more frequent answer", SHARE),
-    "replaced-token AUC": _Metric("replaced-token AUC", "", False, "a half, by chance", SHARE),
-    "pair AUC": _Metric("AUC of true pairs of words", "", False, "a half, by chance", SHARE),
+    "replaced-token AUC": _Metric("replaced-token AUC", "", False, "chance, one half", SHARE),
+    "pair AUC": _Metric("AUC of true pairs of words", "", False, "chance, one half", SHARE),
 }
 
 
@@ -114,7 +114,7 @@ def _scores(scores: pd.DataFrame, models: ModelSelection) -> Drawn:
 
 
 def _references(metrics: list[str]) -> str:
-    """The context-free reference of each score."""
+    """The reference without context for each score."""
     return "; ".join(f"{_METRICS[name].reference} for {_METRICS[name].label}" for name in metrics)
 
 
@@ -134,7 +134,7 @@ def _score_table(scores: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
 
 
 def _score_words(table: pd.DataFrame, name: str) -> str:
-    """Which models clearly beat the reference of the first score, by at least how much, and which do not."""
+    """Which models clearly beat the reference of the first score, by how much at least, and which do not."""
     metric = _METRICS[name]
     ahead, unclear = [], []
     for row in table[table["group"] == "trained"].to_dict("records"):
@@ -304,7 +304,7 @@ def _falls(table: pd.DataFrame, series: list[Series]) -> list[tuple[str, float, 
 
 
 def _words(table: pd.DataFrame, series: list[Series]) -> str:
-    """Which loss fell by the largest share, and which was still falling most at the end."""
+    """Which loss fell by the largest share, and which loss was falling fastest at the end."""
     found = _falls(table, series)
     falls = [Candidate(f"in {label}", plain(first - last)) for label, first, last, _ in found]
     shares = [(label, 100 * late / (first - last)) for label, first, last, late in found if first > last]

@@ -30,6 +30,6 @@ _STAGES: tuple[tuple[int, type[AbstractStage]], ...] = (
 
 
 def stages() -> list[type[AbstractStage]]:
-    """The stages of a study in order of dependency, without the last one, which checks the findings on all tables."""
+    """The stages of a study in order of dependency, except the last one, which checks the findings on all tables."""
     placed = [*_STAGES, *(one for own in provided("stages", "STAGES") for one in own)]
     return [stage for _, stage in sorted(placed, key=lambda one: one[0])]

@@ -77,7 +77,7 @@ class MatchModel(OfRecipe, AbstractFactStage):
 
 
 def matched_weights(model: nn.Module, reference: nn.Module) -> tuple[int, int]:
-    """How many initial weights of `model` were drawn, and how many of these occur bit for bit in the reference.
+    """How many initial weights of `model` were drawn at random, and how many of them the reference has bit for bit.
 
     Tensors are compared as a whole, regardless of name: chance agreement of two drawn tensors is impossible in
     practice.
@@ -118,7 +118,7 @@ def _initialisation(models: StudyModels, recipe: Recipe, counted: dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Check(AbstractStage):
-    """The last stage of a graph: cheap, and repeated in every call, since claims may have changed."""
+    """The last stage of a graph: cheap, and repeated in every call because claims may have changed."""
 
     kind = "check"
     runs_models = False
@@ -164,7 +164,7 @@ def write_tables(folder: RunFolder, stages: Sequence[AbstractStage], alone: bool
 
 
 def write_derived(folder: RunFolder, own: Sequence[Finding] = ()) -> None:
-    """Judge every claim and the user's `own` on the run's tables; make the tables that follow."""
+    """Make the subjects' tables from the run's tables: those that claims read, or those that depend on the verdicts."""
     _derive(folder, judged=True)
     folder.tables.write(evaluate(folder.tables, [*FINDINGS.values(), *own]), FINDINGS_TABLE)
     _derive(folder, judged=False)
@@ -194,7 +194,7 @@ _LENGTH, _ROWS = 16, 1000  # tokens; rows to choose from
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShowExample(OfRecipe, AbstractTableStage):
-    """One objective's example from its first epoch, of about 16 tokens; few of them are parts of words."""
+    """An objective's view of one example from its first epoch, of about 16 tokens, few of which are parts of words."""
 
     kind = "show"
     named = "show {self.recipe.name}"
@@ -205,7 +205,7 @@ class ShowExample(OfRecipe, AbstractTableStage):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[ShowExample]":
-        """For the first model of each objective, once it is trained."""
+        """One stage per objective, for its first model once it is trained."""
         firsts: dict[str, Recipe] = {}
         for recipe in models.plan.recipes():
             firsts.setdefault(recipe.objective.label, recipe)
@@ -236,7 +236,7 @@ class ShowExample(OfRecipe, AbstractTableStage):
 
 
 def _row(data: TrainingData) -> int:
-    """Of the rows whose length is closest to 16 tokens, the first with the fewest pieces inside words."""
+    """The row whose length is closest to 16 tokens; of several, the first with the fewest pieces inside words."""
     near = np.argsort(np.abs(data.source.lengths - _LENGTH), kind="stable")[:_ROWS]
     inside = [int((~data.vocabulary.word_starts(data.source.row(row))).sum()) for row in near.tolist()]
     return int(near[np.argmin(inside)])

@@ -59,7 +59,7 @@ class Keep(OfRecipe):
 
     @property
     def estimate(self) -> float:
-        """A training that has not started keeps its own checkpoints."""
+        """0 for a training that has not started, which keeps its own checkpoints; otherwise the time to repeat it."""
         return training_estimate(self.recipe) if self.models.is_trained(self.recipe) else 0.005
 
     def depends(self) -> list[Any]:
@@ -168,7 +168,7 @@ class Keep(OfRecipe):
 
 
 class _Enough(Exception):
-    """No later update is needed."""
+    """Raised when no later update is needed."""
 
 
 class _StopAfter(TrainingHook):
@@ -185,7 +185,7 @@ class _StopAfter(TrainingHook):
 
 
 def _proven(last: int, proofs: Mapping[int, Any]) -> int:
-    """The update at which a training to `last` may end: once it has matched a hash other than the initial one."""
+    """The update at which a repeated training may end: when it has matched a hash other than the initial one."""
     if any(0 < update <= last for update in proofs):
         return last
     return min(update for update in proofs if update > last)

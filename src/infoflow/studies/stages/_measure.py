@@ -1,4 +1,4 @@
-"""How a model is measured: each table has its own key; and a pretrained or external model, whole or in shards."""
+"""How a model is measured: each table has its own key; and a pretrained or external model, at once or in shards."""
 
 import dataclasses
 import shutil
@@ -51,7 +51,7 @@ _COMPLETE = "complete"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractMeasureStage(AbstractMeasuring):
-    """One model, trained or not, with its token sample for comparisons with others."""
+    """One model, trained or untrained, with its token sample for comparisons with others."""
 
     kind = "measure"
     named = "measure {self.subject.label}"
@@ -103,12 +103,12 @@ class AbstractMeasureStage(AbstractMeasuring):
         return all(self.cache.done("compared", key) for key in self.compared_in)
 
     def sample(self) -> dict[SampleKey, TokenSample]:
-        """The clean sample of the stack that reads the text (the first process's, if there are several)."""
+        """The sample of clean text of the stack that reads it (the first process's, if there are several)."""
         paths = sorted(path for path in self.samples_folder.rglob("*-clean") if path.is_dir())
         return {(path.name.removesuffix("-clean"), "clean"): TokenSample.load(path) for path in reversed(paths)}
 
     def fresh_samples_folder(self) -> Path:
-        """The folder of the sample, cleared of what an earlier call left."""
+        """The folder of the sample, without leftovers of earlier calls."""
         if is_first():
             shutil.rmtree(self.samples_folder, ignore_errors=True)
         wait_for_all()
@@ -198,12 +198,12 @@ class AbstractScoredMeasure(AbstractStudyMeasure):
 
 
 def described(measures: Sequence[AbstractMeasure]) -> list:
-    """Dependencies of the measures' results besides the states."""
+    """What the measures' results depend on in addition to the states."""
     return [describe_measure(each) for each in measures]
 
 
 class LoadedOnce(Generic[Key]):
-    """Models that a checkpoint is compared with: `load` loads each once for all its measures, until `clear`."""
+    """Models that a checkpoint is compared with; `load` loads each once for all its measures, until `clear`."""
 
     def __init__(self, load: Callable[[Key], Model]) -> None:
         self._load = load
@@ -230,7 +230,7 @@ SHARDS = "shards"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeasureGiven(AbstractMeasureStage):
-    """One model, as it is or with random weights, held in memory only while needed.
+    """One model, as it is or with random weights, in memory only while needed.
 
     `merging`: its tables come from shards of other calls.
     """
@@ -367,5 +367,5 @@ def _scores_key(model: Model, corpus: Corpus, passes: PassOptions) -> str:
 
 
 def shards_in(folder: Path) -> list[Path]:
-    """Finished shards under `folder`; a killed one leaves a hidden folder."""
+    """Finished shards under `folder`; a killed one leaves only a hidden folder."""
     return sorted(path for path in folder.rglob("*-of-*") if path.is_dir() and path.name[0].isdigit())

@@ -52,7 +52,7 @@ class MeasureModel(AbstractScoredMeasure):
 
     @property
     def estimate(self) -> float:
-        """A masked LM is measured both on clean text and as it was trained."""
+        """Estimated seconds; a masked LM is measured both on clean text and as it was trained."""
         relative = {"translation": 0.7, "causal-lm": 0.4, "masked-lm": 0.8}
         return relative.get(self.subject.recipe.objective.name, 0.5)
 
@@ -87,7 +87,7 @@ class MeasureModel(AbstractScoredMeasure):
 
     @cached_property
     def _with_training_text(self) -> list[str]:
-        """Tables that also count training text, from which nothing is learned there."""
+        """Tables that also need token counts of the training text, but learn nothing from it."""
         if not self.models.plan.analysis.training_sentences:
             return []
         return [name for name, writing in self.by_table.items() if isinstance(writing[0], MutualInformation)]
@@ -125,7 +125,7 @@ class MeasureModel(AbstractScoredMeasure):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractProbing(AbstractStudyMeasure):
-    """Probes of one trained or untrained model, on the sentences that the plan's tasks name."""
+    """Probes of one trained or untrained model, on the sentences for the plan's tasks."""
 
     @property
     def corpus(self) -> Corpus:
@@ -220,7 +220,7 @@ def measured_subjects(models: StudyModels, recipes: Sequence[Recipe]) -> list[Su
 
 
 def behind_each_other(stages: Sequence[StudyStage]) -> list[StudyStage]:
-    """Trained models after their training; of controls with equal states only the first is measured in full."""
+    """Trained models after their training; of controls with equal states, only the first is measured in full."""
     found: list[StudyStage] = []
     for stage, first in zip(stages, firsts(stages, lambda one: one.models.states_key(one.subject)), strict=True):
         models, subject = stage.models, stage.subject
@@ -232,10 +232,10 @@ def behind_each_other(stages: Sequence[StudyStage]) -> list[StudyStage]:
 def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:
     """The pairs that the plan compares: both trained or both untrained, and never different in both objective and seed.
 
-    "objectives": every two objectives of one seed, and each seed of an objective with the next, the last with the first
-    (all pairs of up to three seeds); a variant of an objective only with that objective. "neighbours": those of these
-    pairs that are adjacent in the plan. "NAME|NAME": these two of each seed; with one name twice, its seeds. None if
-    nothing is measured, and none with static vectors, which have no layers.
+    "objectives": all pairs of objectives with one seed, and each seed of an objective with the next, the last with the
+    first (with up to three seeds, all pairs); a variant of an objective only with that objective. "neighbours": those
+    of these pairs that are adjacent in the plan. "NAME|NAME": these two of each seed; with one name twice, its seeds.
+    None if nothing is measured, and none with static vectors, which have no layers.
     """
     if not pair_measures(plan.analysis):
         return []

@@ -84,7 +84,7 @@ class AbstractStage(ABC):
         return self.guess
 
     def check(self) -> None:  # noqa: B027 (most need nothing)
-        """Refuse what would make it fail hours later; called before any stage of a graph is run.
+        """Refuse what would make the stage fail hours later; called before any stage of a graph is run.
 
         Raises:
             UserError: A requirement is not installed, or foreign files occupy the place of its results.
@@ -116,7 +116,7 @@ class AbstractStage(ABC):
         return schema.with_keys(*(key for key in keys if key.name in columns and key.name not in schema.column_names))
 
     def _with_columns(self, part: Part) -> Part:
-        """Add key columns; a table that has one itself, such as updates over a training, keeps its own."""
+        """Add key columns; tables that have one of their own, such as updates over a training, keep it."""
         columns = self.columns()
         return {
             name: frame.assign(**{one: value for one, value in columns.items() if one not in frame})
@@ -125,7 +125,7 @@ class AbstractStage(ABC):
 
 
 class AbstractKept(AbstractStage):
-    """Stores its result in the run folder, under a name and a key."""
+    """A stage that stores its result in the run folder, under a name and a key."""
 
     stored: ClassVar[str]
     """The name under which the result is stored."""
@@ -137,7 +137,7 @@ class AbstractKept(AbstractStage):
 
     @property
     def content(self) -> str:
-        """The key of the result: the stage's, unless stages of several models share one."""
+        """The key of the result: the stage's own, unless stages of several models share one."""
         return self.key
 
     def is_done(self) -> bool:
@@ -145,11 +145,11 @@ class AbstractKept(AbstractStage):
 
 
 class AbstractTableStage(AbstractKept):
-    """Makes its tables together, once."""
+    """A stage that makes its tables together, once."""
 
     @abstractmethod
     def make(self) -> pd.DataFrame | Part:
-        """The tables of `makes`; only the rows if it makes one."""
+        """The tables of `makes`, or only the rows if it makes a single table."""
 
     def run(self) -> dict[str, Any]:
         self.cache.tables(self.stored, self.content, self.plain_schemas(), self._made)
@@ -167,7 +167,7 @@ class AbstractTableStage(AbstractKept):
 
 
 class AbstractMeasuring(AbstractKept):
-    """Makes tables that are stored one by one, so that a new one leaves the others unchanged; each may fail alone."""
+    """A stage that makes and stores tables one by one: new ones leave the others unchanged, and each may fail alone."""
 
     @abstractmethod
     def table_keys(self) -> Mapping[str, str]:
@@ -194,7 +194,7 @@ class AbstractMeasuring(AbstractKept):
 
 
 class AbstractFactStage(AbstractKept):
-    """Stores plain values, once."""
+    """A stage that stores plain values, once."""
 
     @abstractmethod
     def make(self) -> dict[str, Any]:
@@ -222,7 +222,7 @@ class TrainedInFolder(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractModelStage(AbstractFactStage):
-    """Trains a model in its own folder; done once its facts are recorded, as long as its weights exist."""
+    """A stage that trains a model in its own folder; done once its facts are recorded, as long as the weights exist."""
 
     model: TrainedInFolder
 
@@ -268,8 +268,8 @@ class OfRecipe(OfModels):
 def firsts(stages: Sequence[AnyStage], result: Callable[[AnyStage], str]) -> list[AnyStage | None]:
     """For each stage the first preceding one with the same `result`, or None.
 
-    The later stage waits for it and reuses its result, since two processes that make it at once would remove each
-    other's files.
+    The later stage waits for it and reuses its result, since two processes that make it at the same time would remove
+    each other's files.
     """
     known: dict[str, AnyStage] = {}
     found: list[AnyStage | None] = []

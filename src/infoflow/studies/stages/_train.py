@@ -1,4 +1,4 @@
-"""Train one model of a study and publish it, and train a converged one further with closed self-attention."""
+"""Train one model of a study and publish it; train a converged model further with closed self-attention."""
 
 import dataclasses
 import math
@@ -133,7 +133,7 @@ class Train(OfRecipe, AbstractFactStage):
 
 
 def learning_curve(log: Path) -> pd.DataFrame:
-    """step, source_tokens and value of at most 60 intervals of the log, shorter where the loss falls fast."""
+    """step, source_tokens and value for at most 60 intervals of the log, shorter where the loss falls fast."""
     if not log.exists():
         return pd.DataFrame(columns=["step", "source_tokens", "value"])
     lines = [line for line in read_log(log) if "loss" in line]
@@ -148,17 +148,17 @@ def _mean(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def training_estimate(recipe: Recipe) -> float:
-    """Measured on a CPU at width 64: translation runs two stacks and longer sentences."""
+    """Estimated seconds, measured on a CPU at width 64: translation runs two stacks, on longer sentences."""
     return {"translation": 3.3, "causal-lm": 1.4, "masked-lm": 1.0}.get(recipe.objective.name, 2.0)
 
 
 def training_hooks(models: StudyModels, recipe: Recipe, folder: Path) -> list[TrainingHook]:
-    """What subjects let run along with the training in `folder`, such as a recorder of loss changes."""
+    """Hooks of subjects on the training in `folder`, such as a recorder of loss changes."""
     return [hook for hooks in provided("stages", "training_hooks") for hook in hooks(models, recipe, folder)]
 
 
 def pass_options(models: StudyModels, recipe: Recipe) -> PassOptions:
-    """How sentences are run through models that were made from a trained one."""
+    """How sentences are run through models derived from a trained one."""
     return models.plan.analysis.passes(corruption=models.objective(recipe))
 
 
@@ -177,9 +177,9 @@ _VERSION = 1  # increase when the same plan trains or scores differently
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Retrain(OfRecipe, AbstractTableStage):
-    """One model trained further with one kind of self-attention closed at all blocks, or none as control.
+    """One model trained further with one kind of self-attention closed in all blocks, or with none as the control.
 
-    The control's stage also translates with the converged model, with each kind closed at all blocks and at the upper
+    The control's stage also translates with the converged model, with each kind closed in all blocks and in the upper
     half.
     """
 
@@ -191,7 +191,7 @@ class Retrain(OfRecipe, AbstractTableStage):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Retrain]":
-        """For each model that the plan names, the control and then each of its kinds."""
+        """For each model that the plan names, the control and then one stage for each of its kinds."""
         plan, stages = models.plan, list[Retrain]()
         for recipe in plan.recipes(plan.context.objectives) if plan.context.on else []:
             control = cls(models=models, recipe=recipe, closed=_OPEN, needs=(Train(models=models, recipe=recipe).key,))
@@ -237,7 +237,7 @@ class Retrain(OfRecipe, AbstractTableStage):
         return found
 
     def _translated(self, model: Model, kind: str) -> pd.DataFrame:
-        """BLEU of the converged model with a kind closed at all blocks, and at the upper half."""
+        """BLEU of the converged model with a kind closed in all blocks, and in the upper half."""
         every = closings_of(model, kind)
         half = every[0].number // 2
         wanted = [one for one in every if one.which == "all" or (one.which, one.number) == ("upper", half)]
@@ -257,12 +257,12 @@ class Retrain(OfRecipe, AbstractTableStage):
     # -- training -----------------------------------------------------------------------------------------------------
 
     def _trained_key(self, closed: str) -> str:
-        """Key of the weights; the control's is the same for every kind."""
+        """Key of the weights; the control has one key for all kinds of attention."""
         plan = self.models.plan.context
         return digest([_VERSION, self.models.train_key(self.recipe), closed, plan.updates, plan.learning_rate])
 
     def _retrained(self, closed: str) -> Model:
-        """The further trained converged model, continued if interrupted and then read from its folder."""
+        """The further trained model, continued if interrupted and then read from its folder."""
         models, plan = self.models, self.models.plan.context
         folder = self.cache.path("retraining", self._trained_key(closed))
         model = models.load(Subject(recipe=self.recipe))
@@ -296,7 +296,7 @@ def _kinds(models: StudyModels, recipe: Recipe) -> list[str]:
 
 
 def _losses(stage: Retrain, model: Model, closings: Sequence[Closing]) -> VariantScores:
-    """Losses on the analysed sentences that score every model of the study."""
+    """Losses with these closings, on the analysed sentences that all models of the study are scored on."""
     models, options = stage.models, pass_options(stage.models, stage.recipe)
     reader = Reader(
         model,
@@ -313,7 +313,7 @@ def _losses(stage: Retrain, model: Model, closings: Sequence[Closing]) -> Varian
 def _against(before: VariantScores, after: VariantScores) -> VariantScores:
     """Combine the open scores of one model with the scores of another, on the same sentences.
 
-    `before` has none closed; the last scores of losses, those of frequencies, are equal in both.
+    `before` has none closed. Scores of losses end with those of frequencies, which are equal in both.
     """
     sums_VKS = np.concatenate([before.sums_VKS[:1], after.sums_VKS[1:2], before.sums_VKS[1:]])
     return dataclasses.replace(after, sums_VKS=sums_VKS)

@@ -1,1 +1,1 @@
-"""Alignment: maps between the spaces of encoders, and a map of objectives."""
+"""Alignment: maps between the representation spaces of encoders, and a map of objectives."""

@@ -9,8 +9,8 @@ from infoflow.foundation import Count, CountOrNone, LearningRate, Several, check
 class AlignmentPlan:
     """How each seed's masked LM is aligned to its translation encoder; studies without both models skip it.
 
-    The published learning rates (5e-5 and 3e-5) are meant for BERT and hundreds of thousands of sentences; they change
-    the small models of a study too little.
+    The published learning rates (5e-5 and 3e-5) are meant for BERT and hundreds of thousands of sentences; they are too
+    small for the small models of a study.
     """
 
     on: bool = True

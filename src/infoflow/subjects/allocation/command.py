@@ -134,7 +134,7 @@ def _show_groups(objective: str, groups: "pd.DataFrame", top: int) -> None:
 
 
 def _show_hurting(hurting: "pd.DataFrame") -> None:
-    """The report's table of hurting parameters."""
+    """Print the report's table of hurting parameters."""
     from .measures import hurting_table
 
     table = hurting_table(hurting)

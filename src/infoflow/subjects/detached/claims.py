@@ -38,7 +38,7 @@ def _shares_win(number: int, kind: str, which: str, how: str) -> Finding:
         source=WORKINGS,
         published="a low share of the source detects the most severe hallucinations twice as accurately as the methods "
         "before it",
-        statistic=f"AUC of the source share after the last decoder layer (ALTI+) less that of the mean "
+        statistic=f"AUC of the source share after the last decoder layer (ALTI+) minus that of the mean "
         f"log-probability, {how}: above 0; and the AUC of the share above .5",
         reads=reads,
         controls=(

@@ -1,4 +1,4 @@
-"""Figures of a mixture of experts: how evenly the experts are used, and which words go where."""
+"""Figures of a mixture of experts: how evenly the experts are used, and which words go to which experts."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,1 +1,1 @@
-"""Head weights: what the weights of heads say without any text: copying, composition, positions."""
+"""Head weights: what the weights of heads show without any text: copying, composition, positions."""

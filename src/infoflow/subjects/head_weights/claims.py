@@ -1,4 +1,4 @@
-"""Claims about the weights of heads and what the same heads do on text: W1 to W3."""
+"""Claims that compare the weights of heads with what the same heads do on text: W1 to W3."""
 
 # R bootstrap replicates, N heads
 
@@ -21,7 +21,7 @@ _HEAD = ["layer", "head"]
 
 
 def _agreement(weights: SeedRows, text: SeedRows) -> np.ndarray:
-    """Spearman's correlation over heads of a number by weights with one on text, (1 + R, 1)."""
+    """Spearman's correlation over heads between a statistic of weights and one on text, (1 + R, 1)."""
     own, other = weights.frame.set_index(_HEAD), text.frame.set_index(_HEAD)
     common = own.index.intersection(other.index)
     if len(common) < 4:
@@ -55,7 +55,7 @@ _W1_READS: dict[str, Reading] = {
     uncontrolled="both numbers follow from the same matrices, so they agree in untrained models too",
 )
 def w1(curves: Curves) -> list[Condition]:
-    """Copying by weights and on text."""
+    """Copying by weights compared with copying on text."""
     name = "correlation of copying by weights and on text"
     return [exceeds(name, curves["agreement"], 0.0, "Spearman's rho", bounds=CORRELATION)]
 
@@ -78,7 +78,7 @@ def w1(curves: Curves) -> list[Condition]:
     minimum_seeds=1,
 )
 def w2(curves: Curves) -> list[Condition]:
-    """The previous token by weights and on text."""
+    """The previous token by weights compared with the previous token on text."""
     name = "correlation of attention to the previous position by weights and on text"
     return [exceeds(name, curves["agreement"], 0.0, "Spearman's rho", bounds=CORRELATION)]
 
@@ -104,6 +104,6 @@ def _strongest_key(rows: SeedRows) -> np.ndarray:
     learned=(CAUSAL,),
 )
 def w3(curves: Curves) -> list[Condition]:
-    """Composition by keys against composition by values."""
+    """Composition by keys compared with composition by values."""
     by_key, by_value = np.split(curves["ratio"], 2, axis=1)
-    return [exceeds("largest score by key less the largest by value", by_key - by_value, 0.0, "times the control")]
+    return [exceeds("largest score by key minus the largest by value", by_key - by_value, 0.0, "times the control")]

@@ -71,7 +71,7 @@ def _weights(frame: pd.DataFrame, tables: ModelTables, statistic: str, drawing: 
             answer.append(_on_text(own, tables, series.key, statistic))
     if not panels:
         return None
-    caption = "The first seed of each model. Weights are no sample: the numbers have no interval, only the control has."
+    caption = "The first seed of each model. Weights are not a sample: only the control has an interval."
     return Drawn(data=frame, panels=panels, answer=answer, caption=caption)
 
 

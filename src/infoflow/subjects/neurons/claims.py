@@ -45,7 +45,7 @@ def n1(curves: Curves) -> list[Condition]:
 
 
 def _over_detectors(rows: SeedRows) -> np.ndarray:
-    """Share of all detectors that suppress their triggers, and the same of all tokens, (1 + R, 2)."""
+    """Share of all detectors that suppress their triggers, and that share for other tokens, (1 + R, 2)."""
     sizes = rows.column("neurons")
     if sizes.sum() < _LEAST_DETECTORS:
         raise Absent(f"the causal LM has {int(sizes.sum())} token detectors, needed {_LEAST_DETECTORS}")
@@ -73,7 +73,7 @@ _LEAST_DETECTORS = 5
     uncontrolled="an untrained model has no token detectors, and the second condition compares them with all tokens",
 )
 def n2(curves: Curves) -> list[Condition]:
-    """What the detectors of the causal LM write."""
+    """What the detectors of the causal LM promote or suppress."""
     away, others = curves["away"][:, :1], curves["away"][:, 1:]
     return [
         exceeds("detectors that suppress their triggers", away, 0.5, "share", bounds=SHARE, published=0.8),
@@ -82,7 +82,7 @@ def n2(curves: Curves) -> list[Condition]:
 
 
 def _beyond_control(rows: SeedRows) -> np.ndarray:
-    """Values less their control by layer, (1 + R, L)."""
+    """Values minus their control by layer, (1 + R, L)."""
     order = rows.column("layer").argsort()
     return rows.numbers[:, order] - rows.column("baseline")[order]
 
@@ -127,7 +127,7 @@ def n3(curves: Curves) -> list[Condition]:
     learned=(CAUSAL,),
 )
 def n4(curves: Curves) -> list[Condition]:
-    """Sparse layers of the causal LM."""
+    """How sparse the layers of the causal LM are."""
     correlation = spearman(curves["dead"], -curves["activity"])
     detectors = _first_half(curves["detectors"])
     return [

@@ -26,7 +26,7 @@ _METHOD = Method(
     A neuron is a coordinate between the two matrices of a feed-forward layer; it is active where its nonlinearity is
     above 0. Dead: active at no token. Detector: active at 95% or more of the occurrences of at most five tokens (with
     ten occurrences each), which make up 95% or more of its activations. Positional: more than .05 nats of mutual
-    information between activity and position, less the bias of the estimate. Suppressing: the neuron's row of the
+    information between activity and position, minus the bias of the estimate. Suppressing: the neuron's row of the
     second matrix, times its mean activation and the unembedding, lowers the mean logit of its triggers. Special tokens
     do not count. Intervals leave out one of eight groups of sentences at a time. After Voita et al. (2023).
     """,

@@ -21,7 +21,7 @@ _FAITH = Source(
 
 
 def _gap(rows: SeedRows) -> np.ndarray:
-    """The metric of clean inputs minus that of corrupted ones; it is the same in every row."""
+    """The metric on clean inputs minus that on corrupted ones; it is the same in every row."""
     gap = (rows.column("clean") - rows.column("corrupted"))[0]
     return np.full((len(rows.numbers), 1), gap)
 
@@ -30,7 +30,7 @@ _GAP = Table(PATCHING_EFFECT.name, CAUSAL, needs=("clean", "corrupted")).where(d
 
 
 def _no_gap(curves: Curves, verdict: Verdict) -> str | None:
-    """A model that gives the answer no higher metric has no difference to explain."""
+    """Why there is nothing to explain: the metric is not higher on clean inputs; otherwise None."""
     return None if curves["gap"][0, 0] > 0 else "the metric is not higher for clean than for corrupted inputs"
 
 
@@ -54,14 +54,14 @@ _P1_READS: dict[str, Reading] = {
     minimum_seeds=1,
 )
 def p1(curves: Curves) -> list[Condition]:
-    """Gradients and exact effects of the causal LM."""
+    """Gradients compared with exact effects, in the causal LM."""
     return [exceeds("rank correlation with exact effects", curves["agreement"], 0.5, "rho", bounds=CORRELATION)]
 
 
 def _distances(rows: SeedRows) -> np.ndarray:
-    """Distance from 1 of the kept share, mean over numbers of kept parts: of each ranking, and the random limit.
+    """Distance of the kept share from 1, averaged over numbers of kept parts: of each ranking, and the random limit.
 
-    A further random order is nearer to 1 than the limit with probability .025.
+    Another random order is nearer to 1 than the limit with probability .025.
     """
     inner = rows.at((rows.frame["parts"] > 0) & (rows.frame["parts"] < rows.frame["total"]))
     by_ranking = {name: np.abs(1 - own.numbers).mean(axis=1) for name, own in inner.groups("ranking")}
@@ -96,7 +96,7 @@ _FAITHFULNESS = {"distance": _RANKINGS.reduce(_distances), "gap": _GAP}
     minimum_seeds=1,
 )
 def p2(curves: Curves) -> list[Condition]:
-    """Integrated gradients against gradients."""
+    """Integrated gradients compared with gradients."""
     _, gradient, integrated, _ = np.split(curves["distance"], len(METHODS) + 1, axis=1)
     name = "distance from 1 by gradients beyond that by integrated gradients"
     return [exceeds(name, gradient - integrated, 0.0, "share")]
@@ -117,6 +117,6 @@ def p2(curves: Curves) -> list[Condition]:
     minimum_seeds=1,
 )
 def p3(curves: Curves) -> list[Condition]:
-    """The best parts against random ones."""
+    """The best parts compared with random ones."""
     gain = curves["distance"][:, -1:] - curves["distance"][:, :-1]
     return [exceeds("distance from 1 of random parts beyond that of the best ones", gain, 0.0, "share", METHODS)]

@@ -73,7 +73,7 @@ def patch(
 
 
 def _show(frame: "pd.DataFrame", top: int) -> None:
-    """The parts with the largest exact effects, but for residual states."""
+    """Print the parts with the largest exact effects, without residual states."""
     first = frame.iloc[0]
     show_text(
         f"{int(first['count']):,} pairs: the metric is {first['clean']:.2f} nats for clean and "

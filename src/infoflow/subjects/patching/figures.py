@@ -1,4 +1,4 @@
-"""Figures of patching: one example; states by position; heads, exact and to first order; faithfulness."""
+"""Figures of patching: one example; states by position; exact and first-order effects of heads; faithfulness."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +26,7 @@ _METHOD = Method(
     title="Patching",
     text="""
     A pair is two inputs of equal length that differ in one thing. The metric <i>m</i> is the logit of the answer to the
-    clean input less that of the wrong answer, or the log-probability of the answer if no wrong one is given. An exact
+    clean input minus that of the wrong answer, or the log-probability of the answer if no wrong one is given. An exact
     effect runs the corrupted input with one part's value from the clean input (denoising), or the clean input with a
     value from the corrupted one (noising), and divides the change of <i>m</i> by the difference between the two inputs,
     both summed over pairs. A first-order effect multiplies the difference of the values by the gradient of <i>m</i>: at
@@ -140,7 +140,7 @@ def _faithfulness(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
 
 
 def _reached(rows: pd.DataFrame, label: str) -> str:
-    """The fewest parts that keep four fifths."""
+    """The fewest parts that keep four fifths of the difference."""
     enough = rows[rows["value"] >= 0.8].sort_values("parts").to_dict("records")
     if not enough:
         return ""
@@ -181,7 +181,7 @@ def _example(frame: pd.DataFrame, tables: ModelTables) -> Drawn:
 
 
 def _path(own: pd.DataFrame) -> str:
-    """From which state on the position that predicts carries most of the difference."""
+    """The state from which on the predicting position carries most of the difference."""
     own = own.loc[own["stack"] == own["stack"].iloc[-1]]
     last: Any = own.loc[own.loc[own["layer"] == own["layer"].max(), "value"].idxmax()]
     weak = own.loc[(own["position"] == last["position"]) & (own["value"] < 0.5), "layer"]
@@ -246,7 +246,7 @@ def _states(frame: pd.DataFrame, tables: ModelTables) -> Iterator[ReportFigure]:
 
 
 def _moves(series: Series, own: pd.DataFrame) -> str:
-    """The first state that carries more where the answer is predicted than where the inputs differ."""
+    """The first state whose effect is larger at the predicting position than where the inputs differ."""
     changed, answer = (own[own["position"] == one].set_index("layer") for one in ("changed", "answer"))
     more = [layer for layer in answer.index.intersection(changed.index)
             if answer.loc[layer, "value"] > changed.loc[layer, "value"]]  # fmt: skip

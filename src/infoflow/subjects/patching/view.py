@@ -1,4 +1,4 @@
-"""A part of the model swapped between two sentences, for the page of `infoflow explore`."""
+"""Swaps of a model's parts between two sentences, for the page of `infoflow explore`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ def swap_answer(model: Model, read: ReadSentence, choices: Mapping[str, str]) ->
 
     $$ e(z) = \frac{m(x \mid z \leftarrow z(x')) - m(x)}{m(x') - m(x)} $$
 
-    with $x$ the sentence that gets values, $x'$ the other one, and $m$ the logit of one token less that of another. By
+    with $x$ the sentence that gets values, $x'$ the other one, and $m$ the logit of one token minus that of another. By
     default these are the two tokens whose probability differs most between the sentences, one in each direction.
 
     | choice | content |
@@ -80,7 +80,7 @@ def swap_answer(model: Model, read: ReadSentence, choices: Mapping[str, str]) ->
 
 
 def _encoded(model: Model, read: ReadSentence, other: str, at: str | None) -> tuple[PairBatch, tuple[ReadToken, ...]]:
-    """Both sentences as a batch of one pair, and the tokens of the other one."""
+    """Both sentences as a batch of one pair, and the tokens of the second sentence."""
     if read.pair is not None:
         raise UserError("A part is swapped between two single sentences. Empty the field of the second sentence.")
     (stack, tokens), *written = read.tokens.items()

@@ -50,7 +50,7 @@ def prune(
     out: Annotated[Path | None, Parameter(group=COMMON)] = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Keep the most important attention heads and remove the others: a smaller model, which --recover trains on.
+    """Keep the most important attention heads and remove the others. --recover trains the smaller model further.
 
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
@@ -61,7 +61,7 @@ def prune(
         corpus: A file (text, .tsv, ...), two aligned files (a.en,a.fr), tatoeba-en-fr, grammar, grammar:SIZE, or
             hf:NAME. One half ranks the heads, the other scores the models.
         sentences: Maximum number of sentences, chosen by hash.
-        recover: Train each smaller model on for this number of updates, on all sentences that do not score it.
+        recover: Updates of further training of each smaller model, on all sentences that do not score it.
         recover_rate: Highest learning rate of this training.
         seed: Seed of the random order (--by random), and of further training.
         masked: Folder for a copy of the full model with removed heads set to zero, which plain transformers can
@@ -93,7 +93,7 @@ def prune(
 
 
 def _show_each(found: "PrunedToEach") -> None:
-    """A row for each number of heads."""
+    """Print a row for each number of heads."""
     from infoflow.foundation import said_size
 
     metrics = list(dict.fromkeys(found.quality["metric"]))

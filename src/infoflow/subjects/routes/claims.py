@@ -48,12 +48,12 @@ _EVERY = _heads(tag=ALL)
     given=_GIVEN,
 )
 def r1(curves: Curves) -> list[Condition]:
-    """The causal LM's most general head."""
+    """The head of the causal LM that lies on most routes."""
     return [exceeds("predictions with the head on their route", curves["most"], 0.5, "share", bounds=SHARE)]
 
 
 def _previous(routes: SeedRows, positions: SeedRows) -> np.ndarray:
-    """Routes of the head that looks at the previous token most, minus the mean over heads, (1 + R, 1)."""
+    """Share of routes through the head that looks at the previous token most, minus the mean over heads, (1 + R, 1)."""
     shares = {place: column for column, place in enumerate(_places(routes))}
     if missing := set(_places(positions)) - shares.keys():
         raise Absent(f"{ROUTE_IMPORTANCE.name} lacks head {min(missing)} of {HEAD_POSITIONAL.name}")
@@ -101,5 +101,5 @@ def _specialised(rows: SeedRows) -> np.ndarray:
     given=_GIVEN,
 )
 def r3(curves: Curves) -> list[Condition]:
-    """The causal LM's most specialised head."""
+    """The head of the causal LM that depends most on the kind of token."""
     return [exceeds("routes of one part of speech beyond all", curves["gain"], 0.1, "share", bounds=GAIN)]

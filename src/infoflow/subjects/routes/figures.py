@@ -113,7 +113,7 @@ def _by_tag(own: pd.DataFrame) -> str:
 
 
 def _by_domain(own: pd.DataFrame) -> str:
-    """Generic heads, and heads of one label."""
+    """Heads on most routes of every label, and heads of one label."""
     heads = own[(own["annotation"] == LABEL) & (own["part"] == HEAD)]
     if heads.empty:
         return ""

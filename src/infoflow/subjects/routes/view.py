@@ -1,4 +1,4 @@
-"""The route of one sentence for the pages of `infoflow view` and `infoflow explore`."""
+"""The route of one sentence, for the pages of `infoflow view` and `infoflow explore`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ _PARTS = (HEAD, FEED_FORWARD, RESIDUAL)
 
 
 def route_answer(model: Model, read: ReadSentence, choices: Mapping[str, str]) -> dict[str, Any]:
-    """All edges of a sentence from an importance of .01 on, for `templates/route_view.js`.
+    """All edges of a sentence with an importance of at least .01, for `templates/route_view.js`.
 
     | key | content |
     |---|---|
@@ -27,7 +27,7 @@ def route_answer(model: Model, read: ReadSentence, choices: Mapping[str, str]) -
       from 0; 0 head, 1 feed-forward block, 2 residual; head, 0 for other parts; importance in thousandths |
 
     Raises:
-        UserError: The model's blocks are no sums of their parts.
+        UserError: The model's blocks are not sums of their parts.
     """
     rows: dict[str, list[tuple[int, str]]] = {stack: [] for stack in read.tokens}
     edges: list[list[int]] = []

@@ -1,1 +1,1 @@
-"""Sinks: tokens that take most attention and say little, and the few massive activations behind them."""
+"""Sinks: tokens that take most attention but contribute little, and the few massive activations behind them."""

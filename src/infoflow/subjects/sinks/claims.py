@@ -37,7 +37,7 @@ _MASSIVE = Source(
     "abstract",
 )
 _LOWEST = 2
-"""Blocks whose heads attend otherwise: the source speaks of all but the two lowest."""
+"""The two lowest blocks, whose heads attend differently: the source excludes them."""
 _TIMES = 1000.0
 _SHORT = 0.9
 _GIVEN = Given(tasks=("causal-lm",))
@@ -65,7 +65,7 @@ def _mean_beyond_uniform(rows: SeedRows) -> np.ndarray:
     "is.",
     source=_STREAMING,
     published="Llama-2-7B: over half of the attention in nearly all heads above the two lowest layers (from memory)",
-    statistic="share of attention on the first token, less that of uniform attention, averaged over the heads of each "
+    statistic="share of attention on the first token, minus that of uniform attention, averaged over the heads of each "
     f"block from number {_LOWEST} on: above 0 in all",
     reads={"first": _first(CAUSAL, "share").reduce(_beyond_uniform, lowest=_LOWEST)},
     learned=(CAUSAL,),
@@ -92,7 +92,7 @@ def s1(curves: Curves) -> list[Condition]:
     given=_GIVEN,
 )
 def s2(curves: Curves) -> list[Condition]:
-    """The causal LM's first token says little."""
+    """The values of the causal LM's first token are short."""
     return [
         stays_below("length of the first token's values over that of others", curves["layer"][:, 1:2], _SHORT, "ratio")
     ]
@@ -109,8 +109,8 @@ _S3_READS: dict[str, Reading] = {
     "A causal LM makes more of a sink of its first token than a masked LM does.",
     source=OURS,
     published="none: the sources compare no objectives",
-    statistic="share of attention on the first token, less that of uniform attention, averaged over all heads of "
-    "self-attention: that of the causal LM less that of the masked LM, above 0",
+    statistic="share of attention on the first token, minus that of uniform attention, averaged over all heads of "
+    "self-attention: that of the causal LM minus that of the masked LM, above 0",
     reads=_S3_READS,
     controls=(seeds_alone(_S3_READS, "causal", "masked"),),
     learned=(CAUSAL, MASKED),
@@ -126,7 +126,7 @@ def _largest(rows: SeedRows) -> np.ndarray:
 
 
 def _course(rows: SeedRows) -> np.ndarray:
-    """Share of the ratio's rise that one block makes, and share of later layers (but the last) above 1,000."""
+    """Share of the ratio's rise that one block makes, and share of later layers (except the last) above 1,000."""
     frame = rows.frame.sort_values("layer")
     if len(frame) < 4:
         raise Absent(f"the model is too shallow: it has {len(frame) - 1} blocks, needed 3")
@@ -167,7 +167,7 @@ def s4(curves: Curves) -> list[Condition]:
 
 
 def _changes(rows: SeedRows) -> np.ndarray:
-    """Mean over layers of the loss change by zero less the control's, and less the change by the mean."""
+    """Mean over layers of the loss change by zeroing, minus that of the control, and minus the change by the mean."""
     changes = dict(rows.groups("mode"))
     if set(changes) != {"zero", "mean"}:
         raise Absent(f"{MASSIVE_ABLATION.name} lacks a mode")
@@ -188,7 +188,7 @@ def _changes(rows: SeedRows) -> np.ndarray:
     given=_GIVEN,
 )
 def s5(curves: Curves) -> list[Condition]:
-    """The causal LM's largest activations matter by their mean."""
+    """The causal LM's largest activations act like constants."""
     names = ("loss change by zero above that of random activations", "loss change by zero above that by the mean")
     columns = np.split(curves["change"], 2, axis=1)
     return [exceeds(name, own, 0.0, "nats per token") for name, own in zip(names, columns, strict=True)]

@@ -1,4 +1,4 @@
-"""Figures of sinks: attention on the first token and others, massive activations, and the loss without them."""
+"""Figures of sinks: attention to the first token and others, massive activations, and the loss without them."""
 
 from collections.abc import Sequence
 
@@ -51,7 +51,7 @@ _SHARE = LayerFigure(
 )
 _LENGTH = LayerFigure(
     id="sink-values",
-    question="Do sinks say anything?",
+    question="Do the values of sinks carry anything?",
     table=ATTENTION_SINK,
     axis={"y_title": "length of values, others = 1", "x_title": "block", "baseline_name": "equally long values",
           "bounds": POSITIVE},

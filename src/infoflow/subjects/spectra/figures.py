@@ -77,7 +77,7 @@ def _probe_rows(series: Series, probed: pd.DataFrame | None) -> Iterator[dict[st
 
 
 def _scaled(label: str, own: pd.DataFrame) -> list[dict[str, Any]]:
-    """One row per layer, with its place between the lowest and the highest layer."""
+    """One row per layer, with its value scaled between the lowest and the highest layer."""
     found = [(int(str(layer)), Samples.of(rows).estimate(), rows) for layer, rows in own.groupby("layer")]
     values: list[float] = [float(estimate.value) for _, estimate, _ in found]
     least, most = min(values, default=0.0), max(values, default=0.0)

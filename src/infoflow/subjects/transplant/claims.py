@@ -42,7 +42,7 @@ def _gains(rows: SeedRows, slower: str, faster: str) -> np.ndarray:
         if all(one is not None for one in variants):
             found[frozen] = _gap(*(one for one in variants if one is not None))
     if not found:
-        raise Absent(f"transplant_curves has no model with {slower} beside {faster} heads")
+        raise Absent(f"transplant_curves has no model with both {slower} and {faster} heads")
     common = min(len(over) for over, _ in found.values())
     missing = np.full((common, 2), np.nan)
     both = [np.stack(found[f], axis=1)[:common] if f in found else missing for f in (False, True)]

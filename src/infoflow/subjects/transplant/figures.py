@@ -91,7 +91,7 @@ def _placed(frame: pd.DataFrame) -> str:
 
 
 def _roles(heads: pd.DataFrame | None) -> str:
-    """How many specialised heads hold a role, and how many roles chance explains; "" if none were chosen by role."""
+    """How many specialised heads hold a role, and how many would by chance; "" if none were chosen by role."""
     own = pd.DataFrame() if heads is None else heads[heads["arm"] == SPECIALISED]
     if "by_chance" not in own or not bool(own["by_chance"].notna().any()):
         return ""

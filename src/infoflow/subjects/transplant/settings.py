@@ -33,7 +33,7 @@ class TransplantPlan:
     trained model's specialised heads in place of its own, with as many other heads drawn at random from the same
     layers, with the specialised heads shuffled, and unchanged. Each head keeps its layer and number.
 
-    There are (3 + random_draws) times the length of `frozen` variants. Each costs `updates` of training, and reads
+    There are (3 + `random_draws`) variants for each entry of `frozen`. Each costs `updates` of training, and reads
     `score_sentences` at each step of the learning curves.
     """
 
@@ -74,7 +74,7 @@ class TransplantPlan:
 
 @runtime_checkable
 class Transplants(Protocol):
-    """The parts of a study's plan that the section is checked against."""
+    """What the section is checked against: parts of a study's plan."""
 
     @property
     def objectives(self) -> tuple[str, ...]: ...

@@ -64,7 +64,7 @@ class Variant:
 
     @property
     def needs_heads(self) -> bool:
-        """Whether it differs from the unchanged fresh model."""
+        """Whether it needs heads of the donor; the unchanged fresh model does not."""
         return self.name != NONE or self.frozen
 
 
@@ -79,7 +79,7 @@ def variants(plan: StudyPlan) -> list[Variant]:
 
 
 def fresh_recipe(recipe: Recipe) -> Recipe:
-    """The fresh recipe of a trained model's seed, shared by all its variants.
+    """The recipe of the fresh model for a trained model's seed, shared by all its variants.
 
     Initial weights, batch order, noise and dropout use another seed, at least 2³¹, which is derived from the trained
     one's seed alone.
@@ -88,7 +88,7 @@ def fresh_recipe(recipe: Recipe) -> Recipe:
 
 
 def specialised(plan: StudyPlan, scores: Sequence[HeadScore]) -> list[Head]:
-    """The donor's heads to transplant, first choice first."""
+    """The donor's heads to transplant, best first."""
     asked = plan.transplant
     return specialised_heads(scores, asked.num_heads(len(scores)), asked.choose)
 
@@ -137,7 +137,7 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
         return {}
 
     def head_scores(self) -> list[HeadScore]:
-        """The heads of the scope, once the stage is done."""
+        """The heads of the scope with their scores, once the stage is done."""
         return [
             HeadScore(head=(str(stack), str(kind), int(layer), int(head)), importance=worth, roles=tuple(roles))
             for stack, kind, layer, head, worth, roles in self.facts()["heads"]

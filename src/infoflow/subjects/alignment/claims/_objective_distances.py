@@ -23,7 +23,7 @@ _LEAST_ROLES = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ObjectiveDistance:
-    """Distance between two models: of two objectives with one seed, or of one objective with two seeds."""
+    """The distance between two models: of two objectives with the same seed, or of one objective with two seeds."""
 
     objectives: Pair  # in alphabetical order
     seeds: tuple[int, ...]
@@ -33,7 +33,7 @@ class ObjectiveDistance:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Likeness:
-    """An aspect in which models may be similar."""
+    """An aspect in which models can be similar."""
 
     name: str
     measure: str
@@ -140,7 +140,7 @@ _ENDS = ["objective_a", "variant_a", "seed_a", "objective_b", "variant_b", "seed
 
 
 def _of_layers(frame: pd.DataFrame, layer: str, flip: bool) -> Iterator[ObjectiveDistance]:
-    """The mean over layers from 1 on; pairs with a missing layer are left out."""
+    """The mean over layers from 1 on; pairs that lack a layer are left out."""
     for ends, own in frame[frame[layer] >= 1].groupby(_ENDS, sort=True):
         lists = [_numbers(row) for row in own.to_dict("records")]
         common = min(map(len, lists))

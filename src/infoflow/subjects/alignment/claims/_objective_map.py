@@ -31,7 +31,7 @@ _SHUFFLES = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Scaled:
-    """A picture of distances, and its error."""
+    """A picture of distances, and its stress."""
 
     points_OD: np.ndarray
     stress: float  # Kruskal's stress-1, see `scale`
@@ -85,7 +85,7 @@ def classical_scaling(distances_OO: Float[np.ndarray, "object object"], num: int
 
 
 def aligned(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
-    """The points rotated, mirrored and moved, but not stretched, to come as near as possible to others."""
+    """The points rotated, reflected and shifted, but not scaled, to come as near as possible to others."""
     return (points_OD - points_OD.mean(axis=0)) @ turn(points_OD, onto_OD) + onto_OD.mean(axis=0)
 
 
@@ -98,7 +98,7 @@ def turn(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
 
 
 def shuffled_stress(distances_OO: Float[np.ndarray, "object object"]) -> float:
-    """The mean stress of pictures whose distances are assigned to the pairs at random."""
+    """The mean stress of pictures of randomly shuffled distances."""
     size = len(distances_OO)
     upper, rng = np.triu_indices(size, 1), stream("shuffled-stress", size)
     found = []
@@ -165,8 +165,8 @@ OBJECTIVE_MAP = TableSchema(
         Column("seed", "int64", "", "seed; -1: the mean of all"),
         _number("x", "of the distance", "place across"),
         _number("y", "of the distance", "place upwards"),
-        _number("stress", "", "Kruskal's stress-1 of the picture: 0 where it is right, .2 is poor"),
-        _number("shuffled_stress", "", "the same of distances that are dealt out at random, mean of 10; of the mean"),
+        _number("stress", "", "Kruskal's stress-1 of the picture: 0 is exact, .2 is poor"),
+        _number("shuffled_stress", "", "the same for shuffled distances, mean of 10; of the mean"),
         _text("nearest", "the closest objective, with its variant; ties: the first by name"),
         _text("nearest_family", "its family"),
         _number("nearest_distance", "of the distance", "its distance"),
@@ -183,8 +183,8 @@ OBJECTIVE_FAMILIES = TableSchema(
         _number("value", "share", "share of the objectives"),
         _number("low", "share", "lower end: Wilson's 95% interval for as many, and no higher than any seed by itself"),
         _number("high", "share", "upper end, likewise"),
-        _number("baseline", "share", "expected when families are dealt out at random"),
-        _number("p", "probability", "that families dealt out at random reach the share (9,999 permutations)"),
+        _number("baseline", "share", "expected with shuffled families"),
+        _number("p", "probability", "that shuffled families reach the share (9,999 permutations)"),
         Column("count", "int64", "objectives", "that have a relative in the map"),
         _SEEDS,
     ),
@@ -286,13 +286,13 @@ def family_of(name: str) -> str:
 
 
 def nearest(matrix_OO: np.ndarray) -> np.ndarray:
-    """The nearest neighbours of each objective, (O, O): one, or several at equal distance."""
+    """The nearest neighbours of each objective as a mask (O, O); several if they are equally near."""
     apart = matrix_OO + np.diag(np.full(len(matrix_OO), np.inf))
     return apart <= apart.min(axis=1, keepdims=True)
 
 
 def _places(matrices: _Matrices, picture: dict[str, np.ndarray]) -> list[dict]:
-    """A row for each objective of the mean, then of each seed if there are several."""
+    """A row for each objective in the mean picture, then in each seed's if there are several."""
     mean = scale(matrices.mean_OO)
     common = [name for name in matrices.names if name in picture]
     points = mean.points_OD
@@ -360,7 +360,7 @@ def _shares(matrices: _Matrices) -> list[dict]:
 
 
 def _share(families: np.ndarray, related: np.ndarray, neighbours_OO: np.ndarray) -> float:
-    """Share over the objectives with relatives; ties count by the share of relatives among the nearest neighbours."""
+    """Share of objectives whose nearest neighbour is a relative; ties count by their share of relatives."""
     same_OO = families[:, None] == families[None]
     hits = (same_OO & neighbours_OO).sum(axis=1) / neighbours_OO.sum(axis=1)
     return float(hits[related].mean())

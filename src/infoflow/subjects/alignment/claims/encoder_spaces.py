@@ -22,7 +22,7 @@ METRICS = ("mse", *UNITS)
 
 
 def controls(metrics: Iterable[str], states: str) -> tuple[Control, ...]:
-    """Encoders that were trained differently, in place of the aligned one."""
+    """Controls: encoders that were trained differently, instead of the aligned one."""
     kinds = {"trained on shuffled links": "shuffled", "trained on the regulariser only": "regulariser only"}
     return tuple(Control(name=name, reads=pairs(metrics, states, kind)) for name, kind in kinds.items())
 
@@ -50,7 +50,7 @@ def alignment(kind: str, metric: str, states: str) -> Reading:
     learned=(MASKED, TRANSLATION),
 )
 def z3(curves: Curves) -> list[Condition]:
-    """Held-out words, states after the map."""
+    """Held-out words after the map."""
     falls = exceeds("fall of the squared error", -gain(curves, "mse"), 0, "squared units")
     rises = [exceeds(f"rise of {metric}", gain(curves, metric), 0, unit) for metric, unit in UNITS.items()]
     return [falls, *rises]

@@ -128,11 +128,11 @@ def _score_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
         how_to_read=[
             "One line per way of training: aligned, the encoder and a linear map learn together to give each word the "
             "vector that the translation encoder gives it; under the decoder, the encoder is fine-tuned as part of the "
-            "translation model, and a linear map is fitted then; linear map only, the encoder stays as it was.",
-            "The grey ones are controls: trained in the same way on links to words of other sentences, or without any "
-            "links, on staying as it was, under a random map. They must not come near.",
-            "The dashed grey mark is what ignores the word: chance for retrieval, the mean vector for the error, "
-            "shuffled words for RSA and PWCCA.",
+            "translation model, and a linear map is fitted afterwards; linear map only, the encoder is not trained.",
+            "Grey lines are controls: trained on links to words of other sentences; or without links, to keep the "
+            "encoder's vectors, under a random map. They must not come close to the aligned one.",
+            "The dashed grey mark ignores the word: chance for retrieval, the mean vector for the error, shuffled "
+            "words for RSA and PWCCA.",
         ],
         method=_METHOD,
         data=table,
@@ -184,7 +184,7 @@ def _color(kind: str, models: ModelSelection) -> str:
 
 
 def _score_words(frame: pd.DataFrame) -> str:
-    """How many more words a trained encoder finds than a linear map, and how many shuffled links find."""
+    """How many more words a trained encoder retrieves than a linear map, and how many shuffled links retrieve."""
     at = {kind: _samples(frame, kind, "retrieval forward") for kind in ("aligned", "unaligned", "shuffled")}
     gap = (at["aligned"] - at["unaligned"]).estimate()
     shuffled = f"; on shuffled links it finds {estimate_text(at['shuffled'].estimate())}" if at["shuffled"] else ""
@@ -245,9 +245,8 @@ def _curve_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
         how_to_read=[
             "Left, how similar two words' vectors are wherever they occur; right, how similar the occurrences of one "
             "word are. Across: layers, from the embeddings (0).",
-            "If alignment made the masked LM an encoder like the other, its line would lie nearer to that of "
-            "translation than the unaligned line does, in every layer and not only at the top, which alone is trained "
-            "to match.",
+            "If alignment made the masked LM an encoder like the other, its line would be nearer to that of "
+            "translation than the unaligned line in every layer, and not only at the top, which is trained to match.",
         ],
         method=_METHOD,
         data=everything,
@@ -293,8 +292,8 @@ def _bleu_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
         caption=f"{_marks(table)} {int(table['count'].median()):,} held-out sentences. sacreBLEU signature: "
         f"{listed(signatures)}.",
         how_to_read=[
-            "The masked LM's encoder takes the place of the translation model's own, and both it and the decoder are "
-            "trained on, on few sentences: how fast it gets there says how much it holds of what the decoder needs.",
+            "The masked LM's encoder replaces the translation model's own, and it and the decoder are trained further "
+            "on few sentences: how fast BLEU rises shows how much the encoder holds of what the decoder needs.",
             "The dashed grey mark is the source copied.",
         ],
         method=_METHOD,
@@ -304,7 +303,7 @@ def _bleu_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
 
 
 def _bleu_words(before: Samples, after: Samples, own: Samples) -> str:
-    """BLEU after fine-tuning, compared with the encoder as it was and with the decoder's own encoder."""
+    """BLEU after fine-tuning, compared with the encoder before it and with the decoder's own encoder."""
     gain, left = (after - before).estimate(), (after - own).estimate()
     return sentence(
         f"fine-tuned, the encoder gives BLEU {estimate_text(after.estimate())}, "
@@ -322,6 +321,6 @@ def _drift_sentence(frame: pd.DataFrame) -> list[str]:
     difference = (after - before).estimate()
     towards = {1: "comes nearer to", -1: "moves away from", 0: "does not clearly move towards"}[difference.sign]
     return [
-        f"No word of the other encoder was shown to it, and still its space {towards} that encoder's: RSA of the top "
+        f"It was not trained on the other encoder's vectors, and its space {towards} that encoder's: RSA of the top "
         f"layers {estimate_text(after.estimate())} after {estimate_text(before.estimate())}."
     ]

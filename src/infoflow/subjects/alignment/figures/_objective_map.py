@@ -1,4 +1,4 @@
-"""The objective map: which objectives end up near each other, and whether these are of one family."""
+"""The objective map: which objectives are near each other, and whether these are of one family."""
 
 from dataclasses import replace
 
@@ -97,14 +97,14 @@ def _map_figure(
         panels=panels,
         caption=_map_caption(rows, models),
         how_to_read=[
-            "Each mark is an objective: near marks are objectives whose models are alike. Directions mean nothing, "
-            "distances do: the short line at the bottom left says how long a distance is. Families share a colour's "
-            "hue, members differ in shade and mark. A thin grey line leads from each to its true nearest neighbour.",
-            "A plane cannot show all distances rightly. The stress in the caption says how wrong each picture is: 0 "
-            "is exact, .05 good, .2 poor; beside it stands that of the same distances dealt out at random. Where a "
-            "grey line does not lead to the nearest mark, believe the line.",
-            "The grey picture is the control: the same models before training, which begin from the same weights. All "
-            "that lies apart in the other picture of spaces, training has moved apart.",
+            "Each mark is an objective: near marks are objectives with similar models. Only distances have a meaning, "
+            "directions have none: the short line at the bottom left is their scale. Families share a colour's hue, "
+            "members differ in shade and mark. A thin grey line leads from each to its true nearest neighbour.",
+            "A plane cannot show all distances exactly. The stress in the caption measures the error of each picture: "
+            "0 is exact, .05 good, .2 poor; in brackets, the stress for shuffled distances. Where a grey line does not "
+            "lead to the nearest mark, the line is right.",
+            "The grey picture is the control: the same models before training, with equal initial weights. Distances "
+            "in the other picture of spaces are due to training.",
         ],
         method=_METHOD,
         data=_map_data(rows),
@@ -140,7 +140,7 @@ def _stress(rows: pd.DataFrame) -> str:
         f"{_LABELS.get(row['aspect'], row['aspect'])} {number(row['stress'], 2)} ({number(row['shuffled_stress'], 2)})"
         for row in mean.to_dict("records")
     ]
-    return f" Stress of the pictures, and of the same distances dealt out at random: {listed(stated)}."
+    return f" Stress of the pictures (in brackets, for shuffled distances): {listed(stated)}."
 
 
 def _map_sentences(
@@ -200,7 +200,7 @@ def _elsewhere(models: ModelSelection) -> str:
     if not models.further:
         return ""
     return (
-        f" All of {models.architecture}; the table objective_map has {listed(list(models.further))} too, where enough \
+        f" All of {models.architecture}; the table objective_map also has {listed(list(models.further))}, where enough \
 objectives were trained on it."
     )
 
@@ -211,7 +211,7 @@ def _map_data(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _family_sentences(shares: pd.DataFrame) -> list[str]:
-    """How many objectives are nearest to one of their own family, against chance and before training."""
+    """How many objectives are nearest to one of their own family, compared with chance and with untrained models."""
     found = []
     for aspect, own in shares.groupby("aspect", sort=False) if len(shares) else ():
         trained, before = own[own["trained"]], own.loc[~own["trained"], "value"]

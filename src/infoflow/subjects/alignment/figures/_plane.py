@@ -120,7 +120,7 @@ def _names(mean: pd.DataFrame, view: PlaneView, color: Any) -> list[Layer]:
 
 
 def _measure(view: PlaneView, rows: pd.DataFrame) -> list[Layer]:
-    """A scale bar of a round length: only distances are meaningful, not axes."""
+    """A scale bar of a round length, since only distances are meaningful, not axes."""
     wanted = 70 / view.pixels
     length = next(
         (step for step in (m * 10.0**e for e in range(2, -10, -1) for m in (5, 2, 1)) if step <= wanted), wanted
@@ -146,7 +146,7 @@ class LabelPlace:
 
 
 def place_names(points: np.ndarray, names: Sequence[str], width: float, height: float) -> list[LabelPlace]:
-    """Place each label clear of other labels and points where possible.
+    """Place each label so that it overlaps neither labels nor points, where possible.
 
     Distances between points are fixed in pixels at every width, so labels that are apart stay apart. Labels at the edge
     are placed first, each as close to its point as possible, on the side with more room.

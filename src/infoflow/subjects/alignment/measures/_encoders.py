@@ -37,7 +37,7 @@ def encode(
 
 
 def frozen(encoder: PreTrainedModel) -> PreTrainedModel:
-    """A copy without training and dropout."""
+    """A copy in evaluation mode, without gradients."""
     return copy.deepcopy(encoder).eval().requires_grad_(False)
 
 

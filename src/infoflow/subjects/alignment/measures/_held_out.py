@@ -185,7 +185,7 @@ def _words(sentences: LinkedSentences, text: str) -> list[str]:
 
 
 def _types(texts: list[list[str]], ids: np.ndarray, places: np.ndarray, corpus: Corpus) -> Int[np.ndarray, " word"]:
-    """Equal words, ignoring case and surrounding punctuation, have equal numbers."""
+    """A number for each word; words that are equal but for case and surrounding punctuation share one."""
     row = {int(sentence): index for index, sentence in enumerate(corpus.content_ids)}
     words = [texts[row[sentence]][place] for sentence, place in zip(ids.tolist(), places.tolist(), strict=True)]
     names = np.array([_bare(word).casefold() or word for word in words], dtype=object)
@@ -193,6 +193,6 @@ def _types(texts: list[list[str]], ids: np.ndarray, places: np.ndarray, corpus: 
 
 
 def _bare(word: str) -> str:
-    """The word without surrounding signs, except the combining marks of its letters."""
+    """The word without surrounding punctuation; combining marks of its letters stay."""
     inner = [place for place, sign in enumerate(word) if sign == "_" or unicodedata.category(sign)[0] in "LMN"]
     return word[inner[0] : inner[-1] + 1] if inner else ""

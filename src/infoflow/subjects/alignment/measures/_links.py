@@ -127,8 +127,8 @@ class PharaohLinks(AbstractWordLinks):
 class ShuffledLinks(AbstractWordLinks):
     """The control: each sentence is linked with another one, words in random order.
 
-    The partner sentence is the same in all epochs. Words are never linked with words of their own sentence: one right
-    link among many wrong ones would be enough to learn from, since squared error averages the wrong ones away.
+    The partner sentence is the same in all epochs. Words are never linked with words of their own sentence: one correct
+    link among many wrong ones would be enough to learn from, since the squared error averages over the wrong ones.
     """
 
     name: ClassVar[str] = "shuffled"
@@ -181,7 +181,7 @@ def _check_range(pairs: Links, words: tuple[int, int], where: str) -> None:
 
 
 def _one_to_one(pairs: Links) -> Links:
-    """The links both of whose words have no other."""
+    """The links of words that have no other link."""
     single = np.ones(len(pairs), dtype=bool)
     for column in range(2):
         _, place, times = np.unique(pairs[:, column], return_inverse=True, return_counts=True)
@@ -290,7 +290,7 @@ def _translations(corpus: Corpus) -> Corpus:
 
 
 def _links(links: AbstractWordLinks, sentence_id: int, source: Stream, target: Stream, place: int) -> np.ndarray:
-    """The links of a sentence between words that have their own token: one token may span two words."""
+    """The links of a sentence between words that have their own token (a token may span two words)."""
     sides = [stream.words[place].cpu().numpy() for stream in (source, target)]
     pairs = links.of(sentence_id, *(int(words.max()) + 1 for words in sides))
     return pairs[np.isin(pairs[:, 0], sides[0]) & np.isin(pairs[:, 1], sides[1])]

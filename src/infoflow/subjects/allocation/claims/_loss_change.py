@@ -1,4 +1,4 @@
-"""Readings of claims about training: shares of layers and components in the loss change, and which parts hurt when.
+"""Readings of claims about training: shares of layers and components in the loss change, and when parts raise it.
 
 If a number has no bootstrap over sentences (counts of steps, figures of a whole run), its replicates repeat it, so that
 intervals come only from seeds. Numbers refer to the training sentences and the first term of the loss.
@@ -39,7 +39,7 @@ def profile(objective: Spec, stack: str = "", number: Literal["value", "paramete
 
 
 def profile_similarity(first: Spec, second: Spec, *stacks: str) -> Reading:
-    """Rank correlation of the share profiles of two stacks (default: the main ones), for pairs of different seeds.
+    """Rank correlation of the share profiles of two stacks (default: the main ones), over pairs of different seeds.
 
     Its baseline has no replicates.
     """
@@ -48,7 +48,7 @@ def profile_similarity(first: Spec, second: Spec, *stacks: str) -> Reading:
 
 
 def corpus_similarity(first: Spec, second: Spec, corpora: Literal["same", "other"]) -> Reading:
-    """The same mean over pairs of corpora, for training runs on different corpora or on one, for each pair of seeds."""
+    """The same correlation, averaged over pairs of corpora (different, or the same), for each pair of seeds."""
     table = _profile_pairs(ALLOCATION_CORPORA.name, first, second, "unordered", ())
     names = f"{NAMES[first]} ({MAIN_STACK[first]}) and {NAMES[second]} ({MAIN_STACK[second]})"
     absent = f"no two training runs of {names} on {corpora} corpora, under different seeds, were compared"
@@ -56,7 +56,7 @@ def corpus_similarity(first: Spec, second: Spec, corpora: Literal["same", "other
 
 
 def hurting(objective: Spec, components: tuple[str, ...]) -> Reading:
-    """Share of the steps in which a component, summed over the layers of the main stack, hurt."""
+    """Share of the steps in which a component, summed over the layers of the main stack, raised the loss."""
     table = _recorded("hurting", objective, MAIN_STACK[objective], *_HURTING, number="hurt")
     return table.reduce(_hurting, components=components)
 
@@ -78,7 +78,7 @@ def window_mean(objective: Spec, column: Literal["helping", "alternated", "top_s
 
 
 def reliability(objective: Spec, statistic: str, rule: str = "") -> Reading:
-    """A number about the recording itself."""
+    """A statistic of the recording itself."""
     return _recorded("reliability", objective).where(statistic=statistic, rule=rule).reduce(_only)
 
 
@@ -88,9 +88,7 @@ def halves_agree(objectives: Sequence[Spec] = OBJECTIVES, *, parameters: bool = 
     At a correlation of .7, the mean of both halves would correlate by 2 · .7 / 1.7 = .82 with that of other sentences.
     """
     which = "parameters" if parameters else "groups without embeddings"
-    absent = (
-        "the recording tells nothing of halves: [dynamics] parts must be 2 or more, and for single parameters followed"
-    )
+    absent = "the recording has no halves: [dynamics] parts must be 2 or more, and also followed for single parameters"
     reads = {NAMES[one]: reliability(one, f"half correlation of {which}").changed(absent=absent) for one in objectives}
     return Agreement(
         reads=reads, least=_LEAST_AGREEMENT, of=f"totals of {'single' if parameters else 'groups of'} parameters"
@@ -98,10 +96,10 @@ def halves_agree(objectives: Sequence[Spec] = OBJECTIVES, *, parameters: bool = 
 
 
 def synchrony(objective: Spec, *, turned: bool = False) -> Reading:
-    """How often the layers of the main stack learn most at the same time: mean share of common peaks, over layer pairs.
+    """How often layers of the main stack learn most at the same time: mean share of common peaks, over pairs of layers.
 
-    A layer peaks in a window that lowers the loss more than both neighbouring ones. `turned`: the same after rotating
-    each layer's series by a random number of windows.
+    A layer peaks in a window that lowers the loss more than both neighbouring ones. With `turned`, each layer's series
+    is first rotated by a random number of windows.
     """
     return _recorded("steps", objective, MAIN_STACK[objective], "window", "layer").reduce(_synchrony, turned=turned)
 
@@ -109,8 +107,8 @@ def synchrony(objective: Spec, *, turned: bool = False) -> Reading:
 def head_spread(objective: Spec) -> Reading:
     """Inequality of the heads of a layer, averaged over layers.
 
-    It is the standard deviation over heads, beyond that from the choice of sentences, in units of the layer's mean
-    absolute head. Baseline: the part from that choice.
+    It is the standard deviation over heads minus the part due to the choice of sentences, in units of the layer's mean
+    absolute value. That part is the baseline.
     """
     table = _recorded("heads", objective, MAIN_STACK[objective], "layer", "head", "value", "replicates")
     return table.where(kind="self").reduce(_head_spread)
@@ -127,7 +125,7 @@ def total_of(curve: np.ndarray, components: tuple[str, ...]) -> np.ndarray:
 
 
 def own_over_others(name: str, curves: Curves) -> Condition:
-    """For every two objectives, similarity of each with itself minus similarity with the other."""
+    """For any two objectives, the similarity of each with itself minus the similarity between them."""
     pairs = [(own, one, other) for one, other in combinations(OBJECTIVES, 2) for own in (one, other)]
     gaps = [curves[own.name] - curves[f"{one.name}, {other.name}"] for own, one, other in pairs]
     labels = [f"{NAMES[own]}, over {NAMES[one]} and {NAMES[other]}" for own, one, other in pairs]

@@ -49,7 +49,7 @@ _L1_READS: dict[str, Reading] = {NAMES[one]: window_mean(one, "helping") for one
     uncontrolled="random signs help in half of the cases, which is the limit itself",
 )
 def l1(curves: Curves) -> list[Condition]:
-    """Shares of parameters, mean over the whole training."""
+    """Shares of parameters, averaged over the whole training."""
     values, labels = np.concatenate(list(curves.values()), axis=1), list(curves)
     # Chance also lies below the upper limit, so that limit counts only with the lower one.
     name, unit = "share that helps, of the parameters whose allocation is not 0", "share of parameters"

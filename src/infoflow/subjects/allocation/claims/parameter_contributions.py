@@ -88,7 +88,8 @@ def _margin(name: str, curves: Curves, per_parameter: bool) -> Condition:
     controls=(
         Control(name="the same allocation for every parameter", reads=baselines(SHARES) | SIZES, decisive=False),
     ),
-    uncontrolled="the same allocation for every parameter is no difference per parameter, whatever is trained",
+    uncontrolled="with the same allocation for every parameter there is no difference per parameter, whatever is "
+    "trained",
     learned=OBJECTIVES,
     reliable=halves_agree(),
 )
@@ -280,7 +281,7 @@ _V7_READS: dict[str, Reading] = {
 
 
 def _later(name: str, late: np.ndarray, early: np.ndarray) -> Condition:
-    """A part that hurts in the last step may hurt later still."""
+    """A condition on times: a part that raises the loss in the last step may raise it later still."""
     reach = float(early[0, 1]), float(late[0, 1])
     return exceeds(name, late[:, :1] - early[:, :1], 0.0, "share of the training", reach=reach)
 
@@ -299,7 +300,7 @@ def _later(name: str, late: np.ndarray, early: np.ndarray) -> Condition:
     reliable=halves_agree(),
 )
 def v7(curves: Curves) -> list[Condition]:
-    """The last step in which a component, summed over layers, hurt; intervals over seeds."""
+    """The last step in which a component, summed over layers, raised the loss; intervals over seeds."""
     causal, masked, translation = (curves[name] for name in ("causal", "masked", "translation"))
     return [
         _later("the masked LM's last hurting step after translation's", masked, translation),

@@ -61,12 +61,12 @@ SETS = {"train": "training sentences", "held-out": "held-out sentences"}
 
 
 def on_train(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of training sentences and of each model's first loss term."""
+    """The rows for training sentences and each model's first loss term."""
     return on_set(frame, "train")
 
 
 def on_set(frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    """The rows of a set of sentences and of each model's first loss term.
+    """The rows for one set of sentences and each model's first loss term.
 
     Readers of facts are left out, since they have other parts; the section on retrieval shows them.
     """
@@ -124,7 +124,7 @@ _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down
 
 
 class _View(NamedTuple):
-    """One way to add up the same allocations."""
+    """One way of adding up the same allocations."""
 
     id: str
     label: str
@@ -134,7 +134,7 @@ class _View(NamedTuple):
 
 
 class _Shares(NamedTuple):
-    """Percentages of one stack's blocks in their loss change, with intervals over seeds."""
+    """Percentages of the blocks of one stack in their loss change, with intervals over seeds."""
 
     cells: pd.DataFrame  # layer, component, update: the sum until then
     components: pd.DataFrame  # component, update: the sum over layers
@@ -182,7 +182,7 @@ def component_look() -> dict[str, Any]:
 
 
 def _shares(steps: pd.DataFrame, groups: pd.DataFrame) -> _Shares:
-    """Cumulative shares at about 24 updates, next to the share of the weights (`control`)."""
+    """Cumulative shares at about 24 updates, with the share of the parameters as `control`."""
     steps, blocks = in_blocks(steps), in_blocks(groups)
     weights: Any = blocks.groupby(["layer", "component"])["parameters"].sum()
     weights = (100 * weights / weights.sum()).rename("control").reset_index()
@@ -192,10 +192,10 @@ def _shares(steps: pd.DataFrame, groups: pd.DataFrame) -> _Shares:
 
 
 def _raised(steps: pd.DataFrame) -> pd.DataFrame:
-    """By how much each component raised the loss in each part of training: the sum of its positive allocations.
+    """How much each component raised the loss in each part of training: the sum of its positive allocations.
 
-    A layer's component raises the loss in a window if its allocation there is positive. In percent of the fall of the
-    loss by all blocks.
+    A layer's component raises the loss in a window if its allocation there is positive. The result is in percent of the
+    fall of the loss due to all blocks.
     """
     steps = in_blocks(steps)
     sums: Any = steps.groupby(["seed", "end", "layer", "component"])["value"].sum()
@@ -228,7 +228,7 @@ def _bands(steps: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def _some(ends: np.ndarray, most: int) -> np.ndarray:
-    """At most this many of the updates, from the first to the last."""
+    """At most this many of the updates, including the first and the last."""
     return ends[np.unique(np.linspace(0, len(ends) - 1, min(most, len(ends))).round().astype(int))]
 
 
@@ -356,7 +356,7 @@ _CELL = ["layer", "component"]
 
 
 def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:
-    """Where feed-forward blocks contributed most and least, compared with their share of the weights."""
+    """Where feed-forward blocks contributed most and least, compared with their share of the parameters."""
     found, sizes = [], []
     for part, rows in steps.items():
         inside = in_blocks(rows)

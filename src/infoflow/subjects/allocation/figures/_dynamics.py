@@ -109,7 +109,7 @@ def _map(rows: pd.DataFrame) -> pd.DataFrame:
 def _words(maps: list[dict[tuple[ModelStack, str], pd.DataFrame]]) -> str:
     """The layer whose heads have the largest share of their map, compared with an equal share.
 
-    Training sentences select it, and its share is that on held-out sentences, if there are any.
+    Training sentences select it; its share is reported on held-out sentences, if there are any.
     """
     found, equal = [], []
     for key, rows in maps[0].items():
@@ -125,7 +125,7 @@ def _words(maps: list[dict[tuple[ModelStack, str], pd.DataFrame]]) -> str:
         return ""
     stated = most.text("%").replace(" %", "%")
     return sentence(
-        f"the largest share of a head in its layer is {stated}; with equal layers it would be {percent_span(equal)}"
+        f"the largest share of one layer's heads is {stated}; with equal layers it would be {percent_span(equal)}"
     )
 
 
@@ -213,7 +213,7 @@ def _curves(windows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _loss_words(residuals: pd.DataFrame, series: list[Series]) -> str:
-    """The error of the summed allocations under the rule that was used, compared with the first order."""
+    """The error of the summed allocations under the rule in use, compared with that of the first-order rule."""
     used, first = [], []
     for one in series:
         own = residuals[residuals["series"] == one.key]

@@ -1,4 +1,4 @@
-"""Which components raise the loss, how often and when, and sizes of single parameters' shares."""
+"""Which components raise the loss, how often and when, and the sizes of single parameters' contributions."""
 
 import json
 import math
@@ -64,7 +64,7 @@ def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ModelSele
 
 
 def _words(counts: pd.DataFrame, hurting: pd.DataFrame, series: list[Series], step: str) -> str:
-    """The components that hurt most and least often, compared with their single parameters."""
+    """The components that raise the loss most and least often, compared with their single parameters."""
     found = [
         Candidate(
             f"for {HURTING_COMPONENTS[str(component)]} in {one.label}",
@@ -224,7 +224,7 @@ def _histogram_chart(table: pd.DataFrame, smallest: int, largest: int) -> dict[s
 
 
 def _axis(smallest: int, reach: int) -> dict[str, Any]:
-    """0 in the middle and up to four powers of ten on each side; narrow panels show half of them, or the outermost."""
+    """An axis with 0 in the middle and up to four powers of ten on each side; narrow panels label half of them."""
     places = list(range(reach, 0, -math.ceil(reach / 4)))
     places = places[: 4 if len(places) > 3 else 2]  # so that dropping every other label keeps 0 and the ends
     labels = {place: "10" + str(smallest + place - 1).translate(_SUPERSCRIPT) for place in places}

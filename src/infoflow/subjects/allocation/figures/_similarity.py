@@ -1,4 +1,4 @@
-"""How similarly training runs distribute the work: share profiles compared between objectives, corpora and seeds."""
+"""How similarly training runs distribute learning over parameters, compared between objectives, corpora and seeds."""
 
 import math
 from itertools import combinations

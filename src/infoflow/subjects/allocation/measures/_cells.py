@@ -1,4 +1,4 @@
-"""The cells of a model: every parameter element in one component of one layer, groups of cells, and their histogram."""
+"""The cells of a model (every parameter element belongs to one component of one layer), their groups and histogram."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Cell(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """Entries of one parameter along one dimension, each in one cell."""
+    """Entries of one parameter along one dimension, each belonging to one cell."""
 
     size: int
     dim: int | None  # None: the parameter as a whole
@@ -160,7 +160,7 @@ def _attentions(anatomy: Anatomy) -> dict[_Place, Attention]:
 
 
 def _heads_of(group: ParameterGroup, attentions: dict[_Place, Attention]) -> int:
-    """The number of heads that share a group's entries; 0 if they belong to no single head."""
+    """The number of heads that share a group's entries; 0 if the entries belong to no single head."""
     attention = attentions.get((group.stack, group.layer, group.kind))
     if attention is None or group.component not in ATTENTION or group.slice.dim is None:
         return 0

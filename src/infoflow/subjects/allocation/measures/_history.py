@@ -1,4 +1,4 @@
-"""A recording over time: its windows, when each part was hurting, how reliable the sums are, and the cost."""
+"""A recording over time: its windows, when each part raised the loss, how reliable the sums are, and the cost."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -162,7 +162,7 @@ class ParameterCounts:
     """The counts of `GroupCounts` for every single parameter, and further numbers.
 
     These are its smallest allocation, two moments (sums over chords of the allocation and of its square), and how well
-    two halves of the examples agree about it.
+    two halves of the examples agree.
 
     Counters are int32: PyTorch's uint32 has no mixed addition.
     """
@@ -201,7 +201,7 @@ class ParameterCounts:
         return np.array([1 - hurt - zero, hurt, zero, alternated, _top_share(allocation) if tail else np.nan])
 
     def compare(self, first: Float[Tensor, " parameter"], second: Float[Tensor, " parameter"]) -> None:
-        """Count one chord's allocations on two halves of the examples, each for its own mean loss."""
+        """Count one chord's allocations on two halves of the examples, each half with its own mean loss."""
         self.halves[0].add_(first)
         self.halves[1].add_(second)
         moving, equal = _equal_signs(_signs(first * second))
@@ -275,7 +275,7 @@ class Residuals:
         self._sums = {name: np.zeros(shape) for name in ("count", "absolute", "largest", "signed", "change", "moved")}
 
     def add(self, residuals: dict[Rule | None, np.ndarray], change_G: np.ndarray) -> None:
-        """Count one chord: the residuals of each available rule (None: the rule in use) and the change."""
+        """Count one chord: the residuals of each available rule (None: the rule in use) and the loss change."""
         for rule, residual_G in residuals.items():
             row = _MAIN if rule is None else RULES.index(rule)
             sums = self._sums
@@ -321,7 +321,7 @@ _UNITS = {
 
 
 def reliability_rows(recorder: "LossChangeRecorder") -> list[dict[str, Any]]:
-    """One row per statistic: residuals by rule, agreement of two halves of the examples, size, cost, unused ones."""
+    """One row per statistic: residuals by rule, agreement of two halves of examples, size, cost, unused parameters."""
     rows = []
     for row, (index, term) in enumerate(recorder.targets.rows):
         one = recorder.targets.sets[index]

@@ -264,7 +264,7 @@ class LossChangeRecorder(TrainingHook):
                     chord.middle_slopes[self.targets.row(channel), part] = float(torch.dot(gradient, chord.delta))
 
     def _refined(self, chord: _OpenChord, before: np.ndarray) -> tuple[dict[Channel, Tensor], dict[Channel, Tensor]]:
-        """Mean gradients on as many panels as the tolerance needs, and the gradients at the end."""
+        """Mean gradients on as many panels as the tolerance requires, and the gradients at the end."""
         ends: dict[Channel, Tensor] = {}
         for index, part in self.targets.pieces:
             ends |= self._at_end(chord.module, index, part)
@@ -295,7 +295,7 @@ class LossChangeRecorder(TrainingHook):
         update: int,
         tail: bool,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Complete the sums with the end's gradients, unless already included, and sum them over cells.
+        """Complete the sums with the gradients at the end, unless they are included already, and sum them over cells.
 
         The next chord starts with these gradients.
         """

@@ -227,7 +227,7 @@ def _hurting_parameters(recorder: LossChangeRecorder, chords: int) -> Rows:
 
 
 def _histogram(recorder: LossChangeRecorder) -> Rows:
-    """Nonempty bins of each group's parameters, for the first target."""
+    """Nonempty histogram bins of each group's parameters, for the first target."""
     histogram = recorder.histogram
     if histogram is None:
         return []

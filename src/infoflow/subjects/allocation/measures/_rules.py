@@ -153,7 +153,7 @@ LossFunction = Callable[[Weights], Tensor]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AdaptiveAllocation:
-    """Allocations of one chord, with the number of panels that made every loss's residual small enough."""
+    """Allocations of one chord, and the number of panels that made the residual of every loss small enough."""
 
     allocations: dict[str, Weights]  # by the name of the loss
     splits: int

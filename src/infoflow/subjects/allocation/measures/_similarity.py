@@ -1,4 +1,4 @@
-"""How similarly two training runs distributed learning, and whether objectives or corpora differ."""
+"""How similarly two training runs distribute learning, and whether objectives or corpora matter."""
 
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
@@ -55,8 +55,8 @@ def compare_trainings(groups: pd.DataFrame) -> pd.DataFrame:
     """The table `allocation_similarity` for all pairs of stacks in `allocation_groups` of several models.
 
     Stacks of equal depth are compared, including one objective under two seeds, but not a model's two stacks with each
-    other. The sign is kept: a group that hurt differs from one that helped. Replicates pair the sentences of both
-    training runs.
+    other. Signs are kept: a group that raised the loss differs from one that lowered it. Replicates pair the sentences
+    of both training runs.
     """
     rows = [
         row
@@ -99,7 +99,7 @@ def similarity(
 
 
 def objective_permutation_test(similarities: Float[np.ndarray, "run run"], objectives: Sequence[str]) -> float:
-    """How often shuffled labels separate runs as clearly: mean similarity within objectives less that between them.
+    """How often shuffled labels separate runs as clearly; statistic: mean similarity within minus between objectives.
 
     The observed labels count as one of the shuffles, so that p is uniform (or larger) under the null hypothesis.
     """
@@ -204,5 +204,5 @@ def compare_corpora(groups: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _task(key: TrainedStack) -> TrainedStack:
-    """The key without the model's identity: two seeds have one task."""
+    """The key without the model's identity, which is the same for all seeds."""
     return key._replace(model="", seed=0)

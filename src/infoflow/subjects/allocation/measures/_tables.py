@@ -62,7 +62,7 @@ class RecordConfig(RecordSettings):
 
     @property
     def untold(self) -> frozenset[str]:
-        """Later settings at their earlier values, which are left out of a recording's key."""
+        """Settings that are at the values implied in earlier versions, which a recording's key leaves out."""
         return frozenset(name for name, value in _LATER.items() if getattr(self, name) == value)
 
 

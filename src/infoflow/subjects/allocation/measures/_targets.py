@@ -74,7 +74,7 @@ class Targets:
         self._passes = [passes_of(module, flat, anatomy, one) for one in self.sets]
 
     def move(self, step: Step) -> np.ndarray:
-        """Replace sets that are batches by this update's; returns the rows of such sets."""
+        """Replace batch sets by those of this update; returns the rows of such sets."""
         self.sets = tuple(of_step(one, step) if one.moving else one for one in self.sets)
         for index, one in enumerate(self.sets):
             if one.moving:
@@ -123,16 +123,16 @@ class Targets:
 
 
 def batch_set(objective: AbstractObjective) -> EvaluationSet:
-    r"""Represents the batch $B_t$ of each update (`batch` mode): has no examples of its own.
+    r"""A placeholder for the batch $B_t$ of each update (`batch` mode), without examples of its own.
 
     $$ A_{t,i} = \Delta_{t,i} \int_0^1 \partial_i L_{B_t}(\theta_t + s\Delta_t)\,ds $$
 
     It measures the effect of an update on the loss of the sentences and noise that it was computed from, without
     dropout. That loss falls more than the loss of other sentences, since the update follows its gradient, noise
     included; and as every update has different sentences, sums over updates are not the change of a single loss. Use a
-    fixed set to measure what was learned, and this one to see what updates aim at. End points cannot be shared: each
-    rule costs one more gradient. For one process and single updates (`RecordConfig(every=1)`). Examples and tokens in
-    `allocation_reliability` are those of the last batch.
+    fixed set to measure what was learned, and this one to see what the updates optimise. End points cannot be shared:
+    each rule costs one more gradient. For one process and single updates (`RecordConfig(every=1)`). Examples and tokens
+    in `allocation_reliability` are those of the last batch.
 
     Source: [@lan2019lca] use the loss on the whole training set; this mode is a cheap approximation.
     """
@@ -164,7 +164,7 @@ def of_step(one: EvaluationSet, step: Step) -> EvaluationSet:
 def passes_of(
     module: PreTrainedModel, flat: FlatParameters, anatomy: Anatomy, one: EvaluationSet
 ) -> tuple[tuple[ModelPass, ...], ...]:
-    """This process's passes over each part of a set, on the model's device; call it while training is undisturbed.
+    """This process's passes over each part of a set, on the model's device; call it inside `undisturbed`.
 
     Sentences are packed if the stacks accept positions and masks and packing leaves losses and gradients unchanged,
     which is tested on a few sentences; otherwise the set's own batches are used.
@@ -211,7 +211,7 @@ def _module_of(module: PreTrainedModel, stack: Stack) -> str:
 
 
 def _fits(parts: tuple[tuple[Batch, ...], ...], readers: list[PackReader]) -> bool:
-    """Whether packing arguments exist, and every position of the last stack has a label."""
+    """Whether packing is possible: there are readers, and every position of the last stack has a label."""
     if not readers:
         return False
     for batch in (batch for part in parts for batch in part):

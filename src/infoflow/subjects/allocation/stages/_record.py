@@ -1,4 +1,4 @@
-"""Loss change allocation, recorded in a training or in a second one, and compared between corpora."""
+"""Loss change allocation, recorded during a training or in a repetition of it, and compared between corpora."""
 
 import dataclasses
 import shutil
@@ -116,7 +116,7 @@ class Record(OfRecipe, AbstractKept):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompareRecordings(AbstractTableStage):
-    """Similarity of a study's training runs in how they spread the work: cheap, and useful only with all of them."""
+    """Similarity of a study's training runs in how they distribute learning; it is cheap, and needs all of them."""
 
     kind = "compare"
     named = "compare recordings"

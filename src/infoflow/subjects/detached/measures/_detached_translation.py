@@ -1,4 +1,4 @@
-"""Scores of translations that are detached from their source, against faithful ones: the table."""
+"""The table of scores that should tell translations detached from their source from faithful ones."""
 
 # N translation, K score
 
@@ -53,7 +53,7 @@ DETACHED_TRANSLATION = TableSchema(
         ),
         Column("layer", "int64", "", "decoder layer after which the share is read, from 1; 0: no layer"),
         *estimate_columns("AUC", "area under the ROC curve", "a random score's", "translations, detached and faithful"),
-        Column("beyond", "float64", "AUC", "value less that of log_probability"),
+        Column("beyond", "float64", "AUC", "value minus that of log_probability"),
         Column("beyond_low", "float64", "AUC", "lower end of its 95% interval"),
         Column("beyond_high", "float64", "AUC", "upper end of its 95% interval"),
         Column("mean_detached", "float64", "share; nats; 1", "mean score of the detached translations"),
@@ -63,15 +63,15 @@ DETACHED_TRANSLATION = TableSchema(
 
 
 class DetachedTranslation(Intervention):
-    r"""Whether a low source share detects translations that ignore their source, against the model's own probability.
+    r"""Whether a low source share detects translations that ignore their source; compared with the model's probability.
 
     $$ \mathrm{AUC} = P(s_- < s_+) + \tfrac12 P(s_- = s_+), \qquad
        s = \frac1T \sum_j r_j \;\text{ or }\; \frac1T \sum_j \log p(y_j \mid y_{<j}, x) $$
 
     r is the share of the source after a decoder layer by ALTI+ (`source_shares`). Every translation is read token by
-    token, so that a score belongs to the translation and not to what the model would rather write. Detached
-    translations are made by changing the source; the model's own worst ones (kind `worst`) are found by chrF, which
-    also punishes mistakes of other kinds.
+    token, so that a score belongs to the translation and not to what the model would generate. Detached translations
+    are made by changing the source; the model's own worst ones (kind `worst`) are found by chrF, which other kinds of
+    mistakes lower too.
 
     Args:
         sentences: Maximum number of pairs, chosen by a hash of their text: the same at every checkpoint.
@@ -113,7 +113,7 @@ class DetachedTranslation(Intervention):
         return pd.DataFrame(frames, columns=self.table.column_names)
 
     def _own(self, reader: Reader, pairs: "Sequence[_Pair]", progress: Any) -> list[dict[str, Any]]:
-        """The model's own translations: the worst ones by chrF against the others."""
+        """The model's own translations: the worst ones by chrF, and the others."""
         sentences = [reader.corpus[pair.row] for pair in pairs]
         references = as_model_writes(reader.model, [str(one.translation) for one in sentences])
         outputs = translate(reader.model, [one.text for one in sentences], beams=1)
@@ -186,7 +186,7 @@ def _detached(pairs: Sequence[_Pair]) -> dict[str, list[_Pair]]:
 
 
 def _partners(pairs: Sequence[_Pair]) -> list[_Pair]:
-    """For each pair another one whose source is about as long."""
+    """For each pair, another one whose source is about as long."""
     order = np.argsort([len(pair.source) for pair in pairs], kind="stable")
     partner = np.empty(len(pairs), dtype=np.int64)
     partner[order] = np.roll(order, 1)

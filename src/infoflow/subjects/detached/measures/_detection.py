@@ -1,4 +1,4 @@
-"""The share of the source in a prediction after every decoder layer, and how well a score detects."""
+"""The share of the source in a prediction after every decoder layer, and how well such a score detects."""
 
 # T target position, S source token, L decoder layer, N translation
 
@@ -20,7 +20,7 @@ def source_shares(mixing: Mapping[Place, Float[Tensor, "query key"]]) -> Float[T
 
     $$ r \leftarrow A_l\, r, \qquad r_j \leftarrow (1 - c_{lj})\, r_j + c_{lj}, \qquad c_{lj} = \sum_i C_{l,ji} $$
 
-    $A_l$ is the map of layer l's self-attention and $C_l$ that of its cross-attention, whose rows sum to 1 less the
+    $A_l$ is the map of layer l's self-attention and $C_l$ that of its cross-attention, whose rows sum to 1 minus the
     share of the residual. Rows of the encoder's maps sum to 1, so that the encoder only distributes the share over
     source tokens.
 
@@ -41,7 +41,7 @@ def source_shares(mixing: Mapping[Place, Float[Tensor, "query key"]]) -> Float[T
 
 
 class Detection(NamedTuple):
-    """The AUC of a score that is low in what is to be detected, and its value without each block of sentences."""
+    """The AUC of a score that is low where detection should succeed, and its value without each block of sentences."""
 
     value: float
     without_block: Float[np.ndarray, " block"]

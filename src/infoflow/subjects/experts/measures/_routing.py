@@ -80,7 +80,7 @@ class ExpertRouting(Intervention):
 
 @contextmanager
 def _routed(model: Model, batch: PaddedBatch) -> Iterator[dict[tuple[str, int], Bool[Tensor, "sentence token expert"]]]:
-    """The experts of each token, by stack and layer, once the model has read the batch."""
+    """The experts of each token by stack and layer, available once the model has read the batch."""
     found: dict[tuple[str, int], Tensor] = {}
 
     def keep(stack: str, layer: int, output: Any) -> None:
@@ -106,9 +106,9 @@ def _routed(model: Model, batch: PaddedBatch) -> Iterator[dict[tuple[str, int], 
 def _chosen(output: tuple[Any, ...], tokens: int) -> Bool[Tensor, "token expert"] | None:
     """The experts that a module has chosen for each token, or None if it is no router.
 
-    A router returns logits (N, E), and what it has chosen in one of three forms: the experts' numbers (N, k), or ones
-    and zeros (N, E); scores (N, E) that are 0 for all other experts; or a list of how many tokens each expert gets,
-    with these tokens' numbers, expert by expert.
+    A router returns logits (N, E), and its choice in one of three forms: the experts' indices (N, k) or a mask (N, E);
+    scores (N, E) that are 0 for all other experts; or the number of tokens of each expert, with the indices of these
+    tokens, expert by expert.
     """
     tensors = [one for one in output if isinstance(one, Tensor)]
     sizes = [one for one in output if isinstance(one, list)]
@@ -145,7 +145,7 @@ def _from_scores(scores: Tensor, logits: Tensor) -> Bool[Tensor, "token expert"]
 
 
 def _from_lists(tensors: list[Tensor], sizes: list[Any], tokens: int) -> Bool[Tensor, "token expert"] | None:
-    """The experts of each token from the numbers of the tokens that each expert gets (JetMoE)."""
+    """The experts of each token, from the indices of the tokens of each expert (JetMoE)."""
     if not all(isinstance(one, int) for one in sizes) or sum(sizes) % tokens or not sum(sizes):
         return None
     for numbers in tensors:
@@ -160,7 +160,7 @@ def _from_lists(tensors: list[Tensor], sizes: list[Any], tokens: int) -> Bool[Te
 
 
 class _Counts:
-    """Of one layer, by tag: the tokens in each block, and how many of them each expert got, (64, 1 + E)."""
+    """Counts of one layer by tag: the tokens in each block, and how many of them each expert got, (64, 1 + E)."""
 
     def __init__(self) -> None:
         self.of_tag: dict[int, np.ndarray] = {}

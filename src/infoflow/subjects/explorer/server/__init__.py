@@ -1,4 +1,4 @@
-"""The live explorer: a local page for querying models about any sentence."""
+"""The live explorer: a local page for exploring what models do with any sentence."""
 
 from ._explore import Explorer as Explorer
 from ._explore import explore

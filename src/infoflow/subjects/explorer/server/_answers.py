@@ -117,7 +117,7 @@ class Responses:
     def _further(
         self, reading: SentenceReading, name: str, answer: ViewAnswer, choices: Mapping[str, str]
     ) -> dict[str, Any]:
-        """The answer of a subject's view to the sentence with its change, and the choices that it answers."""
+        """The answer of a subject's view for the sentence with its change, and the choices that it used."""
         model = reading.subject.model
         with changed(model, reading.change, in_weights=True):
             found = self.attempted(lambda: {**answer(model, reading.sentence, choices), **choices})
@@ -131,7 +131,7 @@ class Responses:
 
     @staticmethod
     def attempted(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Unavailable results become a reason, next to the available ones."""
+        """The result of `work`, or the reason why it is unavailable, next to other results."""
         try:
             return work()
         except UserError as error:

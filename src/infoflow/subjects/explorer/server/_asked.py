@@ -1,4 +1,4 @@
-"""Parses and bounds the requests of a page, and the interventions that they ask for."""
+"""Parses and bounds the requests of a page, and runs the interventions that they contain."""
 
 # S key token, T query token
 
@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """Tokens hidden from all attention, heads whose output is replaced, layers that pass their input on."""
+    """Tokens hidden from all attention, heads whose output is replaced, and layers that return their input."""
 
     hide: tuple[Place, ...] = ()
     heads: tuple[tuple[str, str, int, int], ...] = ()
@@ -58,7 +58,7 @@ class Change:
         return frozenset(index for name, index in self.hide if name == stack)
 
     def blind(self, model: Model, read: ReadSentence) -> dict[str, list[int]]:
-        """By stack: first tokens of a causal stack that see nothing, since everything visible to them is hidden."""
+        """By stack, the first tokens of a causal stack that see nothing, since everything visible to them is hidden."""
         found: dict[str, list[int]] = {}
         for stack, tokens in read.tokens.items():
             hidden, first = self.hidden(stack), 0
@@ -75,7 +75,8 @@ def changed(model: Model, change: Change, in_weights: bool = False) -> Iterator[
     A hidden token is removed as key and value from every attention (`without_token` in all blocks): its position and
     its own query stay. Heads are ablated by `ablate`, with means over the sentence. A skipped layer returns its input,
     $h_{l+1} = h_l$; its attention still runs and can be inspected. With `in_weights` a head that gives zeros has
-    attention weights of 0: its output is the same, and what is computed from weights knows of it.
+    attention weights of 0: its output is the same, and everything computed from weights takes the ablation into
+    account.
     """
     closed = change.heads if in_weights and change.mode == "zero" else ()
     with ExitStack() as stack:
@@ -222,7 +223,7 @@ def _choices(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _place(given: Any, size: int) -> Any:
-    """Names, then numbers: (stack, index), or (stack, kind, layer, head)."""
+    """A place in the model: names, then numbers: (stack, index), or (stack, kind, layer, head)."""
     names = size // 2
     fits = isinstance(given, list) and len(given) == size
     if not fits or not all(isinstance(one, str) and len(one) <= 20 for one in given[:names]):

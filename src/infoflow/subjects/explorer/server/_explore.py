@@ -112,7 +112,7 @@ class Explorer:
 
     @staticmethod
     def check(num_models: int, *, port: int = 0, longest: int = LONGEST, host: str = "") -> None:
-        """Checks that need no loaded models.
+        """Checks that need no loaded model.
 
         Raises:
             UserError: The extra is not installed, there are too many models, or the port is unavailable.
@@ -231,7 +231,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 class _NotOurs(logging.Filter):
-    """Suppresses the server's messages about requests that are not HTTP: a port scan would fill the terminal."""
+    """A log filter for the server's messages about requests that are not HTTP: a port scan would fill the terminal."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind = record.exc_info[0] if record.exc_info else None
@@ -260,7 +260,7 @@ def _server(app: Any) -> "uvicorn.Server":
     )
 
     class Server(uvicorn.Server):
-        """Leaves signals to the caller."""
+        """A server that leaves signals to the caller."""
 
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:

@@ -145,7 +145,7 @@ def lens(reading: SentenceReading, positions: Sequence[int] | None) -> dict[str,
 
 
 def token_logits(output: Any) -> Tensor:
-    """Logits of tokens in what a model with a head returns."""
+    """Logits of tokens in the output of a model with a head."""
     # Models for pretraining predict sentence order too and name their token logits differently.
     return output.logits if getattr(output, "logits", None) is not None else output.prediction_logits
 

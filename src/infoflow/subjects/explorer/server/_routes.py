@@ -32,15 +32,15 @@ MOST_WAITING = 4
 
 
 class Replaced(Exception):
-    """A newer request of the same kind came from the same page."""
+    """Raised when a newer request of the same kind has come from the same page."""
 
 
 class Busy(Exception):
-    """Too many requests are waiting."""
+    """Raised when too many requests are waiting."""
 
 
 class ExplorerStopped(Exception):
-    """The explorer ends."""
+    """Raised when the explorer ends."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -250,7 +250,7 @@ def _error(status: int, message: str) -> Response:
 
 
 def saved_page(answers: Responses, key: str, changed: str, state: str, suffix: str) -> tuple[str, str]:
-    """Name and text of the file for a reading, and optionally for its change.
+    """Name and text of the file for a reading, and optionally for the reading after its change.
 
     Raises:
         Forgotten: A key is unknown.
@@ -278,7 +278,7 @@ def saved_page(answers: Responses, key: str, changed: str, state: str, suffix: s
 
 
 def told(reading: SentenceReading) -> str:
-    """The change, in words."""
+    """The change in words."""
     change: Change = reading.change
     tokens = reading.sentence.tokens
     parts = [f"“{tokens[stack][index].text}” hidden" for stack, index in change.hide]
@@ -289,7 +289,7 @@ def told(reading: SentenceReading) -> str:
 
 
 def _own(state: str, suffix: str) -> str:
-    """The settings of one of two models, renamed for a page with one model."""
+    """The settings of one of two models, renamed for a page with a single model."""
     if not suffix:
         return state
     pairs = [pair.split("=", 1) for pair in state.lstrip("#").split(";") if "=" in pair]

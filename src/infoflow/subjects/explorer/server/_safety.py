@@ -137,7 +137,7 @@ def too_long() -> Response:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """A body without a stated length is counted as it arrives."""
+    """Count the bytes of a body without a stated length as it arrives."""
     total = 0
 
     async def counted() -> Message:

@@ -34,7 +34,7 @@ HEAD_COMPOSITION = TableSchema(
         Column("earlier_head", "int64", "", "the head that writes, from 0"),
         Column("value", "float64", "share", "Frobenius norm of the product over the product of norms"),
         Column("baseline", "float64", "share", "root mean square over random rotations between the two matrices"),
-        Column("z", "float64", "standard deviations", "square of the value less its mean over random rotations"),
+        Column("z", "float64", "standard deviations", "square of the value minus its mean over random rotations"),
         Column("mean", "float64", "share", "mean of the value over all earlier heads, with the same reader and `via`"),
     ),
 )
@@ -136,7 +136,7 @@ class _Factor:
 
 
 def _readings(head: HeadMatrices) -> dict[str, Float[Tensor, "D d"]]:
-    """For each way to read: a matrix M such that ‖W M‖ is the norm of W times the head's QK or OV circuit."""
+    """For each way to read, a matrix M such that ‖W M‖ is the norm of W times the head's QK or OV circuit."""
     return {
         "query": head.query @ _r(head.key).T,
         "key": head.key @ _r(head.query).T,
@@ -150,6 +150,6 @@ def _r(matrix: Float[Tensor, "D d"]) -> Float[Tensor, "d d"]:
 
 
 def _stacked(matrices: list[Tensor]) -> Float[Tensor, "N d D"]:
-    """All matrices, those of fewer rows filled with zeros."""
+    """All matrices; those with fewer rows are filled with zeros."""
     most = max(len(one) for one in matrices)
     return torch.stack([torch.nn.functional.pad(one, (0, 0, 0, most - len(one))) for one in matrices])

@@ -1,4 +1,4 @@
-"""What a head's weights say about copying and about the offset it looks at, against random matrices."""
+"""What a head's weights show about copying and about its preferred offset, compared with random matrices."""
 
 # D width, d head width, T position, R random draw
 
@@ -26,13 +26,13 @@ STATISTIC = Column(
     "copying: sum of the eigenvalues of the OV circuit over the sum of their magnitudes, between tokens; offset: share "
     "of positions whose best key by position lies at `offset`; preferred: the same at the head's best offset",
 )
-OFFSET = Column("offset", "int64", "tokens", "position of the key less that of the query; 0 for copying")
+OFFSET = Column("offset", "int64", "tokens", "position of the key minus that of the query; 0 for copying")
 HEAD_WEIGHTS = TableSchema(
     name="head_weights",
     version=1,
-    description="What the weights of each head of self-attention say, without text: whether it raises the logit of the "
-    "token that it reads, and which offset its queries and keys of positions prefer. Weights are no sample, so these "
-    "numbers have no interval; the control has one.",
+    description="What the weights of each head of self-attention show, without text: whether it raises the logit of "
+    "the token that it reads, and which offset its queries and keys of positions prefer. Weights are not a sample, so "
+    "these numbers have no interval; the control has one.",
     columns=(
         *HEAD_KEYS,
         STATISTIC,
@@ -53,7 +53,7 @@ class HeadWeights(Intervention):
 
     E are embeddings, U is the output matrix without its mean over tokens. The eigenvalues are those of the d × d matrix
     $W_O U E W_V$. A score of 1 means that every direction of tokens that the head reads raises itself. $p_i$ is what
-    position i adds to the states before the first block, less its mean over positions; $T_o$ are the positions with a
+    position i adds to the states before the first block, minus its mean over positions; $T_o$ are the positions with a
     visible key at offset o.
 
     The gain and centring of the norms before a block and before U are folded in. Left out: a norm's division, biases,
@@ -96,7 +96,7 @@ class HeadWeights(Intervention):
         if not rows:
             raise NothingToRead(
                 f"{model.name} predicts no token by a matrix as wide as its states, and adds no positions to its "
-                "embeddings, so its weights alone say nothing about copying and offsets"
+                "embeddings, so its weights alone show nothing about copying and offsets"
             )
         return pd.DataFrame(rows, columns=self.table.column_names)
 

@@ -112,7 +112,7 @@ def unknown_layout(model: Model) -> str | None:
     for attention in model.anatomy.attentions():
         for projection in (attention.query, attention.key, attention.value, attention.output):
             if projection is None:
-                return "its queries, keys and values are no plain projections, so its heads have no such matrices"
+                return "its queries, keys and values are not plain projections, so its heads have no such matrices"
             weight = parameters.get(projection.weight.parameter)
             if weight is None or weight.is_meta or not _plain(weight):
                 return "the matrices of its heads are quantised or not in memory; load it without quantisation"
@@ -137,7 +137,7 @@ def _writing(parameters: dict[str, Tensor], part: ParameterSlice) -> Float[Tenso
 
 
 def norms_before(model: Model) -> dict[str, Fold]:
-    """By the name of a weight: the norm of its own block whose output it reads; "": of the output matrix of logits."""
+    """By name of a weight, the norm of its own block whose output it reads; "" is the output matrix of logits."""
     seen: dict[int, nn.Module] = {}
     folds: dict[str, Fold] = {}
     kept: list[Tensor] = []
@@ -181,7 +181,7 @@ def norms_before(model: Model) -> dict[str, Fold]:
 def token_map(model: Model, stack: Stack) -> Float[Tensor, "D D"] | None:
     """Output matrix times embeddings, $U^\\top E$: what one token adds to the logits of another; None without logits.
 
-    Only the stack that predicts has it. Of a masked LM's output head, only its last norm and matrix count.
+    Only the predicting stack has it. From a masked LM's output head, only the last norm and matrix count.
     """
     head = output_embeddings(model.module)
     if stack is not model.anatomy.predicts or head is None or model.task not in ("causal-lm", "masked-lm", "seq2seq"):
@@ -197,7 +197,7 @@ def token_map(model: Model, stack: Stack) -> Float[Tensor, "D D"] | None:
 
 
 def position_states(model: Model, stack: Stack, length: int) -> Float[Tensor, "T D"] | None:
-    """What positions add to the states that enter the first block, without their mean; None if they add nothing."""
+    """What positions add to the states that enter the first block, minus their mean; None if they add nothing."""
     limit = model.max_tokens if stack is model.anatomy.reads else model.max_target_tokens
     length = length if limit is None else min(length, limit)
     size = model.module.get_input_embeddings().weight.shape[0]

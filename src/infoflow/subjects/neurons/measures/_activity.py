@@ -102,8 +102,8 @@ def _part(model: Model, calls: Calls, inputs: Inputs, part: FeedForward) -> Feed
     gate = _gate([call for call in calls[:at] if call[0].startswith(f"{block}.")], activation)
     if gate is None:
         raise UserError(
-            f"The nonlinearity of layer {part.layer} of {model.name}'s {part.stack} is no module, and its feed-forward "
-            "part is gated, so its active neurons cannot be read."
+            f"The nonlinearity of layer {part.layer} of {model.name}'s {part.stack} is not a module, and its "
+            "feed-forward part is gated, so its active neurons cannot be read."
         )
     return replace(part, gate=gate, neurons=activation.shape[-1])
 

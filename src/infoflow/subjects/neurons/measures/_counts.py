@@ -1,4 +1,4 @@
-"""Counts of the activity of all neurons in one pass over a corpus, in memory that does not grow with it."""
+"""Activity counts of all neurons in one pass over a corpus, in memory that does not grow with the corpus."""
 
 # G group of bootstrap blocks, N token of a batch, F neuron, P bin of positions, K kept token, U token type of a batch
 
@@ -38,7 +38,7 @@ def position_bin(position: Int[np.ndarray, "*any"]) -> Int[np.ndarray, "*any"]:
 
 
 class TokenCounts:
-    r"""How often each token activates each neuron, for the tokens that do so most: Misra–Gries counters.
+    r"""How often each token activates each neuron, for the tokens that do so most often: Misra–Gries counters.
 
     A counter is never above the true number, and below it by at most `lost`, where
 
@@ -88,7 +88,7 @@ class TokenCounts:
 
 
 def _sums(place: Int[Tensor, " token"], active: Bool[Tensor, "token neuron"], size: int) -> Int[Tensor, "row neuron"]:
-    """Number of active tokens in each of `size` rows, exact for batches below 2²⁴ tokens."""
+    """Number of active tokens in each of `size` rows; exact for batches below 2²⁴ tokens."""
     return torch.zeros(size, active.shape[1]).index_add_(0, place, active.float()).to(torch.int32)
 
 
@@ -130,7 +130,7 @@ class StackCounts:
         return cls(frequencies=frequencies, positions=positions, control_positions=control)
 
     def add(self, batch: "_Tokens") -> None:
-        """The tokens of a batch."""
+        """Add the tokens of a batch."""
         self.frequencies[batch.group] += batch.tokens.bincount(minlength=self.frequencies.shape[1])
         self.positions[batch.group] += batch.bins.bincount(minlength=self.positions.shape[1])
         self.control_positions += batch.bins[batch.repeated].bincount(minlength=self.positions.shape[1])
@@ -142,7 +142,7 @@ class StackCounts:
         active: Bool[Tensor, "place neuron"],
         written: Float[Tensor, "place neuron"],
     ) -> None:
-        """One layer at all places of a batch."""
+        """Add one layer at all positions of a batch."""
         kept = active[batch.valid].cpu()
         if layer not in self.layers:
             sizes = self.positions.shape[1], kept.shape[1]

@@ -1,4 +1,4 @@
-"""Kinds of neurons, from counts: token detectors, and neurons that follow position with the shape of their profile."""
+"""Kinds of neurons by counts: token detectors, and neurons that follow position with the shape of their profile."""
 
 # F neuron, P bin of positions, K candidate token, V token type
 
@@ -40,8 +40,8 @@ def position_information(
     The last term is the bias of the plug-in estimate for a binary variable. It is left out for a neuron that is always
     or never active, which has exactly 0.
 
-    Source: [@voita2023neurons]; their texts all have 2,048 tokens, so all positions weigh the same. [@miller1955] for
-    the bias.
+    Source: [@voita2023neurons]; their texts all have 2,048 tokens, so all positions have the same weight. [@miller1955]
+    for the bias.
     """
     counts_PF, sizes_P = np.asarray(active, float), np.asarray(tokens, float)[..., None]
     total, whole = sizes_P.sum(-2), counts_PF.sum(-2)
@@ -103,8 +103,8 @@ def token_detectors(
 
     Args:
         ids: Tokens at which each neuron is most often active; −1: none.
-        counts: How often it is; possibly too low.
-        lost: By how much at most.
+        counts: How often each of these tokens activates it; possibly too low.
+        lost: By how much counts may be too low.
         active: How often each neuron is active.
         frequencies: Occurrences of each token. A token needs ten to be a trigger: one that occurs once activates each
             neuron at all or none of its occurrences. This is ours.
@@ -132,7 +132,7 @@ def _triggers(
 
 
 def _highest(counts: np.ndarray, lost: np.ndarray, active: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
-    """An upper bound of the activations on triggers, (F,): every count may be `lost` higher, and that of others too."""
+    """An upper bound of the activations on triggers, (F,), since every count may be up to `lost` higher."""
     most = np.where(counts > 0, np.minimum(counts + lost, occurrences), 0)
     possible = np.where((occurrences >= LEAST) & (most >= _COVERED * occurrences), most, 0)
     best = -np.sort(-possible, axis=0)[:TRIGGERS]

@@ -76,13 +76,13 @@ class LayerNeurons:
         return weight if isinstance(module, Conv1D) else weight.T
 
     def effect(self, neuron: int) -> np.ndarray:
-        """Logits that the neuron adds to each token where it is active, mean, (V,)."""
+        """Mean logits that the neuron adds to each token where it is active, (V,)."""
         assert self.head is not None
         mean = float(self._own.written[neuron]) / max(int(self.active[:, neuron].sum()), 1)
         return (self.head @ self._updates[neuron] * mean).numpy()
 
     def away(self) -> tuple[np.ndarray, np.ndarray]:
-        """For each detector, whether its update lowers its triggers' mean logit, and the share of other tokens."""
+        """For each detector, whether it lowers its triggers' mean logit, and the share of tokens that it lowers."""
         away, others = np.zeros((2, self.active.shape[1]))
         common = np.flatnonzero(self._all.frequencies.sum(0).numpy() >= LEAST)
         for neuron in np.flatnonzero(np.any([one.found for one in self.detectors], axis=0)):

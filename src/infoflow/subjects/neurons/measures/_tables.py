@@ -111,9 +111,9 @@ class Neurons(_OfNeurons):
 
     $a_n$ is the number of ordinary tokens at which neuron n of F is active, I is `position_information`; token
     detectors follow section 4.2 of the paper. A neuron is **active** where its nonlinearity is above 0. For ReLU this
-    is the paper's definition. GELU, SiLU and the like have the sign of their input, and a negative one is close to
-    0: at least −0.17 for GELU and −0.28 for SiLU. In a gated layer it is the nonlinearity that decides, not the
-    product, whose sign also depends on the other factor.
+    is the paper's definition. GELU, SiLU and the like have the sign of their input, and a negative one is close to 0:
+    at least −0.17 for GELU and −0.28 for SiLU. In a gated layer the nonlinearity decides, not the product, whose sign
+    also depends on the other factor.
 
     One pass reads all texts, and its memory does not grow with them: for each neuron and each of 8 groups of sentences
     it has a counter for each bin of positions and 32 counters of tokens with known error, see `KEPT`. Error bars leave

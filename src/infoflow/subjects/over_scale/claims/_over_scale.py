@@ -82,7 +82,7 @@ class ScaleRun:
 
     @property
     def has_course(self) -> bool:
-        """Whether measurements exist at its checkpoints, which also are scales."""
+        """Whether there are measurements at its checkpoints, which are scales too."""
         return any(name.endswith(SUFFIX) for name in self.tables)
 
     @property
@@ -98,9 +98,9 @@ class ScaleRun:
         return {str(one["sha256"]): str(one.get("model", "a model")) for one in models if one.get("sha256")}
 
     def scale(self, objectives: Sequence[Spec], architecture: str) -> dict[str, Any]:
-        """Mean scale of these objectives' models; NaN if unknown.
+        """Mean scale of the models of these objectives; NaN if unknown.
 
-        It has source tokens, parameters, updates, FLOPs and CPU seconds.
+        The scale consists of source tokens, parameters, updates, FLOPs and CPU seconds.
         """
         key = (tuple(objectives), architecture)
         if key not in self._scales:
@@ -228,8 +228,8 @@ def findings_over_scale(runs: Iterable[ScaleRun | JudgedRun | RunFolder | Path |
 
     Each run is judged separately, as in `evaluate` and `findings_over_training`: with its own seeds and controls, and
     the same reasons for no verdict. **For a claim with several conditions, one is followed** over all runs and
-    checkpoints: the one that decides the verdict in most runs (ties: the first). If we chose the weakest condition in
-    the largest run, its weakness there would partly be chance, and it would seem to fall.
+    checkpoints: the one that decides the verdict in most runs (ties: the first). The weakest condition in the largest
+    run would be weak there partly by chance, and so would seem to fall.
 
     Args:
         runs: Folders of studies, or `ScaleRun`s of them. Folders of earlier comparisons stand for the studies that they
@@ -343,7 +343,7 @@ def _numbers(outcome: Outcome) -> dict[str, Any]:
 
 
 def _scale(run: ScaleRun, finding: Finding, architecture: str, update: int) -> dict[str, float]:
-    """Scale of the claim's models; a checkpoint has read its share of the tokens, since batches have equal sizes."""
+    """Scale of the claim's models; a checkpoint has read its share of the tokens, since batches have equal size."""
     scale = run.scale(finding.learned, architecture)
     share = 1.0 if update == END else update / scale["updates"]
     return {**scale, "tokens": scale["tokens"] * share}

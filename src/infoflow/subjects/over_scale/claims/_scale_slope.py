@@ -151,9 +151,9 @@ def _line(x_P: np.ndarray, y_P: np.ndarray, variances_P: np.ndarray) -> tuple[np
 
 
 def _by_residuals(x_P: np.ndarray, y_P: np.ndarray) -> ScaleSlope:
-    """Student's interval of the plain regression, for points whose own intervals exclude the seeds' effect.
+    """Student's interval of the plain regression, for points whose own intervals do not cover seeds.
 
-    Only an equal seed spread at all scales can be assumed, so sentences have no weight.
+    It assumes that seeds spread equally at all scales, and gives intervals over sentences no weight.
     """
     c_P, rest_P = _line(x_P, y_P, np.ones_like(x_P))
     df, value = len(x_P) - 2, float(c_P @ y_P)
@@ -183,7 +183,7 @@ def _variances(points: Sequence[ScalePoint]) -> _Variances | None:
 
 
 def _parts(point: ScalePoint) -> tuple[float, float]:
-    """The variances by seeds (0 if unknown) and by sentences that produce an interval of this width.
+    """The variances from seeds (0 if unknown) and from sentences that produce an interval of this width.
 
     The interval of a rank correlation, of the weakest among many layers or of a counted share is wider than its two
     standard errors imply: both are stretched equally.
@@ -237,7 +237,7 @@ range: a claim at its threshold would not reach the published value, nor one at 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScaleTrend:
-    """The word, its sentence, and the largest distance from zero of a flat slope's interval."""
+    """The word for a trend, its sentence, and the largest distance from zero of a flat slope's interval."""
 
     word: Trend
     told: str  # the word with its direction

@@ -80,7 +80,7 @@ def trends(found: pd.DataFrame) -> pd.DataFrame:
     """`TRENDS`, from `FINDINGS_OVER_SCALE`: wherever an effect was tested at two comparable scales.
 
     Effects at the end of training are one point per run. Checkpoints of one run are not independent points: they are
-    never mixed with runs, a seed's checkpoints give one slope, and the interval is over seeds (see `course_slope`).
+    never mixed with runs. A seed's checkpoints give one slope, and the interval is over seeds (see `course_slope`).
     """
     tested = found[(found["verdict"] != UNTESTABLE) & found["effect"].notna() & found["tokens"].gt(0)]
     ended = tested[tested["update"] == END]
@@ -97,10 +97,10 @@ def trends(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def reported_claims(table: pd.DataFrame) -> dict[tuple[str, str], str]:
-    """Summary of `TRENDS` for each claim on each architecture, by the followed condition, in a few words.
+    """A summary of `TRENDS` in a few words, for each claim on each architecture, by the followed condition.
 
-    It uses tokens if runs decide, else widths, else checkpoints; if several widths or corpora disagree, it names each
-    with its word.
+    It uses tokens if runs decide, or else widths, or else checkpoints; if widths or corpora disagree, it names each
+    with its trend.
     """
     followed = table[table["followed"]]
     parts = [own for _, own in followed.groupby(["id", "architecture"], sort=False)]

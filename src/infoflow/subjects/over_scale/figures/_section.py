@@ -185,7 +185,7 @@ def _place(words: str) -> list[int]:
 
 
 def _largest(rows: pd.DataFrame) -> pd.Series:
-    """The most expensive run; of checkpoints, if no run's end was tested, the last."""
+    """The most expensive run; the last checkpoint, if no run was tested at its end."""
     ended = rows[rows["update"] == END]
     own = ended if len(ended) else rows
     return own.loc[(own["tokens"] * own["parameters"]).idxmax()]
@@ -303,7 +303,7 @@ def _apart(runs: pd.DataFrame, grid: Grid) -> pd.Series:
 def _beside(last: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
     """The last marks with the `place` and `height` of their names.
 
-    Names at the same number of tokens cover neither each other nor a mark.
+    Names at the same number of tokens do not cover each other or a mark.
     """
     gap = (ends[1] - ends[0]) * _LINE / HEIGHT
     groups = [own for _, own in last.groupby(scale_groups(last["tokens"].tolist()))]

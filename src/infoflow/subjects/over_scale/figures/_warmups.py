@@ -1,4 +1,4 @@
-"""The section on two warm-ups: are the stages of learning timed by updates, or by the sum of learning rates?"""
+"""The section on two warm-ups: whether the stages of learning are timed by updates, or by the sum of learning rates."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,7 +35,7 @@ _KEYS = ["objective", "variant", "architecture", "start"]
 
 
 class _Row(NamedTuple):
-    """One stage in one time measure, over seeds."""
+    """One stage on one clock, over seeds."""
 
     order: int
     measure: str
@@ -94,7 +94,7 @@ def _rows(own: pd.DataFrame) -> Iterator[_Row]:
 
 
 def _estimate(rows: pd.DataFrame, steps: int) -> Estimate:
-    """Mean over seeds; its interval reaches at least `steps` checkpoint gaps to either side."""
+    """Mean over seeds; its interval extends at least `steps` checkpoint gaps to each side."""
     values = rows["value"].to_numpy(float)
     draws = np.array([np.asarray(one, dtype=float) for one in rows["replicates"]])
     found = interval_over_seeds([(int(seed),) for seed in rows["seed"]], values, draws)

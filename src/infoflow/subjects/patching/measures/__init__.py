@@ -1,4 +1,4 @@
-"""Patching on pairs: effects of single parts, exactly and to first order."""
+"""Patching on pairs: exact and first-order effects of single parts."""
 
 from ._pairs import PatchPair as PatchPair
 from ._pairs import read_pairs as read_pairs

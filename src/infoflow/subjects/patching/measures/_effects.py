@@ -1,4 +1,4 @@
-"""What each part carries of the difference between two inputs: exactly, and to first order."""
+"""How much of the difference between two inputs each part carries: exactly, and to first order."""
 
 # P pair, N part, B pair of a batch, R bootstrap replicate, 64 bootstrap blocks
 
@@ -26,7 +26,7 @@ Effects = dict[tuple[str, str], Float[np.ndarray, "part pair"]]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PairEffects:
-    """Changes of the metric, before they are divided by the difference that there is."""
+    """Changes of the metric, before they are divided by the difference between the inputs."""
 
     parts: list[Part]
     clean: Float[np.ndarray, " pair"]
@@ -49,7 +49,7 @@ class PairEffects:
 
 
 def pair_effects(runs: PairRuns, every: Sequence[PairBatch], parts: Sequence[Part], steps: int) -> PairEffects:
-    """Effects on all pairs, in both directions, by all three methods, of the parts that have a token in some pair."""
+    """Effects on all pairs, in both directions, by all three methods, for the parts that have a token in some pair."""
     tokens = {(one.position, one.stack) for one in parts if one.name == RESIDUAL}
     absent = {place for place in tokens if not any(batch.at(*place).any() for batch in every)}
     parts = [one for one in parts if one.name != RESIDUAL or (one.position, one.stack) not in absent]
@@ -81,7 +81,7 @@ def pair_effects(runs: PairRuns, every: Sequence[PairBatch], parts: Sequence[Par
 
 
 def _twins(batch: PairBatch, base: Recorded, donor: Recorded) -> Donated | None:
-    """For each pair the input of another pair, of either side, with the nearest metric by this pair's answers."""
+    """For each pair the input of another pair, from either side, with the nearest metric under this pair's answers."""
     if batch.size < 2:
         return None
     logits = torch.cat([side.logits.float() for side in (base, donor)])

@@ -1,4 +1,4 @@
-"""Pairs as token ids: batches of pairs of one length, with the position and the tokens of the answers."""
+"""Pairs as token ids: batches of pairs of equal length, with the position and the tokens of the answers."""
 
 # B pair, T token, V vocabulary
 
@@ -39,7 +39,7 @@ class EncodedPair:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PairBatch:
-    """Pairs of one length whose answers are predicted at one position."""
+    """Pairs of equal length whose answers are predicted at the same position."""
 
     clean: Int[Tensor, "pair token"]
     corrupted: Int[Tensor, "pair token"]
@@ -66,7 +66,7 @@ class PairBatch:
         return model_inputs(model, ids, None, None if written is None else written.repeat(times, 1))
 
     def at(self, position: str, stack: str) -> Bool[Tensor, "pair token"]:
-        """The tokens of a group of positions, or the one of a number."""
+        """Mask of the tokens of a group of positions, or of the token at one position."""
         first = stack == self.stacks[0]
         like = self.clean if first or self.written is None else self.written
         here = torch.arange(like.shape[1]).expand(like.shape)
@@ -79,7 +79,7 @@ class PairBatch:
         return groups.get(position, seen & ~changed & ~predicts)
 
     def metric(self, logits: Float[Tensor, "row vocabulary"]) -> Float[Tensor, " row"]:
-        """Logit of the answer less that of the wrong one; where there is none, log-probability of the answer."""
+        """Logit of the answer minus that of the wrong answer; without a wrong answer, log-probability of the answer."""
         times = len(logits) // self.size
         answer, wrong = (ids.to(logits.device).repeat(times) for ids in (self.answer, self.wrong))
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -165,7 +165,7 @@ class _Unfit(Exception):
 
 
 def _masked(model: Model, pair: PatchPair) -> EncodedPair:
-    """The blank is a mask; the answer is one token in its place."""
+    """The pair for a masked LM: the blank is a mask, and the answer is one token in its place."""
     tokenizer = model.require_tokenizer()
     mask = tokenizer.mask_token
     if mask is None:
@@ -189,7 +189,7 @@ def _masked(model: Model, pair: PatchPair) -> EncodedPair:
 
 
 def _next(model: Model, pair: PatchPair) -> EncodedPair:
-    """The answer is the next token after the text up to the blank."""
+    """The pair for a causal LM: the answer is the next token after the text up to the blank."""
     tokenizer = model.require_tokenizer()
     first = front_token(tokenizer)
     start = leading(tokenizer) or ([] if first is None else [first])
@@ -200,7 +200,7 @@ def _next(model: Model, pair: PatchPair) -> EncodedPair:
 
 
 def _written(model: Model, pair: PatchPair) -> EncodedPair:
-    """The encoder reads the text, and the answer is the decoder's next token after the target."""
+    """The pair for an encoder–decoder: the encoder reads the text, and the answer is the decoder's next token."""
     if BLANK in pair.clean:
         raise _Unfit(f"an encoder-decoder has no blank ({BLANK}): the answer follows the target")
     tokenizer, writes = model.require_tokenizer(), model.output_tokenizer

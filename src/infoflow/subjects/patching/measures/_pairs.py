@@ -1,4 +1,4 @@
-"""Pairs of inputs that differ in one thing, with the answers that they are about: from files or generated."""
+"""Pairs of inputs that differ in one thing, with the answers that they determine: from files, or generated."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -124,7 +124,7 @@ def _from_sentences(good: str, bad: str, number: int) -> PatchPair | str:
 
 
 def _agreement(num: int) -> Iterator[PatchPair]:
-    """Subjects of the generated language, with a second noun of either number before the verb."""
+    """Subjects of the generated language, with a second noun of either number between subject and verb."""
     random, lexicon = stream("agreement-pairs"), make_lexicon(200)
 
     def drawn(kind: str) -> Any:

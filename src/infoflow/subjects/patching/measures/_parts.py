@@ -1,4 +1,4 @@
-"""The parts of a model whose values can be swapped, and the one place where a forward pass shows and takes them."""
+"""The parts of a model whose values can be swapped, and the code that reads and writes them in a forward pass."""
 
 # V variant, B pair, T token, H head, d head width, D width
 
@@ -47,7 +47,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is swapped: a tensor, one head of it, or some of its positions."""
+    """What is swapped: a tensor, one of its heads, or some of its positions."""
 
     name: str
     stack: str
@@ -61,7 +61,7 @@ class Part:
         return Slot(HEAD if self.name == ATTENTION else self.name, self.stack, self.kind, self.layer)
 
     def of(self, value: Tensor) -> Tensor:
-        """Its part of the slot's value for one variant; a view."""
+        """The part's share of the slot's value for one variant; a view."""
         if self.head < 0:
             return value
         return value[:, :, self.head] if self.name == HEAD else value[:, self.head]
@@ -114,7 +114,9 @@ def _of_attention(model: Model, name: str) -> list[Part]:
     every = [one for one in model.anatomy.attentions() if one.num_heads]
     read = [one for one in every if name not in (QUERY, KEY) or one.own is None or one.own.scaling is not None]
     if len(read) < len(every):
-        current_display().note(f"{model.name} has attention scores that are no product of {name} and another vector.")
+        current_display().note(
+            f"{model.name} has attention scores that are not a product of {name} and another vector."
+        )
     if name == ATTENTION:
         return [Part(name, one.stack, one.kind, one.layer) for one in read]
     return [Part(name, one.stack, one.kind, one.layer, head) for one in read for head in range(one.num_heads)]

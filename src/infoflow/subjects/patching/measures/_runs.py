@@ -95,7 +95,7 @@ class PairRuns:
     def gradients(self, batch: PairBatch, base: Recorded, donor: Recorded, fractions: Sequence[float]) -> Values:
         """The metric's gradients with respect to all slots, mean over fractions of the way from the base to the donor.
 
-        The states of block 0 are the path; all else follows from them.
+        The path changes the states of block 0, from which everything else is computed.
         """
         totals: dict[Slot, Tensor] = {}
         for fraction in fractions:
@@ -124,7 +124,7 @@ class PairRuns:
         return dict(zip(values, found, strict=True))
 
     def _states(self, batch: PairBatch, ids: Tensor) -> Tensor:
-        """The states of the last block that predict the answer."""
+        """The states of the last block at the positions that predict the answer."""
         with tap(self.model, hidden=True) as seen:
             self.model.module.base_model(**batch.inputs(self.model, ids))
         return seen.hidden[self.model.anatomy.predicts.name][-1][:, batch.place]

@@ -125,7 +125,7 @@ def patch_effects(
     limit: int | None = 100,
     tokens_per_batch: int = 4096,
 ) -> dict[str, pd.DataFrame]:
-    r"""Which parts of a model carry the difference between two inputs to the answer.
+    r"""Which parts of a model carry the difference between two inputs over to the answer.
 
     $$ e(z) = \frac{\sum_p m(x_p \mid z \leftarrow z(x'_p)) - m(x_p)}{\sum_p m(x'_p) - m(x_p)}, \qquad
        \hat e(z) \propto \sum_p \left(z(x'_p) - z(x_p)\right)^\top g_p, \qquad
@@ -139,9 +139,9 @@ def patch_effects(
     | $e$ | exact effect: 1 if the part carries everything, 0 if nothing |
     | $\hat e$ | first-order effect: with the gradient at $x$ (attribution patching), or integrated over $k$ steps |
 
-    The control replaces a part by its value in another input of the same length with the same metric under the pair's
-    answers: what unrelated content does. Queries, keys and values are those of each query head, also where heads share
-    keys. A pass runs many variants, without the blocks below the swapped part.
+    The control replaces a part by its value in another input of the same length, with about the same metric under the
+    pair's answers; it shows the effect of unrelated content. Queries, keys and values are those of each query head,
+    also where heads share keys. A pass runs many variants, without the blocks below the swapped part.
 
     Args:
         model: A causal, masked or sequence-to-sequence language model with a tokenizer.
@@ -284,7 +284,7 @@ def _example_rows(runs: PairRuns, encoded: Sequence[EncodedPair], found: PairEff
 
 
 def _tokens(model: Model, one: EncodedPair, stack: str) -> list[tuple[str, str]]:
-    """The tokens of both inputs as people read them."""
+    """The tokens of both inputs in readable form."""
     reads = stack == model.anatomy.reads.name
     tokenizer = model.require_tokenizer() if reads else model.output_tokenizer
     assert tokenizer is not None

@@ -57,8 +57,8 @@ def pruned_less_scratch(pruned: str = GATES) -> Reading:
     """Quality of the pruned models minus that of models trained from scratch with the same heads, in BLEU and in loss.
 
     The mean is over the steps that have both, and positive if the pruned model is better; NaN for an unscored metric.
-    It uses all heads if they were pruned, else the encoder's. `pruned="random"`: as many random heads of the converged
-    model, interpolated along the mean random order.
+    It uses all heads if they were pruned, else the encoder's. With `pruned="random"`, the pruned model has as many
+    random heads of the converged model, interpolated along the mean random order.
     """
     return pruning_quality().where(metric=..., scope=...).reduce(_pruned_less_scratch, pruned=pruned)
 
@@ -68,22 +68,22 @@ def alive_by_kind(method: str = GATES, *, uniform: bool = False) -> Reading:
 
     It returns one number for each of `KINDS`, then the lower half of the layers minus the upper half for the decoder's
     self-attention, and the upper minus the lower for cross-attention (the middle layer of an odd number is in neither;
-    NaN with one layer). `uniform`: for removal of the same share from every kind and layer.
+    NaN with one layer). With `uniform`, it returns the same for removal of an equal share from every kind and layer.
     """
     table = _sweep(PRUNED_HEADS.name, *_HEAD, number="alive").where(stack=...)
     return _chosen_by(table, method, ALL).reduce(_alive_by_kind, uniform=uniform)
 
 
 def surviving_roles(kept: Literal["sweep", "random"] = "sweep") -> Reading:
-    """Share of the encoder's head functions that a living head still has, with under half of the heads left.
+    """Share of the encoder's head functions that some remaining head still has, with under half of the heads left.
 
     It uses the sweep step nearest to `PUBLISHED_LEFT` among those with fewer than half of the heads left. A function is
-    a role of the table `head_roles` that some head of the converged model holds. `kept="random"`: exact expected share
-    for as many heads drawn at random from the converged model: 1 − C(n − m, k) / C(n, k) for a function that m of n
-    heads hold, with k heads drawn. The second number is the number of functions.
+    a role of the table `head_roles` that some head of the converged model holds. With `kept="random"`, it is the exact
+    expected share for as many heads drawn at random from the converged model: 1 − C(n − m, k) / C(n, k) for a function
+    that m of n heads hold, with k heads drawn. The second number is the number of functions.
     """
     table = _sweep(PRUNED_ROLES.name, *_HEAD, "role", "present", number="alive")
-    table = replace(table, absent="no head of the converged models held a function, or none of the sweeps was told of")
+    table = replace(table, absent="no head of the converged models held a function, or no sweep was given their roles")
     return table.where(stack="encoder", kind="self", scope=ENCODER).reduce(_surviving_roles, kept=kept)
 
 

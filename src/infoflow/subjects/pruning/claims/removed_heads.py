@@ -165,7 +165,7 @@ MOST = 0.8
     learned=(TRANSLATION,),
 )
 def v4(curves: Curves) -> list[Condition]:
-    """The functions of the translation encoder's heads once few of them are left."""
+    """The functions of the translation encoder's heads when few of them are left."""
     return [
         exceeds(
             "share of the functions that some living head still has",
@@ -235,7 +235,7 @@ def recovered_gaps(way: str = RECOVERED, than: Sequence[str] = (UNPRUNED, RECOVE
 FEW_KEPT = 10 / 48
 """Share of the encoder's heads that the paper left at a cost of .15 BLEU."""
 _METRICS = ("bleu", "loss")
-_NONE_LEFT_FEW = "no point at which fewer than half of the encoder's heads were left was trained on"
+_NONE_LEFT_FEW = "no point with fewer than half of the encoder's heads left was trained further"
 
 
 def _gaps(rows: SeedRows, way: str, than: tuple[str, ...]) -> np.ndarray:
@@ -254,7 +254,8 @@ def _point(rows: SeedRows) -> int:
     frame = rows.frame[(rows.frame["method"] == RECOVERED) & (rows.frame["scope"] == ENCODER)]
     if frame.empty:
         raise Absent(
-            "no pruned encoder was trained on: set recover in the plan's [pruning], and encoder-self among its scopes"
+            "no pruned encoder was trained further: set recover in the plan's [pruning], and encoder-self among its "
+            "scopes"
         )
     heads = frame["total"] - frame["kept_decoder_self"] - frame["kept_decoder_cross"]
     left = (1 - (frame["total"] - frame["kept"]) / heads).groupby(frame["point"]).first()
@@ -265,7 +266,7 @@ def _point(rows: SeedRows) -> int:
 
 
 def _score(rows: SeedRows, way: str, point: int) -> np.ndarray | None:
-    """(1 + R,): the score of that step, or of the only one if all heads are kept."""
+    """The score of that step, or of the only one if all heads are kept, (1 + R,)."""
     found = rows.frame["method"] == way
     if way not in (UNPRUNED, RECOVERED_ALL):
         found &= (rows.frame["scope"] == ENCODER) & (rows.frame["point"] == point)
@@ -295,7 +296,7 @@ _GAP_UNITS = ("BLEU", "nats per token")
     reads={"gaps": recovered_gaps(than=tuple(THAN))},
     controls=(
         Control(
-            name="as many random heads, trained on for as many updates",
+            name="as many random heads, trained for as many updates",
             reads={"gaps": recovered_gaps(RECOVERED_RANDOM, than=(UNPRUNED, RECOVERED_ALL, RECOVERED))},
         ),
     ),
@@ -307,7 +308,7 @@ def h2(curves: Curves) -> list[Condition]:
     metric = int(np.isnan(gaps[0][0]).all())  # the loss if BLEU was not scored
     return [
         exceeds(
-            f"quality beyond that of {name}{'' if way == UNPRUNED else ', trained on for as many updates'}",
+            f"quality beyond that of {name}{'' if way == UNPRUNED else ', trained for as many updates'}",
             gaps[metric][:, at : at + 1],
             0.0 if way == RECOVERED_RANDOM else -LOST[metric],
             _GAP_UNITS[metric],

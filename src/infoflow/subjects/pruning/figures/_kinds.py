@@ -1,4 +1,4 @@
-"""Which kinds of attention and which layers keep their heads along a sweep, and whether gates decide."""
+"""Which kinds of attention and which layers keep their heads along a sweep, and whether gates become 0 or 1."""
 
 import math
 from functools import partial
@@ -70,14 +70,14 @@ def kinds_figure(heads: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
     gates = "learned gates" if way == LEARNED else "gates for exactly k heads"
     return ReportFigure(
         id="pruning-kinds",
-        question="Which heads go first?",
+        question="Which heads are removed first?",
         words=sentence("; ".join(_words(pool, tables[pool], rows) for pool, rows in own.items())),
         panels=panels,
         caption=f"Heads that are alive by {gates}. {over_seeds(seeds)}; squares hold their number, rounded. Grey and "
         "dashed: the same share removed of every kind.",
         how_to_read=[
-            "Lines: the share of each kind's heads that is left, against the heads left in all. A kind above the "
-            "dashed line keeps its heads longer than others do, one below loses them first.",
+            "Lines: the share of each kind's heads that is left, by the number of heads left in all. A kind above the "
+            "dashed line keeps its heads longer than others, one below loses them first.",
             "Maps: layers from bottom (0) to top; one column for each point of the sweep, with the heads left in all "
             "under it. The stronger the colour, the larger the share of the layer's heads that is left.",
             "It would be surprising if all kinds stayed on the dashed line: then it would not matter where heads are.",
@@ -222,8 +222,8 @@ def gates_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         panels=[Panel(spec=_chart(table, starts, name))],
         caption=f"{over_seeds(seeds)}; {listed(gates)}.",
         how_to_read=[
-            "Across: the points of the sweep, by the weight of the penalty on open gates; each goes on from the one "
-            "before. Up: the share of gates that would pass on a part of their head's output, neither 0 nor 1.",
+            "Across: the points of the sweep, by the weight of the penalty on open gates; each starts from the "
+            "previous one. Up: the share of gates between 0 and 1, which would pass on part of their head's output.",
             "While gates are undecided, it is open which heads the model needs, and their heads count as left. Gates "
             "start undecided; it would be surprising if many still were at the end.",
         ],
@@ -244,7 +244,7 @@ def _curve(pool: PrunableHeads, own: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gates_words(starts: dict[PrunableHeads, float], table: pd.DataFrame, name: str) -> str:
-    """Where most and fewest gates are undecided at the largest penalty."""
+    """Where the largest and the smallest share of gates is undecided at the largest penalty."""
     ends = [(f"for {pool.heads} of {pool.series.label}", _end(pool, table)) for pool in starts]
     found = [Candidate(who, one if one.high > one.low else plain(one.value)) for who, one in ends]
     before = f"{name} it is {percent_span(start / 100 for start in starts.values())}"

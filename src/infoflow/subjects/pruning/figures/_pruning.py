@@ -1,4 +1,4 @@
-"""Pruning results: quality by heads left, which go first, which functions stay, and the role of training."""
+"""Pruning results: quality by heads left, which heads go first, which functions remain, and the role of training."""
 
 from dataclasses import replace
 from functools import partial
@@ -65,15 +65,15 @@ def quality_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         words=_words(curves, models),
         panels=groups[0].panels,
         caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.{_control(frame)} "
-        f"Dotted: the model before any head went.{signature(frame)}",
+        f"Dotted: the model with all heads.{signature(frame)}",
         how_to_read=[
             "Across: the heads that are left, all of them at the left end. Up: the quality of what is left. Flat, then "
             "steep means that most heads were not needed; the further right the bend, the fewer are.",
-            "Learned gates and gates for exactly k train the model on while its heads go, with the decoder frozen "
-            "where only encoder heads may go; the others train nothing, except in infoflow prune --recover. So gates "
-            "may win by training as well as by their choice: the next figures tell which heads they chose.",
-            "Below all others stand random choices, the control. It would be surprising if a ranking by importance, "
-            "confidence or relevance did no better than they.",
+            "Learned gates and gates for exactly k train the model while heads are removed, with the decoder frozen "
+            "where only encoder heads may be removed; other methods train nothing, except infoflow prune --recover. So "
+            "gates may win by training as well as by their choice: the next figures show which heads they chose.",
+            "Random choices are the control. It would be surprising if a ranking by importance, confidence or "
+            "relevance were no better.",
         ],
         method=METHOD,
         data=curves,
@@ -125,7 +125,7 @@ def _words(curves: pd.DataFrame, models: ModelSelection) -> str:
 
 
 def _share_gone(line: pd.DataFrame, metric: str) -> str:
-    """Where the line, interpolated between sweep steps and the unpruned model, first exceeds the cheap cost."""
+    """The share of heads removed at which the line, interpolated between steps, first exceeds the cheap cost."""
     line = line.loc[line["left"] < line["size"]].sort_values("left", ascending=False)
     sign = -1 if metric == "bleu" else 1
     costs = sign * (line["value"] - line["unpruned"]) / CHEAP[metric]

@@ -1,4 +1,4 @@
-"""Pruned models against models trained from scratch with the same heads, and against models trained further."""
+"""Pruned models compared with models trained from scratch with the same heads, and with models trained further."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,9 +73,9 @@ def scratch_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         how_to_read=[
             "In colour: the model that learned gates pruned. Grey and dashed, the control: a model that had exactly "
             "these heads from its first update on, with as many updates as the model had before pruning. Dotted: the "
-            "model before any head went.",
-            "If the coloured line or point lies higher in BLEU (lower in loss), all heads were of use for learning, "
-            "though few are for the result. It would be surprising if training from scratch were better.",
+            "model with all heads.",
+            "If the coloured line or point lies higher in BLEU (lower in loss), all heads helped in training, though "
+            "few are needed afterwards. It would be surprising if training from scratch were better.",
         ],
         method=METHOD,
         data=beside.curves,
@@ -86,7 +86,7 @@ def scratch_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WaysBeside:
-    """Pruning methods at the sweep steps of each set of heads: the control first, the method of interest last."""
+    """Pruning methods at the steps of each set of heads: the control first, the method of interest last."""
 
     ways: Sequence[Way]
     metric: dict[PrunableHeads, str]  # the reported metric of each set of heads
@@ -249,12 +249,12 @@ def _whiskers(
 
 
 _RECOVERED_WAYS = (
-    Way(key=RECOVERED_RANDOM, name="random heads, trained on", mark="– –", control=True),
+    Way(key=RECOVERED_RANDOM, name="random heads, trained further", mark="– –", control=True),
     Way(key=LEARNED, name="as pruned", mark="■", look=_AS_PRUNED),
-    Way(key=RECOVERED, name="trained on"),
+    Way(key=RECOVERED, name="trained further"),
 )
 _ALL = {**CONTROL, "strokeDash": [8, 3]}
-_ALL_NAME = ("— —", "all heads, trained on", "var(--soft)")
+_ALL_NAME = ("— —", "all heads, trained further", "var(--soft)")
 
 
 def recovered_figure(frame: pd.DataFrame, whole: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
@@ -269,19 +269,19 @@ def recovered_figure(frame: pd.DataFrame, whole: pd.DataFrame, models: ModelSele
         return None
     return ReportFigure(
         id="pruning-recovered",
-        question="Do pruned models come back when they are trained on?",
+        question="Do pruned models recover when they are trained further?",
         answer=[_recovered_sentence(beside, pool, whole) for pool in beside.pools],
-        words=beside.words("trained on, the advantage of the heads that gates left over random ones"),
+        words=beside.words("trained further, the advantage of the heads that gates left over random ones"),
         panels=[beside.panel(pool, _levels(beside, pool, whole)) for pool in beside.pools],
         caption=beside.caption,
         how_to_read=[
-            "Squares: the model as gates pruned it. Dots: the same, trained on without gates, at a rate that rises "
-            "and falls again. Grey and short dashes, the control: as many heads drawn at random from the model before, "
-            "trained on at once for as many updates as gates and what follows take together. Dotted: the model before "
-            "any head went; long dashes: all of its heads, trained on as long.",
-            "From squares to dots: what the rest of the model had not followed yet. From grey to dots: what it is "
-            "worth which heads are left; it would be surprising if random ones were better. Only beside the long "
-            "dashes does it show what the missing heads cost: more training helps all of them.",
+            "Squares: the model as gates pruned it. Dots: the same, trained further without gates, at a learning rate "
+            "that rises and falls again. Grey and short dashes, the control: as many random heads of the unpruned "
+            "model, trained for as many updates as both steps together. Dotted: the unpruned model; long dashes: the "
+            "same, trained further for as long.",
+            "From squares to dots: what the rest of the model gains by adapting. From grey to dots: what the choice of "
+            "heads is worth; it would be surprising if random ones were better. From dots to long dashes: what the "
+            "missing heads cost, since more training helps all.",
         ],
         method=METHOD,
         data=beside.curves,
@@ -301,12 +301,12 @@ def _whole(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataFrame, way: st
 
 
 def _recovered_sentence(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataFrame) -> str:
-    """The model's distance from random heads, from its state before, and from all heads."""
+    """The model's distance from random heads, from the model before further training, and from all heads."""
     unit, num, pairs = unit_of(beside.metric[pool]), beside.num_points(pool), pool.of(beside.pairs)
     left = sorted(set(pairs.groupby("point")["left"].mean().round().astype(int)))
     few = f"{left[0]}" if len(left) == 1 else f"{left[0]} to {left[-1]}"
-    advantages = {"as many random heads, trained on as long": beside.advantage(pool)}
-    names = {UNPRUNED: "the model before any head went", RECOVERED_ALL: "all heads, trained on as long"}
+    advantages = {"as many random heads, trained as long": beside.advantage(pool)}
+    names = {UNPRUNED: "the unpruned model", RECOVERED_ALL: "all heads, trained as long"}
     for way, name in names.items():
         rows = _whole(beside, pool, whole, way)
         if len(rows):
@@ -314,6 +314,6 @@ def _recovered_sentence(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataF
     points = f" (means over {num} points)" if num > 1 else ""
     *most, last = [f"{difference_text(gap, 'better', 'worse', unit)} than {name}" for name, gap in advantages.items()]
     return (
-        f"{pool.subject}: with {few} of {int(pairs['size'].iloc[0])} left and trained on{points}, the model is "
+        f"{pool.subject}: with {few} of {int(pairs['size'].iloc[0])} left and trained further{points}, the model is "
         f"{', '.join(most)}{' and ' if most else ''}{last}."
     )

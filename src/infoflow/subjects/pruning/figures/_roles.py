@@ -1,4 +1,4 @@
-"""Which functions survive pruning: the heads that are left, by function, and what chance would keep."""
+"""Which functions survive pruning: the remaining heads by function, and what chance would keep."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +37,7 @@ class Functions:
 
     `heads` has one row per sweep step, head and role (`holds`: by the role thresholds). `counts` has one row per seed
     and sweep step: the converged model's roles that are left, their initial number, and the number that equally many
-    random heads would keep in expectation; no rows if it had none.
+    random heads would keep in expectation; no rows if it had no roles.
     """
 
     pool: PrunableHeads
@@ -89,7 +89,7 @@ class Functions:
 
         The tendency of a head that holds a role is its function; of other heads, the function that their scores come
         closest to (`strength`, 0 to 1, see `role_strength`). `place` counts heads of one kind from the bottom of their
-        stack: by function, those that hold none on top, the strongest tendency first.
+        stack: by function, then the strongest tendency first, with heads that hold no role on top.
         """
         rows = self.heads.loc[self.heads["alive"]]
         rows = rows.assign(order=[_ORDER.index(name) for name in rows["tendency"]])
@@ -195,10 +195,10 @@ def roles_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         how_to_read=[
             "One column for each point of the sweep; each cell is a head that is left. A head has a function if it "
             "reaches a role's usual threshold on one half of the sentences and exceeds it with its 95% interval on the "
-            "other. Functions are measured again at each point, since heads that stay may change.",
+            "other. Functions are measured again at each point, since the heads that are left may change.",
             "Full colours: heads that hold a function. Pale, on top: heads that hold none, in the colour of their "
-            "strongest tendency; the paler, the nearer to its control; grey ones exceed none. Grey and "
-            "dashed: how many of as many heads drawn at random from the unpruned model would hold a function.",
+            "strongest tendency; the paler, the nearer to its control; grey ones exceed no control. Grey and dashed: "
+            "how many hold a function among as many random heads of the unpruned model.",
             "Curve: the share of the model's roles, such as one relation in one direction, that some head still holds; "
             "grey and dashed, the same for random heads. It would be surprising if pruning kept fewer.",
         ],
@@ -221,7 +221,7 @@ def _words(sweep: Functions) -> str:
     chance = 100 * float(at["chance"].mean())
     more, less = share.low > chance, share.high < chance  # if one of them has no interval
     verdict = "more than the " if more else "less than the " if less else ""
-    verdict = verdict or ("not clearly more or less than the " if share.has_interval else "beside ")
+    verdict = verdict or ("not clearly more or less than the " if share.has_interval else "compared with the ")
     with_interval, lost = estimate_text(share, "%").replace(" %", "%"), sweep.lost(sweep.telling)
     held = with_interval if share.has_interval else f"{share.value:.0f}%"
     return (
@@ -234,7 +234,7 @@ def _caption(sweeps: list[Functions]) -> str:
     seeds = max([int(sweep.counts["seed"].nunique()) for sweep in sweeps if len(sweep.counts)], default=1)
     several = f" Curve: mean over {seeds} seeds, band their 95% interval over seeds." if seeds > 1 else ""
     known = [sweep.by_chance for sweep in sweeps if sweep.by_chance is not None]
-    chance = f" Of the roles held before pruning at most {sum(known):.1f} are held by chance." if sum(known) else ""
+    chance = f" At most {sum(known):.1f} of the roles held before pruning are held by chance." if sum(known) else ""
     heads = listed([f"{sweep.size} heads of {sweep.pool.series.label}" for sweep in sweeps])
     return f"Columns: {heads}, seed {sweeps[0].seed}.{several}{chance}"
 

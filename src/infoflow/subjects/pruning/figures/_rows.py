@@ -38,7 +38,7 @@ WAYS = (
     LineKind(
         key="straight-through", label="exactly k, straight-through", dash=(8, 2, 2, 2), shape="triangle-right", mark="▶"
     ),
-    LineKind(key="iterative", label="importance, ranked anew", dash=(6, 2, 2, 2), shape="triangle-up", mark="▲"),
+    LineKind(key="iterative", label="importance, ranked again", dash=(6, 2, 2, 2), shape="triangle-up", mark="▲"),
     LineKind(key="importance", label="importance", dash=(3, 2), shape="square", mark="■"),
     LineKind(key="confidence", label="confidence", dash=(1, 2), shape="triangle-down", mark="▼"),
     LineKind(key="relevance", label="relevance", dash=(5, 2, 1, 2), shape="cross", mark="✚"),
@@ -62,7 +62,7 @@ class PrunableHeads:
 
     @property
     def subject(self) -> str:
-        """The subject at the start of a sentence."""
+        """The set of heads as the subject of a sentence."""
         return f"{self.heads.capitalize()} of {self.series.label}"
 
     def of(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -77,7 +77,7 @@ def scoped(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_whole_models(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of trained models with all their heads: before pruning, and trained further."""
+    """The rows of trained models with all their heads: before pruning, and after further training."""
     return frame.loc[frame["trained"] & frame["method"].isin([UNPRUNED, RECOVERED_ALL])]
 
 
@@ -157,7 +157,7 @@ def several(frame: pd.DataFrame, bands: str = "bands") -> str:
 
 
 def over_seeds(seeds: int, bands: str = "bands") -> str:
-    """The same for counts, which have no sentences behind them: with one seed there are no bands."""
+    """The same for counts, which have no interval over sentences: with one seed there are no bands."""
     return band_words(seeds, over="", bands=bands)
 
 
@@ -171,15 +171,14 @@ METHOD = Method(
     title="Pruning",
     text="""
     Learned gates: each head's output is multiplied by a Hard Concrete gate <i>g</i> = min(1, max(0, 1.2 σ((ln <i>u</i>
-    − ln(1 − <i>u</i>) + log <i>α</i>)/.33) − .1)), whose chance to be open is penalised; training goes on from the
-    converged model, from one weight of the penalty to the next. In evaluation a gate is min(1, max(0, 1.2 σ(log
+    − ln(1 − <i>u</i>) + log <i>α</i>)/.33) − .1)), whose probability of being open is penalised; training starts from
+    the converged model and goes from one penalty weight to the next. In evaluation a gate is min(1, max(0, 1.2 σ(log
     <i>α</i>) − .1)), undecided where |log <i>α</i>| &lt; 2.4; a head counts as removed once its gate is 0 (log <i>α</i>
-    &lt; −2.4), so an undecided one is left. After
-    Voita et al. (2019) and Louizos, Welling and Kingma (2018). Trained on: without gates and penalty, heads that went
-    stay away, the rate begins high and falls again (learning-rate rewinding, Renda, Frankle and Carbin 2020). Gates
-    for exactly <i>k</i> heads after Li et al. (2021). All other ways rank heads on validation sentences and train
-    nothing. Every choice is scored on the same held-out sentences; BLEU is sacreBLEU's. Roles are measured again at
-    every point by the thresholds of the head map.
+    &lt; −2.4), so an undecided one is left. After Voita et al. (2019) and Louizos, Welling and Kingma (2018). Trained
+    further: without gates or penalty; removed heads stay removed; the rate begins high and falls again (learning-rate
+    rewinding, Renda, Frankle and Carbin 2020). Gates for exactly <i>k</i> heads after Li et al. (2021). All other ways
+    rank heads on validation sentences and train nothing. Every choice is scored on the same held-out sentences; BLEU is
+    sacreBLEU's. Roles are measured again at every point by the thresholds of the head map.
     """,
 )
 
@@ -205,7 +204,7 @@ def rows_axis(field: str, order: list, title: str | None = None) -> Channel:
 
 
 def span_of(pool: PrunableHeads, curves: pd.DataFrame) -> list[float]:
-    """The panel's own quality scale: losing all kinds of heads costs many times more than losing the encoder's."""
+    """The panel's own quality scale, since heads of all kinds cost many times more than the encoder's."""
     drawn = pool.of(curves)[["low", "high", "value", "unpruned"]]
     low, high = span(drawn, margin=0.06)
     return [max(low, 0.0) if drawn.min().min() >= 0 else low, high]

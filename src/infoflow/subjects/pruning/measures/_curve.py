@@ -42,11 +42,11 @@ PRUNING = TableSchema(
             "method",
             "string",
             "",
-            "hard-concrete (learned gates), subset (exactly k), straight-through (exactly k at every "
-            "update), importance, iterative, confidence, relevance or random; scratch: trained from the start with the "
-            "heads of the hard-concrete point of the same place; recovered: that point, trained on without gates; "
-            "recovered-random: as many random heads, trained on; recovered-all: all heads, trained on; unpruned: the "
-            "model before, at point -1",
+            "hard-concrete (learned gates), subset (exactly k), straight-through (exactly k at every update), "
+            "importance, iterative, confidence, relevance or random; scratch: trained from the start with the heads of "
+            "the hard-concrete point of the same place; recovered: that point, trained further without gates; "
+            "recovered-random: as many random heads, trained further; recovered-all: all heads, trained further; "
+            "unpruned: the model before, at point -1",
         ),
         Column(
             "scope",
@@ -304,9 +304,9 @@ def compare_speed(
 
     Args:
         models: A model and its pruned versions.
-        batches: Sentences per forward pass.
+        batches: Numbers of sentences per forward pass, each measured.
         tokens: Tokens per sentence.
-        rounds: Forward passes of each model for the median; one more warms up.
+        rounds: Timed forward passes of each model, after one to warm up; the median is reported.
 
     Returns:
         model, heads, parameters, megabytes (of the weights), batch, milliseconds (median of a forward pass), speed-up

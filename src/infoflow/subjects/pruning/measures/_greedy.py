@@ -28,14 +28,14 @@ def rank_heads(
     draw: int = 0,
     options: PassOptions | None = None,
 ) -> list[Head]:
-    """Heads in the order of their removal, the least valuable first.
+    """Heads in the order of their removal, least valuable first.
 
     Heads that share a key and value are adjacent, ranked by their mean, so that whole groups can be removed.
 
     Args:
         model: A loaded model.
         corpus: Text for the ranking.
-        by: `"importance"` (each layer divided by its norm; of an encoder that predicts nothing, how far its sentence
+        by: `"importance"` (each layer divided by its norm; for an encoder that predicts nothing, how far its sentence
             vectors move without the head), `"confidence"`, `"relevance"` or `"random"`.
         kinds: Kinds of attention whose heads may be removed ("encoder-self", ...); default: all.
         draw: Number of the random order.

@@ -1,4 +1,4 @@
-"""Learned gates on the heads of a model, often exactly 0 or 1: submodules during training."""
+"""Learned gates on the heads of a model, which are often exactly 0 or 1; submodules during training."""
 
 # H head
 
@@ -66,7 +66,7 @@ class HardConcrete(nn.Module):
         return torch.sigmoid(self.log_alpha - BETA * math.log((1 - GAMMA) / (ZETA - 1)))
 
     def alive(self, rule: str = "code") -> Bool[Tensor, " head"]:
-        r"""Which heads are kept.
+        r"""Mask of the heads that are kept.
 
         `"code"` (the released code): those whose evaluation gate is not 0, $\log\alpha > -\ln 11 \approx -2.398$. A
         head is removed only once its gate has decided. `"paper"`: those that are 1 more often than 0, $\log\alpha > 0$;
@@ -123,7 +123,7 @@ class AbstractHeadGates(nn.Module):
         """The term added to the training loss, before its weight."""
 
     def draw(self) -> None:
-        """New gates for the following forward passes: the same for a whole batch and all its layers."""
+        """Draw new gates for the following forward passes: the same for a whole batch and all its layers."""
         self._current = self._by_site(self.training_gates())
 
     def forward(self, call: HeadCall) -> Tensor | None:
@@ -137,7 +137,7 @@ class AbstractHeadGates(nn.Module):
 
 
 class HardConcreteGates(AbstractHeadGates):
-    """Hard Concrete gates, penalised by how often they are open.
+    """Hard Concrete gates, with a penalty on how often they are open.
 
     | `convention` | penalty | weight for the same pressure on each head |
     |---|---|---|
@@ -183,7 +183,7 @@ class HardConcreteGates(AbstractHeadGates):
         return torch.cat([gate.deterministic() for gate in self._modules_in_order()])
 
     def alive(self, rule: str = "code") -> Tensor:
-        """Which heads are kept, in the order of `heads`; see `HardConcrete.alive`."""
+        """Mask of the kept heads, in the order of `heads`; see `HardConcrete.alive`."""
         return torch.cat([gate.alive(rule) for gate in self._modules_in_order()])
 
     def undecided(self) -> Tensor:
@@ -196,7 +196,7 @@ class HardConcreteGates(AbstractHeadGates):
 
 
 class SubsetHeadGates(AbstractHeadGates):
-    """Gates that let exactly k heads pass, with a temperature that falls from step to step; without a penalty.
+    """Gates that let exactly k heads pass, with a temperature that falls from step to step, and without a penalty.
 
     Args:
         model: A loaded model.
@@ -264,7 +264,7 @@ def gated_heads(model: Model, kinds: Sequence[str] | None) -> list[Head]:
 
 @contextmanager
 def attached(model: Model, gates: AbstractHeadGates) -> Iterator[None]:
-    """Gates inside a `with` block: a submodule of the model's module, applied in every forward pass."""
+    """Apply gates inside a `with` block: they become a submodule of the model's module, used in every forward pass."""
     module = model.module
     assert not hasattr(module, ATTRIBUTE), "gates are attached already"
     module.add_module(ATTRIBUTE, gates.to(module.device))
@@ -339,7 +339,7 @@ def subset_gates(
 
 
 def subset_mask(logits: Float[Tensor, " head"], k: int) -> Float[Tensor, " head"]:
-    """1 for the k largest logits, else 0; ties go by index, so that there are always k."""
+    """1 for the k largest logits, otherwise 0; ties go by index, so that there are always k."""
     _check(logits, k)
     mask = torch.zeros_like(logits)
     mask[torch.argsort(logits.detach(), descending=True, stable=True)[:k]] = 1
@@ -347,7 +347,7 @@ def subset_mask(logits: Float[Tensor, " head"], k: int) -> Float[Tensor, " head"
 
 
 def straight_through_gates(logits: Float[Tensor, " head"], k: int) -> Float[Tensor, " head"]:
-    """`subset_mask` forward, the identity backward."""
+    """The values of `subset_mask`, with the gradient of the identity."""
     return subset_mask(logits, k) + (logits - logits.detach())
 
 

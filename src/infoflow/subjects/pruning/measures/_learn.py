@@ -1,4 +1,4 @@
-"""Learn which heads a converged model needs: a sweep of penalties, or exactly k heads; and further training."""
+"""Learn which heads a converged model needs, by a sweep of penalties or with exactly k heads; and further training."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -143,7 +143,7 @@ def learn_gates(
         model: The converged model; its weights change.
         objective: Its training objective.
         data: Training data.
-        config: Settings of the training at each penalty. `weight_decay=0` and a constant rate suit gates.
+        config: Settings of the training at each penalty. Gates need `weight_decay=0` and a constant rate.
         out: Folder of the sweep: one run for each penalty.
         penalties: Weights of the penalty, usually increasing.
         kinds: Kinds of attention with gated heads; None: all.
@@ -256,8 +256,8 @@ def _tell(point: GatedPoint) -> None:
 class GatedObjective(AbstractObjective):
     """The model's training objective, with new gates for each batch, plus `weight` times their penalty.
 
-    Use while gates are attached to the module (`attached`). Held-out sentences are scored by the plain objective with
-    evaluation gates.
+    Use it while gates are attached to the module (`attached`). Held-out sentences are scored by the plain objective
+    with evaluation gates.
     """
 
     name: ClassVar[str] = "gated"

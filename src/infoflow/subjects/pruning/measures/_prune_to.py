@@ -1,4 +1,4 @@
-"""Prune a model to a number of heads, into a folder; or leave it at full size with zeros."""
+"""Prune a model to a number of heads, into a folder; or keep it at full size with zeros."""
 
 import copy
 import json
@@ -108,7 +108,7 @@ class Pruned:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recovery:
-    """Training after pruning: number of updates, and the highest learning rate."""
+    """Training after pruning: number of updates, and highest learning rate."""
 
     updates: int
     rate: float = 1e-4
@@ -130,8 +130,8 @@ def prune_to(
 ) -> Pruned:
     """Keep the most valuable heads, remove the others, and write the smaller model.
 
-    Half of the sentences (by the hash of their text) rank the heads, the other half measures the cost. There is no
-    training: `learn_gates` lets the model adapt.
+    Half of the sentences (by the hash of their text) rank the heads, the other half measures the cost. The model is not
+    trained; with `learn_gates` it adapts.
 
     Args:
         model: A loaded model with its tokenizer.
@@ -272,7 +272,7 @@ class Start:
         )
 
     def _recovered(self, smaller: Model, progress: Progress) -> tuple[Model, str]:
-        """The smaller model, trained on if that is wanted, and how it was trained."""
+        """The smaller model, trained further on request, and how it was trained."""
         if self.recover is None or self.objective is None:
             return smaller, _UNTRAINED
         first = quality(smaller, self.scored_on, frozenset(), self.metric, options=self.options)
@@ -281,7 +281,7 @@ class Start:
         trained = trained_on(smaller, self.trained_on, self.objective, updates, rate, self.seed)
         progress.advance(1)
         summary = (
-            f"After removal the {first['metric']} was {first['scores'][0]:.4f}; then the model was trained on for "
+            f"After removal the {first['metric']} was {first['scores'][0]:.4f}; then the model was trained further for "
             f"{updates:,} updates on {len(self.trained_on):,} sentences, at a rate of at most {rate:g}."
         )
         current_display().note(summary)
@@ -350,7 +350,7 @@ def _change(before: dict, after: dict) -> pd.DataFrame:
 
 
 def _card(name: str, by: str, heads: tuple[int, int, int], quality: pd.DataFrame, training: str) -> dict[str, Any]:
-    """Contents of the model card; `heads`: number after pruning, before, and of those that could be removed."""
+    """Contents of the model card; `heads` are the numbers after pruning, before, and of those that could be removed."""
     left, total, can_go = heads
     rows = [
         f"| {r['metric']} | {r['before']:.4f} | {r['after']:.4f} | {_change_of(r)} | {r['sentences']:,} |"

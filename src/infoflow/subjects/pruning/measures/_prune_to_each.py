@@ -81,7 +81,7 @@ def prune_to_each(
         seed: Seeds the random order, if used.
         options: How the corpus is run.
         masked: Folder for copies with zeros, `masked/keep-NUMBER`.
-        recover: Train each smaller model on, those of the control too.
+        recover: Updates of further training of each smaller model, and of each random choice.
     """
     numbers = sorted(set(keep), reverse=True)
     for number in numbers:

@@ -1,4 +1,4 @@
-"""Train a pruned model on, after its heads were removed from the weights."""
+"""Train a pruned model further, after its heads were removed from the weights."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ _POSITIONS = 512
 
 
 def training_objective(model: Model, corpus: Corpus, trained: AbstractObjective | None) -> AbstractObjective:
-    """The objective that a model is trained on with: that of its own training, or the plain one of its task."""
+    """The objective for further training: that of the model's own training, or the plain one of its task."""
     if model.task not in _BY_TASK:
         raise UserError(f"--recover trains models that predict tokens. {model.name} is an encoder without such a head.")
     whole = trained is not None and not trained.exports_a_part and trained.reads == "sentence"

@@ -1,4 +1,4 @@
-"""Prune a trained model of a study, in every way of its plan; and `prune`: any model, in one call.
+"""Prune a trained model of a study by every method in its plan; and `prune`: any model, in one call.
 
 Every sweep step is a separate part, keyed by the model, by the choice of its heads, and by its scores: a study
 continues at the step where it stopped, and a larger plan only adds steps. The published models stay unchanged: each
@@ -64,7 +64,7 @@ from ._pruning_points import Point, points
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prune(OfRecipe):
-    """Part of one model's pruning: the curves of one method in one scope, or the unpruned model's scores and roles."""
+    """Part of a model's pruning: the curves of one method in one scope, or the unpruned model's scores and roles."""
 
     kind = "prune"
     named = "prune {self.recipe.name}, {self.piece}"
@@ -224,7 +224,7 @@ class Prune(OfRecipe):
 
 
 def _named(frame: pd.DataFrame, method: str, scope: str) -> pd.DataFrame:
-    """A part's rows with their own names: two curves may share a part, and earlier versions stored no scope."""
+    """A part's rows with the names of this curve: two curves may share a part, and earlier versions stored no scope."""
     return frame.assign(method=method, scope=scope)
 
 

@@ -47,7 +47,7 @@ class RemovalOrder:
         return None if self.scope == ALL_HEADS else (self.scope,)
 
     def draw(self, recipe: Recipe) -> int:
-        """Its number in tables: that of the random order, or the seed of what was trained."""
+        """The number of the draw in tables: that of the random order, or the seed of what was trained."""
         return recipe.seed if self.way in _TRAINED else self.order
 
     @property
@@ -58,7 +58,7 @@ class RemovalOrder:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Curves of one stage: of one method, or all greedy ones, in one scope."""
+    """The curves of one stage: those of one method, or all greedy ones, in one scope."""
 
     way: str
     scope: str = ""
@@ -166,7 +166,7 @@ def learning_key(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> st
 
 
 def table_keys(models: StudyModels, curve: RemovalOrder | None, origin: str) -> dict[str, str]:
-    """Keys of a step's tables; without a curve, those of the converged model."""
+    """Keys of a step's tables; for no curve, those of the converged model."""
     plan, analysis = models.plan.pruning, models.plan.analysis
     scored = [origin, plan.metric, analysis.sentences, plan.score_sentences, analysis.beams]
     keys = {
@@ -206,7 +206,7 @@ def recovering_updates(models: StudyModels, curve: RemovalOrder, point: int) -> 
 
 
 def _recovering(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[object]:
-    """Dependencies of a recovering model besides its initial heads and weights, and its training length."""
+    """What a recovering model depends on besides its initial heads and weights, and its training length."""
     rate = models.plan.pruning.recover_learning_rate
     return [_VERSION, curve.way, curve.scope, models.train_key(recipe), rate]
 

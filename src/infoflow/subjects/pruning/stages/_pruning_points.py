@@ -1,4 +1,4 @@
-"""The steps of each pruning method in sequence, each with its model in that state."""
+"""The steps of each pruning method in sequence, each with its model at that step."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -127,7 +127,7 @@ def _chosen(
 def _from_scratch(
     models: StudyModels, recipe: Recipe, curve: RemovalOrder, places: Sequence[PlannedPoint]
 ) -> Iterator[Point]:
-    """Train from scratch with fixed gates of the sweep step; if no head was removed, the model itself."""
+    """Train from scratch with the step's gates fixed; if no head was removed, the model itself."""
     left = swept(models, recipe, curve.scope)
     assert left is not None, "its sweep comes before"
     for place in places:
@@ -147,7 +147,7 @@ def _from_scratch(
 def _recovered(
     models: StudyModels, recipe: Recipe, curve: RemovalOrder, places: Sequence[PlannedPoint]
 ) -> Iterator[Point]:
-    """Train further from the weights of the sweep step, with gates wide open, or from those of the converged model."""
+    """Train further from the weights of the step, with gates fully open, or from those of the converged model."""
     for place in places:
         model, removed = _to_recover(models, recipe, curve, place)
         objective, data = models.objective(recipe), models.training_data(recipe)
@@ -177,7 +177,7 @@ def _to_recover(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place:
 
 
 def _falling(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place: PlannedPoint) -> TrainConfig:
-    """The rate warms up over the same share of updates as in the first training and decays to 0; batches differ."""
+    """The schedule of recovery: the rate warms up over the same share of updates as at first, and decays to 0."""
     training, plan = models.plan.training, models.plan.pruning
     return dataclasses.replace(
         training,

@@ -1,4 +1,4 @@
-"""The importance of parts for the states that they add up to, over a corpus, and the route of one prediction."""
+"""The importance of parts for the states that they sum to, over a corpus, and the route of one prediction."""
 
 from ._importance import ROUTE_IMPORTANCE
 from ._importance import RouteImportance as RouteImportance

@@ -1,4 +1,4 @@
-"""How important each head, feed-forward block and residual connection is over a corpus, and how often on a route."""
+"""How important each head, feed-forward block and residual connection is over a corpus, and its share of routes."""
 
 # P prediction, K part of a model, X part and statistic, 64 bootstrap blocks
 
@@ -42,7 +42,7 @@ ROUTE_IMPORTANCE = TableSchema(
             "",
             "importance: share of the part in the token's own state, mean over predictions (in an encoder with a "
             "decoder: over its tokens); route: share of predictions on whose route the part lies at any token; domain: "
-            "the same for sentences with a label, less the share for all others",
+            "the same for sentences with a label, minus the share for all others",
         ),
         Column("threshold", "float64", "share of a state", "least importance of an edge of a route"),
         Column(
@@ -66,7 +66,7 @@ class RouteImportance(Intervention):
     $$ \mathrm{importance}(h) = \frac{1}{|P|} \sum_{i \in P} \sum_j \mathrm{importance}(h, j \to i), \qquad
     \mathrm{route}(h) = \frac{1}{|P|} \sum_{i \in P} [h \in \mathrm{route}_τ(i)] $$
 
-    P are predictions: in a decoder, tokens that have a next one; in an encoder, all tokens but special ones.
+    P are predictions: in a decoder, tokens that have a next one; in an encoder, all tokens except special ones.
     Importances are those of `find_route`; heads and residual of a sublayer add up to 1. A part lies on the route of a
     prediction if the route has an edge of it at any token. Sums are kept per block of sentences, so memory does not
     grow with the corpus. Decoders with an encoder have no rows by tag.
@@ -80,7 +80,7 @@ class RouteImportance(Intervention):
         threshold: Least importance of an edge of a route, 0 to 1.
         annotation: Column of the corpus with tags, such as parts of speech; no rows by tag if there is none.
 
-    Source: [@ferrando2024] for decoders; the means and shares over all predictions are ours in detail.
+    Source: [@ferrando2024] for decoders; the exact form of the means and shares over all predictions is ours.
     """
 
     table: ClassVar[TableSchema] = ROUTE_IMPORTANCE
@@ -120,7 +120,7 @@ class RouteImportance(Intervention):
 
 
 def _labels(reader: Reader, chosen: np.ndarray) -> tuple[dict[int, int], list[tuple[str, str]]]:
-    """Number of each sentence's label, from the end of all names: -1 is the last; none if all are the same."""
+    """Number of each sentence's label, from the end of the names: -1 is the last; empty if all are the same."""
     if LABEL not in reader.corpus.columns:
         return {}, []
     wanted, own = set(chosen.tolist()), enumerate(reader.corpus.column(LABEL))
@@ -146,7 +146,7 @@ Part = tuple[str, int, str, str, int]  # stack, layer, sublayer, part, head
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Seen:
-    """A batch's importances at each token, and its edges."""
+    """The importances of a batch at each token, and its edges."""
 
     least: float
     parts: list[Part] = field(default_factory=list)
@@ -170,7 +170,7 @@ class _Seen:
 
 
 def _equal(attention: AttentionShares) -> Tensor:
-    """What each head and the residual would have if all visible parts were equally important, (B, T, part)."""
+    """The importance of each head and of the residual if all visible parts were equally important, (B, T, part)."""
     heads, keys_BT1 = attention.heads.shape[1], attention.visible.sum(2, keepdim=True)
     all_BT1 = heads * keys_BT1 + 1
     return torch.cat([(keys_BT1 / all_BT1).expand(-1, -1, heads), 1 / all_BT1], dim=2)
@@ -245,13 +245,13 @@ class _Sums:
                         yield place | {"measure": DOMAIN} | self._difference(number, index)
 
     def _means(self, number: int) -> dict[str, np.ndarray]:
-        """Importance and share of routes of every prediction; for a label: of all other sentences."""
+        """Importance and share of routes over all predictions; for a label, over those of all other sentences."""
         values, counts = ((one[0] - (one[number] if number < 0 else 0)).sum(1) for one in (self._values, self._counts))
         with np.errstate(invalid="ignore", divide="ignore"):
             return {IMPORTANCE: values[0] / counts[0], ROUTE: values[2] / counts[1]}
 
     def _difference(self, number: int, part: int) -> dict[str, Any]:
-        """Share of routes with a label less that of all others, with both from the same blocks of sentences."""
+        """Share of routes with a label minus that of all others, both over the same blocks of sentences."""
         weights = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
         sums = weights @ np.stack([
             one[at][which, :, part]

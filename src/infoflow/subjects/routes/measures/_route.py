@@ -1,4 +1,4 @@
-"""The route of one prediction: the parts that its state is made of, from the top layer down to the tokens."""
+"""The route of one prediction: the parts that make up its state, from the top layer down to the tokens."""
 
 # P prediction, T token, S token of the encoder, H head
 
@@ -83,7 +83,7 @@ def find_route(
 
     A norm behind a sum (BERT) or behind a part (Gemma 2) is a linear map with the deviation of that token as a
     constant. Cross-attention leads to the encoder's last states. Where both blocks read the same state (parallel
-    blocks), the feed-forward block counts as the second one. Biases count in the state, but are no parts.
+    blocks), the feed-forward block counts as the second one. Biases are included in the state, but are not parts.
 
     Args:
         model: A loaded model in any precision.
@@ -94,7 +94,7 @@ def find_route(
 
     Raises:
         UserError: The position or the threshold is out of range, the sentence cannot be read, or the model's blocks are
-            no such sums.
+            not such sums.
 
     Source: [@ferrando2024]. Verified in the authors' code (facebookresearch/llm-transparency-tool): the importance, the
     L1 norm, top-down search with one threshold for all edges, and its values .01 to .1, by default .04, applied to each
@@ -116,7 +116,7 @@ def sentence_shares(model: Model, read: ReadSentence) -> list[BlockShares]:
     """All importances of one sentence, in the order of the forward pass.
 
     Raises:
-        UserError: The model's blocks are no sums of their parts.
+        UserError: The model's blocks are not sums of their parts.
     """
     if reason := refusal(model):
         raise UserError(f"{model.name} has no routes: {reason}.")

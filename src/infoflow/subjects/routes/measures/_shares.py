@@ -1,4 +1,4 @@
-"""The importance of each head, feed-forward block and residual connection for the states that they add up to."""
+"""The importance of each head, feed-forward block and residual connection for the states that they sum to."""
 
 # B sentence, T query token, S key token, H head, D model width, N token of the batch, P pair of head, query and key
 
@@ -23,7 +23,7 @@ _TINY = 1e-6  # of the state's length: parts below have the importance of their 
 def part_importance(
     parts: Float[Tensor, "*state part width"], whole: Float[Tensor, "*state width"]
 ) -> Float[Tensor, "*state part"]:
-    r"""Shares of some vectors in their sum, by how much closer to it each of them brings the zero vector.
+    r"""Shares of vectors in their sum, by how much closer to the sum each of them is than the zero vector.
 
     $$ \mathrm{importance}_k = \frac{p_k}{\sum_m p_m}, \qquad
     p_k = \max(0, \lVert y \rVert_1 - \lVert y - z_k \rVert_1) $$
@@ -63,7 +63,7 @@ class AttentionShares:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BlockShares:
-    """Importances in one block: its attentions in order, then the feed-forward block. Padding has arbitrary ones."""
+    """Importances in one block: its attentions in order, then the feed-forward block; arbitrary at padding."""
 
     stack: str
     layer: int
@@ -72,9 +72,9 @@ class BlockShares:
 
 
 def refusal(model: Model) -> str | None:
-    """Why a model has no routes, as far as its anatomy says so."""
+    """Why a model has no routes, as far as its anatomy tells."""
     if any(one.gated for one in model.anatomy.attentions()):
-        return "a gate multiplies what its heads read, so their outputs are no sums over tokens"
+        return "a gate multiplies what its heads read, so their outputs are not sums over tokens"
     return model.anatomy.lacks() or model.anatomy.beside_attention() or model.anatomy.several_streams()
 
 
@@ -181,7 +181,7 @@ class _Linear:
     def __call__(
         self, parts: Float[Tensor, "sentence token width"], rows: Tensor | slice = slice(None)
     ) -> Float[Tensor, "sentence token width"]:
-        """A whole sum of parts in some sentences, with the norm's bias."""
+        """The norm of a sum of parts in some sentences, with the norm's bias."""
         moved = self.unscaled(parts) * self.scale[rows].unsqueeze(-1)
         return moved if self.norm.bias is None else moved + self.norm.bias.float()
 
@@ -191,7 +191,7 @@ class _Linear:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Sum:
-    """A state as the sum of the one before it, an attention's heads, and constants."""
+    """A state as the sum of the preceding state, an attention's heads, and constants."""
 
     attended: _Attended
     whole: Float[Tensor, "sentence token width"]
@@ -230,7 +230,7 @@ class _Sum:
     def _chunk(
         self, model: Model, output_HdD: Tensor, visible_BTS: Tensor, real_BT: Tensor, rows: Tensor
     ) -> tuple[Float[Tensor, "sentence token part"], float]:
-        """Shares in some sentences, the residual's last, and how much of the states the parts do not explain."""
+        """Shares in some sentences (last: the residual's), and how much of the states the parts leave unexplained."""
         call, real, shown = self.attended.call, real_BT[rows, :, None], visible_BTS[rows, None]
         used_BS = shown.any(2).squeeze(1)
         value_BHSd = call.value[rows].float().where(used_BS[:, None, :, None], 0)
@@ -259,7 +259,7 @@ class _Sum:
         bias_D = heads_BTD.new_zeros(heads_BTD.shape[2]) + own * self.factor
         if not close((heads_BTD + bias_D)[real_BT], (projected[rows] * self.factor)[real_BT]):
             raise NothingToRead(
-                "its heads' outputs are changed before their projection, so they are no sums over tokens"
+                "its heads' outputs are changed before their projection, so they are not sums over tokens"
             )
         return bias_D
 
@@ -313,7 +313,7 @@ class _Pass:
         )
 
     def _sums(self, after: Tensor, real_BT: Tensor) -> tuple[list[_Sum], Tensor, Tensor]:
-        """The block's attentions as sums; the feed-forward block's part in its output, and the residual's."""
+        """The block's attentions as sums, and the parts of its output from the feed-forward block and the residual."""
 
         def same(first: Tensor, second: Tensor) -> bool:
             return first.shape == second.shape and close(first[real_BT], second[real_BT])

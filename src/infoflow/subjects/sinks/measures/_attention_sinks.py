@@ -1,4 +1,4 @@
-"""How much of each head's attention falls on the first token, special tokens and punctuation, and what they say."""
+"""How much of each head's attention falls on the first token, special tokens and punctuation, and their values."""
 
 # B sentence, H head, Q query, K key, C class of keys: those of `CLASSES`, then the learned sink
 
@@ -69,8 +69,8 @@ class AttentionSinks(AbstractSentenceMeasure):
        \frac{1}{|S|} \sum_s \frac{\overline{\lVert v_j \rVert}_{j \in c}}{\overline{\lVert v_j \rVert}_{j \in o}} $$
 
     Q are all queries but the first token (in cross-attention all), c is a class of keys, o the tokens that are neither
-    first nor special nor punctuation. A learned sink (gpt-oss) is a key without a token: its share is what the weights
-    on tokens lack to 1. The uniform head spreads equal weights over all keys that the model lets a query see, the
+    first nor special nor punctuation. A learned sink (gpt-oss) is a key without a token: its share is 1 minus the sum
+    of the weights on tokens. The uniform head spreads equal weights over all keys that the model lets a query see, the
     learned sink included.
 
     Args:

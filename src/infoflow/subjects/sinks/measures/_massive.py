@@ -1,4 +1,4 @@
-"""Massive activations: how far the largest entries of a state exceed the others, in which dimensions and tokens."""
+"""Massive activations: how far the largest entries of a state exceed the others, and in which dimensions and tokens."""
 
 # B sentence, T token, D width, C class of tokens
 
@@ -102,9 +102,10 @@ def magnitudes(states: Float[Tensor, "sentence token width"], real: Tensor) -> t
 def _of_sentences(
     states: Float[Tensor, "sentence token width"], classes: Int[Tensor, "sentence token"]
 ) -> dict[str, Tensor]:
-    """For each sentence: its ratio, what normal activations would give, and activations above each threshold.
+    """For each sentence: its ratio, that of normal activations, and counts of activations above each threshold.
 
-    With a threshold's name: sentences with such an activation, then by dimension; `…/token`: activations by class.
+    Under a threshold's name are sentences with such an activation, then by dimension; under `…/token` activations by
+    class.
     """
     classes = classes.to(states.device)
     sizes, median = magnitudes(states, classes >= 0)
@@ -124,7 +125,7 @@ def _of_sentences(
 
 
 def _normal(num: Tensor) -> Tensor:
-    """Largest of `num` normally distributed activations as a multiple of their median magnitude, approximately."""
+    """The approximate largest of `num` normal activations, as a multiple of their median magnitude."""
     largest = torch.special.ndtri(1 - 0.5 / (2 * num.double()).clamp(min=1))
     return largest / _HALF
 

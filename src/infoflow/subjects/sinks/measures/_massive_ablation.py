@@ -1,4 +1,4 @@
-"""What a model's loss does when the largest activations of one layer are set to zero or to their mean."""
+"""How a model's loss changes when the largest activations of one layer are set to zero or to their mean."""
 
 # B sentence, T token, D width, K changed activation, V variant
 
@@ -36,7 +36,7 @@ MASSIVE_ABLATION = TableSchema(
         CHANGED,
         *estimate_columns(
             "nats per token",
-            "loss with changed activations less loss without",
+            "loss with changed activations minus loss without",
             "the same for as many random activations of the same sentence",
             "predicted tokens",
         ),
@@ -110,7 +110,7 @@ class MassiveAblation(Intervention):
     def _changes(
         self, scorer: SentenceScorer, batch: ScoredBatch, means: "_Means"
     ) -> dict[tuple[str, int], Float[Tensor, "sentence variant"]]:
-        """Changes of each sentence's loss at each layer: by mode, of the largest, then of random activations."""
+        """Changes of each sentence's loss at each layer, by mode: for the largest, then for random activations."""
         model, found = scorer.model, {}
         with recorded_blocks(model) as recorded:
             clean = scorer.losses(batch).double().cpu()
@@ -131,7 +131,7 @@ class MassiveAblation(Intervention):
 
 
 class _Means:
-    """By layer: the mean of the largest activations of each dimension, and of all activations of each dimension."""
+    """For each layer and dimension, the mean of the largest activations and of all activations."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, int], Float[Tensor, "set width part"]] = {}
@@ -156,14 +156,14 @@ class _Means:
 
 
 def _states(model: Model, recorded: BlockOutputs) -> Iterator[tuple[tuple[str, int], Tensor]]:
-    """The states of each layer but the embeddings, by stack and number of the state."""
+    """The states of each layer except the embeddings, by stack and number of the state."""
     for (stack, layer), output in recorded.outputs.items():
         yield (stack, layer + 1), model.anatomy.stack(stack).joined(states_of(output))
 
 
 @contextmanager
 def _replaced(model: Model, place: tuple[str, int], edits: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
-    """Put numbers at indices into the output of one block; each edit is for one repetition of the batch."""
+    """Write numbers at indices into the output of one block; each edit applies to one repetition of the batch."""
     own, layer = model.anatomy.stack(place[0]), place[1] - 1
     before = sum(one.block == own.layers[layer].block for one in own.layers[:layer])  # calls of a shared block
     calls = count()

@@ -1,4 +1,4 @@
-"""Which measure without labels finds the layer that probes like best: the table `layer_choice`."""
+"""Which measure without labels finds the layer that probes best: the table `layer_choice`."""
 
 # R bootstrap replicates, L layers
 
@@ -89,7 +89,7 @@ def _probed(scores: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], str, SeedRo
 
 
 def _by_layer(rows: pd.DataFrame) -> SeedRows:
-    """A number for each layer; without layers where it is unknown."""
+    """A number for each layer; no layers if it is unknown."""
     return SeedRows(rows.dropna(subset="value").drop_duplicates("layer").sort_values("layer"))
 
 

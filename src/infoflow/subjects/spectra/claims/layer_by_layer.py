@@ -21,7 +21,7 @@ LAYER_BY_LAYER = Source(
 
 
 def inside(objective: Spec, number: int) -> Finding:
-    """The claim that a layer between the ends probes best, about models of one objective."""
+    """The claim that a layer between the ends probes best, for models of one objective."""
     reads: dict[str, Reading] = {"accuracy": accuracy(objective, TOKEN_TASKS)}
 
     @claim(
@@ -60,7 +60,7 @@ def inside(objective: Spec, number: int) -> Finding:
 
 
 def found_by_dime(objective: Spec, number: int) -> Finding:
-    """The claim that DiME orders the layers as probes do, about models of one objective."""
+    """The claim that DiME orders the layers as probes do, for models of one objective."""
     dime = Table(LAYER_SPECTRUM.name, objective).where(measure=DIME).by("layer")
     reads: dict[str, Reading] = {"accuracy": accuracy(objective, TOKEN_TASKS), "dime": dime}
 

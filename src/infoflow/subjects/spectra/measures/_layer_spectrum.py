@@ -49,7 +49,7 @@ LAYER_SPECTRUM = TableSchema(
         Column("stack", "string", "", "encoder or decoder"),
         Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
         Column("measure", "string", "", "the quantity, see above"),
-        Column("alpha", "float64", "", "order of the entropy, 1: von Neumann; NaN: the measure is no entropy"),
+        Column("alpha", "float64", "", "order of the entropy, 1: von Neumann; NaN: the measure is not an entropy"),
         *estimate_columns(
             "nats; radians (curvature)",
             "the quantity",
@@ -70,7 +70,7 @@ class LayerSpectrum(Intervention):
     | prompt_entropy  | $S_\alpha$ of a text's tokens, mean over texts                    | tokens of other texts  |
     | dataset_entropy | $S_\alpha$ of the texts' mean states                              | texts of random tokens |
     | curvature       | mean angle of $x_{t+1} - x_t$ and $x_{t+2} - x_{t+1}$             | tokens in random order |
-    | infonce         | $\log N$ less the loss of naming the other corruption of a text   | different texts        |
+    | infonce         | $\log N$ minus the loss of naming the other corruption of a text   | different texts        |
     | lidar           | $S_\alpha(\Sigma_w^{-1/2} \Sigma_b \Sigma_w^{-1/2})$              | different texts        |
     | dime            | $S_\alpha$ of shuffled pairs of corruptions, less that of pairs   | 0                      |
 
@@ -78,10 +78,10 @@ class LayerSpectrum(Intervention):
     common offset and no long state fills the spectrum. A corruption replaces each token, with probability `corrupted`,
     by a token drawn from the corpus. LiDAR's ridge and InfoNCE's temperature are those of the published code
     [@skean2025], which also sets negative similarities to 0 and means states after centring them within their text:
-    neither is done here, since the result is no Gram matrix, or near 0.
+    neither is done here, since the result would not be a Gram matrix, or be near 0.
 
-    Error bars of the first and third come from blocks of sentences; of the others, from a first-order approximation:
-    the derivative of the spectrum by each text's weight, with the centre fixed. Compare only rows of equal `count`.
+    Error bars of the first and third measure come from blocks of sentences, those of the others from the derivative of
+    the spectrum with respect to each text's weight, with the centre fixed. Compare only rows of equal `count`.
 
     Args:
         sentences: Maximum number of texts, chosen by a hash: DiME decomposes matrices of this size.
@@ -173,7 +173,7 @@ def _states(reader: Reader, batch: Any) -> dict[str, Float[Tensor, "layer senten
 
 @dataclass(slots=True, eq=False)
 class _Stack:
-    """What is kept of the texts of one stack: a few numbers, and mean states, per layer."""
+    """What is kept of the texts of one stack, per layer: a few numbers, and mean states."""
 
     sentences: list[int] = field(default_factory=list)
     own: dict[str, list[Tensor]] = field(default_factory=dict)  # per text: (value and control, layer)
@@ -216,7 +216,7 @@ class _Stack:
                 yield {"layer": layer, "measure": measure, "alpha": order, "most": most[measure], **row}
 
     def _of_texts(self, layer: int, blocks: np.ndarray) -> dict[str, dict[str, Any]]:
-        """Means over texts; texts without the number are left out."""
+        """Means over texts; texts without a value are left out."""
         found = {}
         for measure, own in self.own.items():
             value, control = torch.stack(own)[:, :, layer].numpy().T
@@ -251,7 +251,7 @@ def _row(found: Weighed, baseline: float, blocks: np.ndarray) -> dict[str, Any]:
 
 
 def _mixed(texts: list[_Text]) -> list[Tensor]:
-    """Texts of the same lengths, whose tokens come from random texts of the group."""
+    """Texts of the same lengths, with tokens from random texts of the group."""
     lengths = [text.states.shape[1] for text in texts]
     order = stream("layer-spectrum-mixed", texts[0].sentence, len(texts)).permutation(sum(lengths))
     every = torch.cat([text.states for text in texts], dim=1)

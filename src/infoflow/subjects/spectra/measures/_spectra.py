@@ -1,4 +1,4 @@
-"""Entropies of spectra, curvature, and how well a layer recognises two corruptions of one text: functions on arrays."""
+"""Functions on arrays: entropies of spectra, curvature, and how well a layer recognises two corruptions of one text."""
 
 # N text, T token, D width, K eigenvalue, L layer
 
@@ -22,7 +22,7 @@ _NOTHING = 1e-12  # a smaller share of a spectrum is rounding
 
 
 class Weighed(NamedTuple):
-    """A statistic of texts, and its derivative by the weight of each text at weights of 1."""
+    """A statistic of texts, and its derivative with respect to the weight of each text, at weights of 1."""
 
     value: float
     by_weight: Float[Tensor, " text"]
@@ -78,7 +78,7 @@ def entropy_of(values: Float[Tensor, "*layer eigenvalue"], alpha: float) -> Floa
 
 
 def directions(x: Float[Tensor, "*layer row width"]) -> Float[Tensor, "*layer row width"]:
-    """The rows less their mean, at length 1; those equal to the mean up to rounding become 0."""
+    """The rows minus their mean, at length 1; rows equal to the mean up to rounding become 0."""
     return _unit(x - x.mean(-2, keepdim=True), x)
 
 
@@ -105,7 +105,7 @@ def curvature(x: Float[Tensor, "*layer token width"]) -> Float[Tensor, "*layer"]
 
 
 def weighed_entropy(x: Float[Tensor, "text width"], alpha: float) -> Weighed:
-    r"""`matrix_entropy` by the weights of rows: $\partial \lambda_k / \partial w_i = \lambda_k v_{ki}^2$."""
+    r"""`matrix_entropy` with derivatives by row weights: $\partial \lambda_k / \partial w_i = \lambda_k v_{ki}^2$."""
     if len(x) <= x.shape[1]:
         return _of_gram(x @ x.mT, alpha)
     values, vectors = torch.linalg.eigh(x.mT @ x)
@@ -118,7 +118,7 @@ def _of_gram(gram: Float[Tensor, "text text"], alpha: float) -> Weighed:
 
 
 def _weighed(values: Float[Tensor, " k"], changes_NK: Float[Tensor, "text k"], alpha: float) -> Weighed:
-    """The entropy of a spectrum whose eigenvalues have these derivatives by the weights."""
+    """The entropy of a spectrum whose eigenvalues have these derivatives with respect to the weights."""
     shares = values.clamp(min=0) / values.clamp(min=0).sum()
     moved_NK = (changes_NK - shares * changes_NK.sum(1, keepdim=True)) / values.sum()
     safe = shares.clamp(min=_NOTHING)
