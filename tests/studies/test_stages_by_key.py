@@ -34,7 +34,7 @@ def test_every_stage_by_itself_gives_the_tables_of_the_study(plan, no_drawing, t
     assert [one["key"] for one in again] == keys
     assert [one["kind"] for one in again if not one["done"]] == ["check"]  # judges anew in every call
     assert max(one["memory"] for one in again if one["kind"] == "train") > 10**7
-    mine, whole = study(plan, tmp_path / "by-key"), study(plan, tmp_path / "whole", num_processes=1)
+    mine, whole = (study(plan, tmp_path / name, num_processes=1) for name in ("by-key", "whole"))
     assert set(mine.tables) == set(whole.tables)
     for name in ("head_entropy", "layer_distance", "task_scores", "findings"):
         pd.testing.assert_frame_equal(mine.tables[name], whole.tables[name], check_exact=True)
