@@ -93,10 +93,11 @@ def keys(plan: Path, out: Path) -> dict[str, str]:
     return {stage.label: stage.key for stage in graph(StudyPlan.load(plan), out)}
 
 
-def test_a_study_with_all_three(plan, tmp_path):
-    """In processes of their own; the own measure reads every objective and its untrained control."""
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_study_with_all_three(plan, processes, tmp_path):
+    """In this process or in others; the own measure reads every objective and its untrained control."""
     with undrawn():
-        run = study(plan, tmp_path / "run", num_processes=2)
+        run = study(plan, tmp_path / "run", num_processes=processes)
     rows = run.tables["norm"]
     assert {*zip(rows["objective"], rows["trained"], strict=True)} == {
         (name, trained) for name in ("causal-lm", "mine-lm") for trained in (True, False)
