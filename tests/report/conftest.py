@@ -38,6 +38,13 @@ def analysis(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def analysis_report(analysis):
+    from infoflow.report import write_report
+
+    return write_report(analysis)
+
+
+@pytest.fixture(scope="session")
 def whole(tmp_path_factory):
     """A study with every table that the report draws."""
     import whole_study
