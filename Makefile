@@ -40,17 +40,14 @@ study: $(VENV)/.infoflow
 
 install: $(VENV)/.infoflow
 
-# Files go to the workers in the order of tests/conftest.py, which has the longest first.
-BY_FILE := --dist loadfile --no-loadscope-reorder
-
 # Programs that tests start compile infoflow once, not each time, also where bytecode is not written as a rule.
 test: ONLY := -m "not slow"
 test test-all: $(VENV)/.dev $(VENV)/.checkpoints
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) $(ONLY) $(ARGS)
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ONLY) $(ARGS)
 
 # In a virtual environment of its own, which `make clean` removes too.
 lowest: $(LOWEST)/.dev
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n $(WORKERS) $(BY_FILE) -m "not slow" $(ARGS)
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
