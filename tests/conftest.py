@@ -21,6 +21,15 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False  # xdist keeps the order below
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Studies first: one process takes a whole file, and none should begin a long one when the others are done."""
+    items.sort(key=lambda item: "studies" not in item.path.parts)
+
+
 def pytest_collection_finish() -> None:
     """What has been imported stays: each search for garbage looked through all of it, a twelfth of the tests' time."""
     gc.collect()

@@ -2,6 +2,8 @@
 
 import importlib
 import sys
+from importlib.util import cache_from_source
+from pathlib import Path
 
 import pytest
 from jaxtyping import TypeCheckError
@@ -55,7 +57,7 @@ def sample(tmp_path_factory):
         patch.setattr(sys, "meta_path", list(sys.meta_path))
         typecheck.install("checked_sample")
         yield importlib.import_module("checked_sample")
-    assert not list(folder.rglob("*.pyc"))  # nothing that other programs would load
+    assert not Path(cache_from_source(str(folder / "checked_sample.py"))).exists()  # what other programs would load
 
 
 def test_types_are_checked(sample):
@@ -81,6 +83,13 @@ def test_axes_of_one_name_are_equally_long(sample):
 
 def test_functions_within_functions_are_left_alone(sample):
     assert sample.Point.of(2).name == "text"
+
+
+def test_what_is_kept_is_that_of_the_source(sample, tmp_path):
+    loader = typecheck._Loader("checked_sample", str(tmp_path / "checked_sample.py"))
+    for source in (MODULE, MODULE, MODULE.replace("number / 2", "number / 4")):
+        Path(loader.path).write_text(source)
+        assert loader.get_code("checked_sample") == loader.source_to_code(source.encode(), loader.path)
 
 
 def test_infoflow_is_checked():

@@ -51,6 +51,16 @@ def translator(matched_models, parallel_corpus):
     return model
 
 
+@pytest.fixture(scope="module")
+def corpus(parallel_corpus):
+    return parallel_corpus.select(np.arange(20))
+
+
+@pytest.fixture(scope="module")
+def whole(translator, corpus):
+    return table(translator, corpus).set_index(KEYS).sort_index()
+
+
 def pairs_by_hand(model, corpus):
     reader = Reader(model, corpus, max_length=512, seed=0, decoder=True)
     found = {}
@@ -80,7 +90,7 @@ def auc_by_hand(low, high):
 
 
 def test_a_loop_over_steps_and_pairs(translator, parallel_corpus):
-    corpus = parallel_corpus.select(np.arange(14))
+    corpus = parallel_corpus.select(np.arange(10))
     found = table(translator, corpus).set_index(KEYS)
     top = max(layer for _, _, layer in found.index)
     pairs = pairs_by_hand(translator, corpus)
@@ -100,23 +110,21 @@ def test_a_loop_over_steps_and_pairs(translator, parallel_corpus):
     assert found.loc[("source_share", "emptied", top), "beyond"] == pytest.approx(difference)
 
 
-def test_swapped_sources_are_those_of_sentences_as_long(translator, parallel_corpus):
+def test_swapped_sources_are_those_of_sentences_as_long(whole, translator, corpus):
     """Every source is swapped exactly once, with a neighbour in the order of lengths."""
-    found = table(translator, parallel_corpus).set_index(KEYS)
-    pairs = pairs_by_hand(translator, parallel_corpus)
+    pairs = pairs_by_hand(translator, corpus)
     rows = sorted(pairs, key=lambda row: len(pairs[row][0]))
     differences = [abs(len(pairs[a][0]) - len(pairs[b][0])) for a, b in pairwise(rows)]
     assert max(differences) <= 5
-    assert found.loc[("log_probability", "swapped", 0), "count"] == 2 * len(parallel_corpus)
+    assert whole.loc[("log_probability", "swapped", 0), "count"] == 2 * len(corpus)
 
 
-def test_a_model_that_translates_is_found_out_and_a_random_one_is_not(translator, matched_models, parallel_corpus):
-    trained = table(translator, parallel_corpus).set_index(KEYS).sort_index()
-    random = table(matched_models["translation"], parallel_corpus).set_index(KEYS).sort_index()
-    assert trained.loc[("log_probability", "swapped", 0), "low"] > 0.7
+def test_a_model_that_translates_is_found_out_and_a_random_one_is_not(whole, matched_models, corpus):
+    random = table(matched_models["translation"], corpus).set_index(KEYS).sort_index()
+    assert whole.loc[("log_probability", "swapped", 0), "low"] > 0.7
     assert random.loc[("log_probability", "swapped", 0), "value"] < 0.65
-    assert random.loc[("random", "worst", 0), "count"] == len(parallel_corpus)
-    for frame in (trained, random):
+    assert random.loc[("random", "worst", 0), "count"] == len(corpus)
+    for frame in (whole, random):
         assert frame.xs("random")["value"].between(0.2, 0.8).all()
 
 
@@ -145,12 +153,11 @@ def test_auc_and_its_values_without_a_block():
     assert same.value == pytest.approx(0.5)
 
 
-def test_the_order_of_the_corpus_and_batches_change_nothing(translator, parallel_corpus):
-    other = parallel_corpus.select(np.random.default_rng(0).permutation(len(parallel_corpus)))
-    first = table(translator, parallel_corpus).set_index(KEYS).sort_index()
+def test_the_order_of_the_corpus_and_batches_change_nothing(whole, translator, corpus):
+    other = corpus.select(np.random.default_rng(0).permutation(len(corpus)))
     second = table(translator, other, options={"tokens_per_batch": 16}).set_index(KEYS).sort_index()
-    np.testing.assert_allclose(second["value"], first["value"], atol=1e-6)
-    np.testing.assert_allclose(second["mean_detached"], first["mean_detached"], atol=1e-5)
+    np.testing.assert_allclose(second["value"], whole["value"], atol=1e-6)
+    np.testing.assert_allclose(second["mean_detached"], whole["mean_detached"], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +187,7 @@ def test_analyze_by_name_and_its_report(translator, parallel_corpus, tmp_path):
     translator.module.save_pretrained(tmp_path / "model")
     translator.require_tokenizer().save_pretrained(tmp_path / "model" / "source_tokenizer")
     translator.target_tokenizer.save_pretrained(tmp_path / "model" / "target_tokenizer")
-    lines = [f"{one.text}\t{one.translation}\n" for one in parallel_corpus]
+    lines = [f"{one.text}\t{one.translation}\n" for one in parallel_corpus.select(np.arange(16))]
     (tmp_path / "pairs.tsv").write_text("".join(lines))
     run = analyze(
         [tmp_path / "model"],

@@ -149,6 +149,11 @@ def wide_grid() -> list[ScaleRun]:
     return [*made, ScaleRun(name="run-9", tables=empty, manifest=large.manifest)]
 
 
+@pytest.fixture(scope="module")
+def once(wide_grid) -> dict[str, pd.DataFrame]:
+    return findings_over_scale(wide_grid)
+
+
 def stored(found: dict[str, pd.DataFrame], given: list, path: Path) -> Path:
     """What `over_scale` leaves of a comparison, without its report."""
     folder = RunFolder(path)
@@ -159,9 +164,8 @@ def stored(found: dict[str, pd.DataFrame], given: list, path: Path) -> Path:
 
 
 @pytest.mark.parametrize("first", [(0, 1), (2, 3), (1, 3), (0, 1, 2)])
-def test_an_earlier_comparison_stands_for_the_studies_that_it_compared(wide_grid, first, tmp_path):
+def test_an_earlier_comparison_stands_for_the_studies_that_it_compared(wide_grid, once, first, tmp_path):
     """Whichever were compared first: all at once give the same, to the bit, from the file."""
-    once = findings_over_scale(wide_grid)
     before = [wide_grid[place] for place in first]
     others = [one for place, one in enumerate(wide_grid) if place not in first]
     folder = stored(findings_over_scale(before), before, tmp_path / "before")

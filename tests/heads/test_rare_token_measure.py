@@ -8,7 +8,7 @@ from support import tiny_heads as tiny
 from infoflow.foundation import UserError
 from infoflow.heads import RareTokenScores, rare_token_score
 
-NUM = 24
+NUM = 14
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def test_layer_0_has_the_entropy_whatever_the_positions():
     types, sentences = tokens(6000)
     position = np.random.default_rng(5).normal(size=(SENTENCE, 8))[np.arange(6000) % SENTENCE]
     layers = []
-    for size in (0, 1, 100):
+    for size in (0, 100):
         states = np.concatenate([means()[types], np.zeros((6000, 8))], 1)
         states[:, 4:12] += size * position
         layers.append(states)
@@ -57,9 +57,9 @@ def test_an_independent_component_of_any_size_changes_nothing(of):
     where = sentences if of == "sentence" else np.arange(6000) % SENTENCE
     further = rng.normal(size=(where.max() + 1, 4))[where]
     turn = np.linalg.qr(rng.normal(size=(12, 12)))[0]
-    layers = [np.concatenate([noisy(types, 0.6), size * further], 1) @ turn for size in (0, 1, 30, 1000)]
+    layers = [np.concatenate([noisy(types, 0.6), size * further], 1) @ turn for size in (0, 1, 1000)]
     plain, *changed = (each.value for each in estimated(layers, types, sentences))
-    assert changed == pytest.approx([plain] * 3, abs=0.03)
+    assert changed == pytest.approx([plain] * 2, abs=0.03)
     assert plain > 1.4
 
 
@@ -77,7 +77,7 @@ LEVELS = (0.4, 0.7, 1.1)
 def test_on_a_chain_with_growing_noise_the_order_is_found_and_intervals_cover():
     truth = np.array([true_information(noise) for noise in LEVELS])
     held = []
-    for draw in range(3):
+    for draw in range(2):
         types, sentences = tokens(8000, seed=20 + draw)
         rng = np.random.default_rng(30 + draw)
         layers = [means()[types] + noise * rng.normal(size=(8000, 8)) for noise in LEVELS]

@@ -2,13 +2,13 @@
 
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from support.plain import run_plain
 
 from infoflow.foundation import UserError
 from infoflow.heads import ablate, load_pruned, prune
@@ -28,20 +28,19 @@ ANY = [name for name in families.FAMILIES if name not in ("albert", "phi3")]
 def plain_logits(folder, model):
     """The logits that transformers' own loader gives, with the folder's code; run in a process that has no infoflow."""
     torch.save(inputs_of(model), folder.parent / "inputs.pt")
-    script = (
-        "import sys, json, torch, transformers\n"
+    run_plain(
+        "import sys, json, pathlib, torch, transformers\n"
         "sys.modules['infoflow'] = None\n"
-        "(auto,) = json.load(open(sys.argv[1] + '/config.json'))['auto_map']\n"
+        "(auto,) = json.loads(pathlib.Path('config.json').read_text())['auto_map']\n"
         "family = getattr(transformers, auto)\n"
         "options = {'trust_remote_code': True, 'dtype': torch.float64, 'output_loading_info': True}\n"
-        "model, report = family.from_pretrained(sys.argv[1], **options)\n"
+        "model, report = family.from_pretrained('.', **options)\n"
         "assert not any(report.values()), report\n"
         "with torch.no_grad():\n"
-        "    found = model.eval()(**torch.load(sys.argv[1] + '/../inputs.pt')).logits\n"
-        "torch.save(found, sys.argv[1] + '/../found.pt')\n"
+        "    found = model.eval()(**torch.load('../inputs.pt')).logits\n"
+        "torch.save(found, '../found.pt')\n",
+        folder,
     )
-    environment = {**os.environ, "HF_MODULES_CACHE": str(folder.parent / "modules")}
-    subprocess.run([sys.executable, "-c", script, str(folder)], check=True, timeout=120, env=environment)
     return torch.load(folder.parent / "found.pt")
 
 

@@ -37,6 +37,21 @@ def analysis(tmp_path_factory):
     return make_analysis(tmp_path_factory.mktemp("analysis"))
 
 
+@pytest.fixture(scope="session")
+def analysis_report(analysis):
+    from infoflow.report import write_report
+
+    return write_report(analysis)
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory):
+    """A study with every table that the report draws."""
+    import whole_study
+
+    return whole_study.make(tmp_path_factory.mktemp("whole"))
+
+
 @pytest.fixture(scope="module")
 def browser():
     with chromium() as started:

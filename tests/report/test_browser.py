@@ -266,10 +266,8 @@ def test_print_shows_static_pictures_on_white(visit):
     assert not page.locator(".bar").is_visible()
 
 
-def test_an_analysis_of_one_model_opens_too(visit, analysis):
-    from infoflow.report import write_report
-
-    page = visit(write_report(analysis))
+def test_an_analysis_of_one_model_opens_too(visit, analysis_report):
+    page = visit(analysis_report)
     _scroll_through(page)
     assert page.locator("h1").inner_text() == "What bert-tiny knows"
 

@@ -246,12 +246,12 @@ def test_an_effect_without_an_interval_has_no_strength(analysis):
     assert screen_of(analysis, "identity_neighbours", lambda frame: frame).cards[0].strength > 1
 
 
-def test_an_analysis_has_cards_of_its_own_numbers_and_no_claims(analysis):
+def test_an_analysis_has_cards_of_its_own_numbers_and_no_claims(analysis, analysis_report):
     story = tell(analysis)
     assert 1 <= len(story.screen.cards) <= 3
     assert story.screen.claims is None
     assert story.screen.learned is None
-    page = write_report(analysis).read_text(encoding="utf-8")
+    page = analysis_report.read_text(encoding="utf-8")
     assert "Published claims" not in page
     assert all(card.question in page for card in story.screen.cards)
 

@@ -154,13 +154,6 @@ def test_representations_the_largest_step(tmp_path):
     assert words("unknown", unknown, before) == ""
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    import whole_study
-
-    return whole_study.make(tmp_path_factory.mktemp("whole"))
-
-
 def test_only_these_figures_have_no_words(whole):
     tables = ModelTables.of(whole)
     shown = [section for _, build in sections() if (section := build(tables)) is not None]

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-import whole_study
 
 from infoflow.foundation import UserError
 
@@ -45,12 +44,12 @@ def test_every_figure_that_the_code_makes_has_a_name_that_its_section_states():
     assert drawn <= set(stated())
 
 
-def test_every_figure_of_a_study_with_all_tables_has_a_stated_name(tmp_path):
+def test_every_figure_of_a_study_with_all_tables_has_a_stated_name(whole):
     from drawn import sections
 
     from infoflow.report import Figures
 
-    figures = Figures(whole_study.make(tmp_path))
+    figures = Figures(whole)
     names = list(figures)
     assert len(names) > 45
     assert len(set(names)) == len(names)

@@ -189,8 +189,8 @@ def test_writing_again_gives_the_same_page(study, html):
 # ---- runs that hold less
 
 
-def test_an_analysis_tells_only_what_it_measured(analysis):
-    page = _Page(write_report(analysis).read_text(encoding="utf-8"))
+def test_an_analysis_tells_only_what_it_measured(analysis_report):
+    page = _Page(analysis_report.read_text(encoding="utf-8"))
     assert "findings" not in page.ids
     assert not {"training", "recipe"} & set(page.ids)
     assert {"mi-input", "identity", "layer-change", "head-map", "head-relevance"} <= set(page.ids)

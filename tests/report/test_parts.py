@@ -56,8 +56,8 @@ def test_a_weaker_rule_published_parts_and_one_language_are_told(told):
     assert "too little" not in text
 
 
-def test_the_sentence_is_in_the_methods_where_parts_were_counted(study, told, tmp_path):
-    assert "Training and test" not in write_report(study).read_text(encoding="utf-8")
+def test_the_sentence_is_in_the_methods_where_parts_were_counted(study, report, told, tmp_path):
+    assert "Training and test" not in report.read_text(encoding="utf-8")
     alone = told()
     run = RunFolder(tmp_path)
     scores = read_table(study.path / "tables" / "task_scores.parquet")

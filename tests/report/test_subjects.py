@@ -15,8 +15,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> InMemory:
-    return whole_study.make(tmp_path_factory.mktemp("whole"))
+def run(whole) -> InMemory:
+    return whole
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import pandas as pd
 import pytest
-import whole_study
 from drawn import tell
 from whole_study import InMemory, keyed
 
@@ -10,19 +9,13 @@ PARTS = {
     "controls alone": lambda frame: ~frame["trained"].astype(bool),
     "one control": lambda frame: ~frame["trained"].astype(bool) & (_side(frame, "objective") == "causal-lm"),
     "trained models alone": lambda frame: frame["trained"].astype(bool),
-    "one trained model": lambda frame: frame["trained"].astype(bool) & (_side(frame, "objective") == "masked-lm"),
-    "one seed": lambda frame: _side(frame, "seed") == 1,
+    "one seed of one objective": lambda frame: (_side(frame, "seed") == 1) & (_side(frame, "objective") == "masked-lm"),
 }
 AT_THE_START = ("training_runs", "learning_curves")  # of the training, which is over
 
 
 def _side(frame: pd.DataFrame, name: str) -> pd.Series:
     return frame[name if name in frame else f"{name}_a"]
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> InMemory:
-    return whole_study.make(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.mark.parametrize("part", PARTS)

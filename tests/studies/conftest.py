@@ -1,4 +1,4 @@
-"""A tiny study with every table, and one that grew; each is run once."""
+"""Tiny studies, with tables of each kind, with every table, and one that grew; each is run once."""
 
 import dataclasses
 import shutil
@@ -47,6 +47,12 @@ held_out = 60
 """
 
 
+OF_EACH_KIND = (
+    *("task_scores", "mutual_information", "usable_information", "layer_distance", "identity_neighbours"),
+    *("head_confidence", "head_entropy", "head_ablation", "model_distance", "space_similarity"),
+)
+
+
 @pytest.fixture(scope="session")
 def tiny_toml() -> str:
     return TINY
@@ -62,7 +68,20 @@ def tiny_plan(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def small_plan(tiny_plan):
+    return dataclasses.replace(tiny_plan, analysis=dataclasses.replace(tiny_plan.analysis, tables=OF_EACH_KIND))
+
+
+@pytest.fixture(scope="session")
+def small_run(small_plan, built_once):
+    from infoflow.studies import Run, study
+
+    return Run.open(built_once("small-study", lambda folder: study(small_plan, folder, num_processes=1)))
+
+
+@pytest.fixture(scope="session")
 def tiny_run(tiny_plan, built_once):
+    """With every table: for slow tests."""
     from infoflow.studies import Run, study
 
     return Run.open(built_once("tiny-study", lambda folder: study(tiny_plan, folder, num_processes=1)))

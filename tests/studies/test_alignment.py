@@ -27,44 +27,44 @@ def test_every_seed_is_aligned_beside_its_controls(grown_run: Run) -> None:
         assert scores[seed, "unaligned"] < scores[seed, "regulariser only"]
 
 
-def test_bleu_stands_before_and_after(tiny_run: Run) -> None:
-    table = tiny_run.tables["alignment"]
+def test_bleu_stands_before_and_after(small_run: Run) -> None:
+    table = small_run.tables["alignment"]
     bleu = table[table["metric"] == "bleu"]
     assert set(bleu["kind"]) == {"unaligned", "implicit", "target"}
     assert bleu["signature"].str.startswith("nrefs:").all()
-    own = tiny_run.tables["task_scores"]
+    own = small_run.tables["task_scores"]
     own = own[(own["metric"] == "bleu") & own["trained"] & (own["objective"] == "translation")]
     target = bleu[bleu["kind"] == "target"].set_index("seed")["value"]
     assert target.to_dict() == own.set_index("seed")["value"].to_dict()
 
 
-def test_it_is_not_done_twice(tiny_run: Run, tiny_plan: StudyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_not_done_twice(small_run: Run, small_plan: StudyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Align, "make", lambda self: pytest.fail("aligned again"))
-    (stage,) = graph(tiny_plan, tiny_run.folder).of(Align)
+    (stage,) = graph(small_plan, small_run.folder).of(Align)
     assert stage.is_done()
     stage.run()
     pd.testing.assert_frame_equal(
-        stage.tables()["alignment"], pd.DataFrame(tiny_run.tables["alignment"]), check_like=True, check_dtype=False
+        stage.tables()["alignment"], pd.DataFrame(small_run.tables["alignment"]), check_like=True, check_dtype=False
     )
 
 
-def test_what_it_depends_on(tiny_run: Run, tiny_plan: StudyPlan) -> None:
+def test_what_it_depends_on(small_run: Run, small_plan: StudyPlan) -> None:
     def keys(plan: StudyPlan) -> list[str]:
-        return [stage.key for stage in graph(plan, tiny_run.folder).of(Align)]
+        return [stage.key for stage in graph(plan, small_run.folder).of(Align)]
 
-    (before,) = keys(tiny_plan)
-    assert keys(dataclasses.replace(tiny_plan, analysis=dataclasses.replace(tiny_plan.analysis, clusters=7))) == [
+    (before,) = keys(small_plan)
+    assert keys(dataclasses.replace(small_plan, analysis=dataclasses.replace(small_plan.analysis, clusters=7))) == [
         before
     ]
-    first, second = keys(dataclasses.replace(tiny_plan, seeds=(0, 1)))
+    first, second = keys(dataclasses.replace(small_plan, seeds=(0, 1)))
     assert first == before
-    others = {*keys(changed(tiny_plan, learning_rate=2e-3)), *keys(changed(tiny_plan, pairs=0)), second}
+    others = {*keys(changed(small_plan, learning_rate=2e-3)), *keys(changed(small_plan, pairs=0)), second}
     assert len(others | {before}) == 4
 
 
-def test_a_study_may_go_without(tiny_run: Run, tiny_plan: StudyPlan) -> None:
-    for plan in (changed(tiny_plan, on=False), dataclasses.replace(tiny_plan, objectives=("masked-lm",))):
-        assert graph(plan, tiny_run.folder).of(Align) == []
+def test_a_study_may_go_without(small_run: Run, small_plan: StudyPlan) -> None:
+    for plan in (changed(small_plan, on=False), dataclasses.replace(small_plan, objectives=("masked-lm",))):
+        assert graph(plan, small_run.folder).of(Align) == []
 
 
 def test_settings_are_checked() -> None:

@@ -15,6 +15,7 @@ from infoflow.studies import StudyPlan, study
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "studies" / "paper" / "carry.py"
 KIB = 2**-10
+SHORT = {"updates": 4, "sentences": 8, "bleu_sentences": 4}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def test_a_part_that_is_missing_is_told(carry, there, tmp_path):
 def test_models_travel_first_and_tables_of_copies_trained_on_later(carry, there, tmp_path):
     plan, folder = there[0], tmp_path / "further"
     shutil.copytree(there[1], folder)
-    plan = dataclasses.replace(plan, context=dataclasses.replace(plan.context, on=True, updates=4, sentences=8))
+    plan = dataclasses.replace(plan, context=dataclasses.replace(plan.context, on=True, **SHORT))
     carry.pack(folder, tmp_path / "models", only="models")
     with undrawn():
         study(plan, folder, num_processes=1)

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.undrawn import undrawn
 
 from infoflow.findings import FINDINGS
 from infoflow.foundation import UserError
@@ -92,16 +93,17 @@ def keys(plan: Path, out: Path) -> dict[str, str]:
     return {stage.label: stage.key for stage in graph(StudyPlan.load(plan), out)}
 
 
-def test_a_study_with_all_three(plan, tmp_path):
-    """In processes of their own; the own measure reads every objective and its untrained control."""
-    run = study(plan, tmp_path / "run", num_processes=2)
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_study_with_all_three(plan, processes, tmp_path):
+    """In this process or in others; the own measure reads every objective and its untrained control."""
+    with undrawn():
+        run = study(plan, tmp_path / "run", num_processes=processes)
     rows = run.tables["norm"]
     assert {*zip(rows["objective"], rows["trained"], strict=True)} == {
         (name, trained) for name in ("causal-lm", "mine-lm") for trained in (True, False)
     }
     assert set(run.findings["id"]) == {*FINDINGS, "mine:1"}
     assert run.findings.set_index("id").loc["mine:1", "effect"] is not None
-    assert "What do your own measures find?" in (run.path / "report.html").read_text(encoding="utf-8")
     _nobody_else_runs_it(run, plan, tmp_path)
 
 
@@ -117,7 +119,8 @@ def _nobody_else_runs_it(run: Run, plan: Path, tmp_path: Path) -> None:
     for reading in (lambda: Run.open(run.path).stages, Run.open(run.path).so_far):
         with pytest.raises(UserError, match=r"executed only if you ask.*\n.*--own-code"):
             reading()
-    Run.open(run.path).report()
+    page = Run.open(run.path).report()
+    assert "What do your own measures find?" in page.read_text(encoding="utf-8")
     with pytest.warns(UserWarning, match="their code is run only with --claims FILE"):
         judged = check_findings(run.path)
     assert "mine:1" not in set(judged.findings["id"])

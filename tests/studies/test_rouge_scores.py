@@ -54,7 +54,7 @@ def greedily(module, source: list[int], longest: int) -> list[int]:
 def corpus() -> Corpus:
     rng = np.random.default_rng(0)
     nouns, verbs = ("cat", "dog", "bird", "man"), ("met", "saw", "bit", "fed")
-    texts = [" ".join(rng.choice(nouns if at % 2 else verbs) for at in range(rng.integers(2, 9))) for _ in range(60)]
+    texts = [" ".join(rng.choice(nouns if at % 2 else verbs) for at in range(rng.integers(2, 9))) for _ in range(24)]
     return Corpus.from_sentences(texts)
 
 

@@ -14,12 +14,10 @@ from infoflow.foundation import UserError, file_digest
 from infoflow.results import Recipe, RunFolder
 from infoflow.studies import AbstractStage, Check, MeasureModel, Run, StudyModels, StudyPlan, study
 
-TABLES = {
-    "alignment",
+EVERY_TABLE = {
     "change_by_frequency",
     "context_neighbours",
     "distance_distribution",
-    "findings",
     "encoder_context",
     "geometry",
     "head_ablation",
@@ -42,27 +40,27 @@ TABLES = {
     "identity_neighbours",
     "influence_by_frequency",
     "layer_distance",
-    "learning_curves",
     "lens",
-    "match",
     "model_distance",
     "mutual_information",
-    "objective_examples",
     "position_neighbours",
     "space_similarity",
     "tag_neighbours",
     "task_scores",
     "token_map",
-    "training_runs",
     "usable_information",
     "word_neighbours",
 }
+FURTHER = {"alignment", "findings", "learning_curves", "match", "objective_examples", "training_runs"}
+"""Tables of a study that are no measures."""
 
 
-def test_a_study_leaves_tables_models_and_a_report(tiny_run: Run) -> None:
-    assert set(tiny_run.tables) == TABLES
-    assert (tiny_run.path / "report.html").stat().st_size > 10_000
-    manifest = json.loads((tiny_run.path / "run.json").read_text())
+def test_a_study_leaves_tables_models_and_a_report(small_run: Run, small_plan: StudyPlan) -> None:
+    assert set(small_run.tables) == {*small_plan.analysis.tables, *FURTHER}
+    page = (small_run.path / "report.html").read_text()
+    assert len(page) > 10_000
+    assert "The report leaves out" not in page
+    manifest = json.loads((small_run.path / "run.json").read_text())
     assert {"plan", "provenance", "corpus", "models", "timings", "seconds", "command", "warnings"} <= set(manifest)
     assert len(manifest["models"]) == 3
     split, sizes = manifest["corpus"]["split"], manifest["corpus"]["parts"]
@@ -71,32 +69,38 @@ def test_a_study_leaves_tables_models_and_a_report(tiny_run: Run) -> None:
     assert sizes["train"] + sizes["validation"] + sizes["test"] + lost == 600
     shares = dict.fromkeys(("sources", "targets", "near_sources", "near_targets"), 0.0)
     assert split["leakage"] == {"validation": shares, "test": shares}
-    assert "no two parts share a source" in (tiny_run.path / "report.html").read_text()
+    assert "no two parts share a source" in page
 
 
-def test_models_are_plain_checkpoints(tiny_run: Run) -> None:
+@pytest.mark.slow
+def test_a_study_makes_every_table_and_draws_it(tiny_run: Run) -> None:
+    assert set(tiny_run.tables) == {*EVERY_TABLE, *FURTHER}
+    assert "The report leaves out" not in (tiny_run.path / "report.html").read_text()
+
+
+def test_models_are_plain_checkpoints(small_run: Run) -> None:
     loaders = {
         "causal-lm": AutoModelForCausalLM,
         "masked-lm": AutoModelForMaskedLM,
         "translation": EncoderDecoderModel,
     }
     for objective, loader in loaders.items():
-        assert loader.from_pretrained(tiny_run.path / "models" / objective / "seed-0") is not None
+        assert loader.from_pretrained(small_run.path / "models" / objective / "seed-0") is not None
 
 
-def test_every_model_and_its_control_is_in_every_table(tiny_run: Run) -> None:
+def test_every_model_and_its_control_is_in_every_table(small_run: Run) -> None:
     names = ("mutual_information", "usable_information", "layer_distance", "identity_neighbours", "head_confidence")
     for name in (*names, "task_scores"):
-        table = tiny_run.tables[name]
+        table = small_run.tables[name]
         keys = table[["model", "trained"]].drop_duplicates()
         assert len(keys) == 6, name
         assert set(table["seed"]) == {0}
 
 
-def test_numbers_have_intervals_and_baselines(tiny_run: Run) -> None:
+def test_numbers_have_intervals_and_baselines(small_run: Run) -> None:
     names = ("mutual_information", "usable_information", "layer_distance", "model_distance", "space_similarity")
     for name in (*names, "head_entropy"):
-        table = tiny_run.tables[name]
+        table = small_run.tables[name]
         assert (table["low"] <= table["value"] + 1e-9).all(), name
         assert (table["high"] >= table["value"] - 1e-9).all(), name
         assert table["baseline"].notna().all(), name
@@ -110,9 +114,9 @@ def test_a_study_grows(grown_run: Run) -> None:
         assert set(table["seed"]) == {0, 1}, name
 
 
-def test_pairs_differ_in_one_thing(tiny_run: Run, grown_run: Run) -> None:
+def test_pairs_differ_in_one_thing(small_run: Run, grown_run: Run) -> None:
     # Three objectives of one seed: 3 pairs. Two of two seeds: 2, and 2 of one objective. Each trained and untrained.
-    for run, number in ((tiny_run, 6), (grown_run, 8)):
+    for run, number in ((small_run, 6), (grown_run, 8)):
         pairs = run.tables["model_distance"]
         same_objective = pairs["objective_a"] == pairs["objective_b"]
         same_seed = pairs["seed_a"] == pairs["seed_b"]
@@ -120,16 +124,16 @@ def test_pairs_differ_in_one_thing(tiny_run: Run, grown_run: Run) -> None:
         assert len(pairs[["model_a", "model_b", "trained"]].drop_duplicates()) == number
 
 
-def test_untrained_encoders_of_one_seed_are_equal(tiny_run: Run) -> None:
-    pairs = tiny_run.tables["model_distance"]
+def test_untrained_encoders_of_one_seed_are_equal(small_run: Run) -> None:
+    pairs = small_run.tables["model_distance"]
     controls = pairs[~pairs["trained"] & (pairs["seed_a"] == pairs["seed_b"])]
     encoders = controls[(controls["stack_a"] == "encoder") & (controls["stack_b"] == "encoder")]
     assert len(encoders) > 0
     assert (encoders["value"] < 1e-6).all()
 
 
-def test_scores_are_beside_a_context_free_baseline(tiny_run: Run) -> None:
-    scores = tiny_run.tables["task_scores"]
+def test_scores_are_beside_a_context_free_baseline(small_run: Run) -> None:
+    scores = small_run.tables["task_scores"]
     untrained = scores[(scores["metric"] == "loss") & ~scores["trained"]]
     assert (untrained["value"] > untrained["baseline"]).all()
     bleu = scores[scores["metric"] == "bleu"]
@@ -137,33 +141,34 @@ def test_scores_are_beside_a_context_free_baseline(tiny_run: Run) -> None:
     assert bleu["signature"].str.contains("case:lc").all()
 
 
-def test_loss_equals_the_training_rooms_evaluation(tiny_run: Run, tiny_plan: StudyPlan) -> None:
+def test_loss_equals_the_training_rooms_evaluation(small_run: Run, small_plan: StudyPlan) -> None:
     from infoflow.training import evaluate
 
-    scores = tiny_run.tables["task_scores"]
-    for stage in tiny_run.stages.of(MeasureModel):
+    scores = small_run.tables["task_scores"]
+    for stage in small_run.stages.of(MeasureModel):
         if not stage.subject.trained:
             continue
         models, recipe = stage.models, stage.subject.recipe
-        data = models.data.encoded(models.data.test, tiny_plan.model.positions)
+        data = models.data.encoded(models.data.test, small_plan.model.positions)
         expected = evaluate(models.objective(recipe), models.load(stage.subject).module, data).loss
         own = scores[scores["objective"] == recipe.objective.name]
         row = own.query("seed == 0 and trained and metric == 'loss' and split == 'test'")
         assert row["value"].item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_second_call_only_checks_again(tiny_run: Run, tiny_plan: StudyPlan, no_drawing, monkeypatch) -> None:
-    before = {name: tiny_run.tables[name] for name in TABLES}
-    kinds: list[type[AbstractStage]] = [type(stage) for stage in tiny_run.stages if not isinstance(stage, Check)]
+def test_a_second_call_only_checks_again(small_run: Run, small_plan: StudyPlan, no_drawing, monkeypatch) -> None:
+    before = {name: small_run.tables[name] for name in small_run.tables}
+    kinds: list[type[AbstractStage]] = [type(stage) for stage in small_run.stages if not isinstance(stage, Check)]
     for kind in kinds:
         monkeypatch.setattr(kind, "run", lambda stage: pytest.fail(f"{stage.label} was done again"))
-    again = study(tiny_plan, tiny_run.path, num_processes=1)
-    for name in TABLES:
+    again = study(small_plan, small_run.path, num_processes=1)
+    assert set(again.tables) == set(before)
+    for name in before:
         pd.testing.assert_frame_equal(before[name], again.tables[name])
 
 
-def test_what_each_stage_took_is_on_record(tiny_run: Run) -> None:
-    records = tiny_run.folder.read()["stages"]
+def test_what_each_stage_took_is_on_record(small_run: Run) -> None:
+    records = small_run.folder.read()["stages"]
     labels = [record["label"] for record in records]
     assert len(labels) == len(set(labels))
     assert [label for label in labels if label.startswith("train ")] == [
@@ -174,7 +179,7 @@ def test_what_each_stage_took_is_on_record(tiny_run: Run) -> None:
         assert record["seconds"] > 0
         assert record["peak_memory"] > 10**7
         assert record["threads"] == 1
-    costs = {stage.label: stage.cost for stage in tiny_run.stages}
+    costs = {stage.label: stage.cost for stage in small_run.stages}
     assert {record["label"]: record["seconds"] for record in records}.items() <= costs.items()
 
 

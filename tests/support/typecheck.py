@@ -8,18 +8,22 @@ Functions inside functions are left alone: they would be compiled again at each 
 
 import ast
 import inspect
+import marshal
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import wraps
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder, SourceFileLoader
-from importlib.util import decode_source
+from importlib.util import cache_from_source, decode_source, source_hash
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
 
+_OURS = Path(__file__).read_bytes()
 _check = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=TypeError))
 _check_shapes = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=jaxtyping.TypeCheckError))
 
@@ -110,8 +114,18 @@ class _Loader(SourceFileLoader):
         tree = ast.fix_missing_locations(_Decorated().visit(ast.parse(decode_source(data))))
         return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
 
-    def path_stats(self, path: str) -> Any:
-        raise OSError("without a date, what is compiled here is not kept for programs that are no tests")
+    def get_code(self, fullname: str) -> Any:
+        """Compiled once for all runs of the tests, in files that programs without these checks do not read."""
+        source = self.get_data(self.path)
+        stamp, kept = source_hash(_OURS + source), cache_from_source(self.path, optimization="checked")
+        with suppress(OSError, EOFError, ValueError):
+            data = self.get_data(kept)
+            if data.startswith(stamp):
+                return marshal.loads(data[len(stamp) :])
+        code = self.source_to_code(source, self.path)
+        if not sys.dont_write_bytecode:
+            self.set_data(kept, stamp + marshal.dumps(code))
+        return code
 
 
 class _Decorated(ast.NodeTransformer):

@@ -102,8 +102,8 @@ def _gates(model: Model, corpus: Corpus, max_length: int, folder: Path) -> pd.Da
     return pd.DataFrame(rows).assign(value=point.values)
 
 
-def auc(rows: pd.DataFrame, per: list[str]) -> float:
-    """Probability that a head that matters is above one that does not; ties count half.
+def auc(rows: pd.DataFrame, per: list[str]) -> np.ndarray:
+    """Of each program with both, the probability that a head that matters is above one that does not; ties count half.
 
     Compared are heads of one program, or of one layer of it, as `per` says. A head without a value counts as 0: its
     layer contributes nothing.
@@ -111,7 +111,7 @@ def auc(rows: pd.DataFrame, per: list[str]) -> float:
     rows = rows.assign(value=rows["value"].fillna(0))
     pairs = rows[rows["matters"]].merge(rows[~rows["matters"]], on=per, suffixes=("", "_idle"))
     difference = pairs["value"] - pairs["value_idle"]
-    return float(np.where(difference == 0, 0.5, difference > 0).mean()) if len(pairs) else np.nan
+    return difference.gt(0).where(difference != 0, 0.5).groupby(pairs["program"]).mean().to_numpy(float)
 
 
 def summary(heads: pd.DataFrame) -> pd.DataFrame:
@@ -120,8 +120,7 @@ def summary(heads: pd.DataFrame) -> pd.DataFrame:
     for (score, causal), own in heads.groupby(["score", "causal"]):
         row = {"score": score, "causal": causal}
         for name, per in (("layer", ["program", "layer"]), ("model", ["program"])):
-            each = np.array([auc(part, per) for _, part in own.groupby("program")])
-            each = each[np.isfinite(each)]
+            each = auc(own, per)
             low, high = np.quantile(random.choice(each, (10_000, len(each))).mean(axis=1), [0.025, 0.975])
             row |= {f"{name}_auc": each.mean(), f"{name}_low": low, f"{name}_high": high}
             row |= {f"{name}_perfect": (each == 1).mean(), f"{name}_programs": len(each)}

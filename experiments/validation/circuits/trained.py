@@ -140,17 +140,18 @@ def summary(heads: pd.DataFrame) -> pd.DataFrame:
         own = heads.assign(value=heads[score].fillna(0), matters=heads["low"] > 0)
         of_models = [part for _, part in own.groupby(["program", "seed"])]
         row = {"score": score}
-        row |= _mean("layer_auc", [auc(part, ["layer"]) for part in of_models], random)
-        row |= _mean("model_auc", [auc(part, ["program"]) for part in of_models], random)
+        row |= _mean("layer_auc", np.concatenate([auc(part, ["layer"]) for part in of_models]), random)
+        row |= _mean("model_auc", np.concatenate([auc(part, ["program"]) for part in of_models]), random)
         of_roles = [part.assign(matters=part["role"]) for part in of_models]
-        row |= _mean("role_auc", [auc(part, ["program"]) for part in of_roles], random)
-        row |= _mean("spearman", [part["value"].corr(part["effect"], method="spearman") for part in of_models], random)
+        row |= _mean("role_auc", np.concatenate([auc(part, ["program"]) for part in of_roles]), random)
+        ranks = [part["value"].corr(part["effect"], method="spearman") for part in of_models]
+        row |= _mean("spearman", np.array(ranks), random)
         rows.append(row)
     return pd.DataFrame(rows).sort_values("model_auc", ascending=False).round(3)
 
 
-def _mean(name: str, values: list[float], random: np.random.Generator) -> dict[str, float]:
-    each = np.array(values)[np.isfinite(values)]
+def _mean(name: str, values: np.ndarray, random: np.random.Generator) -> dict[str, float]:
+    each = values[np.isfinite(values)]
     low, high = np.quantile(random.choice(each, (10_000, len(each))).mean(axis=1), [0.025, 0.975])
     return {name: each.mean(), f"{name}_low": low, f"{name}_high": high}
 
