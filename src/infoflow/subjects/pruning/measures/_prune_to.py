@@ -238,6 +238,8 @@ class Start:
         """The model with `keep` heads, how it was trained on, and its scores."""
         with current_display().progress(f"keeping {keep} heads", 1 if self.recover is None else 3) as progress:
             smaller, training = self._recovered(prune(self.model, self.removed[keep]), progress)
+            if self.recover is not None:
+                current_display().note(f"{keep} heads ({self.by}). {training}")
             after = _scores(smaller, self.scored_on, self.metric, self.options)
             progress.advance(1)
         return smaller, training, after
@@ -280,12 +282,10 @@ class Start:
         updates, rate = self.recover.updates, self.recover.rate
         trained = trained_on(smaller, self.trained_on, self.objective, updates, rate, self.seed)
         progress.advance(1)
-        summary = (
+        return trained, (
             f"After removal the {first['metric']} was {first['scores'][0]:.4f}; then the model was trained further for "
             f"{updates:,} updates on {len(self.trained_on):,} sentences, at a rate of at most {rate:g}."
         )
-        current_display().note(summary)
-        return trained, summary
 
 
 def _check_numbers(model: Model, keep: Sequence[int], kinds: Sequence[str] | None) -> None:
