@@ -71,7 +71,7 @@ def test_a_control_that_shows_it_too_leaves_it_open(shuffled, named):
     ("given", "reason"),
     [
         (Transplants(seeds=(1, 2)), "it needs 3 seeds"),
-        (Transplants(gain={"specialised": GAIN["specialised"]}), "no model with random beside specialised heads"),
+        (Transplants(gain={"specialised": GAIN["specialised"]}), "no model with both random and specialised heads"),
         (Transplants(objectives=("masked-lm",)), "no translation"),
     ],
 )

@@ -195,7 +195,7 @@ def test_the_first_token_is_global_where_the_configuration_says_so(tmp_path):
 
 def test_heads_can_be_ablated_but_not_removed():
     model = load_model(build("longformer"))
-    with pytest.raises(UserError, match="bands or blocks"):
+    with pytest.raises(UserError, match="banded or block attention"):
         remove_heads(model.module, model.anatomy, {("encoder", "self", 0): [1]})
 
 
@@ -253,7 +253,7 @@ def test_long_t5_s_heads_can_be_gated_and_its_weights_edited():
             edited = model.module(**inputs).logits
         assert (edited - model.module(**inputs).logits).abs().max() > 1e-4
     torch.testing.assert_close(edited, gated, **_EXACT)
-    with pytest.raises(UserError, match="bands or blocks"):
+    with pytest.raises(UserError, match="banded or block attention"):
         remove_heads(model.module, model.anatomy, {("encoder", "self", 0): [1]})
 
 

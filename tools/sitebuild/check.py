@@ -24,7 +24,8 @@ LEAST_CONTRAST = 4.5  # of text on its ground, as WCAG asks for
 # What one page says about itself: all that the checks need, in one call.
 _LOOK = """() => {
     const all = (selector) => [...document.querySelectorAll(selector)];
-    const inside = "article.md-content__inner";
+    const article = "article.md-content__inner";
+    const inside = document.querySelector(article) ? article : "body";  // a report is a page of its own
     return {
         links: all("a[href]").map((a) => a.getAttribute("href")),
         ids: all("[id]").map((e) => e.id),
@@ -163,7 +164,7 @@ def _unresolved(site: Site, folder: Path) -> Iterator[str]:
     """Links to files and anchors that are not there. Addresses elsewhere are left alone."""
     for path, links in site.links.items():
         for link in dict.fromkeys(links):
-            if urlsplit(link).scheme in ("http", "https", "mailto") and not link.startswith(site.origin):
+            if urlsplit(link).scheme in ("http", "https", "mailto", "data") and not link.startswith(site.origin):
                 continue
             address, fragment = urldefrag(urljoin(site.origin + path, link))
             target = unquote(address.removeprefix(site.origin)) or "index.html"

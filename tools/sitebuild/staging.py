@@ -26,7 +26,7 @@ MOVED = {
     "transplanting.md": "guides/transplanting.md",
 }
 CONFIG = ".site.yml"  # mkdocs.yml and the navigation; beside it, since generators stay below their configuration
-ASSETS = ("site.css", "site.js", "search.js", "report.png")
+ASSETS = ("site.css", "site.js", "search.js", "report.png", "as-published.html")
 
 
 def texts(root: Path) -> dict[str, str]:
