@@ -196,7 +196,7 @@ def test_doctor_draws_and_tells_sizes(infoflow, monkeypatch, tmp_path):
     state, said = found["models fetched"]
     assert (state, "".join(said.split())) == ("ok", f"{tmp_path / 'hub'}:2.5MB;someone/tiny")
     assert found["drawing"] == ("ok", "a figure was written as svg, png, pdf")
-    assert found["cache"][1].endswith("B")
+    assert re.search(r"; \d+\.\d (kB|MB|GB)$", found["cache"][1])
 
 
 def test_doctor_knows_every_extra_of_the_package(infoflow, monkeypatch):

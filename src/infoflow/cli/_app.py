@@ -219,7 +219,7 @@ def run(arguments: Sequence[str]) -> int:
             check_extras(arguments)
             code = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        return _fail(f"{_told(error)}\n{_advice(arguments)}", arguments)
+        return _fail(f"{_message(error)}\n{_advice(arguments)}", arguments)
     except KeyboardInterrupt:
         command = shlex.join(["infoflow", *arguments])
         _say("interrupted", f"Interrupted. Finished work is kept. To continue, run again:\n  {command}", arguments)
@@ -310,7 +310,7 @@ _CONSENT = ("--insecure", "--own-code")
 """Options that give up safety: nobody should be led to them by a typing error."""
 
 
-def _told(error: CycloptsError) -> str:
+def _message(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         words = shlex.join(error.unused_tokens)
         return f"Unexpected argument {words}: leave it out, or write its option before it."
