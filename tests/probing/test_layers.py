@@ -126,7 +126,7 @@ def test_many_classes_are_learned_in_groups(monkeypatch):
 
 
 BAD = {
-    "describe the same examples. Got \\[100, 99, 100\\]": {"y": np.arange(99) % 3},
+    "must have the same length. Got \\[100, 99, 100\\]": {"y": np.arange(99) % 3},
     "needs 2 to 10,000 classes. Got 1.": {"y": np.zeros(100, dtype=np.int64)},
     "needs 2 to 10,000 classes. Got 10,001.": {"y": np.r_[np.zeros(99, dtype=np.int64), 10_000]},
     "Labels must be numbers from 0. Got -1.": {"y": np.arange(100) % 3 - 1},

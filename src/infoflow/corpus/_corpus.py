@@ -301,7 +301,7 @@ class Corpus(AbstractSentences):
     def from_rows(cls, rows: Iterable[Row], columns: Sequence[str], name: str = "rows") -> "Corpus":
         """A corpus from rows, each with `text` and a value for each of `columns`.
 
-        A column whose name is not one of a corpus's own holds a tag for each word.
+        Columns other than a corpus's standard ones hold a tag for each word.
 
         Raises:
             UserError: There are no rows.

@@ -219,7 +219,7 @@ class _Requests:
         self._unanswered = 0
 
     def watched(self, client: Any) -> Any:
-        """The client, whose requests are counted; all of them go through its `send`."""
+        """Wrap the client's `send`, through which all of its requests go, to count unanswered ones."""
         client.send = self._watched(client.send)
         return client
 

@@ -96,7 +96,7 @@ def memory_on_windows() -> int | None:
 
 
 def lock_on_windows(descriptor: int, wait: bool) -> bool:
-    """`lock_file` by one byte of the file; False without locks.
+    """`lock_file` for Windows: locks one byte of the file; returns False if locks are not supported.
 
     Raises:
         BlockingIOError: Another process holds the lock, and `wait` is off.

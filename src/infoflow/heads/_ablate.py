@@ -228,7 +228,7 @@ class InputWatch:
         self._inputs = None
 
     def real(self, call: HeadCall) -> Tensor:
-        """A mask of the tokens of the running batch that are not padding, for the call's stack."""
+        """Mask of the current batch's non-padding tokens, for the call's stack."""
         inputs = self._inputs
         if inputs is None or has_cache(inputs):
             raise UserError(

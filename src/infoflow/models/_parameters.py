@@ -53,7 +53,7 @@ def _without_adapter(name: str, module: nn.Module) -> tuple[str, nn.Module]:
 
 
 def output_projection_slices(model: nn.Module, name: str, num_heads: int) -> Projection:
-    """The output projection's weight along its input; the bias belongs to no head."""
+    """The output projection's weight, to be split into heads along its input dimension; the bias belongs to no head."""
     projection = model.get_submodule(name)
     dim = 0 if isinstance(projection, Conv1D) else 1
     weight = ParameterSlice(parameter=f"{name}.weight", dim=dim, ranges=((0, projection.weight.shape[dim]),))

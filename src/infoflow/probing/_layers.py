@@ -125,7 +125,7 @@ def probe_layers(
 def _check(x: InputRows, y: np.ndarray, sentences: np.ndarray, types: np.ndarray | None, seeds: Sequence[int]) -> None:
     lengths = [x.shape[0], len(y), len(sentences), *([] if types is None else [len(types)])]
     if len(set(lengths)) > 1:
-        raise UserError(f"x, y, sentences and types must describe the same examples. Got {lengths} of them.")
+        raise UserError(f"x, y, sentences and types must have the same length. Got {lengths}.")
     if len(seeds) == 0:
         raise UserError("A probe needs at least one seed. Got none.")
     check_classes(y)

@@ -246,7 +246,7 @@ DISTANCE_DISTRIBUTION = TableSchema(
             name="baseline",
             dtype="float64",
             unit="",
-            description="the same for an isotropic Gaussian with the layer's mean squared length",
+            description="share in the bin for an isotropic Gaussian with the layer's mean squared length",
         ),
         Column(name="count", dtype="int64", unit="pairs", description="pairs of words; zero vectors have no cosine"),
         *SAMPLE_COLUMNS,

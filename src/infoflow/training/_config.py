@@ -153,7 +153,7 @@ def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
 
 
 def rate_scale(parameter: nn.Parameter) -> float:
-    """A parameter's own factor on the learning rate (`parameter.rate_scale`), default 1.
+    """Learning-rate multiplier of a parameter (`parameter.rate_scale`), default 1.
 
     Gates learn faster than weights, and lower layers slower than upper ones.
     """

@@ -318,8 +318,8 @@ def mean_gradients(parameters: Sequence[nn.Parameter], processes: int) -> None:
     r"""Put \(\frac{1}{P} \sum_p g_p\) into `.grad` of every process; a missing gradient counts as 0.
 
     A parameter without a gradient in any process gets none, so that an optimiser leaves it unchanged.
-    `DistributedDataParallel` expects a gradient of each parameter in an update's last forward pass, and gradients from
-    an earlier pass of parameters unused in the last would stay in one process.
+    `DistributedDataParallel` expects every parameter to be used in an update's last forward pass: if one is used
+    only in an earlier pass, its gradient would stay in one process.
     """
     if not parameters:
         return

@@ -302,7 +302,7 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     minimum_seeds=1,
 )
 def e1(curves: Curves) -> list[Condition]:
-    """The encoder of a translation model with its self-attention closed."""
+    """What closing the self-attention of a translation model's encoder costs: each token sees only itself."""
     share = curves["share"]
     return [
         exceeds(

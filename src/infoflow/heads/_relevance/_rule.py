@@ -51,7 +51,7 @@ class Rule:
             if getattr(self, name) not in allowed:
                 raise UserError(f"{name} must be one of {', '.join(allowed)}. Got {getattr(self, name)}.")
         if not 0 <= self.alpha <= 1:
-            raise UserError(f"alpha must lie in 0..1, the weight of the positive part. Got {self.alpha}.")
+            raise UserError(f"alpha, the weight of the positive part, must lie in 0..1. Got {self.alpha}.")
 
 
 @dataclass(kw_only=True, slots=True)

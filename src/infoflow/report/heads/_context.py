@@ -200,7 +200,7 @@ def _retrained(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], sho
 
 
 def _sentences(curves: pd.DataFrame, models: ModelSelection) -> Iterator[str]:
-    """Loss with all blocks closed, as a share where known, and the remaining loss after retraining."""
+    """What closing all blocks costs, as a share where known, and what it still costs after retraining."""
     metric = next(metric for metric in _METRICS if metric in set(curves["metric"]))
     all_closed = curves.loc[curves["which"].eq("all") & curves["metric"].eq(metric)]
     for kind, name in _KINDS.items():

@@ -130,7 +130,7 @@ class Figure:
         path = Path(path)
         kind = path.suffix.lower().removeprefix(".")
         if kind not in ("svg", "png", "pdf", "html"):
-            raise UserError(f"A figure's file ends in .svg, .png, .pdf or .html. Got {path.name}. Write figure.pdf.")
+            raise UserError(f"A file name must end in .svg, .png, .pdf or .html, such as figure.pdf. Got {path.name}.")
         check_width(width)
         check_columns(columns, width)
         page = kind == "html"

@@ -145,7 +145,7 @@ class AbstractKept(AbstractStage):
 
 
 class AbstractTableStage(AbstractKept):
-    """A stage that makes its tables together, once."""
+    """A stage that computes and stores all of its tables at once."""
 
     @abstractmethod
     def make(self) -> pd.DataFrame | Part:

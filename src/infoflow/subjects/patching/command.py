@@ -39,7 +39,7 @@ def patch(
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Swap parts of a model between two inputs that differ in one thing: which part carries the difference?
+    """Patch activations between two inputs that differ in one respect: which part of the model carries the difference?
 
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).

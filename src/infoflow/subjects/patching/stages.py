@@ -29,7 +29,7 @@ def patch(
     steps: int = 5,
     limit: int | None = 100,
 ) -> Run:
-    """Swap parts of a model between the inputs of pairs, and write tables and a report.
+    """Patch activations between the inputs of pairs, and write tables and a report.
 
     >>> patch("runs/quick/models/causal-lm/seed-0", "grammar:200").tables["patching_effect"]  # doctest: +SKIP
 

@@ -82,7 +82,7 @@ def swap_answer(model: Model, read: ReadSentence, choices: Mapping[str, str]) ->
 def _encoded(model: Model, read: ReadSentence, other: str, at: str | None) -> tuple[PairBatch, tuple[ReadToken, ...]]:
     """Both sentences as a batch of one pair, and the tokens of the second sentence."""
     if read.pair is not None:
-        raise UserError("A part is swapped between two single sentences. Empty the field of the second sentence.")
+        raise UserError("Patching compares two single sentences, not pairs. Clear the field of the second sentence.")
     (stack, tokens), *written = read.tokens.items()
     others = read_tokens(model, other, read.translation).tokens[stack]
     if len(tokens) != len(others):

@@ -140,7 +140,7 @@ class AbstractTask(AbstractObjective):
         return self
 
     def right(self, predictions: Predictions, corpus: Corpus) -> Bool[np.ndarray, " example"]:
-        """Which answers count as right: by default exact matches; none for numbers."""
+        """Which answers count as right: by default those that equal the reference; in regression none does."""
         pairs = zip(predictions.said, predictions.wanted, strict=True)
         return np.array([said == wanted for said, wanted in pairs], dtype=bool)
 

@@ -124,7 +124,7 @@ def _from_sentences(good: str, bad: str, number: int) -> PatchPair | str:
 
 
 def _agreement(num: int) -> Iterator[PatchPair]:
-    """Subjects of the generated language, with a second noun of either number between subject and verb."""
+    """Pairs of the generated language that differ in the subject's number, with an attractor of either number."""
     random, lexicon = stream("agreement-pairs"), make_lexicon(200)
 
     def drawn(kind: str) -> Any:

@@ -259,8 +259,8 @@ _R19_READS = _reads(RETRIEVE_LEARNED, OWN)
     learned=(CLOSED_BOOK, READ_RANDOM, RETRIEVE_LEARNED),
 )
 def r19(curves: Curves) -> list[Condition]:
-    """The source is recalled, not read. A larger gain on rare facts alone means nothing: useless documents also cost
-    most where most is known.
+    """The paper is cited from memory. A larger gain on rare facts than on frequent ones is not enough: useless
+    documents also cost most accuracy on the facts that the model knows best.
     """
     rare, common = (curves[f"reader {weight}"] - curves[f"closed {weight}"] for weight in (RARE, COMMON))
     return [

@@ -157,7 +157,7 @@ def knock_outs(inputs: FactInputs, num_layers: int, seed: int) -> list[Forbidden
 
 
 def removals(inputs: FactInputs, num_layers: int, seed: int) -> list[Forbidden]:
-    """Removals of one token as a key, in each block alone and in all; the baseline is a random word of the row."""
+    """Knock-outs of one token as a key, in each block alone and in all; the baseline removes a random word."""
     length = inputs.input_ids.shape[1]
     places = {
         "gold object": last_token(inputs, TokenPart.EVIDENCE_OBJECT),

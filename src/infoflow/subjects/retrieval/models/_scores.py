@@ -279,7 +279,8 @@ def leakage_scores(
     known = set(leakage.leaked)
     if known and max(known) >= len(questions):
         raise UserError(
-            f"The leakage belongs to other questions: it names number {max(known)}, and there are {len(questions):,}."
+            f"The leakage belongs to other questions: it names question {max(known)}, but there are only "
+            f"{len(questions):,} questions, counted from 0."
         )
     kept = [number for number in range(len(questions)) if number not in known]
     if not kept:
