@@ -37,7 +37,7 @@ def test_flow_and_alti_of_tokens_are_refused(mixed):
     for method in ("flow", "rollout"):
         with pytest.raises(UserError, match="outside attention"):
             token_relevance(mixed, BATCH, method=method)
-    with pytest.raises(UserError, match="ALTI does not hold"):
+    with pytest.raises(UserError, match="ALTI does not apply"):
         alti_contributions(mixed, BATCH)
 
 

@@ -101,7 +101,7 @@ def test_mistakes_name_the_grammar(schedule: str, message: str) -> None:
 def test_impossible_trainings_and_choices_are_refused() -> None:
     with pytest.raises(UserError, match="at least 1 update"):
         checkpoint_steps("log:3", 0)
-    with pytest.raises(UserError, match="at most as many of warm-up"):
+    with pytest.raises(UserError, match="no more warm-up updates"):
         checkpoint_steps("log:3", 10, 11)
     for steps, k in (([1, 2], 0), ([1, 1], 1), ([-1, 2], 1)):
         with pytest.raises(UserError, match="distinct and at least 0"):

@@ -70,7 +70,7 @@ def test_more_facts_extend_fewer():
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.tsv", "capital\tfrance\n", "line 1: 3 cells"),
+        ("a.tsv", "capital\tfrance\n", "line 1: 3 tab-separated cells"),
         ("a.tsv", "capital\t\tparis\n", "Its subject is missing"),
         ("a.tsv", "", "holds no facts"),
         ("a.tsv", "capital\tfrance\tparis\n", "No fact has a template"),

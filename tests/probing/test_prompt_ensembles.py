@@ -43,5 +43,5 @@ def test_each_view_is_learned_as_if_it_were_alone():
 
 def test_without_training_facts_nothing_is_learned():
     for learn in (best_prompt, optimised_weights):
-        with pytest.raises(UserError, match="training facts"):
+        with pytest.raises(UserError, match="Training facts"):
             learn(log_shares(facts=0), torch.zeros(0, dtype=torch.long))

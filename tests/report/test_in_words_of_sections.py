@@ -243,8 +243,8 @@ PRUNED = {
     "order 27%).",
     "pruning-kinds": "With 4 of 8 heads of translation left, the share alive is highest in layer 1, 75.0%; lowest in "
     "layer 0, 25.0%.",
-    "pruning-functions": "With 1 of 4 heads left, translation holds 33% of its functions, compared with the 25% that as many "
-    "random heads would keep (lost: second and third).",
+    "pruning-functions": "With 1 of 4 heads left, translation holds 33% of its functions, compared with the 25% that "
+    "as many random heads would keep (lost: second and third).",
     # seed 1 by 1.0 at both points, seed 2 by 1.4: ± 12.706 × .2
     "pruning-scratch": "The pruned model's advantage is 1 BLEU (−1 to 4) for encoder heads of translation.",
     # 2 and 1 of 8: 18.75 ± 79.4, cut at 0

@@ -126,7 +126,7 @@ def normalised(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Signatures:
-    """Hashes of a batch of sentences; those of words are sums over the rest of the sentence."""
+    """Hashes of a batch of sentences: whole, with any one word replaced, and without it."""
 
     length_S: np.ndarray  # in words
     whole_S: np.ndarray  # Σ h(word, position)
@@ -152,7 +152,7 @@ class _Index:
 
 
 def _kept(batch: _Signatures) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes that a sentence may match: itself or its masked forms, and its forms with one word less.
+    """Hashes that a sentence may match: itself or its masked forms, and its forms with one word fewer.
 
     Sentences of only punctuation are left out: without words, all would be equal.
     """

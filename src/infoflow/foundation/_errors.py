@@ -219,7 +219,7 @@ class _Requests:
         self._unanswered = 0
 
     def watched(self, client: Any) -> Any:
-        """The client with its `send`, through which all its requests go, watched."""
+        """The client, whose requests are counted; all of them go through its `send`."""
         client.send = self._watched(client.send)
         return client
 

@@ -24,7 +24,7 @@ def read_bands_densely(module: PreTrainedModel) -> None:
 
     Other models are unchanged.
 
-    Memory is then layers x heads x T x T while attention is read, as in every other family.
+    Memory is then layers x heads x T x T while attention is read, as in all other families.
     """
     found = [child for child in module.modules() if type(child) in _dense()]
     if not found:

@@ -62,7 +62,7 @@ def _number(text: str) -> float:
 
 
 def check_sizes(entries: Mapping[str, Any], home: Path | str) -> None:
-    """Refuse implausible counts of layers, heads, units and tokens, and invalid precisions; parts are checked too."""
+    """Refuse implausible numbers of layers, heads, units and tokens, and invalid precisions; nested ones too."""
     for name, value in entries.items():
         if isinstance(value, dict) and name != "pruned":  # a pruned model's attention may have no head
             check_sizes(value, home)

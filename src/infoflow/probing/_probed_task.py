@@ -158,7 +158,7 @@ def control_arcs(part: Part, names: Sequence[str], seed: int = 0) -> Examples:
 def _drawn_arcs(
     asked: list[list[int]], words: Mapping[int, Sequence[str]], seed: int
 ) -> Iterator[tuple[int, int, int, bool]]:
-    """Row, word, other word, and whether that is its head."""
+    """Row, word, other word, and whether the other word is its head."""
     heads = {row: control_heads(each, seed) for row, each in words.items()}
     for row, word in asked:
         head, length = int(heads[row][word]), len(heads[row])

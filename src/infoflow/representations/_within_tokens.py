@@ -63,7 +63,7 @@ class PoolRules(NamedTuple):
         if minimum is not None and minimum < (k + 1 if few == "require" else 2):
             raise UserError(
                 f'minimum must be at least {k + 1 if few == "require" else 2} with k = {k} and few="{few}". '
-                f"Got {minimum}. With k + 1 occurrences every other one is a neighbour, which is chance."
+                f"Got {minimum}. With k + 1 occurrences all others are neighbours, as by chance."
             )
         return cls(k, few, metric, minimum or (2 * k + 1 if few == "require" else 2))
 

@@ -201,7 +201,7 @@ def p6(curves: Curves) -> list[Condition]:
             alone=False,
         ),
         exceeds(
-            "translation: the top above every other layer",
+            "translation: the top above all other layers",
             translation[:, -1:] - translation[:, :-1],
             0.0,
             "accuracy",

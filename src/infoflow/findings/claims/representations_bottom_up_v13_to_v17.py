@@ -168,7 +168,7 @@ def v15(curves: Curves) -> list[Condition]:
             published=0.022,
         ),
         exceeds(
-            "the masked LM's peak at layer 2 of 6 over every other layer",
+            "the masked LM's peak at layer 2 of 6 over all other layers",
             np.concatenate([curve[:, [early]] - curve[:, others] for curve in masked.values()], axis=1),
             0.0,
             UNIT,

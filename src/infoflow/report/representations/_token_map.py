@@ -159,7 +159,7 @@ _TOKEN_MAP = Method(
     title="Maps",
     text="""
     t-SNE with Euclidean distances of at most one occurrence per sentence. Layer 0 starts from two principal components,
-    every other layer from the map below; each map is then shifted, scaled and turned or mirrored (Procrustes) onto the
+    all other layers from the map below; each map is then shifted, scaled and turned or mirrored (Procrustes) onto the
     one below. For the masked LM the first map's sentences are corrupted as in training. After van der Maaten and Hinton
     (2008) and Voita, Sennrich and Titov (2019).
     """,

@@ -163,7 +163,7 @@ _METHOD = Method(
 WORDS = Section(
     id="words",
     title="One vector for a word, or one for each sentence?",
-    lead="Skip-gram, like the input of every other model, has one vector for a word, whatever it means in its "
+    lead="Skip-gram, like the inputs of all other models, has one vector for a word, whatever it means in its "
     "sentence. Layer by layer a model moves the word's occurrences apart, towards other words that fit their "
     "sentences.",
     names={

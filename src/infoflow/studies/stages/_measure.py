@@ -122,7 +122,7 @@ class AbstractMeasureStage(AbstractMeasuring):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractStudyMeasure(OfModels, AbstractMeasureStage):
-    """A model of a study, on sentences that no model was trained on."""
+    """Measures a model of a study on held-out sentences."""
 
     @cached_property
     @abstractmethod

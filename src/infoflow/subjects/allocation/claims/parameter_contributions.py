@@ -94,7 +94,7 @@ def _margin(name: str, curves: Curves, per_parameter: bool) -> Condition:
     reliable=halves_agree(),
 )
 def v2(curves: Curves) -> list[Condition]:
-    """W1 and W2 compared with every other component, layer by layer."""
+    """W1 and W2 compared with all other components, layer by layer."""
     return [
         _margin("share of W1 and W2 minus that of any other component", curves, per_parameter=False),
         _margin("the same per parameter, in units of the mean parameter", curves, per_parameter=True),

@@ -181,7 +181,7 @@ def _alive_by_kind(rows: SeedRows, uniform: bool) -> np.ndarray:
     left = frame.groupby(["draw", "point"])["alive"].transform("mean")
     frame = frame[(left > 0) & (left < 1)]
     if frame.empty:
-        raise Absent("no point of the sweep left some heads but not all")
+        raise Absent("no point of the sweep removed some, but not all heads")
     own = {kind: frame[frame["kind"] == kind] for kind in KINDS}
     if missing := [kind for kind in KINDS if own[kind].empty]:
         raise Absent(f"pruned_heads has no heads of {', '.join(missing)} in the sweep")

@@ -50,7 +50,7 @@ def save_masked(
     $$ W_O[:, \text{columns of a removed head}] = 0 $$
 
     The logits equal those of `prune(model, heads)` and `ablate(model, heads)`, up to rounding; the model gets neither
-    smaller nor faster. `AutoModel.from_pretrained` and every other program can load the folder.
+    smaller nor faster. `AutoModel.from_pretrained` and any other program can load the folder.
 
     Args:
         model: The whole model; it is not changed.
