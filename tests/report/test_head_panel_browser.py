@@ -27,14 +27,8 @@ def test_a_head_opens_by_click_and_shows_what_is_known_of_it(visit, full_report)
     text = page.locator(".head-panel").inner_text()
     assert "nsubj, dependent→head" in text
     assert "Roles: nsubj dependent→head" in text
-    for label in (
-        "confidence",
-        "best relation",
-        "induction",
-        "relevance (voita)",
-        "importance",
-        "loss without the head",
-    ):
+    names = ("confidence", "best relation", "induction", "relevance (voita)", "importance", "loss without the head")
+    for label in names:
         assert label in text
     page.locator(".head-panel svg.lines .token").first.wait_for()
     assert page.locator(".head-panel .attention-map").count() == 2

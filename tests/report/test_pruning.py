@@ -230,12 +230,8 @@ def test_what_was_trained_on_stands_beside_random_and_all_heads(tmp_path) -> Non
     spec = figure.panels[0].spec
     texts = {str(value) for rows in spec["datasets"].values() for row in rows for value in row.values()}
     assert [layer["mark"]["type"] for layer in spec["layer"]].count("rule") == 2  # before, and all heads
-    assert {
-        "■ as pruned",
-        "● trained further",
-        "– – random heads, trained further",
-        "— — all heads, trained further",
-    } <= texts
+    ways = ("● trained further", "– – random heads, trained further", "— — all heads, trained further")
+    assert {"■ as pruned", *ways} <= texts
     assert "recovered" not in set(_figures(run)["pruning-quality"].data["way"])
 
 

@@ -3,10 +3,9 @@
     python experiments/validation/coverage/claims.py [--studies 1000] [--out experiments/validation/coverage/claims.csv]
 
 Each simulated study goes through `infoflow.findings.evaluate`; only its numbers are drawn instead of read. Seeds are
-drawn from a population of training runs; sentences in 64 blocks move all seeds together (half of their variance) and
-each seed apart (the other half); replicates come from the weights that measures use. The threshold of every claim is
-the truth itself, so that a claim that holds or fails there is wrongly decided. Cells that the file has are not run
-again.
+drawn from a population of runs; sentences in 64 blocks move all seeds together (half of their variance) and each seed
+apart (the other half); replicates come from the weights that measures use. The threshold of every claim is the truth
+itself, so that a claim that holds or fails there is wrongly decided. Cells that the file has are not run again.
 """
 
 import argparse

@@ -2,10 +2,9 @@
 
     python experiments/validation/coverage/trends.py [--draws 4000] [--out experiments/validation/coverage/trends.csv]
 
-Runs at K scales, half a decade apart; each has seeds, drawn from a population of training runs, and sentences, which
-move its seeds together. Effects and intervals are made as `infoflow.findings` makes them. `slope 0` is a flat truth
-whose distance to the threshold is zero, so that nothing can be called flat: `false trend` counts the words grows and
-falls.
+Runs at K scales, half a decade apart; each has seeds, drawn from a population, and sentences, which move its seeds
+together. Effects and intervals are made as `infoflow.findings` makes them. `slope 0` is a flat truth whose distance to
+the threshold is zero, so that nothing can be called flat: `false trend` counts the words grows and falls.
 """
 
 import argparse

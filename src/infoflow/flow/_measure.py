@@ -241,9 +241,7 @@ def describe_measure(measure: AbstractMeasure) -> dict[str, Any]:
     """A measure's settings as plain values, for content keys: if they change, the results are computed again."""
     settings = {name: value for name, value in vars(measure).items() if not name.startswith("_") and name != "request"}
     if odd := [name for name, value in settings.items() if not isinstance(value, str | int | float | tuple | None)]:
-        raise TypeError(
-            f"{type(measure).__name__}.{odd[0]} is not a plain value: keep settings plain, and state private."
-        )
+        raise TypeError(f"{type(measure).__name__}.{odd[0]} is not a plain value: keep settings plain, state private.")
     version = [_VERSION, measure.table.version]
     code = {"code": [measure.origin.digest, measure.name]} if measure.origin else {}
     return {"measure": type(measure).__qualname__, "version": version, **code, **settings}

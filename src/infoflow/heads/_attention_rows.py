@@ -300,7 +300,7 @@ class Edges:
     last: Int[np.ndarray, " edge"]  # right-most position of the sentence, from the same word
 
     def take(self, chosen: np.ndarray) -> "Edges":
-        """The edges of a mask, or of indices."""
+        """The edges that a mask or indices select."""
         return Edges(**{name: getattr(self, name)[chosen] for name in self.__dataclass_fields__})
 
 

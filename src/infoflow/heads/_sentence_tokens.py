@@ -202,7 +202,7 @@ def _tokens(model: Model, text: Text, what: str, target: bool) -> tuple[ReadToke
     own = model.target_tokenizer if target else None
     tokens = _encoded(own or model.require_tokenizer(), text, target)
     if all(token.special for token in tokens):
-        raise UserError(f"The {what} is empty: {as_written(text)} has no token. Write one between quotes.")
+        raise UserError(f"The {what} is empty: {as_written(text)} has no token. Write a sentence between quotes.")
     return tokens
 
 

@@ -54,8 +54,7 @@ def load_model(
         tokenizer: A tokenizer, or its name or folder; default: the one saved with the weights. Without any, the model
             takes token ids but no text.
         device: "auto": a GPU if there is one; if the model is larger than its free memory, accelerate spreads it over
-            all GPUs, memory and disk. An instance that accelerate placed stays where it is. Other values: "cpu",
-                "cuda", ...
+            all GPUs, memory and disk. An instance that accelerate placed stays where it is. Others: "cpu", "cuda".
         dtype: Precision of weights that are read from disk.
         quantize: "int8": 8-bit weights of linear layers (torchao), made while loading. A checkpoint that is saved
             quantised (GPTQ, AWQ, ...) is read as it is.

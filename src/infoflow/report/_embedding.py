@@ -96,8 +96,7 @@ def packed_text(text: str) -> str:
 def in_steps(values: np.ndarray, low: float, high: float) -> str:
     """Quantise numbers between `low` and `high` to 65,534 steps of two bytes, in base64; NaN stays missing.
 
-    A step is finer than the last digit of any number on the page, and the result takes a quarter of the space of
-    decimals.
+    A step is finer than any digit on the page, and the result takes a quarter of the space of decimals.
 
     >>> in_steps(np.array([0.0, 1.0, np.nan]), 0.0, 1.0)
     'AAD+////'

@@ -56,8 +56,7 @@ def generate(model: Model, text: str, *, tokens: int | None = None, temperature:
     Args:
         model: A causal LM or an encoder–decoder, with a tokenizer.
         text: The beginning, or the source.
-        tokens: Maximum number of tokens to write; default: 20; for an encoder–decoder twice the number that it reads,
-            plus 10.
+        tokens: Maximum number of tokens to write; default: 20; for an encoder–decoder twice its input, plus 10.
         temperature: 0: always the most likely token (for an encoder–decoder the most likely text, by beam search);
             otherwise tokens are drawn from softmax(logits / temperature).
         seed: Seed of the draws.

@@ -294,8 +294,7 @@ class PairRows:
             key: Identifies the sentences; the pairs of a large corpus are then cached.
 
         Raises:
-            UserError: There are no documents, only one where several are needed, or `max_tokens` is too small for two
-                sentences.
+            UserError: There are no documents, only one where several are needed, or two sentences do not fit.
         """
         documents = _known(documents, "A pair of segments")
         self._text, self._vocabulary = RunningText(encoded), vocabulary

@@ -173,7 +173,7 @@ class LogWindow:
         return math.isfinite(float(self._norms)) and all(math.isfinite(float(loss)) for loss in self._losses.values())
 
     def close(self, weights: Mapping[str, float]) -> dict[str, Any]:
-        """Means since the last line, with `loss` the weighted sum of the terms, and a reset."""
+        """Return the means since the last line (`loss` is the weighted sum of the terms), and start again."""
         losses = {name: float(loss) / max(self._counts[name], 1) for name, loss in self._losses.items()}
         norm = float(self._norms) / max(self._updates, 1)
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu

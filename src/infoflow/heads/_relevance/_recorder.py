@@ -165,9 +165,7 @@ class _Recorder(TorchFunctionMode):
         projections = {part: self._projection(projection) for part, projection in parts.items()}
         sources = [self._projected[self._module(parts[part])] for part in ("query", "key")]
         if not self._read_the_same(attention, sources, self._projected[self._module(parts["value"])]):
-            return self._lost(
-                (), heads, f"the inputs of {attention.module}: queries, keys and values of different states"
-            )
+            return self._lost((), heads, f"the inputs of {attention.module}: queries, keys and values differ")
         values = [self.tape.value(source) for source in sources]
         if None in values:
             return self._lost((), heads, f"the input of {attention.module}, which is not a block's state")

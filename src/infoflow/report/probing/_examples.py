@@ -218,8 +218,7 @@ def solved_from(rows: pd.DataFrame) -> int:
 def _picked(solved: dict[int, int]) -> list[tuple[int, int]]:
     """The first example of each layer, limited to `_OF_TASK`.
 
-    First examples for layers spread over the depth, then one right only below the top, then one that no layer gets
-    right.
+    Examples for layers over the depth, then one right only below the top, then one that no layer gets right.
     """
     by_layer = {from_: number for number, from_ in sorted(solved.items(), reverse=True)}
     layers = sorted(from_ for from_ in by_layer if from_ >= 0)

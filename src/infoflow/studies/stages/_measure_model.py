@@ -220,7 +220,7 @@ def measured_subjects(models: StudyModels, recipes: Sequence[Recipe]) -> list[Su
 
 
 def behind_each_other(stages: Sequence[StudyStage]) -> list[StudyStage]:
-    """Trained models after their training; of controls with equal states, only the first is measured in full."""
+    """The stages with their needs: the training, or the first control with equal states, which is measured in full."""
     found: list[StudyStage] = []
     for stage, first in zip(stages, firsts(stages, lambda one: one.models.states_key(one.subject)), strict=True):
         models, subject = stage.models, stage.subject

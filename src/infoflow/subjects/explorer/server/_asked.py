@@ -1,4 +1,4 @@
-"""Parses and bounds the requests of a page, and runs the interventions that they contain."""
+"""Parses and bounds the requests of a page, and the interventions in them."""
 
 # S key token, T query token
 
@@ -75,8 +75,7 @@ def changed(model: Model, change: Change, in_weights: bool = False) -> Iterator[
     A hidden token is removed as key and value from every attention (`without_token` in all blocks): its position and
     its own query stay. Heads are ablated by `ablate`, with means over the sentence. A skipped layer returns its input,
     $h_{l+1} = h_l$; its attention still runs and can be inspected. With `in_weights` a head that gives zeros has
-    attention weights of 0: its output is the same, and everything computed from weights takes the ablation into
-    account.
+    attention weights of 0: its output is the same, and all that is computed from weights sees the ablation.
     """
     closed = change.heads if in_weights and change.mode == "zero" else ()
     with ExitStack() as stack:

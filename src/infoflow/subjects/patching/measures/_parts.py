@@ -114,9 +114,7 @@ def _of_attention(model: Model, name: str) -> list[Part]:
     every = [one for one in model.anatomy.attentions() if one.num_heads]
     read = [one for one in every if name not in (QUERY, KEY) or one.own is None or one.own.scaling is not None]
     if len(read) < len(every):
-        current_display().note(
-            f"{model.name} has attention scores that are not a product of {name} and another vector."
-        )
+        current_display().note(f"{model.name} has attention scores that are not products of {name} and a vector.")
     if name == ATTENTION:
         return [Part(name, one.stack, one.kind, one.layer) for one in read]
     return [Part(name, one.stack, one.kind, one.layer, head) for one in read for head in range(one.num_heads)]

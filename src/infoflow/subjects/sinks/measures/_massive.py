@@ -104,8 +104,7 @@ def _of_sentences(
 ) -> dict[str, Tensor]:
     """For each sentence: its ratio, that of normal activations, and counts of activations above each threshold.
 
-    Under a threshold's name are sentences with such an activation, then by dimension; under `…/token` activations by
-    class.
+    Under a threshold's name: sentences with such an activation, then by dimension; `…/token`: activations by class.
     """
     classes = classes.to(states.device)
     sizes, median = magnitudes(states, classes >= 0)
