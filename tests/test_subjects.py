@@ -14,7 +14,7 @@ from infoflow.findings import FINDINGS
 
 ROOT = Path(__file__).parents[1]
 SUBJECTS = [one.name for one in pkgutil.iter_modules(infoflow.subjects.__path__)]
-PARTS = {"measures", "tables", "settings", "stages", "claims", "figures", "command", "view"}
+PARTS = {"measures", "tables", "settings", "stages", "claims", "figures", "command", "view", "templates"}
 OWN = {"explorer": {"server"}, "retrieval": {"models", "objectives", "training"}}
 """Further parts: the explorer's server; models of readers and retrievers, their objectives, and their training."""
 

@@ -6,13 +6,15 @@ import json
 import re
 import zlib
 from functools import cache
-from importlib import resources
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from infoflow._subjects import parts
 from infoflow.foundation import UserError
 
 from ._theme import DARK, LIGHT, NUM_SLOTS, css_variables
@@ -50,14 +52,43 @@ def policy(scripts: list[str]) -> str:
 
 
 @cache
+def _folders() -> list[Path]:
+    """The folders `templates` of the report and the subjects."""
+    return [Path(module.__path__[0], "templates") for module in (import_module("infoflow.report"), *parts(""))]
+
+
+def environment() -> Environment:
+    """All templates, with automatic escaping."""
+    made = Environment(
+        loader=FileSystemLoader(_folders()),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["embedded"] = embedded
+    return made
+
+
+@cache
 def asset(name: str) -> str:
-    """A file from the folder `templates`."""
-    return resources.files("infoflow.report").joinpath("templates", name).read_text(encoding="utf-8")
+    """A file from one of the folders `templates`; their names differ."""
+    return next(path for folder in _folders() if (path := folder / name).exists()).read_text(encoding="utf-8")
 
 
 def style(*names: str) -> str:
     """Style sheets with the light and dark colours filled in."""
-    text = "\n".join(asset(name) for name in names)
+    return _coloured([asset(name) for name in names])
+
+
+def report_style(*names: str) -> str:
+    """These style sheets, and each subject's `report.css`."""
+    paths = [folder / "report.css" for folder in _folders()]
+    return _coloured([*map(asset, names), *(path.read_text(encoding="utf-8") for path in paths if path.exists())])
+
+
+def _coloured(sheets: list[str]) -> str:
+    text = "\n".join(sheets)
     slots = " ".join(f".s{slot} {{ --s: var(--series-{slot}); }}" for slot in range(NUM_SLOTS))
     return (
         text.replace("/*slots*/", slots)

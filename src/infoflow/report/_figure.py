@@ -111,11 +111,14 @@ class Section:
     id: str
     title: str
     lead: str
+    short: str = ""  # in the top bar and the sidebar; default: the id
+    claims: tuple[str, ...] = ()  # first words of its claims' ids, besides its own id
     figures: list[ReportFigure] = field(default_factory=list)
     keys: list[Series] = field(default_factory=list)  # lines that can be highlighted
     untrained: bool = False  # whether an untrained control is drawn
     notes: list[str] = field(default_factory=list)  # what was measured but not drawn
     template: str = ""  # template above the figures: a control that all of them follow
+    script: str = ""  # the script of that template
     payload: dict[str, Any] = field(default_factory=dict)  # data for that template
     names: dict[str, str] = field(default_factory=dict)  # figure's id → its name in Python, "room/noun"
     folded: tuple[str, ...] = ()  # ids of figures that stay folded below the others

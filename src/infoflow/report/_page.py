@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from infoflow.foundation import UserError, atomic_write, check_writable, version
 from infoflow.results import RunFolder
 
 from ._drawing import drawing_ahead, javascript, static_svg
-from ._embedding import asset, check_replaceable, closed, embedded, pack_figures, packed_json, policy, style
+from ._embedding import asset, check_replaceable, closed, environment, pack_figures, packed_json, policy, report_style
 from ._figure import Panel, PanelGroup, ReportFigure, Section
 from ._model_tables import unless_damaged
 from ._recipe import PUBLISHED, recipe
@@ -33,20 +33,6 @@ from .representations._token_map import MARKS, legend_mark
 # The table of contents: sections with short names, and their figures.
 
 
-_SHORT = {
-    "over-scale": "Scale",
-    "warmups": "Warm-up",
-    "knows": "Know",
-    "changes": "Change",
-    "similarity": "Similar",
-    "predicts": "Predict",
-    "probing": "Probes",
-    "alignment": "Align",
-    "adaptation": "Tuning",
-}
-"""Short names of sections; any other is called by its id."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ContentsLine:
     """One line of the contents."""
@@ -59,28 +45,18 @@ class ContentsLine:
 
 def contents(sections: list[Section], claims: bool) -> list[ContentsLine]:
     """The page's parts in order."""
-    stated = [ContentsLine(id=s.id, short=_short(s.id), title=s.title, figures=s.figures) for s in sections]
+    stated = [
+        ContentsLine(id=s.id, short=s.short or s.id.replace("-", " ").capitalize(), title=s.title, figures=s.figures)
+        for s in sections
+    ]
     findings = [ContentsLine(id="findings", short="Claims", title="Do published claims hold here?")] if claims else []
     return [*stated, *findings, ContentsLine(id="methods", short="Methods", title="Methods and provenance")]
-
-
-def _short(section: str) -> str:
-    return _SHORT.get(section, section.replace("-", " ").capitalize())
 
 
 # The story as one HTML file that needs only a browser.
 
 
 _Stated = TypeVar("_Stated")
-_OVER_TRAINING = "over_training.js"  # for pages with its slider
-_SCRIPTS = (
-    "page.js",
-    "attention.js",
-    _OVER_TRAINING,
-    "navigation.js",
-    "report.js",
-    "words.js",
-)  # report.js starts the scripts before it
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 _LONG_CSV, _LONGEST_CSV = 40_000, 150_000  # characters: compressed above the first, left out above the second
 _ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
@@ -123,12 +99,12 @@ def render_page(run: RunFolder, story: Story) -> str:
     def stated(name: str, tell: Callable[[], _Stated], otherwise: _Stated) -> _Stated:
         return unless_damaged(tell, otherwise, name, left_out)
 
-    wanted = [
-        name for name in _SCRIPTS if name != _OVER_TRAINING or any(section.template for section in story.sections)
-    ]
-    scripts = [_vega(), *(closed(asset(name)) for name in wanted)]
-    environment = _environment(story)
-    return environment.get_template("report.html.jinja").render(
+    own = dict.fromkeys(section.script for section in story.sections if section.script)
+    # report.js starts the scripts before it
+    names = ("page.js", "attention.js", *own, "navigation.js", "report.js", "words.js")
+    scripts = [_vega(), *(closed(asset(name)) for name in names)]
+    template = _environment(story).get_template("report.html.jinja")
+    return template.render(
         title=manifest.get("title") or run.path.name,
         kind=manifest.get("kind", "analyze"),
         study_line=stated("what was studied", lambda: study_line(run, story.models), ""),
@@ -136,9 +112,7 @@ def render_page(run: RunFolder, story: Story) -> str:
         screen=story.screen,
         contents=contents(story.sections, bool(story.findings)),
         findings=story.findings,
-        claim_groups=claim_groups(
-            story.findings, story.sections, {heading.id: heading.title for heading, _ in sections()}
-        ),
+        claim_groups=claim_groups(story.findings, story.sections, [heading for heading, _ in sections()]),
         verdict_line=verdict_line(story.findings),
         verdicts=VERDICTS,
         sections=story.sections,
@@ -150,9 +124,7 @@ def render_page(run: RunFolder, story: Story) -> str:
         tables={name: run.tables.stored(name) for name in run.tables},
         command=manifest.get("command", ""),
         version=version("infoflow"),
-        style=Markup(
-            style("style.css", "front_page.css", "attention.css", "words.css", "over_training.css", "over_scale.css")
-        ),
+        style=Markup(report_style("style.css", "front_page.css", "attention.css", "words.css")),
         chart_config=vega_config(),  # once, for all charts
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),
@@ -162,23 +134,17 @@ def render_page(run: RunFolder, story: Story) -> str:
 
 
 def _environment(story: Story) -> Environment:
-    environment = Environment(
-        loader=PackageLoader("infoflow.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["embedded"] = embedded
-    environment.filters["live"] = lambda panel: packed_json({k: v for k, v in panel.spec.items() if k != "config"})
-    environment.filters["named"] = lambda text: _named(text, story)
-    environment.filters["named_here"] = lambda text: _named(text, story, story.screen.dull if story.screen else ())
-    environment.filters["verdict_words"] = verdict_words
-    environment.filters["csv_address"] = _csv_address
-    environment.filters["legend_mark"] = legend_mark
-    environment.globals["marks"] = MARKS
-    environment.globals["static_pictures"] = _static_pictures
-    return environment
+    made = environment()
+    made.filters |= {
+        "live": lambda panel: packed_json({k: v for k, v in panel.spec.items() if k != "config"}),
+        "named": lambda text: _named(text, story),
+        "named_here": lambda text: _named(text, story, story.screen.dull if story.screen else ()),
+        "verdict_words": verdict_words,
+        "csv_address": _csv_address,
+        "legend_mark": legend_mark,
+    }
+    made.globals |= {"marks": MARKS, "static_pictures": _static_pictures}
+    return made
 
 
 def _named(text: str, story: Story, dull: Collection[str] = ()) -> Markup:

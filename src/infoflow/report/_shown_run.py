@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -293,10 +293,6 @@ def settings(run: RunFolder) -> dict[str, list[tuple[str, str]]]:
 # The claims grouped by question, in the order of the page's sections.
 
 
-_SECTIONS = {"representations": "knows", "context": "heads", "objectives": "alike", "time": "over-training"}
-"""Sections of claims that no figure on the page shows, by the first word of their ids, where these differ."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClaimGroup:
     """The claims about one question."""
@@ -307,21 +303,24 @@ class ClaimGroup:
     untested: list[ScorecardRow]
 
 
-def claim_groups(findings: list[ScorecardRow], sections: list[Section], titles: Mapping[str, str]) -> list[ClaimGroup]:
+def claim_groups(
+    findings: list[ScorecardRow], sections: list[Section], headings: Sequence[Section]
+) -> list[ClaimGroup]:
     """Group the claims by section, in the order of the sections.
 
     Args:
         findings: All claims.
         sections: Sections of the page.
-        titles: Titles of all possible sections by id, in order.
+        headings: All possible sections, in order.
     """
     shown = {figure.id: section.id for section in sections for figure in section.figures}
     present = {section.id for section in sections}
+    titles = {heading.id: heading.title for heading in headings}
+    homes = {word: heading.id for heading in headings for word in (heading.id, *heading.claims)}
     groups: dict[str, list[ScorecardRow]] = {}
     for finding in findings:
-        room = finding.id.partition(":")[0]
-        section = shown.get(finding.figure) or _SECTIONS.get(room, room)
-        groups.setdefault(section if section in titles else "", []).append(finding)
+        section = shown.get(finding.figure) or homes.get(finding.id.partition(":")[0], "")
+        groups.setdefault(section, []).append(finding)
     order = {id: place for place, id in enumerate(titles)}
     return [
         ClaimGroup(

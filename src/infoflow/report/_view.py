@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from infoflow._subjects import provided
@@ -24,7 +23,7 @@ from infoflow.heads import (
 )
 from infoflow.models import Model
 
-from ._embedding import asset, check_replaceable, closed, embedded, packed, packed_json, policy, style
+from ._embedding import asset, check_replaceable, closed, environment, packed, packed_json, policy, style
 from ._theme import Series
 from .heads._statistics import kind_label
 from .representations._words import words_payload
@@ -144,15 +143,6 @@ def view_page(seen: SentenceAttention, explored: Explored | None = None) -> str:
     )
 
 
-def environment() -> Environment:
-    """Templates with automatic escaping."""
-    made = Environment(
-        loader=PackageLoader("infoflow.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    made.filters["embedded"] = embedded
-    return made
-
-
 def check_view_path(path: Path | str) -> Path:
     """Check that a view's path is a new HTML file, or one that infoflow wrote."""
     path = Path(path)
@@ -251,17 +241,17 @@ def write_word_view(table: pd.DataFrame, model: str, path: Path | str) -> Path:
         raise UserError(f"There is nothing near these words in {model}: none occurs in the corpus as one token.")
     words = words_payload([(Series(key=model, label=model, slot=0), table.assign(model=model))])
     scripts = [closed(asset(name)) for name in _SCRIPTS]
-    environment = Environment(
-        loader=PackageLoader("infoflow.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    environment.filters["embedded"] = embedded
-    page = environment.get_template("word_view.html.jinja").render(
-        model=model,
-        words={"packed": packed_json(words.live), "still": words.still, "live": words.live},
-        style=Markup(style("style.css", "attention.css", "words.css")),
-        scripts=[Markup(script) for script in scripts],
-        policy=policy(scripts),
-        version=version("infoflow"),
+    page = (
+        environment()
+        .get_template("word_view.html.jinja")
+        .render(
+            model=model,
+            words={"packed": packed_json(words.live), "still": words.still, "live": words.live},
+            style=Markup(style("style.css", "attention.css", "words.css")),
+            scripts=[Markup(script) for script in scripts],
+            policy=policy(scripts),
+            version=version("infoflow"),
+        )
     )
     with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8")

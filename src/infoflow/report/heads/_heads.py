@@ -201,6 +201,7 @@ def _chart(own: pd.DataFrame, series: Series, metric: str, ends: tuple[float, fl
 
 HEADS = Section(
     id="heads",
+    claims=("context",),
     title="What do attention heads do?",
     lead="A head is one way of looking. Some always look at a neighbour, some pick a single token, some spread "
     "over the whole sentence.",

@@ -10,14 +10,13 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from infoflow.foundation import UserError, atomic_write, in_notebook
 from infoflow.results import Table
 
 from .._drawing import PIXELS_PER_INCH, javascript, paper_svg, png_of
-from .._embedding import closed, embedded
+from .._embedding import closed, embedded, environment
 from .._figure import Panel
 from .._figure import ReportFigure as Content
 from .._files import check_columns, check_width, encoded
@@ -295,14 +294,17 @@ def live_html(still: Markup, specs: list[dict[str, Any]], width: int) -> Markup:
 
     The frame may run only its own scripts; untrusted notebooks drop it and keep the picture.
     """
-    environment = Environment(loader=PackageLoader("infoflow.report"), autoescape=True, undefined=StrictUndefined)
-    page = environment.get_template("notebook_live.html.jinja").render(
-        engine=_engine(),
-        specs=embedded(specs),
-        config=embedded(vega_config() if any("var(--" in json.dumps(spec) for spec in specs) else {}),
-        width=width,
-        light=Markup(css_variables(LIGHT)),
-        dark=Markup(css_variables(DARK)),
+    page = (
+        environment()
+        .get_template("notebook_live.html.jinja")
+        .render(
+            engine=_engine(),
+            specs=embedded(specs),
+            config=embedded(vega_config() if any("var(--" in json.dumps(spec) for spec in specs) else {}),
+            width=width,
+            light=Markup(css_variables(LIGHT)),
+            dark=Markup(css_variables(DARK)),
+        )
     )
     return Markup(_FRAME).format(still, page)
 

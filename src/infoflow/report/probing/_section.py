@@ -24,6 +24,7 @@ from ._trees import trees_figure
 
 PROBING = Section(
     id="probing",
+    short="Probes",
     title="What can be read from each layer?",
     lead="A probe is a small classifier that sees only a layer's vectors. What it labels correctly is in them. How "
     "much is that, in which layer, how hard is it to read, and how much of it would an untrained model show?",

@@ -24,6 +24,7 @@ _PWCCA = (
 
 CHANGES = Section(
     id="changes",
+    short="Change",
     title="How do representations change?",
     lead="A layer may rewrite a token's vector or pass it on, and two models may end up with the same space or with "
     "different ones. Both are measured as distances between two sets of vectors of the same occurrences.",

@@ -193,6 +193,8 @@ _IDENTITY = LayerFigure(
 
 KNOWS = Section(
     id="knows",
+    claims=("representations",),
+    short="Know",
     title="What do representations know?",
     lead="Every layer rewrites each token's vector. What can still be read from it: the token that went in, or the "
     "token that has to come out?",

@@ -47,6 +47,7 @@ _HOW_LENSES = (
 
 PREDICTS = Section(
     id="predicts",
+    short="Predict",
     title="When does the prediction form?",
     lead="Only the last layer's vectors are turned into a prediction, but those of every layer can be read as if they "
     "were the last. How close is what they predict to what the model predicts in the end?",

@@ -36,6 +36,7 @@ _MOST_PAIRS = 15  # models across; with more, only each model's nearest one is s
 
 SIMILARITY = Section(
     id="similarity",
+    short="Similar",
     title="How similar are the spaces?",
     lead="Two models read the same words. Here each layer of one is compared with every layer of the other: is "
     "there a layer that holds its words in the same arrangement, and is it at the same depth?",

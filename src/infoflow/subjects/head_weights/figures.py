@@ -189,6 +189,7 @@ COMPOSITION = DeclaredFigure(
 _FIGURES = (COPYING, PREFERRED, COMPOSITION)
 _SECTION = Section(
     id="head-weights",
+    claims=("weights",),
     title="What do heads do by their weights alone?",
     lead="The matrices of a head say what it would do with any text: copy, look at a fixed offset, read what an "
     "earlier head wrote. On text, other blocks take part.",

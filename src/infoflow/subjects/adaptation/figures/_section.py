@@ -58,6 +58,7 @@ def _sentence(row: dict) -> str:
 
 ADAPTATION = Section(
     id="adaptation",
+    short="Tuning",
     title="What did fine-tuning change?",
     lead="Pretrained models are tuned for tasks. How well does each do, what is pretraining worth in labelled "
     "examples, which layers and heads does tuning change, and what does the model forget?",

@@ -72,6 +72,7 @@ _CURVES = {"average similarity": "random words", "self-similarity": "occurrences
 
 ALIGNMENT = Section(
     id="alignment",
+    short="Align",
     title="Can one space be turned into another?",
     lead="A masked LM and a translation encoder give the same word different vectors. Is that a matter of "
     "coordinates, which a map undoes, or do the vectors hold different things, so that the encoder itself has to "

@@ -17,8 +17,8 @@ from markupsafe import Markup
 from infoflow.foundation import UserError, missing_extra, running_words, stop_signals, version
 from infoflow.heads import takes_pairs
 from infoflow.models import Model, load_model
-from infoflow.report._embedding import asset, closed, policy, style
-from infoflow.report._view import environment, further_views, view_scripts
+from infoflow.report._embedding import asset, closed, environment, policy, style
+from infoflow.report._view import further_views, view_scripts
 
 from ._answers import Responses
 from ._asked import MOST_CHARACTERS

@@ -224,6 +224,7 @@ CLAIMS = DeclaredFigure(
 )
 OVER_SCALE = Section(
     id="over-scale",
+    short="Scale",
     title="Do the claims grow with scale?",
     lead="The same claims on models that read more or are wider: what fails in small models may hold in larger ones.",
     names=names_of([CLAIMS]),

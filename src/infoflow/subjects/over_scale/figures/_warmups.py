@@ -155,6 +155,7 @@ STAGES = DeclaredFigure(
 )
 WARMUPS = Section(
     id="warmups",
+    short="Warm-up",
     title="Do the stages of learning follow the learning rate?",
     lead="The same training runs with a longer warm-up: a stage that comes after more updates may still come at the "
     "same sum of rates.",

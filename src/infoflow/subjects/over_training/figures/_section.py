@@ -193,6 +193,7 @@ _FIGURES = (
 )
 OVER_TRAINING = Section(
     id="over-training",
+    claims=("time",),
     title="When do layers and heads take their final form?",
     lead="The same measures on the same tokens at many checkpoints: what comes first, what comes last, and what "
     "the schedule alone would explain.",
@@ -220,6 +221,7 @@ def over_training_section(tables: ModelTables) -> Section | None:
         keys=course.models.present(course.clocks, *(frame[["series"]] for frame in frames)),
         notes=notes,
         template="timeline.html.jinja",
+        script="over_training.js",
         payload=_timeline(course),
     )
 
