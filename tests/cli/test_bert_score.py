@@ -80,4 +80,4 @@ def test_claims_are_judged_on_a_probed_model(infoflow, masked_lm):
     row = RunFolder.existing("probed").tables["findings"].set_index("id").loc["probing:P-1"]
     assert row["model"] == "masked-lm/seed-0"
     assert np.isfinite(row["effect"])
-    assert "judged on masked-lm/seed-0, which was given" in row["note"]
+    assert "judged on masked-lm/seed-0, an external model" in row["note"]

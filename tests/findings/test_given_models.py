@@ -58,7 +58,7 @@ def test_claims_on_each_model_by_itself_are_judged_as_in_a_study(task):
     assert (found["verdict"] == "holds").sum() >= len(ASKED) - 1  # orders of layers are noisy with one seed
     assert set(found["model"]) == {"MiniLM"}
     assert set(found["seeds"]) == {1}
-    assert found["note"].str.startswith("judged on MiniLM, which was given").all()
+    assert found["note"].str.startswith("judged on MiniLM, an external model").all()
     assert found["note"].str.contains("the claim is about a masked LM; MiniLM is ").any()
 
 

@@ -87,7 +87,7 @@ def test_over_width_at_the_same_tokens():
 def test_other_corpora_and_depths_are_not_mixed():
     mixed = [*runs(GROWING[:2], TOKENS[:2]), scale_run("other", 1.2, 3e6, corpus="another")]
     rows = total(findings_over_scale(mixed))
-    assert list(rows["reason"]) == ["2 scales, of 3 that it takes"]
+    assert list(rows["reason"]) == ["2 scales, but 3 are needed"]
     deep = [*runs(GROWING[:2], TOKENS[:2]), scale_run("deep", 1.2, 3e6, layers=6)]
     assert set(total(findings_over_scale(deep))["trend"]) == {"undetermined"}
 

@@ -104,4 +104,4 @@ def test_what_needs_other_data_says_so():
     tables = {name: frame for name, frame in Probed().tables().items() if name != "bert_score"}
     found = evaluate(tables, [FINDINGS["probing:P-5"]])
     assert set(found["verdict"]) == {"not testable here"}
-    assert "infoflow bert-score with pairs that people scored makes it" in found.iloc[0]["reason"]
+    assert "infoflow bert-score with human-scored pairs makes it" in found.iloc[0]["reason"]

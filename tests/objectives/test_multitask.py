@@ -168,8 +168,8 @@ def test_a_prefix_is_encoded_as_before_its_text() -> None:
     ("options", "message"),
     [
         ({"tasks": ("translation", "masked-lm")}, "multitask.tasks must be among"),
-        ({"tasks": ("translation",)}, "prefixes must have one for each of the 1 tasks"),
-        ({"sizes": (1, 2, 3)}, "sizes must have one for each of the 2 tasks"),
+        ({"tasks": ("translation",)}, "prefixes must have one value for each of the 1 tasks"),
+        ({"sizes": (1, 2, 3)}, "sizes must have one value for each of the 2 tasks"),
     ],
 )
 def test_mixtures_that_do_not_fit_are_refused(options, message) -> None:

@@ -121,7 +121,7 @@ def test_a_test_corpus_is_the_test_part_and_its_sentences_leave_the_others(gramm
     task = build_task("upos", train, test=test)
     assert task.test.corpus is test
     assert len(np.unique(task.test.examples.sentence)) == 150
-    assert task.left_out["sentences that stand among those of the test too"] == 50
+    assert task.left_out["sentences that also occur in the test corpus"] == 50
     kept = {int(row) for part in (task.train, task.dev) for row in part.examples.sentence}
     assert kept == set(range(250))
     joined = build_task("upos", train.with_test(test))

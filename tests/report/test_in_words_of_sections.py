@@ -106,7 +106,7 @@ PROBES = {
     # .602 − .4; .452 − .4
     "probe-examples": f"With 10 examples, the gain in accuracy over an untrained model is highest {UPOS}, 0.20 (0.18 "
     f"to 0.23); lowest {CHUNKS}, 0.05 (0.03 to 0.08); clearly above 0 in 2 of 2 cases.",
-    # of 9 examples one is right in all states, one below the top alone, one in none
+    # of 9 examples one is right in all states, one only below the top, one in none
     "probe-solved": "Examples that are right only from a state above the embeddings on: 6 of 9 in masked LM; 0 of 9 "
     "in untrained models.",
     # the square root of 4 × 4.1 is 4.05; its logarithm ± 12.706 × half of log(4.1 / 4)

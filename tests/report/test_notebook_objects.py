@@ -83,7 +83,7 @@ def test_a_run_shows_its_figures_and_tables_by_name(study, report):
     run = Run(study)
     html = run._repr_html_()
     assert "run.figures[&#34;representations/mutual-information&#34;]" in html
-    assert "How much do representations know about the input token" in html
+    assert "How much do representations encode about the input token" in html
     assert "run.tables[&#34;head_confidence&#34;]" in html
     assert len(repr(run.tables)) < 400
 

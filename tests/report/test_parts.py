@@ -49,7 +49,7 @@ def test_sizes_rule_losses_and_leaks_are_told(told):
 
 def test_a_weaker_rule_published_parts_and_one_language_are_told(told):
     text = told(rule="both-sides", leakage={"test": {"sources": 0.25, "near_sources": 0.5}}, left_out={})
-    assert "no two parts share a source or a target (“near-duplicates” would have left too little). 0 rows" in text
+    assert "no two parts share a source or a target (“near-duplicates” would have left too few rows). 0 rows" in text
     assert "with training 25.0% of its sources (50.0% with near duplicates)." in text
     text = told(rule=None)
     assert "validation and test part were published with it. " in text

@@ -66,7 +66,7 @@ def test_single_examples_show_from_which_layer_on_they_are_right(figures, page) 
     (card,) = figure.payload["cards"]
     assert card["task"] == "part of speech"
     told = [example["told"] for example in card["examples"]]
-    assert (told[0], told[-2:]) == ("right in all states", ["right below the top alone", "right in no state"])
+    assert (told[0], told[-2:]) == ("right in all states", ["right only below the top", "right in no state"])
     assert told[1:-2] == [f"right from state {layer} on" for layer in (2, 4, 6)]
     assert LAYERS == 6
     first = card["examples"][1]
@@ -102,7 +102,7 @@ def examples_of(path, right: str = "1", text: str = "the dog", asked: tuple[int,
         ("0011", "right from state 2 on"),
         ("1111", "right in all states"),
         ("0001", "right from state 3 on"),
-        ("1110", "right below the top alone"),
+        ("1110", "right only below the top"),
         ("0000", "right in no state"),
         ("1011", "right from state 2 on"),
     ],

@@ -122,7 +122,7 @@ def test_the_page_tells_the_method_and_the_verdict(run) -> None:
 
 def test_how_many_roles_hold_by_chance_stands_below(figure, tmp_path) -> None:
     assert "by chance" not in figure.caption
-    said = "3 of the 6 specialised heads hold a role; by chance, at most 1.2 roles would hold per model."
+    said = "3 of the 6 specialised heads hold a role; by chance, at most 1.2 roles would be held per model."
     assert said in figure_of(tmp_path, by_chance=1.2).caption
 
 

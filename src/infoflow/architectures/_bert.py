@@ -59,7 +59,7 @@ class AbstractEncoderFamily(AbstractFamily):
 
     @abstractmethod
     def detector(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
-        """The blocks with a head of one logit per token, likewise."""
+        """The blocks with a head of one logit per token, with weights from torch's global generator."""
 
     @abstractmethod
     def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
@@ -219,7 +219,7 @@ class Albert(AbstractEncoderFamily):
 
     name: ClassVar[str] = "albert"
     base: ClassVar[str] = "albert"
-    differs: ClassVar[str] = "one layer stands for all, and the embeddings are in two factors"
+    differs: ClassVar[str] = "all layers share one set of weights, and the embeddings are in two factors"
 
     def masked_lm(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
         """See `AbstractEncoderFamily.masked_lm`."""

@@ -142,7 +142,7 @@ def sinusoids(positions: int, width: int) -> Float[Tensor, "position width"]:
 def fix_positions(model: PreTrainedModel, amplitude: float) -> None:
     """Put sinusoids into every position table, without gradients.
 
-    In the first Transformer their amplitude is 1, with token embeddings of deviation 1 (after its factor √d).
+    In the original Transformer their amplitude is 1, with token embeddings of deviation 1 (after its factor √d).
     """
     for name, module in model.named_modules():
         if name.rpartition(".")[2] in _TABLES and isinstance(module, nn.Embedding):

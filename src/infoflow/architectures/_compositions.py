@@ -127,7 +127,7 @@ class BidirectionalPair(_Joint):
     ) -> tuple[Float[Tensor, "batch token width"], Float[Tensor, "batch token width"]]:
         """The forward stack's last states for the texts, and the backward stack's for the reversed texts.
 
-        Padding is on the right, where no causal position sees it, and needs no mask.
+        Padding is on the right, where no causal position sees it, so it needs no mask.
         """
         return (
             self.forwards.base_model(input_ids=input_ids, use_cache=False).last_hidden_state,
@@ -136,7 +136,7 @@ class BidirectionalPair(_Joint):
 
 
 class StudentTeacher(_Joint):
-    """A masked LM with every other layer of its teacher's (DistilBERT), and the frozen teacher."""
+    """A masked LM with every other layer of its teacher (DistilBERT), and the frozen teacher."""
 
     base_model_prefix = "student"
 

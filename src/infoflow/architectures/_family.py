@@ -157,10 +157,10 @@ A masked LM; one with a head for pairs of segments; one with a head for span bou
 tokens, with a small generator; a masked LM of half the depth, with its teacher.
 """
 Layout = Literal[EncoderLayout, "decoder", "encoder-decoder", "bidirectional-pair", "static"]
-"""Which stacks and heads a model has, and whether it looks ahead: an objective asks for a layout, a family builds it.
+"""Which stacks and heads a model has, and whether it looks ahead: an objective needs a layout, and a family builds it.
 
-"bidirectional-pair" is two decoders, one of the text and one of the text from its end, with the same embeddings and
-head; "static" has no stack, only vectors."""
+"bidirectional-pair" is two decoders with the same embeddings and head, one that reads the text and one that reads it
+from its end; "static" has no stack, only vectors."""
 
 
 class AbstractFamily(ABC):
@@ -172,7 +172,7 @@ class AbstractFamily(ABC):
     two_vocabularies: ClassVar[bool] = True
     """Whether input and output may have different vocabularies."""
     differs: ClassVar[str] = ""
-    """Why its initial weights cannot equal those of BERT's blocks; "": they do, where shapes match."""
+    """Why its initial weights cannot equal those of BERT's blocks; "" if they do, where shapes match."""
     source_stack: ClassVar[Mapping[Layout, tuple[str, str]]]
     """Name prefixes of the source-reading parameters, in each layout and in the reference."""
     second_stack: ClassVar[Mapping[Layout, tuple[str, str]]] = {}

@@ -151,7 +151,7 @@ class Gpt2(AbstractFamily):
 
     name: ClassVar[str] = "gpt2"
     layouts: ClassVar[tuple[Layout, ...]] = ("decoder", "bidirectional-pair")
-    differs: ClassVar[str] = "norms stand before each part, and query, key and value are one matrix"
+    differs: ClassVar[str] = "norms come before each sublayer, and query, key and value are one matrix"
     source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {
         "decoder": ("", ""),
         "bidirectional-pair": ("forwards.", ""),

@@ -92,15 +92,15 @@ for _subject in parts(""):
         _add(_parent, _function, _command.replace("_", "-"), None if _above else _group, _position)
 
 
-# Standard output and error of the program: what cannot be shown is lost, and never ends the work.
+# Standard output and error of the program: text that cannot be written is dropped, and the work goes on.
 
 
 _PLAIN = str.maketrans(
     {"–": "-", "−": "-", "—": "-", "×": "x", "±": "+/-", "…": "...", "→": "->", "“": '"', "”": '"', "’": "'"}
 )
-_GONE = [errno.EPIPE, errno.EBADF, errno.ECONNRESET, errno.EIO]  # the reader went away: nobody misses the rest
+_GONE = [errno.EPIPE, errno.EBADF, errno.ECONNRESET, errno.EIO]  # the reader is gone, so the rest can be dropped
 if os.name == "nt":
-    _GONE.append(errno.EINVAL)  # what Windows says of a closed pipe
+    _GONE.append(errno.EINVAL)  # a closed pipe on Windows
 
 
 class PatientFile(io.RawIOBase):
@@ -110,7 +110,7 @@ class PatientFile(io.RawIOBase):
         super().__init__()
         self._descriptor = descriptor
         self.failure: OSError | None = None
-        """The first refusal that a user should hear of: a full disk, not a reader who had enough."""
+        """The first write error that the user should know about: a full disk, for example, but not a closed pipe."""
 
     def writable(self) -> bool:
         return True
@@ -154,7 +154,7 @@ def use_patient_streams() -> PatientFile:
 
 
 def _open_closed() -> None:
-    """Open closed standard streams as null devices: the next opened file would get their number and our output."""
+    """Open closed standard streams as null devices; else the next opened file would get their number and our output."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -307,7 +307,7 @@ def _names_of(group: str) -> list[str]:
 
 
 _CONSENT = ("--insecure", "--own-code")
-"""Options that give up safety: nobody should be led to them by a typing error."""
+"""Options that reduce safety, so they are never suggested after a typing error."""
 
 
 def _message(error: CycloptsError) -> str:

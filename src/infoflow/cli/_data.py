@@ -25,7 +25,7 @@ from ._session import (
 if TYPE_CHECKING:
     from infoflow.corpus import CorpusDescription, SplitDescription
 
-_LONG = 40  # words of a mean line that may be a paragraph
+_LONG = 40  # mean number of words per line above which lines may be paragraphs
 
 
 def get(
@@ -118,7 +118,7 @@ def show_example(
     """Show what each objective makes of a text: the inputs of its model and the targets of its loss.
 
     Args:
-        text: A sentence, or several: pairs of segments are its halves.
+        text: A sentence, or several; objectives that need a pair of segments take its two halves.
         objective: Objectives, separated by commas. Default: all, or those of --objectives.
         translation: The text in another language, for objectives that translate.
         seed: Seed of the noise.
@@ -137,7 +137,7 @@ def show_example(
 
 
 def _lines(part: Mapping[str, Sequence[str]]) -> list[str]:
-    """Lines of tokens with their names, with what describes a token below it."""
+    """Lines of tokens with their names; lines that describe the tokens follow below, aligned with them."""
     from infoflow.objectives import stacks
 
     wide = 0 if len(part) == 1 else max(map(len, part)) + 2
@@ -160,7 +160,7 @@ def _split(split: "SplitDescription") -> str:
     """Sizes of the parts, and how much of the test part occurs in training."""
     lost, leaks = sum(count for reasons in split.left_out.values() for count in reasons.values()), split.leakage
     sizes = f"{split.train:,} train, {split.validation:,} validation, {split.test:,} test, {lost:,} left out"
-    used = "" if split.used == split.rule else f" (split by {split.used}: the requested rule would leave too little)"
+    used = "" if split.used == split.rule else f" (split by {split.used}: the requested rule would leave too few rows)"
     sides = {"sources": (leaks.sources, leaks.near_sources), "targets": (leaks.targets, leaks.near_targets)}
     repeated = [
         f"{equal:.1%} of test {side} occur in training, {near:.1%} with at most one word changed"

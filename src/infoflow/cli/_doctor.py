@@ -19,7 +19,7 @@ from ._session import Session, show, show_table, show_text, working
 if TYPE_CHECKING:
     from infoflow.studies import AnalyzeOptions
 
-_MODELS = 6  # of the hub's cache that are named
+_MODELS = 6  # maximum number of models in the hub's cache that are named
 _PATIENCE = 5  # seconds
 _DISK_OF_A_STUDY = 2e9
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -94,7 +94,7 @@ class Examined:
     """One part of the machine."""
 
     part: str
-    state: Literal["ok", "absent", "broken"]  # absent: works without, with less
+    state: Literal["ok", "absent", "broken"]  # absent: infoflow works without it, with fewer features
     found: str
     advice: str = ""
 
@@ -107,7 +107,7 @@ def examine() -> list[Examined]:
 def _guarded(part: str, look: Callable[[str], Examined]) -> Examined:
     try:
         return look(part)
-    except Exception as error:  # whatever is wrong with a machine, the other checks still tell
+    except Exception as error:  # whatever is wrong with this part, the other checks still run
         return Examined(part=part, state="broken", found=f"{type(error).__name__}: {error}".splitlines()[0])
 
 
@@ -214,9 +214,9 @@ def _model_hub(part: str) -> Examined:
     advice = "Models are read from folders and .gguf files; names on the model hub need a network."
     if constants.HF_HUB_OFFLINE:
         return Examined(part=part, state="absent", found="switched off by HF_HUB_OFFLINE", advice=advice)
-    try:  # as commands ask it, also through a proxy
+    try:  # with the client that commands use, which respects proxies
         answer = get_session().head(constants.ENDPOINT, timeout=_PATIENCE, follow_redirects=True)
-    except Exception as error:  # of the client's own kinds
+    except Exception as error:  # the client has exceptions of its own
         return Examined(part=part, state="absent", found=f"no answer ({type(error).__name__})", advice=advice)
     if answer.status_code >= 400:
         return Examined(part=part, state="absent", found=f"answers with code {answer.status_code}", advice=advice)
@@ -266,7 +266,7 @@ class Extra:
     name: str
     packages: dict[str, str]  # name on the package index → name of the module
     gives: str
-    otherwise: str = ""  # what is done without it
+    otherwise: str = ""  # what infoflow does without it
     of_infoflow: bool = True
 
     @property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from infoflow.studies import StudyPlan
 
 
-# Options of the command line: held against the same limits as the settings of a plan.
+# Options of the command line, which are checked against the same limits as the settings of a plan.
 
 
 def limited(name: str) -> Callable[[Any, Sequence[Token]], Any]:

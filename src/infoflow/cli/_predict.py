@@ -57,7 +57,7 @@ def predict(
             show(f"{text}{written}\n" if loaded.task == "causal-lm" else f"{written}\n")
             try:
                 frame = predict_words(loaded, text, top=top, control=control, seed=seed)
-            except UserError as error:  # its states are no predictions
+            except UserError as error:  # the model's states cannot be read as predictions
                 current_display().warn(str(error))
                 return
         for blank, rows in frame.groupby("blank"):

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from infoflow.studies import Run
 
 
-# Which exceptions are the user's to fix, and how to say so.
+# Which exceptions the user can fix, and their messages.
 
 
-_ROOMY = 16e9  # bytes of addresses in which every library finds room
+_ROOMY = 16e9  # bytes of address space in which every library can be loaded
 
 
 class Incomplete(Exception):
@@ -62,7 +62,7 @@ def explain(error: BaseException) -> str | None:
 
     if isinstance(error, UserError):
         return str(error)
-    if isinstance(error, ImportError | SystemError) and _memory_is_limited():  # a library that found no room to load
+    if isinstance(error, ImportError | SystemError) and _memory_is_limited():  # a library could not be loaded
         memory = plain_fault(MemoryError())
         return f"{memory}\nThe address space of this process is limited to {said_size(_address_space())} (ulimit -v)."
     return plain_fault(error)
@@ -147,7 +147,7 @@ class Session:
 
 @contextmanager
 def working(session: Session, *models: str) -> Iterator[None]:
-    """Set the number of threads and the display, and say which models are loaded: importing torch takes seconds."""
+    """Set the number of threads and the display, and name the models first, since importing torch takes seconds."""
     from infoflow.foundation import current_display, set_threads
 
     with reporting(session.log):
@@ -163,7 +163,7 @@ def reporting(log: Log) -> Iterator[None]:
     from infoflow.foundation import make_display, thread_budget, use_display
 
     with use_display(make_display(log if is_first_process() else "silent")):
-        if os.environ.get("OMP_NUM_THREADS"):  # libraries take it as it is: thousands of threads end the process
+        if os.environ.get("OMP_NUM_THREADS"):  # libraries do not check it, and thousands of threads kill the process
             os.environ["OMP_NUM_THREADS"] = str(thread_budget())
         yield
 
@@ -184,8 +184,8 @@ def run_folder(out: Path | None, name: str) -> Path:
 # Runs: their names, their shards, and what they hold.
 
 
-_MAY_BE_EMPTY = ("checkpoint_checks",)  # nothing is odd
-_LONGEST_NAME = 150  # bytes; file systems take 255, and what is written beside it needs some
+_MAY_BE_EMPTY = ("checkpoint_checks",)  # empty if all checks pass
+_LONGEST_NAME = 150  # bytes; file systems allow 255, and files next to it have longer names
 
 
 Names = Annotated[

@@ -78,7 +78,7 @@ def _first_models(findings: "pd.DataFrame") -> "tuple[pd.DataFrame, int]":
         return findings, 0
     first = findings.iloc[0]
     own = (findings["architecture"] == first["architecture"]) & (findings["update"] == first["update"])
-    if "model" in findings.columns:  # of a claim on models that were given, the first
+    if "model" in findings.columns:  # claims on external models: the first row of each claim
         own = (own | (findings["model"] != "")) & ~findings["id"].duplicated()
     return findings[own], int((~own).sum())
 

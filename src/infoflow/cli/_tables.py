@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _WIDTH = 100
-_TEXT = 12  # columns that a text needs at least, beside cells that stay whole
+_TEXT = 12  # minimum width of a column of text next to cells that stay whole
 _INTERVAL = " [95%]"  # ends the name of a column of `estimate`s
-_NUMBERS = frozenset("0123456789.,+-−–±%×:[]() e")  # in cells that stay whole
+_NUMBERS = frozenset("0123456789.,+-−–±%×:[]() e")  # cells of only these characters stay whole
 _NAME = 24  # longest name that stays whole
 
 
@@ -17,7 +17,7 @@ def is_first_process() -> bool:
     import os
 
     if not os.environ.get("RANK"):
-        return True  # without the import, where no launcher is
+        return True  # no launcher, so the import is not needed
     from infoflow.foundation import launched
 
     return launched()[0] == 0

@@ -30,7 +30,7 @@ class AbstractSentences:
     """Shared base of a corpus and its parts: rows of an Arrow table."""
 
     def __init__(self, stored: Stored, name: str) -> None:
-        # A file's name need not be UTF-8, but tables and pages must be.
+        # File names need not be UTF-8, but tables and pages must be.
         self.name = name.encode("utf-8", "replace").decode("utf-8")
         self.digest = stored.digest
         """Sixteen hex digits of the content: equal for equal sentences in equal order."""
@@ -79,8 +79,8 @@ class AbstractSentences:
         """A number for each sentence derived from its text: int64 (sentence,).
 
         Measures use it to choose sentences and bootstrap blocks, so that the order of lines does not matter. Copies of
-        a sentence have different numbers in one block: they are not independent observations. In a part, copies are
-        counted within the part.
+        a sentence have different numbers but the same block, because they are not independent observations. In a part,
+        copies are counted within the part.
         """
         if self._content_ids is None:
             self._content_ids = content_ids(self.column("text"), self._beside_text)
@@ -114,9 +114,9 @@ class AbstractSentences:
 
     @property
     def stretches(self) -> np.ndarray:
-        """A number for the running text of each sentence: int64 (sentence,), from 0.
+        """A number for each sentence's stretch of running text: int64 (sentence,), from 0.
 
-        It is a document, or its text before or after sentences that this part lacks.
+        A stretch is a document, or, if this part lacks some of its sentences, the text before or after them.
 
         Raises:
             UserError: The corpus has no documents.
@@ -134,7 +134,7 @@ class AbstractSentences:
         return documents
 
     def _beside_text(self, rows: np.ndarray) -> Iterator[list[Any]]:
-        """All columns but the text of the sentences at `rows`."""
+        """All columns except text and document of the sentences at `rows`."""
         columns = sorted(self.columns - {"text", "document"})  # numbers depend on the order of documents
         if not columns:
             yield from ([] for _ in rows)
@@ -181,7 +181,7 @@ class AbstractSentences:
         see `SubwordAligner`. Longer sentences are truncated and counted (`num_truncated`).
 
         Raises:
-            UserError: The corpus has no translation, `max_length` is below 1, or conversations are of another template.
+            UserError: The corpus has no translation, `max_length` is below 1, or conversations use another template.
         """
         if max_length < 1:
             raise UserError(f"max_length must be at least 1. Got {max_length}.")
@@ -250,7 +250,7 @@ def _in_blocks(own: np.ndarray, number: np.ndarray, alike: np.ndarray) -> np.nda
     several = np.flatnonzero(sizes[of_group] > 1)
     if len(several) == 0:
         return ids
-    # The first of a group would be in the corpus without repeats too: its id stays.
+    # The first of a group keeps its id, because it would also be in the corpus without repeats.
     ordered = several[np.lexsort((own[several], number[several], of_group[several]))]
     starts = np.concatenate([[True], of_group[ordered][1:] != of_group[ordered][:-1]])
     wanted = block_of(ids[ordered[starts]])[starts.cumsum() - 1]

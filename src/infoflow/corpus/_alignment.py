@@ -20,7 +20,7 @@ _SPACE = re.compile(r"\s*")
 def running_text(words: Sequence[str]) -> tuple[str, list[int]]:
     """Words as one text, and the character at which each begins.
 
-    Words are separated by a blank, except next to a character of a script without spaces (Han, kana, Thai, Lao, Khmer,
+    Words are separated by a space, except next to a character of a script without spaces (Han, kana, Thai, Lao, Khmer,
     Myanmar, Tibetan), where most boundaries have none.
 
     >>> running_text(["two", "cats", "."])
@@ -90,7 +90,7 @@ def _agreement(part: str, word: str) -> int:
 
 
 NOT_A_WORD = -1
-"""Word id, and span, of a special token."""
+"""Word id of a special token, and its span."""
 
 _PROBE = "a b a"
 
@@ -166,7 +166,7 @@ class SubwordAligner:
             **{self._argument: batch},
             truncation=True,
             max_length=self._max_length,
-            # A corpus may contain "[SEP]" as text: it must not become the control token; a rendered one has its own.
+            # "[SEP]" in the text of a corpus must not become the control token, unless a chat template wrote it.
             split_special_tokens=self._control is None,
             add_special_tokens=self._control is None,
             return_attention_mask=False,

@@ -26,8 +26,8 @@ from ._split import SPLIT_RULES, SplitRule, split_numbers
 class Leakage:
     """Shares of the rows of a held-out part; those of targets are None for a corpus without translations."""
 
-    sources: float  # rows whose target does
-    targets: float | None  # whose target does
+    sources: float  # rows whose source occurs in training
+    targets: float | None  # rows whose target occurs in training
     near_sources: float  # rows whose source occurs in training, with equal words or one word apart
     near_targets: float | None
 
@@ -53,7 +53,7 @@ def repeated(texts: Iterable[str], others: Callable[[], Iterable[str]]) -> tuple
 
     Args:
         texts: Texts to look for.
-        others: Streams the texts to search, from the start at every call.
+        others: Called for each search; streams the texts to search from the start.
     """
     distinct = list({normalised(text): text for text in texts}.values())
     counts = []
@@ -85,7 +85,7 @@ class CatalogueEntry:
     description: str
     sentences: int
     licence: str
-    location: str  # folder of its files once it was used; empty for a generated corpus
+    location: str  # folder of its unpacked files; empty for a generated corpus
 
 
 def list_corpora() -> list[CatalogueEntry]:
@@ -119,10 +119,10 @@ _KNOWN = {TATOEBA: {"language": ["en", "fr"], "license": "cc-by-2.0"}}
 
 
 def card_facts(name: str) -> dict[str, Any]:
-    """What is known about the text of a corpus that `load_corpus` knows by this name, in terms of the model hub.
+    """Metadata, in the model hub's terms, about the text of a corpus that `load_corpus` accepts by this name.
 
-    `language` (of the text, then of the translation), `license`, `datasets`; what is not known is not there. The
-    generated corpora are of no natural language, and free.
+    Keys are `language` (of the text, then of the translation), `license` and `datasets`; unknown ones are absent. The
+    generated corpora have none, because they are in no natural language and need no licence.
     """
     if name.startswith("hf:"):
         return {"datasets": [name.removeprefix("hf:").partition(":")[0]]}
@@ -139,7 +139,7 @@ class SplitDescription:
     """The result of a split rule on a corpus, with a study's shares (2% validation, 10% test, seed 0)."""
 
     rule: SplitRule
-    used: SplitRule  # a weaker one if the requested one would leave too little
+    used: SplitRule  # a weaker rule if the requested one would leave too little
     train: int
     validation: int
     test: int
@@ -162,7 +162,7 @@ class CorpusDescription:
     words_per_sentence: dict[str, float]  # mean, and percentiles 5, 50, 95 and 100
     columns: tuple[str, ...]
     tag_counts: dict[str, dict[str, int]]  # the ten most frequent tags of each tag column
-    splits: tuple[SplitDescription, ...]  # by the weakest rule and by the default; empty: too few sentences for both
+    splits: tuple[SplitDescription, ...]  # by the weakest rule and the default; empty if there are too few sentences
     examples: tuple[dict[str, str], ...]
 
 

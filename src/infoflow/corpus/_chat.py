@@ -25,7 +25,7 @@ _TEMPLATE = "template"
 _COLUMNS = ("text", "words", WORD_STARTS, ROLE, RENDERED)
 _FORMS = 'Write {"messages": [{"role": "user", "content": "..."}, ...]} for each (or ShareGPT\'s conversations).'
 _SHAREGPT = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant", "observation": "tool"}
-_DATE = "26 Jul 2024"  # where a template would write today's: that of Llama 3's own example
+_DATE = "26 Jul 2024"  # replaces today's date in templates; from Llama 3's own example
 _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 _Span = tuple[int, int, str]  # first character, end, role
 _Message = dict[str, Any]
@@ -39,8 +39,8 @@ def load_chat(source: str, tokenizer: PreTrainedTokenizerBase, name: str = "the 
     `.gz`), and `hf:NAME` names a data set. Control tokens in the text stay control tokens when it is encoded.
 
     Args:
-        source: One of these.
-        tokenizer: Has a chat template. `name` is that of its model, for messages.
+        source: A file, or `hf:NAME`.
+        tokenizer: A tokenizer with a chat template. `name` is the name of its model, for messages.
     """
     _require_template(tokenizer, name)
     stamp = template_digest(tokenizer)
@@ -118,7 +118,7 @@ def _messages(value: Any, where: str) -> list[_Message]:
 
 
 def _message(value: Mapping[str, Any], where: str) -> _Message:
-    """The message with `role` and, as text, `content`; further fields, such as calls of tools, stay."""
+    """The message with `role` and, as text, `content`; further fields, such as tool calls, are kept."""
     own = {name: one for name, one in value.items() if one is not None}
     if "role" not in own:
         sender = str(own.pop("from"))
@@ -148,7 +148,7 @@ def _row(where: str, messages: list[_Message], tokenizer: PreTrainedTokenizerBas
             continue
         found = running_word_spans(text[start:end]) or [(0, end - start)]
         words += [text[start + first : start + last] for first, last in found]
-        starts += [start, *(start + first for first, _ in found[1:])]  # white space before the first belongs to it
+        starts += [start, *(start + first for first, _ in found[1:])]  # the first one includes preceding white space
         tags += [role] * len(found)
     return {"text": text, "words": words, WORD_STARTS: starts, ROLE: tags}
 
@@ -182,9 +182,9 @@ def _contents(
 ) -> Iterator[_Span]:
     """The characters of each message's content.
 
-    The conversation is rendered again with a mark before and behind each content, inside its white space, which many
-    templates strip. Without the marks the text must be the same. To find how much white space is kept, all contents are
-    stripped and rendered with marks once more; the difference is the white space.
+    The conversation is rendered again with a mark before and after each content, inside its white space, which many
+    templates strip. Without the marks, the text must be the same as before. To find how much white space is kept, all
+    contents are stripped and rendered with marks once more; the difference is the white space.
     """
     first, last = _marks(text)
     said = [place for place, one in enumerate(messages) if one["content"].strip()]

@@ -22,7 +22,7 @@ WORD_STARTS = "word_starts"
 """The character of the text at which each word begins: in every table with words, but not a public column."""
 
 RENDERED = "rendered"
-"""The template that wrote a conversation, by its digest: control tokens in such a text are control tokens."""
+"""The digest of the template that rendered a conversation; control tokens in such a text stay control tokens."""
 
 _TYPES: dict[str, pa.DataType] = {
     "text": pa.string(),
@@ -61,7 +61,7 @@ def arrow_schema(columns: Sequence[str]) -> pa.Schema:
 class TextColumns:
     """Where a corpus stores its sentences."""
 
-    text_column: OwnWord = ""  # column of the sentences, if the corpus and its further parts are tables or datasets
+    text_column: OwnWord = ""  # column of the sentences, if the corpus and its other parts are tables or datasets
     translation_column: OwnWord = ""
     document_column: OwnWord = ""  # column of each sentence's document name, for objectives that read documents
     documents: bool = False  # text files separate documents by blank lines; CoNLL-U begins each with # newdoc
@@ -117,7 +117,7 @@ def texts(value: Any, where: str, number: int, column: str = "") -> list[str]:
     """A list of texts, none of them blank.
 
     Raises:
-        UserError: It is not a list, or an entry is not text or a blank one.
+        UserError: It is not a list, or an entry is blank or not text.
     """
     entries = list(value) if isinstance(value, list | tuple | np.ndarray) else None
     found = [sentence(entry, where, number, column) for entry in entries or ()]
@@ -131,9 +131,9 @@ def texts(value: Any, where: str, number: int, column: str = "") -> list[str]:
 
 
 def passage(value: Any, where: str, number: int, column: str = "") -> str | None:
-    """A text, from a text, or a list of dialogue turns, sentences or facts.
+    """One text, from a text or from a list of dialogue turns, sentences or facts.
 
-    Turns and sentences are joined by blanks; facts, each a list of texts, become `subject | relation | object && ...`.
+    Turns and sentences are joined by spaces; facts, each a list of texts, become `subject | relation | object && ...`.
     """
     if not isinstance(value, list | tuple | np.ndarray):
         return sentence(value, where, number, column)
@@ -204,10 +204,10 @@ class Sentence:
     label: str | None = None  # of the whole sentence: its class, or the phenomenon of a minimal pair
     second: str | None = None  # for a pair of texts, the second one
     question: str | None = None  # question about the text
-    choices: list[str] | None = None  # answers to the question, one of them right
-    answers: list[str] | None = None  # right answers contained in the text; empty: there is none
+    choices: list[str] | None = None  # answers to choose from, one of them correct
+    answers: list[str] | None = None  # correct answers, contained in the text; empty if there is none
     answer_starts: list[int] | None = None  # start character of each answer in the text
-    references: list[str] | None = None  # further right targets in addition to `translation`
+    references: list[str] | None = None  # correct targets in addition to `translation`
     bad: str | None = None  # version of `text` made unacceptable by a minimal change
     part: str | None = None  # `test` in a corpus with marked test sentences, else `train`
     words: list[str] | None = None

@@ -30,7 +30,7 @@ def read_conllu(
     A multiword token (id `3-4`) is replaced by its words, which share its characters; an empty node (id `5.1`) is
     dropped. Comments are skipped, except `# text =`, which is the sentence's text. If it is missing or differs from the
     tokens, the tokens form the text, with spaces by `SpaceAfter=No` and `SpacesAfter`. Each key of `misc` becomes a
-    column, named in lower case, with each word's value in MISC, or `_`; `feats` likewise for FEATS.
+    column, named in lower case, with each word's value in MISC, or `_`; `feats` does the same for FEATS.
 
     Raises:
         UserError: A line is not CoNLL-U, or the heads of a sentence are not a tree.
@@ -52,7 +52,7 @@ def read_conllu(
 def conllu_keys(path: Path) -> tuple[list[str], list[str]]:
     """The keys in FEATS and in MISC of a CoNLL-U file, in order of first occurrence.
 
-    Lines that are not CoNLL-U are skipped: the reader of the file reports them.
+    Lines that are not CoNLL-U are skipped, since the reader of the file reports them.
     """
     feats: dict[str, None] = {}
     misc: dict[str, None] = {}
@@ -235,7 +235,7 @@ def _head(path: Path, number: int, value: str, length: int) -> int:
 
 
 def _number(text: str) -> int | None:
-    """A number of up to nine digits: no sentence has more words, and `int` refuses thousands of digits."""
+    """A number of up to nine digits, because no sentence has more words and `int` refuses thousands of digits."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else None
 
 

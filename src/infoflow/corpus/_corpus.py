@@ -36,7 +36,7 @@ from ._store import store
 from ._tables import read_columns, starts_beside, table_holds
 from ._tagged import QUESTION_COLUMNS, read_squad, read_tagged, read_word_answers, tagged_columns
 
-_READER_VERSION = 2  # raise when a reader gives other rows for the same file
+_READER_VERSION = 2  # increase when a reader returns different rows for the same file
 
 
 @final
@@ -78,7 +78,7 @@ class Corpus(AbstractSentences):
     ) -> "Corpus":
         """Sentence pairs: two files aligned by line, or two `columns` (from 1) of one tab-separated file.
 
-        Pairs with a blank side are dropped. For `as-is:` before the first path see `from_text`.
+        Pairs with a blank side are dropped. For `as-is:` before the first path, see `from_text`.
 
         Raises:
             UserError: As in `from_text`; the files differ in their number of lines; a line lacks a column.
@@ -133,7 +133,7 @@ class Corpus(AbstractSentences):
     ) -> "Corpus":
         """`word<TAB>tag` lines, a blank line between sentences; `tags` names the tag columns.
 
-        A column named `ccg` adds `ccg_left` and `ccg_right` (see `split_category`). With `blanks`, blanks may replace
+        A column named `ccg` adds `ccg_left` and `ccg_right` (see `split_category`). With `blanks`, spaces may replace
         tabs, and lines with -DOCSTART- are skipped, as in CoNLL-2003. `word` is the column of the words, from 1: those
         before it are dropped.
 
@@ -248,17 +248,17 @@ class Corpus(AbstractSentences):
         """Sentences of a named column of a table: .csv, .tsv with a header, .jsonl, .json, .parquet.
 
         `"translation.en"` selects a nested value. Rows with a blank or missing cell are dropped. The column `document`
-        names the document of each row; rows of a document are consecutive. `lines`, and `as-is:` before a path whose
-        column of sentences holds numbers or labels: as in `from_text`. `label` is the column of each sentence's class,
-        `bad` the unacceptable sentence of a minimal pair (see `from_minimal_pairs`), `second` the second text of a
-        pair, `question` the question about the text (which may then be a list, the turns of a dialogue), `choices` the
-        answer choices, a list of texts.
+        names the document of each row; rows of a document are consecutive. For `lines`, and for `as-is:` before a path
+        whose column of sentences holds numbers or labels, see `from_text`. `label` is the column of each sentence's
+        class, `bad` the unacceptable sentence of a minimal pair (see `from_minimal_pairs`), `second` the second text of
+        a pair, `question` the question about the text (which may then be a list, the turns of a dialogue), `choices`
+        the answer choices, a list of texts.
 
         `answers` and `answer_starts` are the columns of answers in the text and of their first characters (lists; see
         `from_squad`; for `answers.text` the default is `answers.answer_start`, if the table has it), `references` the
         column of further references. With references, the text may be a list of sentences, or of facts (`subject |
         relation | object && …`), and the translation a list whose first entry counts; the others are further references
-        if both use one column:
+        if both arguments name the same column:
 
         | set       | columns                                                             |
         |-----------|---------------------------------------------------------------------|
@@ -361,7 +361,7 @@ class Corpus(AbstractSentences):
         """One split of a Hugging Face dataset; arguments name its columns (`"translation.en"` reaches into a dict).
 
         Class labels become their names. With `text=None`, or if the text differs from the words, the text is the words
-        joined as in `from_tagged`. `document`, `lines`, `label` and further arguments: as in `from_table`.
+        joined as in `from_tagged`. For `document`, `lines`, `label` and the rest, see `from_table`.
 
         Raises:
             UserError: A column is absent, a column of words or tags holds no lists, or `dataset` still has splits.
@@ -477,7 +477,7 @@ class Corpus(AbstractSentences):
         `rule` of the result says which rule was used, and a note reports it.
 
         If the corpus has documents, all sentences of a document are in one part, determined by (seed, the text of the
-        document). A document is left out as a whole, if the rule forbids at least half of its sentences; otherwise
+        document). A document is left out only as a whole, if the rule forbids at least half of its sentences; otherwise
         frequent sentences ("Yes.") would be missing from all running text.
 
         Raises:
@@ -506,7 +506,7 @@ class CorpusSplit:
     train: Corpus
     validation: Corpus | None
     test: Corpus | None
-    rule: SplitRule  # a weaker one than requested if that would leave too little
+    rule: SplitRule  # a weaker rule than requested if that one would leave too little
     left_out: dict[str, dict[str, int]]  # rows in no part: their original part, reason, number
 
 

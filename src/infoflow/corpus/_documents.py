@@ -1,6 +1,6 @@
 """Documents of a corpus, and sentences that repeat others exactly or up to one word."""
 
-# S sentence, W word of any sentence of a batch, X what is taken out of one: a word, or two characters
+# S sentence, W word of any sentence of a batch, X part taken out of a sentence: a word, or two characters
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ from ._columns import Row, is_missing
 
 def number_documents(rows: Iterable[Row | None], where: str) -> Iterator[Row | None]:
     """The rows with a number, from 0, for each name in `document`."""
-    seen: set[int] = set()  # hashes: names may be long
+    seen: set[int] = set()  # hashes, because names may be long
     current: Any = None
     for number, row in enumerate(rows, start=1):
         if row is not None:
@@ -94,7 +94,7 @@ def most_of_document(found: np.ndarray, documents: np.ndarray) -> np.ndarray:
 LEAST_WORDS = 4
 """Shorter sentences are near duplicates only if their words are equal: `I see.` and `I know.` are not."""
 
-_BATCH = 1 << 14  # sentences: signatures of one batch are in memory at a time, with those of the sentences to find
+_BATCH = 1 << 14  # sentences whose signatures are in memory at a time, with those of the sentences to find
 
 
 def repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
@@ -132,7 +132,7 @@ class _Signatures:
     whole_S: np.ndarray  # Σ h(word, position)
     sentence_X: np.ndarray  # of each word, and of each two neighbouring characters
     spare_X: np.ndarray  # number of words of its sentence beyond the minimum
-    masked_X: np.ndarray  # of the sentence with any other word there
+    masked_X: np.ndarray  # of the sentence with any other word in its place
     dropped_X: np.ndarray  # of the sentence without it: `whole_S` of a shorter sentence
 
 
@@ -154,7 +154,7 @@ class _Index:
 def _kept(batch: _Signatures) -> tuple[np.ndarray, np.ndarray]:
     """Hashes that a sentence may match: itself or its masked forms, and its forms with one word fewer.
 
-    Sentences of only punctuation are left out: without words, all would be equal.
+    Sentences of only punctuation are left out, since without words all would be equal.
     """
     same = np.concatenate([batch.whole_S[batch.length_S > 0], batch.masked_X[batch.spare_X >= 0]])
     return same, batch.dropped_X[batch.spare_X > 0]

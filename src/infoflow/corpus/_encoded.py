@@ -39,7 +39,7 @@ def length_batches(lengths: np.ndarray, token_budget: int, max_sentences: int | 
     return batches
 
 
-_VERSION = 3  # raise when the same inputs give other arrays
+_VERSION = 3  # increase when the same inputs give different arrays
 _BATCH = 2048
 _TYPES = {"ids": np.int32, "words": np.int32, "spans": np.int32, "special": np.bool_}
 _FACTS = "encoded.json"
@@ -90,7 +90,7 @@ class Encoded:
         return _known(self.flat_words, "Word ids")[self._part(i)]
 
     def spans(self, i: int) -> np.ndarray:
-        """First character of the text and end of each token; (−1, −1) for a special one: int32 (token, 2)."""
+        """Start and end character of each token in the text; (−1, −1) for a special one: int32 (token, 2)."""
         return _known(self.flat_spans, "Character spans")[self._part(i)]
 
     def special(self, i: int) -> np.ndarray:
@@ -161,7 +161,7 @@ def template_digest(tokenizer: PreTrainedTokenizerBase) -> str:
 def token_frequencies(encoded: Encoded, vocab_size: int) -> np.ndarray:
     """Number of occurrences of each token id, without special tokens: int64 (vocab_size,)."""
     counts = np.zeros(vocab_size, dtype=np.int64)
-    step = 1 << 22  # tokens at a time, so that a memory-mapped corpus stays on disk
+    step = 1 << 22  # tokens counted at a time, so that a memory-mapped corpus stays on disk
     for start in range(0, encoded.num_tokens, step):
         part = slice(start, start + step)
         counts += np.bincount(encoded.flat_ids[part][~encoded.flat_special[part]], minlength=vocab_size)
@@ -267,7 +267,7 @@ def _known(array: np.ndarray | None, what: str) -> np.ndarray:
 
 
 def _longest(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Maximum number of tokens in the tokenizer's own settings; at least a start, an end and one token between."""
+    """Maximum number of tokens in the tokenizer's own settings; at least a start, an end and a token between them."""
     given = tokenizer.model_max_length
     if isinstance(given, Real) and not isinstance(given, bool) and given >= 3 and given == given // 1:
         return int(given)
@@ -285,7 +285,7 @@ def check_known(
     tokenizer: PreTrainedTokenizerBase,
     key: str,
 ) -> None:
-    """Refuse a tokenizer that gives no tokens, or one for all words; note once if it knows only part of the text.
+    """Refuse a tokenizer with no tokens or the same one for all words; note once if it covers only part of the text.
 
     Args:
         ids: All tokens of the corpus, in order; the first million are checked.

@@ -16,7 +16,7 @@ from ._grammar_lexicon import invented_words, make_lexicon
 # The settings of a world of facts.
 
 
-FACTS_VERSION = 1  # raise when the same seed gives other facts or sentences
+FACTS_VERSION = 1  # increase when the same seed gives different facts or sentences
 """Version of the generator: a world depends only on it, its settings and its seed."""
 
 Wording = Literal["different", "same"]
@@ -46,10 +46,10 @@ class FactConfig(FactSettings):
     given: Annotated[int, Limits(at_least=1, at_most=4096)] = 32  # first names
     family: Annotated[int, Limits(at_least=1, at_most=4096)] = 32  # family names
     held_out: Probability = 0.15  # share of facts in a passage but in no training query
-    withheld: Probability = 0.15  # share of facts that occur nowhere: the chance control
+    withheld: Probability = 0.15  # share of facts that occur nowhere, as a chance control
     later: Share = 0.1  # share of entities without facts and passages until the index is edited
     changed_every: Annotated[int, Limits(at_least=1, at_most=10**6)] = 7  # one in this many trained facts changes later
-    weights: Annotated[tuple[int, ...], Limits(filled=True)] = (1, 4, 16)  # exposures, with as many trained facts each
+    weights: Annotated[tuple[int, ...], Limits(filled=True)] = (1, 4, 16)  # exposures, shared equally by trained facts
     zipf: bool = False  # objects by Zipf's law, so that guessing the most frequent one scores above 0
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 FACT_LANGUAGE = GrammarConfig(vocabulary=200)
-"""The grammar of the non-fact sentences: small, so that its words are frequent."""
+"""The grammar of the non-fact sentences, kept small so that its words are frequent."""
 NUM_SYNONYMS = 4
 _GIVEN = _listed(
     """ada ben carla dmitri elif farid greta hamid ines jonas kira lars mina nils olga pavel rosa sven tara udo vera
@@ -183,7 +183,7 @@ def language_words() -> tuple[str, ...]:
 
 
 def _others(index: int) -> Iterator[str]:
-    """Invented words for one purpose: every fourth of one list, so that purposes share no words."""
+    """Invented words for one purpose: every fourth word of one list, so that purposes share no words."""
     fresh = (f"{word}u" for word in invented_words("noun"))  # no word of the language has this ending
     return islice(fresh, index, None, 4)
 
@@ -194,8 +194,8 @@ def _others(index: int) -> Iterator[str]:
 Kind = Literal["trained", "changed", "held out", "withheld", "later"]
 """Where a fact occurs.
 
-In training queries and the index; the same, with another object in the edited index; only in the index; nowhere; in the
-edited index only, for a later entity. These are the specification's T, U, H, W and S.
+In this order: in training queries and the index; the same, but with another object in the edited index; only in the
+index; nowhere; only in the edited index, for a later entity. These are the specification's T, U, H, W and S.
 """
 
 

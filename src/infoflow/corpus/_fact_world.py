@@ -244,7 +244,7 @@ def _uniform(purpose: str, seed: int, *columns: np.ndarray) -> np.ndarray:
 
 def _kinds(config: FactConfig, seed: int) -> list[Kind]:
     numbers = np.arange(config.entities * config.relations)
-    # Evenly spaced: names are already in random order, and so the share is exact.
+    # Evenly spaced, because names are already in random order, so that the share is exact.
     steps = np.arange(config.entities + 1) * config.later + stream("facts-later", seed).random()
     later = np.repeat(np.diff(np.floor(steps)) > 0, config.relations)
     draws = _uniform("split", seed, numbers)
@@ -256,9 +256,9 @@ def _kinds(config: FactConfig, seed: int) -> list[Kind]:
 
 
 def _objects(config: FactConfig, seed: int) -> list[int]:
-    """Uniform (or Zipfian) objects. The two relations of a pair never have the same one.
+    """Uniform (or Zipfian) objects. The two relations of a pair never have the same one for an entity.
 
-    Otherwise the object of an untrained fact could occur with its subject in the query of another fact: a leak. Each
+    Otherwise the object of an untrained fact could occur with its subject in the query of another fact, a leak. Each
     object alone stays uniform.
     """
     entities = np.arange(config.entities)

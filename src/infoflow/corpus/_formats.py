@@ -35,7 +35,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"version https://git-lfs", "a Git LFS pointer whose file was not fetched"),
 )
 
-# Suffixes that are also codes of large languages (cs, pl, ts, ml) are left out: aligned files are named by language.
+# Suffixes that are also codes of large languages (cs, pl, ts, ml) are left out, as aligned files are named by language.
 _NAMED = {
     "marked up (XML)": "xml eaf tei tmx xliff xlf ttml svg rss html htm xhtml sgm sgml smi",
     "LaTeX": "tex ltx sty bib",
@@ -56,7 +56,7 @@ class LinePattern:
 
     pattern: re.Pattern[str]
     share: float | None
-    what: str  # behind "it"
+    what: str  # follows "it"
     advice: str = TAKE_IT_OUT
 
 
@@ -142,7 +142,7 @@ def kind_by_name(suffix: str) -> str | None:
 
 _SHOWN = 60  # characters of a line in a message
 _MOST = 4  # encodings named
-_LEAST = 0.75  # of the letters must be common ones
+_LEAST = 0.75  # minimum share of common characters
 _MARKS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
     (b"\x00\x00\xfe\xff", "UTF-32"),
@@ -237,7 +237,7 @@ def _line(text: str) -> str:
 
 
 def _likelihood(text: str, codec: str, common: tuple[str, int, int] | None) -> float:
-    """Share of common characters among those beyond ASCII, if a text had this encoding."""
+    """Share of common characters among those beyond ASCII, assuming this encoding."""
     foreign = [char for char in text if ord(char) > 127]
     if not foreign:
         return 0.0

@@ -24,12 +24,12 @@ from ._grammar_lexicon import Lemma, Lexicon, make_lexicon
 from ._grammar_source import Adjective, Clause, NounPhrase, PrepositionalPhrase, Relative, SourceSentence, VerbPhrase
 from ._tagged import CategoryParts, split_category
 
-GRAMMAR_VERSION = 1  # raise when the same seed gives other sentences
+GRAMMAR_VERSION = 1  # increase when the same seed gives different sentences
 GRAMMAR_COLUMNS = ("text", "translation", "words", "upos", "head", "deprel", "ccg", "ccg_left", "ccg_right")
 Item = TypeVar("Item")
 
 _CHUNK_SENTENCES = 512
-_DRAWS_AT_ONCE = 96  # few sentences need more; they fetch another block
+_DRAWS_AT_ONCE = 96  # the few sentences that need more fetch another block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

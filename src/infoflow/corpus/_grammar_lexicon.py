@@ -100,7 +100,7 @@ class Lemma:
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Entries by word class, by falling frequency."""
+    """Entries by word class, most frequent first."""
 
     entries: dict[WordClass, tuple[Lemma, ...]]
 
@@ -112,7 +112,7 @@ class Lexicon:
 def make_lexicon(vocabulary: int = 1000) -> Lexicon:
     """The lexicon with about `vocabulary` lemmas in its open classes: English words first, then invented ones.
 
-    It is one fixed language: a larger vocabulary only adds rarer words.
+    It is one fixed language, so a larger vocabulary only adds rarer words.
     Some words are both noun and verb (`the guards guard the walks`), with two translations.
     """
     if vocabulary < MINIMUM_VOCABULARY:
@@ -182,7 +182,7 @@ def _coprime_step(total: int) -> int:
 
 
 class _TargetStems:
-    """Provides stems of the target language, each once."""
+    """Provides stems of the target language without repetition."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()

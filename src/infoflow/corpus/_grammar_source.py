@@ -8,11 +8,11 @@ from ._grammar_lexicon import Lemma
 #
 # Every source sentence has one translation, by these attachment conventions:
 #
-# - a frequency adverb stands before its verb, a manner adverb after it, and they are different words;
-# - of a coordination of noun phrases the first is bare of prepositional phrases and relative clauses;
+# - a frequency adverb comes before its verb, a manner adverb after it, and they are different words;
+# - the first noun phrase of a coordination has no prepositional phrase or relative clause;
 # - a noun takes a prepositional phrase or a relative clause, not both (the inner noun may take a relative clause);
-# - nothing follows a relative clause inside the verb phrase that holds it, and verb phrases coordinate outside relative
-#   clauses only.
+# - nothing follows a relative clause inside the verb phrase that contains it, and verb phrases are coordinated only
+#   outside relative clauses.
 
 
 @dataclass(slots=True)

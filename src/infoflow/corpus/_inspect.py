@@ -173,7 +173,7 @@ def _table(lines: Sequence[str]) -> Found | None:
 
 
 def _mixed_ends(lines: Sequence[str]) -> Found | None:
-    """Carriage returns inside many lines: some line ends are of old Macintoshes."""
+    """Carriage returns inside many lines, which suggest that some lines end as on old Macintoshes."""
     if len(lines) > 2 and _share(lines, lambda line: "\r" in line.strip()) > 0.2:
         return (
             "has carriage returns inside its lines, as if it mixed two kinds of line ends",
@@ -185,7 +185,7 @@ def _mixed_ends(lines: Sequence[str]) -> Found | None:
 def _in_front(lines: Sequence[str]) -> Found | None:
     """A number or unique identifier before every line."""
     numbers = [int(found[1]) if (found := _NUMBERED.match(line)) else -1 for line in lines]
-    follow = all(second in (first + 1, 0, 1) for first, second in pairwise(numbers))  # a document may start anew
+    follow = all(second in (first + 1, 0, 1) for first, second in pairwise(numbers))  # numbers may restart
     if len(lines) > 2 and follow and min(numbers) >= 0 and len(set(numbers)) > 1:
         return "starts every line with its number", "Remove the numbers, and keep one sentence per line."
     names = [line.split(maxsplit=1)[0] for line in lines]

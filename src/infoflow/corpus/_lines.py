@@ -41,7 +41,7 @@ def shortened(text: str) -> str:
 
 
 LONGEST_LINE = 1 << 20
-"""Maximum bytes of a line, and characters of a sentence: a file without line ends is not a corpus."""
+"""Maximum bytes of a line, and characters of a sentence, because a file without line ends is not a corpus."""
 
 LONGEST_BLOCK = 100_000
 """Maximum lines of a sentence in files with one word per line."""
@@ -108,7 +108,7 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Open for reading bytes; gzip is recognised by content, whatever the extension."""
+    """Open for reading bytes; gzip is recognised by its content, not by the extension."""
     check_readable(path)
     with path.open("rb") as raw:
         try:
@@ -298,7 +298,7 @@ def _like_the_rest(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _above_sentences(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row has single words that occur nowhere below, above columns of which one holds sentences."""
+    """Whether the first row has single words that do not occur below it, and one of the columns holds sentences."""
     if len(first) < 2 or len(rows) < _ROWS_BELOW or any(len(cell.split()) != 1 for cell in first):
         return False
     columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=False)][: len(first)]

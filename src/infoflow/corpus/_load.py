@@ -274,7 +274,7 @@ def _no_paragraphs(name: str, options: dict[str, Any]) -> None:
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # name too long or folder not searchable: the reader reports it
+    except OSError:  # name too long or folder not searchable, which the reader reports
         return "," not in str(path)
 
 

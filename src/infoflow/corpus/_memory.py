@@ -1,4 +1,4 @@
-"""Reads sentences from objects: lists, frames of pandas or polars, datasets of Hugging Face."""
+"""Reads sentences from objects: lists, pandas or polars frames, Hugging Face datasets."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -54,7 +54,7 @@ def is_pair(entry: Any) -> bool:
 
 
 def is_frame(value: Any) -> bool:
-    """Whether it is a pandas or polars frame; neither library need be installed."""
+    """Whether it is a pandas or polars frame; works without these libraries."""
     return type(value).__module__.partition(".")[0] in ("pandas", "polars") and type(value).__name__ == "DataFrame"
 
 

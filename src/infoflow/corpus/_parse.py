@@ -31,7 +31,7 @@ def parse_corpus(corpus: Corpus, parser: str = PARSER) -> Corpus:
     Raises:
         UserError: spaCy (extra `[parse]`) or the pipeline is not installed, or the pipeline has no parser.
 
-    Source of the relations' use: [@clark2019].
+    Source for this use of the relations: [@clark2019].
     """
     if find_spec("spacy") is None:
         raise missing_extra("Parsing a corpus", "spaCy", "parse")
@@ -71,7 +71,7 @@ def _rows(corpus: Corpus, pipeline: Any) -> Iterator[Row | None]:
             **beside,
             "words": [token.text for token in tokens],
             "upos": [token.pos_ for token in tokens],
-            # A root is its own head; a token attached to white space becomes one.
+            # A root is its own head; a token attached to white space becomes a root.
             "head": [_ROOT if token.head.i == token.i else place.get(token.head.i, _ROOT) for token in tokens],
             "deprel": ["root" if token.dep_ == "ROOT" else token.dep_ for token in tokens],
         }

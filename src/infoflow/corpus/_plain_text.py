@@ -17,7 +17,7 @@ from ._lines import read_cells, read_lines
 # quotes or brackets) where the next word does not begin with a lower-case letter. A full stop ends none after an
 # initial (`J. Austen`), an abbreviation with stops inside (`e.g.`, `U.S.`) or one of a list (`Mr.`), nor before a
 # number where the list says so (`No. 5`). In scripts without spaces `。`, `！`, `？` or `။` ends one wherever it
-# stands. So does the splitter of the Europarl tools, with longer lists; this one is English.
+# occurs. The splitter of the Europarl tools works like this, with longer lists; the list here is English.
 
 
 Lines = Literal["sentences", "paragraphs"]
@@ -27,7 +27,7 @@ _SPACED, _UNSPACED = ".!?।॥؟۔።፧։", "。！？｡။។"
 STOPS = frozenset(_SPACED + _UNSPACED)
 """Signs that end a sentence, before white space or anywhere."""
 
-_VERSION = 2  # raise when a paragraph is cut otherwise
+_VERSION = 2  # increase when a paragraph is split differently
 
 _OPENING, _CLOSING = "\"'“‘«„(\\[¿¡—–", "\"'”’»“)\\]"
 _END = re.compile(

@@ -62,8 +62,8 @@ Lone = Literal["skip", "random"]
 
 _SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 _TRIES = 10  # attempts to draw another document
-_VERSION = 1  # raise when the same corpus gives other pairs
-_SMALL = 20_000  # sentences: work of about a second is not cached
+_VERSION = 1  # increase when the same corpus gives different pairs
+_SMALL = 20_000  # sentences; up to this number pairs take about a second and are not cached
 _FIELDS = 7
 
 
@@ -75,7 +75,7 @@ class SegmentPairs:
     second: np.ndarray  # int64 (pair, 2): begin and end of B
     negative: np.ndarray  # bool (pair,): B is random, or the two are swapped
     copies: np.ndarray  # int64 (pair,): the copy, from 0
-    sentence_ids: np.ndarray  # int64 (pair,): of the first sentence of the chunk, one pair per copy
+    sentence_ids: np.ndarray  # int64 (pair,): id of the chunk's first sentence, unique within a copy
 
     def __len__(self) -> int:
         return len(self.negative)
@@ -113,7 +113,7 @@ def segment_pairs(
         documents: The document of each sentence, int64 (sentence,).
         ids: `Corpus.ids` of the sentences, int64 (sentence,).
         max_tokens: Maximum length of a pair, with its three special tokens.
-        kind: `"next"` (does B follow A?) or `"order"` (are A and B in their order?).
+        kind: `"next"` (does B follow A?) or `"order"` (are A and B in the right order?).
         seed: Seeds all draws.
         copies: Passes over the corpus with different draws (BERT's dupe_factor).
         short_share: Share of documents with a shorter target (BERT's short_seq_prob).
@@ -184,7 +184,7 @@ class _Cutter:
         while row < end:
             stop = self._filled(row, target, end)
             middle = row + (int(generator.integers(1, stop - row)) if stop - row >= 2 else 1)
-            # The order of draws is that of the published code: a chunk of one sentence needs no draw.
+            # The order of draws follows the published code, where a chunk of one sentence needs no draw.
             alone = stop - row == 1
             first, second = self._range(row, middle), self._range(middle, stop)
             if alone and self._kind == "order" and self._lone == "skip":

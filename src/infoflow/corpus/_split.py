@@ -18,13 +18,13 @@ from ._store import cached
 SplitRule = Literal["near-duplicates", "both-sides", "source"]
 """What parts of a corpus must not share: sources, then also targets, then also near duplicates of both."""
 
-SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)  # from the strictest
-"""The split rules, from the strictest."""
+SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)
+"""The split rules, strictest first."""
 LEAST_LEFT = 0.5
 """If a rule would leave less than this share of a part, the next weaker one is used."""
 
-_VERSION = 2  # raise when the same corpus is split otherwise
-_SMALL = 20_000  # sentences: work of less than a second is not cached
+_VERSION = 2  # increase when the same corpus is split differently
+_SMALL = 20_000  # sentences; up to this number a split takes less than a second and is not cached
 Column = Callable[[], Iterable[str]]  # streams one side of the corpus from its start
 TRAIN, VALIDATION, TEST, LEFT_OUT = range(4)
 _NAMES = {VALIDATION: "validation", TRAIN: "train"}
@@ -45,7 +45,7 @@ class Assignment:
     """The part of each row, and the rows that the rule left out."""
 
     parts: np.ndarray  # TRAIN, VALIDATION, TEST or LEFT_OUT
-    rule: SplitRule  # the one that was used
+    rule: SplitRule  # the rule that was used
     left_out: dict[str, dict[str, int]]  # rows by part and reason
 
     def save(self, folder: Path) -> None:
@@ -123,7 +123,7 @@ def assign(
     """The part of each row of a corpus (of sources, or of sources and targets); `name` is used in messages.
 
     The hash of the source determines a row's part. Then validation rows that repeat a test row (as forbidden by `rule`)
-    are left out, and training rows that repeat a test row or a remaining validation row. Parts are not built from
+    are left out, as are training rows that repeat a test row or a remaining validation row. Parts are not built from
     connected components of near duplicates, since long chains of these connect many rows: the largest component of
     `tatoeba-en-fr` (up to ten words) has 43,695 of its 168,205 pairs. With documents (a number for each row) whole
     documents are assigned and left out.
@@ -149,10 +149,10 @@ def split_numbers(
 
     If documents are known, it is determined by (seed, the sentences of the document in order).
 
-    Case, spacing and compatibility forms are ignored (NFKC): otherwise a tokenizer that lower-cases or normalises would
+    Case, spacing and compatibility forms (NFKC) are ignored. Otherwise a tokenizer that lower-cases or normalises would
     see one sentence in two parts: `Go.` and `go.`, `H₂O` and `H2O`, `é` as one character or two.
 
-    Numbers for different `purpose`s are independent: a test part for one is spread evenly over the parts of another.
+    Numbers for different `purpose`s are independent, so a test part for one is spread evenly over another's parts.
     """
     key = f"{purpose}-{seed}".encode()
     hashes = (hashlib.blake2b(_encoded(text), key=key, digest_size=8).digest() for text in texts)

@@ -95,10 +95,10 @@ def _subfolders(root: Path) -> list[Path]:
 BATCH = 4096
 """Sentences per Arrow record batch.
 
-A corpus of one batch stays in memory: rereading it is faster than a cache lookup.
+A corpus of one batch stays in memory, since rereading it is faster than a cache lookup.
 """
 
-_WORDS_VERSION = 2  # raise when the words of the same rows are stored otherwise
+_WORDS_VERSION = 2  # increase when the words of the same rows are stored differently
 _MUST_HAVE = NEEDED | {"answers", "translation"}
 _CORPORA, _DATA, _FACTS = "corpora", "data.arrow", "corpus.json"
 
@@ -108,7 +108,7 @@ class Stored:
     """A corpus as Arrow."""
 
     dataset: Dataset
-    digest: str  # of the content: the same from .gz, plain or another route
+    digest: str  # of the content, whether it comes from .gz, plain text or another source
     dropped: int  # lines of the source without a sentence
 
 
@@ -116,7 +116,7 @@ def store(rows: Iterable[Row | None], columns: Sequence[str], name: str, key: st
     """Consume `rows` (None marks a line without a sentence) batch by batch.
 
     Rows with words get `word_starts` if their reader does not set them. A text that differs from its words is replaced
-    by them (`running_text`), so that the same text is encoded, shown and split.
+    by them (`running_text`), so that encoding, display and splitting use the same text.
 
     `key` identifies the rows; an existing cache file with that key is used instead of `rows`. Without a key the rows
     are always read, and the file is named by its content.
@@ -180,7 +180,7 @@ class _Batches:
             raise StopIteration
         columns = {name: [row[name] for row in rows] for name in self._schema.names}
         content = [values for name, values in columns.items() if name != WORD_STARTS]
-        # Words separated by single blanks determine their own positions.
+        # Words separated by single spaces determine their own positions.
         if WORD_STARTS in columns and any(row["text"] != " ".join(row["words"] or ()) for row in rows):
             content.append(columns[WORD_STARTS])
         self._hash.update(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))

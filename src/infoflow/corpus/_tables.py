@@ -18,12 +18,12 @@ from ._formats import advice, kind_by_bytes
 from ._lines import check_readable, is_header, is_quoted, open_bytes, read_lines
 
 LARGEST_JSON = 100_000_000
-"""Maximum size of a JSON document in bytes: it is read as a whole, unlike JSON lines."""
+"""Maximum size of a JSON document in bytes, because it is read as a whole, unlike JSON lines."""
 
 NEEDED = frozenset({"bad", "second", "question", "choices"})
 """Columns, apart from the text, that must have a value in every row."""
 ASKED = frozenset({"question", "choices", "references"})
-"""Columns with questions about a text, or further references: the text itself may then be a list."""
+"""Columns with questions about a text, or with further references; with these, the text itself may be a list."""
 LISTED = frozenset({"choices", "answers", "answer_starts", "references"})
 """Columns with a list in each row."""
 

@@ -31,7 +31,7 @@ def split_category(category: str, keep_result: bool = False) -> CategoryParts:
     Unbracketed slashes associate to the left; an atomic category has empty parts. With `keep_result` the remaining
     result is put in front of both parts.
 
-    Source: Voita, Sennrich and Titov (2019), section 5.3, the result is dropped by default.
+    Source: [@voita2019evolution], section 5.3; by default the result is dropped.
 
     >>> split_category(r"(S\NP)/NP")
     CategoryParts(left='NP', right='NP')
@@ -208,7 +208,7 @@ def _is_comment(line: str, fields: int) -> bool:
 def read_tagged(path: Path, names: Sequence[str], blanks: bool = False, word: int = 1) -> Iterator[Row | None]:
     """Sentences of `word<TAB>tag…` lines, separated by blank lines.
 
-    With `blanks`, blanks may replace tabs, and lines with -DOCSTART- are skipped. Columns before the word column are
+    With `blanks`, spaces may replace tabs, and lines with -DOCSTART- are skipped. Columns before the word column are
     dropped.
     """
     block: list[list[str]] = []

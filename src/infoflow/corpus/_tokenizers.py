@@ -25,7 +25,7 @@ from infoflow.foundation import UserError, is_unspaced, read_only, writes_no_spa
 
 from ._plain_text import STOPS
 
-# Read a tokenizer from its files as saved, whatever class transformers has for the model's family.
+# Read a tokenizer from its files as saved, even if transformers has another class for the model's family.
 
 
 _FILE = "tokenizer.json"
@@ -74,7 +74,7 @@ def read_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
     if _alike(chosen, plain):
         return chosen
     vocabulary = plain.get_vocab()
-    for name in _SPECIAL:  # those that the files leave to the class
+    for name in _SPECIAL:  # tokens that the files do not set but the class does
         token = getattr(chosen, name)
         if getattr(plain, name) is None and token in vocabulary:
             setattr(plain, name, token)
@@ -134,7 +134,7 @@ def _alike(chosen: PreTrainedTokenizerBase, plain: PreTrainedTokenizerBase) -> b
             [tokenizer(text, add_special_tokens=add_special)["input_ids"] for text in texts]
             for tokenizer in (chosen, plain)
         )
-    except Exception:  # a class that expects words with boxes, or similar, instead of text
+    except Exception:  # a class that does not take text, but for example words with bounding boxes
         return False
     return ids == expected
 
@@ -159,7 +159,7 @@ class Vocabulary:
     counts: np.ndarray | None = field(default=None, compare=False, repr=False)
     """int64 (size,): count of each id in the training text; None: not counted."""
     ids: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
-    """int64 (token,): ids of a text, without special tokens; a tokenizer's vocabulary has those of every text."""
+    """int64 (token,): ids of each text, without special tokens; filled on demand if it comes from a tokenizer."""
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Any) -> "Vocabulary":
@@ -236,7 +236,7 @@ class _Ids(dict[str, np.ndarray]):
         return self.setdefault(text, read_only(np.array(ids, dtype=np.int64)))
 
 
-_PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))  # bytes that GPT-2's vocabulary writes as such
+_PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))  # bytes that GPT-2's vocabulary keeps
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTED]
 _BYTES = {chr(byte): byte for byte in _PRINTED} | {chr(0x100 + place): byte for place, byte in enumerate(_OTHERS)}
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
@@ -296,7 +296,7 @@ def _is_inside(text: bytes) -> bool:
     if not text or text[0] in range(0x80, 0xC0):
         return bool(text)
     missing = (1 + (text[0] >= 0xC0) + (text[0] >= 0xE0) + (text[0] >= 0xF0)) - len(text)
-    if missing > 0:  # of a character's first bytes, the first and the last character that have them
+    if missing > 0:  # an incomplete character: test the first and the last character with these bytes
         ends = [(text + end * missing).decode(errors="ignore") for end in (b"\x80", b"\xbf")]
         return not all(map(writes_no_spaces, ends))
     piece = text.decode(errors="ignore")
@@ -330,7 +330,7 @@ def train_tokenizer(
     """Learn byte-pair encoding (BPE) from sentences; the same texts always give the same tokenizer.
 
     Text is normalised (NFKC, and optionally lower-cased), split at white space and punctuation, and encoded as `[CLS] x
-    [SEP]`. `▁` is the space before a piece. `vocab_size` includes the five special tokens, and the `sentinels`
+    [SEP]`. `▁` stands for the space before a piece. `vocab_size` includes the five special tokens, and the `sentinels`
     (<extra_id_0>, ...) of text-to-text objectives: the last ids, in descending order, as in T5.
 
     Raises:

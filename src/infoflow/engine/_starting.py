@@ -25,7 +25,7 @@ from infoflow.foundation import current_display, is_still, lock_file, processor,
 from ._stage import Usage
 
 PRIMITIVES = "64"
-"""Cached primitives of oneDNN, one per shape, 1,024 by default.
+"""Number of primitives that oneDNN caches, one per shape; its own default is 1,024.
 
 With batches of all lengths a small translation model grew to 2.3 GB in twelve minutes; with 16 it stayed at 0.9 GB, at
 the same speed.
@@ -107,7 +107,7 @@ if sys.platform == "linux":
             self.pid = read_signed(self.sentinel)
 
         def poll(self, flag: int = os.WNOHANG) -> int | None:
-            # The code can be read only once, and each start of a process polls all others, here from many threads.
+            # An exit code can be read only once, and starting a process polls all others, here from many threads.
             with self._polling:
                 return super().poll(flag)
 
@@ -309,7 +309,7 @@ def _threads_in_use(threads: int) -> int:
 
 def _cpu_seconds() -> float:
     """CPU seconds of this process and its ended children."""
-    return time.process_time() + sum(os.times()[2:4])  # the latter in hundredths
+    return time.process_time() + sum(os.times()[2:4])  # children only in hundredths of a second
 
 
 def _peak_memory() -> int:

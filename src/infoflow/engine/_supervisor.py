@@ -232,7 +232,7 @@ class Supervisor:
                     _load[device] -= gpus / count
 
 
-_load: dict[str, float] = {}  # for this process, whose studies share the devices
+_load: dict[str, float] = {}  # by device, for this whole process, since its studies share the devices
 _load_lock = threading.Lock()
 
 

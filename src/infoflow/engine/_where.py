@@ -1,4 +1,4 @@
-"""What the engine on Dask needs to know: values of `--cluster`, whose files a worker sees, and the state of a graph."""
+"""Helpers of the engine on Dask: values of `--cluster`, notes that workers look for, and the state of a graph."""
 
 import os
 import re
@@ -45,7 +45,7 @@ def parse_listen(where: str) -> tuple[str, int]:
 
 
 def require_free(host: str, port: int) -> None:
-    """"""
+    """Refuse an address that is not this machine's, or a port on which another program listens."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -119,7 +119,7 @@ def supervise(nonce: str, order: StageMessage, gpus: float, *needed: None) -> No
     try:
         tell(plugin.supervisor.supervise(order, gpus, tell))
     except Leaving:
-        time.sleep(0.2)  # until the scheduler knows: it could assign the stage to this worker again
+        time.sleep(0.2)  # the scheduler must know first, or it could assign the stage to this worker again
         raise Reschedule from None
     except (Stopped, StageFailed):
         raise

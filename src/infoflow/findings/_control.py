@@ -1,4 +1,4 @@
-"""Controls: the same test where the effect should not appear, also made from the claim's own training runs."""
+"""Controls: a claim's test where the effect should not appear, also on curves made from its own training runs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,30 +19,30 @@ from ._table import Reading, gather
 
 # Controls made from a claim's own training runs: variation between seeds, and layers in random order.
 #
-# For a meaningful claim, two objectives differ by more than their seeds. These controls run the same test on training
-# runs of one objective, with seeds in place of objectives; and, for claims about specific layers, on layers permuted in
-# every training. Both produce many replicas (`infoflow.findings._control`).
+# A difference between objectives means something only if it exceeds the difference between seeds. These controls run
+# the same test on training runs of one objective, with seeds in place of objectives, and, for claims about specific
+# layers, on layers permuted in every training run. Both produce many replicas.
 
 
 _MOST, _NUM_ORDERS = 400, 400
 
 Side = Mapping[str, str]
-"""The readings of single training runs, and what each one measures."""
+"""Maps the names of the readings of one side to the quantity that each one measures."""
 Draws = Iterator[tuple[dict[str, np.ndarray], float]]
-"""Curves of replicas, with the weight of each."""
+"""The curves of each replica, with its weight."""
 
 
 def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | str) -> Control:
-    """Training runs of one objective stand in for all objectives; each side of the claim gets its own seeds.
+    """Return a control in which training runs of one objective stand in for all: each side gets other seeds.
 
-    Claims compare means over S seeds, and so do these sides: the deviation of a seed from its objective's mean is
-    divided by √S, as in a mean over S seeds. Every objective or reading that can stand in for all has the same weight.
+    Claims compare means over S seeds, so the deviation of each seed from its objective's mean is divided by √S, which
+    gives it the spread of such a mean. Every objective or reading that can stand in for all has the same weight.
 
     Args:
         reads: The readings of the claim.
-        sides: What the claim compares: the names of the readings of one side or, if they measure several quantities,
-            the quantity of each. Numbers of the same quantity are interchangeable. There must be as many seeds as
-            sides.
+        sides: What the claim compares. A side is the names of its readings or, if they measure several quantities, a
+            mapping from name to quantity. Numbers of the same quantity are interchangeable. There must be at least as
+            many seeds as sides.
 
     Raises:
         ValueError: A side names an unknown reading.
@@ -59,10 +59,10 @@ def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | s
 
 
 def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Control:
-    """Layers permuted at random in every training; a curve has `numbers` numbers per layer.
+    """Return a control that permutes the layers at random in every training run; curves have `numbers` per layer.
 
-    With few layers and seeds, all training runs share an order by chance in more than 5 % of the draws; then nothing is
-    measured.
+    If layers and seeds are so few that a layer has the same place in all training runs in 5 % of the draws or more,
+    nothing is measured.
     """
     return Control(
         name="layers in random order, drawn for each training",
@@ -72,7 +72,7 @@ def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Co
 
 
 def _by_seed(found: Mapping[str, Samples], sides: list[Side]) -> Draws:
-    """For every source, the distinct training runs (or pairs of them) of each side; at most `_MOST` of each."""
+    """Yield replicas of every source, with a distinct training run (or pair) for each side; at most `_MOST` of each."""
     sources = [
         source
         for source in _sources(sides)
@@ -91,7 +91,7 @@ def _by_seed(found: Mapping[str, Samples], sides: list[Side]) -> Draws:
 
 
 def _sources(sides: list[Side]) -> Iterator[dict[str, str]]:
-    """The readings that can stand in for all others: those of one side, one for each quantity."""
+    """Yield the readings that can stand in for all others: of one side, one reading for each quantity."""
     measured = sorted({what for side in sides for what in side.values()})
     for side in sides:
         alternatives = [[name for name, what in side.items() if what == one] for one in measured]
@@ -121,8 +121,8 @@ def _reordered(found: Mapping[str, Samples], numbers: int) -> Draws:
         layers = min(one.values_UK.shape[1] // numbers for one in found.values())
         trainings = min(len(one.units) for one in found.values())
         raise Absent(
-            f"too few layers and training runs ({layers} and {trainings}): chance alone puts them into the same order "
-            "more often than once in twenty draws"
+            f"too few layers and training runs ({layers} and {trainings}): by chance alone, a layer has the same "
+            "place in all of them at least once in twenty draws"
         )
     draws = {name: stream("findings", "layers in any order", name) for name in found}
     for _ in range(_NUM_ORDERS):
@@ -135,7 +135,7 @@ def _mean_in_any_order(one: Samples, numbers: int, rng: np.random.Generator) -> 
     return np.mean(moved, axis=0, keepdims=True)
 
 
-# Runs a claim's test where the claim should not show.
+# Runs a claim's test on controls, where the effect should not appear.
 
 
 _NULL_LEVEL = 0.95
@@ -167,9 +167,9 @@ def try_control(
 ) -> ControlOutcome:
     """Run the test on the control's curves; `deciding` is the claim's condition number `index`.
 
-    A control shows the effect if it meets every condition, or the deciding one by itself (`_meets_alone`); one of many
-    replicas does if more than 5 % of them do. Replicas of each seed's numbers must meet every condition, and the
-    deciding one at least as clearly as the claim; so must permutations of the claim's own numbers.
+    A control shows the effect if it meets every condition, or the deciding one if that counts by itself
+    (`_meets_alone`); a control of many replicas does if more than 5 % of them do. Replicas of each seed's numbers must
+    meet every condition. They and permutations must also meet the deciding one at least as clearly as the claim does.
     """
     try:
         found = gather(control.reads, models, within=seeds)
@@ -211,7 +211,7 @@ def _conditions(
     curves = {name: one.mean() for name, one in found.items()}
     if control.replicas is None:
         return finding.conditions(control.transform(curves) if control.transform else curves), None
-    # One by one: a claim may select by the estimate, which is the first row.
+    # Replicas are tested one by one, because a claim may select by the estimate, which is the first row.
     drawn, weights = zip(*control.replicas(found), strict=True)
     each = [finding.conditions(curves | replica) for replica in drawn]
     rows = [np.concatenate([one.values for one in alike]) for alike in zip(*each, strict=True)]
@@ -232,8 +232,8 @@ def _meets_alone(own: Condition, deciding: Outcome) -> bool:
 def _beyond_chance(control: Control, finding: Finding, found: dict[str, Samples], index: int) -> bool:
     """Whether the control's own interval excludes a threshold of 0, which half of all noise passes.
 
-    True without replicates, or if the control transforms only the estimates: then there is no interval, and the
-    estimate counts.
+    True if there is no interval (no replicates, or only the estimates were transformed), because then the estimate
+    counts.
     """
     if min(one.num_replicates for one in found.values()) < 2:
         return True
@@ -254,7 +254,7 @@ def strongest(controls: list[ControlOutcome], side: str) -> ControlOutcome | Non
 
 
 def _strongest(condition: Condition, weights: np.ndarray | None) -> float:
-    """The condition's effect: of a single row its own, of many replicas the 95 % quantile in the claim's direction."""
+    """The effect of a single row, or the 95 % quantile over many replicas in the claim's direction."""
     sign = 1 if condition.side == "above" else -1
     effects = _farthest(condition)
     strongest = np.quantile(effects, _NULL_LEVEL, method="inverted_cdf", weights=weights)

@@ -82,12 +82,12 @@ def step_names(num: int, first: int) -> list[str]:
 
 
 def early_layer(num_layers: int) -> int:
-    """The layer (from 1) a third of the way up: 2 of 6."""
+    """The layer a third of the way up, counted from 1: 2 of 6."""
     return max(1, round(num_layers / 3))
 
 
 def middle_layer(num_layers: int) -> int:
-    """The layer (from 1) half of the way up: 3 of 6."""
+    """The layer half of the way up, counted from 1: 3 of 6."""
     return (num_layers + 1) // 2
 
 
@@ -184,7 +184,7 @@ def influence_by_rank(objective: Spec) -> Reading:
 
 
 def _grid(table: Table, first: int) -> Reading:
-    """Concatenate the bins of all layers from the lowest; NaN where a bin has too few occurrences."""
+    """Concatenate the bins of all layers, lowest layer first; NaN where a bin has too few occurrences."""
     return Reading((table,), partial(_by_layer_and_bin, name=table.name, layer=table.needs[0], first=first), first)
 
 

@@ -54,11 +54,11 @@ class GivenModel:
     def notes(self, finding: Finding) -> list[str]:
         """What a reader of the verdict should know about the model."""
         about = finding.learned[0]
-        found = [f"judged on {self.name}, which was given"]
+        found = [f"judged on {self.name}, an external model"]
         if self.task != about.name:
             found.append(f"the claim is about a {NAMES[about]}; {self.name} is {_KINDS.get(self.task, self.task)}")
         if np.isnan(self.loss):
-            found.append(f"{self.name} has no output head: that it has learned is taken from whoever gave it")
+            found.append(f"{self.name} has no output head, so whether it has learned its task was not tested")
         return found
 
 
@@ -86,7 +86,7 @@ def given_models(tables: Tables) -> list[GivenModel]:
 
 
 def group_of_given(tables: Tables, names: Iterable[str], model: GivenModel, objective: Spec) -> ModelGroup:
-    """The named tables' rows about one such model and its control, as if it were a model of the objective."""
+    """The named tables' rows about one external model and its control, as if it had been trained on the objective."""
     kept: dict[str, pd.DataFrame] = {}
     for name in names:
         frame = tables.get(name)
@@ -138,7 +138,7 @@ def judged(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding]) -> I
                 yield from (_judged_on(finding, one, group) for one in given)
 
 
-_NO_INTERVAL = "there is one seed, and no bootstrap over sentences behind these numbers, so they have no interval"
+_NO_INTERVAL = "these numbers are of one seed and without a bootstrap over sentences, so they have no interval"
 
 _WhyNot = Callable[[Spec, int], str | None]
 """Why the model of an objective and a seed counts as not having learned its task, or None."""
@@ -162,7 +162,7 @@ def _judged_on(finding: Finding, model: GivenModel, group: Callable[[GivenModel,
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Seeds:
-    """The seeds that a claim is tested on, and what stands against the test."""
+    """The seeds that a claim is tested on, and the reasons why it gets no verdict."""
 
     used: list[int]
     obstacles: list[str]
@@ -215,9 +215,9 @@ def _judged_alone(finding: Finding, models: ModelGroup, why_not: _WhyNot) -> Jud
 
 
 def _seeds(finding: Finding, found: dict[str, Samples], why_not: _WhyNot) -> _Seeds:
-    """Seeds whose models have all learned their tasks; if these are too few, every seed, with the reasons.
+    """Select the seeds whose models have all learned their tasks; if they are too few, all seeds, with the reasons.
 
-    At least three seeds must have learned (all if there are fewer), so that no claim is tested on a lucky seed.
+    The models of at least three seeds must have learned (of all if there are fewer), so that none is a lucky seed.
     """
     present = sorted(set.intersection(*(one.seeds for one in found.values())))
     reasons = {seed: [r for o in finding.learned if (r := why_not(o, seed))] for seed in present}
@@ -273,7 +273,7 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Samples], see
 
 
 def _seeds_needed(deciding: Outcome, seeds: int) -> int | None:
-    """How many seeds would decide the claim; None if its own interval decides and something else keeps it open.
+    """How many seeds would decide the claim; None if the interval decides already and something else keeps it open.
 
     For shares of counted items in each seed, Wilson's interval must decide as well.
     """
@@ -297,7 +297,7 @@ def _hindrance(finding: Finding, curves: dict[str, np.ndarray], deciding: Outcom
 
 
 def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
-    """The readings whose two halves do not agree."""
+    """Report the readings on which two halves of the sentences do not agree."""
     if (asked := finding.reliable) is None:
         return []
     try:

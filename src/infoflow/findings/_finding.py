@@ -20,20 +20,20 @@ Verdict = Literal["holds", "fails", "undetermined", "not testable here"]
 UNTESTABLE: Verdict = "not testable here"
 
 SHARE = (0.0, 1.0)
-"""The range of a share, for `Condition.limits`."""
+"""The range of a share, for `Condition.bounds`."""
 MOST_THINGS = 10_000
-"""Maximum number of counted things that is reported as an answer."""
+"""Largest number of items that is reported as needed."""
 GAIN = (-1.0, 1.0)
 """The range of a difference of shares."""
 CORRELATION = (-1.0, 1.0)
-"""The range of a correlation, for `Condition.limits`."""
+"""The range of a correlation, for `Condition.bounds`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Condition:
-    """States that `values` lie beyond `threshold`, for all columns or for any of them.
+    """A statement that `values` lie beyond `threshold`, in all columns or in any of them.
 
-    Rows are the estimate, each seed, and draws of other seeds and sentences; columns are the claim's quantified items,
+    Rows are the estimate, each seed, and draws of other seeds and sentences. Columns are what the claim ranges over,
     usually layers.
     """
 
@@ -45,7 +45,7 @@ class Condition:
     side: Literal["above", "below"] = "above"
     over: Literal["all", "any"] = "all"
     bounds: tuple[float, float] | None = None  # range of the values and hence of the interval ends
-    alone: bool = True  # whether a control that meets only this condition shows the claim: not if it states an absence
+    alone: bool = True  # whether a control that meets only this condition shows the claim; not if it states an absence
     of: int = 0  # values are shares of this many things in each seed, such as heads; 0: not counted
     step: float = 0.0  # resolution of the values: the interval extends at least this far each way
     reach: tuple[float, float] = (0.0, 0.0)
@@ -65,7 +65,7 @@ class Condition:
 
     @property
     def oriented(self) -> np.ndarray:
-        """Signed distance of the values from the threshold, positive if the claim is right."""
+        """Signed distance of the values from the threshold, positive on the side that the claim states."""
         return (self.values - self.threshold) * (1 if self.side == "above" else -1)
 
     def met(self) -> np.ndarray:
@@ -107,12 +107,12 @@ class Outcome:
     effects: list[float]
     verdict: Verdict
     covers_seeds: bool
-    seed_error: float  # standard error by the choice of seeds; NaN if unknown
-    sentence_error: float  # standard error by sentences, beyond that contained in the spread over seeds
+    seed_error: float  # standard error from the choice of seeds; NaN if unknown
+    sentence_error: float  # standard error from the sentences, beyond what the spread over seeds contains
 
     @property
     def bounded(self) -> bool:
-        """Whether the effect is only a bound, towards which nothing is decided."""
+        """Whether the effect is only a bound on the true one."""
         return any(part != 0 for part in self.condition.reach)
 
     @property
@@ -145,21 +145,21 @@ def _bound_text(reach: tuple[float, float]) -> str:
 
 
 def judge(condition: Condition, spread: Spread, num_tests: int) -> Outcome:
-    r"""The interval of the weakest (or strongest) column, and the verdict.
+    r"""Return the interval of the weakest (or strongest) column, with the verdict.
 
     A claim on all columns is a claim on $\min_j m_j$. Its interval runs from $\min_j$ of the columns' lower ends (an
-    intersection-union test: no correction is needed, since every column must pass) to the upper end of the weakest
-    column by the estimate, at the quantile of the largest of $n$ (`largest_t`), so that one unlucky layer among many
-    does not refute it. $n$ counts the columns that may be the weakest according to their intervals, and is at least
-    `num_tests`, the number of ways in which the whole claim can fail. A claim on any column is the mirror image.
+    intersection-union test: no correction is needed, since every column must pass) to the upper end of the column with
+    the weakest estimate. That end is at the quantile of the largest of $n$ variables (`largest_t`), so that one unlucky
+    layer among many does not refute the claim. $n$ counts the columns that may be the weakest according to their
+    intervals, and is at least `num_tests`, the number of ways in which the whole claim can fail. A claim on any column
+    is the mirror image. The distribution of the minimum itself is not used, because noise biases a minimum downwards,
+    in the estimate and again in every draw.
 
-    The distribution of the minimum itself is not used: noise biases a minimum downwards, in the estimate and again in
-    every draw. A share of counted items is at most as certain as one of as many independent items (Wilson's interval):
-    if all seeds agree, as at 0 of 48 heads, their spread carries no information. Other numbers with two bounds get
-    Wilson's interval for the size that matches their spread, where it reaches further. The spread is also uninformative
-    for values read off a grid (checkpoints) that agree to the step: the interval then extends one step to either side.
-    If times are only bounds, the interval extends as far as the truth may lie, and without such a limit nothing is
-    decided on that side.
+    The interval of a share of counted items is at least Wilson's for as many independent items, because seeds that all
+    agree, as at 0 of 48 heads, have no spread. Other numbers with two bounds get Wilson's interval for the sample size
+    that matches their spread, where it reaches further. Values read off a grid (checkpoints) may agree exactly, so
+    their interval extends at least one step to either side. If times are only bounds, the interval extends as far as
+    the truth may lie; without such a limit, nothing is decided on that side.
     """
     column = condition.deciding_column()
     lows, highs = spread.ends()
@@ -206,7 +206,7 @@ def _inside(bounds: tuple[float, float], effect: float, ends: list[float]) -> li
 
 
 def judge_all(conditions: Sequence[Condition], rows: ResampledRows) -> list[Outcome]:
-    """Judge the conditions of one claim together: each one not clearly met is a chance to fail by accident."""
+    """Judge the conditions of one claim together, because each one not clearly met may fail by chance."""
     spreads = [Spread.of(condition.oriented, rows) for condition in conditions]
     num_tests = sum(_chances(*pair) for pair in zip(conditions, spreads, strict=True))
     return [judge(condition, spread, num_tests) for condition, spread in zip(conditions, spreads, strict=True)]
@@ -256,9 +256,9 @@ class Control:
     replicas: Callable[[Mapping[str, Samples]], Iterable[tuple[dict[str, np.ndarray], float]]] | None = None
     decisive: bool = True
     permuted: tuple[str, Callable[[Curves], int]] | None = None
-    """For a `transform` that permutes: the permuted things, and how many of them the claim's curves have.
+    """For a `transform` that permutes: the name of the permuted items, and a function that counts them in the curves.
 
-    An order then counts only if the deciding condition is at least as strong as in the claim's own.
+    A permutation then shows the effect only if its deciding condition is at least as strong as the claim's own.
     """
 
 
@@ -281,7 +281,7 @@ NO_CAUSE = (
 class Finding:
     """A claim with its source, test and controls, declared by `claim` and found by the registry."""
 
-    id: str  # room:number, as in the published list
+    id: str  # SECTION:NUMBER, such as representations:V-1
     claim: str
     source: str
     published: str  # the source's numbers
@@ -290,10 +290,10 @@ class Finding:
     test: Test
     controls: tuple[Control, ...]
     learned: tuple[Spec, ...]  # objectives whose models must have learned their task; (): none must
-    hinders: Hinders | None = None  # a condition of the comparison that tables may show to be violated
+    hinders: Hinders | None = None  # gives the reason why the numbers cannot support a verdict
     given: "Given | None" = None  # how it is judged on models that no study trained; None: not at all
     minimum_seeds: int = 3  # 1 for a claim about each model by itself, which involves no difference between models
-    reliable: Agreement | None = None  # required for a verdict: chance numbers do not agree
+    reliable: Agreement | None = None  # required for a verdict, since numbers by chance do not agree
     uncontrolled: str = ""  # why no control could show it, so that only the interval decides
     another: "Another | None" = None  # a second estimate of what it is about
     cause: str = ""  # why it failed in our experiments, as far as we found out
@@ -330,13 +330,13 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Another:
-    """The same claim by another estimate, and both estimates where the truth is known.
+    """The same claim by another estimate, and readings of both estimates where the truth is known.
 
-    Readings of known values have two numbers, the value and the truth.
+    The readings in `known` and `own_known` have two numbers, the estimate and the truth.
     """
 
     name: str
-    own_name: str  # of the claim's own estimate
+    own_name: str  # name of the claim's own estimate
     finding: Finding
     known: Mapping[str, Reading]
     own_known: Mapping[str, Reading]
@@ -346,7 +346,7 @@ class Another:
 class Given:
     """How a claim about each model by itself is judged on a pretrained or external model.
 
-    Its readings name one objective and treat the model as if it was trained with it.
+    The claim's readings name one objective, and the model is treated as if it had been trained on it.
     """
 
     tasks: tuple[str, ...] = ()  # kinds of models that it applies to: "encoder", "causal-lm", ...; (): all
@@ -365,9 +365,9 @@ def claim(
     controls: tuple[Control, ...] | None = None,
     **further: Any,
 ) -> Callable[[Test], Finding]:
-    """Declare a claim whose conditions the decorated function states; `further` are other fields of `Finding`.
+    """Declare a claim whose conditions the decorated function states; `further` sets other fields of `Finding`.
 
-    The control is the same reading of untrained models, unless `controls` has others.
+    Without `controls`, the only control is the same reading of untrained models.
     """
     if controls is None:
         objectives = {table.objective for reading in reads.values() for table in reading.tables}

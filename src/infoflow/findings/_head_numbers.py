@@ -16,12 +16,12 @@ from ._table import Reading, SeedRows, Table, together
 
 # Selects a head or layer on one half of the sentences and reports its number on the other half.
 #
-# A maximum of many is partly due to chance, so a number reported on the sentences that selected it is too large. Heads
-# and layers are selected seed by seed, by the estimate on the first half, and followed through the replicates.
+# The largest of many numbers is partly due to chance, so it is too large on the sentences that selected it. Heads and
+# layers are selected seed by seed, by the estimate on the first half, and followed through the replicates.
 
 
 CHOSEN = (
-    "chosen on one half of the sentences and reported on the other, where a true number at the threshold passes in "
+    "chosen on one half of the sentences and reported on the other, so that a number truly at the threshold passes in "
     "2.5 % of samples"
 )
 """Describes how a statistic selects its heads."""
@@ -63,27 +63,27 @@ _HEAD = ["layer", "head"]
 
 
 def heads(name: str, objective: Spec, **alternatives: object) -> Table:
-    """Self-attention heads; a value may be a tuple of alternatives: the first that exists is read."""
+    """Rows about self-attention heads; of a tuple of alternatives, the first that exists is read."""
     wide = {key: value if isinstance(value, tuple) else (value,) for key, value in alternatives.items()}
     return Table(name, objective, known=True).where(kind="self", **wide)
 
 
 def best_heads(*tables: Table, less: str = "") -> Reading:
-    """For each table the largest number over its rows, minus the column `less` if named, such as the baseline."""
+    """Largest number over the rows of each table, less the column `less` (such as the baseline) if it is named."""
     return together(_best, *tables, less=less)
 
 
 def one_head(*tables: Table, less_baseline: tuple[bool, ...], thresholds: tuple[float, ...]) -> Reading:
     """Several numbers of one head per seed: the head whose smallest margin over the thresholds is largest.
 
-    For `less_baseline`, a number is reduced by the larger of its controls: the baseline and, for rare tokens, the score
-    with shuffled ranks.
+    Where `less_baseline` is true, the larger of a number's controls is subtracted: the baseline and, for rare tokens,
+    the score with shuffled ranks.
     """
     return together(_one_head, *tables, less_baseline=less_baseline, thresholds=thresholds)
 
 
 def busiest_layer(*tables: Table, relative: Table) -> Reading:
-    """Head means in the layer with the largest mean of the first table; with `relative`, as ratios to its baselines."""
+    """Head means in the layer where the first table's mean is largest; those of `relative` over its mean baseline."""
     return together(_busiest, *tables, relative)
 
 
@@ -91,8 +91,8 @@ def positional_heads() -> Reading:
     """Shares and confidence of positional heads.
 
     The columns are the largest share at offset −1 or +1, the largest share at any other measured offset (NaN if none
-    was measured), and the mean confidence of the heads whose share reaches `POSITIONAL` at some offset (0 if there is
-    none).
+    was measured), and the mean confidence of the heads whose share reaches `POSITIONAL` at some offset (NaN if there
+    is none).
     """
     return together(_positional, heads(HEAD_POSITIONAL.name, TRANSLATION), heads(HEAD_CONFIDENCE.name, TRANSLATION))
 
@@ -102,7 +102,7 @@ def dominant_heads() -> Reading:
 
     The columns are, for each layer, the share of its most relevant head times the number of heads; Spearman's
     correlation of relevance and confidence over all heads, without the first layer's rare-token head if rare-token
-    scores were measured; and that head's relevance times the number of heads (NaN if they were not).
+    scores were measured; and that head's relevance times the number of heads (NaN without these scores).
     """
     tables = [heads(f"head_{name}", TRANSLATION) for name in ("relevance", "confidence")]
     return together(_dominant, *tables, heads(HEAD_RARE_TOKEN.name, TRANSLATION, rarest=1), optional=1)
@@ -115,7 +115,7 @@ def ablations(stack: str, kind: str, removed: str) -> Table:
 
 
 def mattering_share(table: Table) -> Reading:
-    """Share of ablations that change the loss by more than `MATTERS` either way, seed by seed, and their number."""
+    """Per seed: share of ablations that change the loss by more than `MATTERS` either way, and number of ablations."""
     return table.reduce(_mattering)
 
 

@@ -23,20 +23,20 @@ from infoflow.results import Samples
 # Rows of curves for a claim's statistic: the estimate, each seed, and draws of other seeds and sentences.
 #
 # A statistic is any function of a row. It uses curves averaged over seeds, as a figure shows them, so rows consist of
-# curves, and their effect on the statistic is determined afterwards (`infoflow.findings._interval`).
+# curves. Their effect on the statistic is determined afterwards (below).
 
 
 NUM_DRAWS = 600
-_NUM_APART = 600  # rows of replicates that leave out each seed
+_NUM_APART = 600  # total number of rows of replicates without one seed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ResampledRows:
-    """What each row of resampled curves is.
+    """The role of each row of resampled curves.
 
     Draws are the estimate plus random sums of deviations, times the scale of Student's t: the seeds' deviations with S
-    − 1 degrees of freedom, and the sentences' replicates with those of their bootstrap. For a linear statistic, such a
-    draw has the distribution of its t interval for any number of seeds; for a ratio its percentiles form Fieller's
+    − 1 degrees of freedom, and the sentences' replicates with those of their bootstrap. For a linear statistic, such
+    draws have the distribution of its t interval for any number of seeds; for a ratio, their percentiles form Fieller's
     interval. Draws come in mirrored pairs.
     """
 
@@ -89,7 +89,7 @@ class ResampledRows:
 
     @property
     def replicates_without_seed(self) -> slice:
-        """The same without each seed in turn, seed by seed."""
+        """The rows of the mean in each sentence replicate without each seed in turn, seed by seed."""
         return slice(self._ends[5], self._ends[6])
 
 
@@ -154,7 +154,7 @@ def _rows_of(one: Samples, seeds: list[int], rows: ResampledRows) -> np.ndarray:
 TAIL = 0.025
 _ROUGH = 0.2  # share of the median draw that a linear approximation may miss
 _RESOLUTION = 1e-9  # relative deviations below this are rounding
-_NEAR_TIES = 0.4  # of the tail: draws centre on the observed order and miss the true one more often
+_NEAR_TIES = 0.4  # factor of the tail: draws centre on the observed order and so miss the true one more often
 
 
 class _Sorted:

@@ -33,7 +33,7 @@ DECODER_LM, DENOISE_FULL, DENOISE_MASK = Spec("seq2seq-lm"), Spec("denoise-full"
 REPLACE_SPANS, DROP_TOKENS = Spec("replace-spans"), Spec("drop-tokens")
 DESHUFFLING, BART = Spec("deshuffling"), Spec("bart")
 BART_NOISES = tuple(Spec("bart", noise) for noise in ("masking", "deletion", "infilling", "permutation", "rotation"))
-"""Variants of BART with one noise each; the one without a name has both that its authors chose."""
+"""Variants of BART with one kind of noise each; BART itself has both kinds that its authors chose."""
 
 CLOSED_BOOK, READ_GOLD, READ_RANDOM = Spec("closed-book"), Spec("read-gold"), Spec("read-random")
 RETRIEVE_BM25, RETRIEVE_FROZEN, RETRIEVE_LEARNED = (
@@ -50,7 +50,7 @@ SAME_BM25, SAME_FROZEN, SAME_LEARNED = (
 )
 GOLD_PAIRS = Spec("read-gold", "pairs")
 EXCHANGED = tuple(Spec("retrieve-learned", f"exchange-{parts}") for parts in ("both", "reader", "retriever", "neither"))
-"""Which parts come from the trained model; the others are initial."""
+"""Named after the parts that come from the trained model; the other parts are initial."""
 
 NAMES = {
     CAUSAL: "causal LM",
@@ -65,7 +65,7 @@ NAMES = {
     ELECTRA: "ELECTRA",
     ELECTRA_SELECTED: "ELECTRA with its loss on selected tokens alone (electra+selected)",
     DISTILLATION: "distilled masked LM",
-    DECODER_LM: "LM of a decoder beside an empty encoder",
+    DECODER_LM: "LM of a decoder with an empty encoder",
     DENOISE_FULL: "denoising encoder",
     DENOISE_MASK: "encoder that denoises masks",
     REPLACE_SPANS: "encoder that denoises replaced spans",
@@ -78,7 +78,7 @@ NAMES = {
     RETRIEVE_BM25: "reader with BM25",
     RETRIEVE_FROZEN: "reader with a frozen retriever",
     RETRIEVE_LEARNED: "reader with a learned retriever",
-    NULL_SHARE: "reader of the share without passages alone (closed-book+null-share)",
+    NULL_SHARE: "reader of only the share without passages (closed-book+null-share)",
     COLD: "reader with a retriever that was not warmed up",
     STALE: "reader with a stale index",
     RAG_SEQUENCE: "reader that writes",
@@ -108,7 +108,7 @@ class Absent(Exception):
 
 
 class Ambiguous(Absent):
-    """Several models were found where one was expected; unlike a missing table, this is always an error."""
+    """Several models were found where one was expected, which is an error even in an optional table."""
 
 
 class _KeyedTables(Mapping[str, pd.DataFrame]):
@@ -236,7 +236,7 @@ def group_of(tables: Tables, architecture: str, update: int) -> ModelGroup:
 def _places(frame: pd.DataFrame) -> Iterator[tuple[str, int]]:
     """Architectures and updates of a table's trained models; for pairs, those of both models.
 
-    Tables over training are read as a whole, at its end.
+    Tables over training are read whole, for the end of training.
     """
     if "lr_share" in frame.columns:
         frame = frame.assign(update=END)
@@ -254,7 +254,7 @@ def _other_side(column: str) -> str:
 
 
 def _made_by(name: str) -> str:
-    """What a run needs to have the table, to be appended to a sentence; "" if every study has it."""
+    """What makes the table, to be appended to a sentence; "" if every study makes it."""
     measured = TABLES.get(name.removesuffix(SUFFIX))
     if measured is None:
         return f": infoflow makes none of this name.{did_you_mean(name, TABLES)}"

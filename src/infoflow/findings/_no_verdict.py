@@ -18,8 +18,8 @@ from ._table import Reading, gather
 
 # Cases with too few runs, heads or tasks for any verdict.
 #
-# A share of few things has a wide interval even if all agree, and so has a value read off few checkpoints: no number
-# can then lie clear of the threshold. Likewise, few layers are often in the claimed order by chance.
+# A share of few items has a wide interval even if all agree, and so has a value read off few checkpoints; then no
+# number can lie clear of the threshold. Likewise, few layers are often in the claimed order by chance.
 
 
 Side = Literal["hold", "fail"]
@@ -45,7 +45,7 @@ class TooFew:
 def too_few(outcomes: Iterable[Outcome], num_seeds: int) -> list[TooFew]:
     """Why too few items prevent a claim from holding, and from failing, whatever its numbers are.
 
-    A claim needs all of its conditions to hold, and any of them to fail.
+    A claim holds if all of its conditions hold, and fails if any of them fails.
     """
     conditions = [outcome.condition for outcome in outcomes]
     failing = [_short_of(one, "fail", num_seeds) for one in conditions]
@@ -87,8 +87,8 @@ def _clear(ends: tuple[float, float], threshold: float, upwards: bool) -> bool:
 # - the loss lies at least 10 % below that of a model that knows token frequencies and nothing else (the upper end of
 #   the loss's interval below 0.9 times the unigram loss): the model uses context, beyond what a few updates teach;
 # - a translation model's BLEU lies at least 10 points above that of copying the source (lower end of the interval).
-#   Below about 10 points machine translation is commonly read as useless, and a decoder that ignores the source gets
-#   there no more than a copy does.
+#   Below about 10 points, machine translation is commonly regarded as useless; neither a decoder that ignores the
+#   source nor a copy reaches that.
 #
 # Models trained with passages are judged by the share of their own training queries that they answer: the study writes
 # `learned` (1 or 0) to the table retrieval_scores, and a model without the entry counts as having learned.
@@ -173,7 +173,7 @@ def unsettled(finding: Finding, models: ModelGroup, seeds: set[int], outcomes: l
 
     Args:
         finding: The claim.
-        models: ModelGroup of the run.
+        models: The models that the claim is tested on.
         seeds: The seeds of the test.
         outcomes: Outcomes of its conditions on all sentences.
         index: Index of the deciding condition.
@@ -210,7 +210,7 @@ def _at_half(reading: Reading, models: ModelGroup) -> Reading:
 
 
 MOST_SEEDS = 1000
-"""Maximum number of seeds that is reported as an answer."""
+"""Largest number of seeds that is reported as needed."""
 
 
 def seeds_to_decide(

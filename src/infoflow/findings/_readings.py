@@ -32,7 +32,7 @@ from ._table import Reading, SeedRows, Table, check_layers, exact, one_number, t
 
 _NUM_REPLICAS = 1000
 WHOLE = 1.0
-"""Share of the training sentences that a probe learns from, unless a claim concerns less."""
+"""Share of the training sentences that a probe learns from, unless a claim is about a smaller share."""
 TOKEN_TASKS = ("upos", "xpos", "ccg", "parent")
 """Tasks with a label per word: claims use the first one that a run has."""
 
@@ -156,7 +156,7 @@ def lost_share(kind: str, less: str = "") -> Reading:
 
 
 def untrained_share(kind: str, less: str = "") -> Reading:
-    """Loss that closing adds to the untrained model, as a share of what the trained model of its seed has learned."""
+    """Loss that closing adds to the untrained model, as a share of what the trained model of the same seed learned."""
     changes = replace(_table("loss").where(retrained=0), trained=False)
     return together(_untrained_share, changes, _shares(), kind=kind, less=less)
 
@@ -245,7 +245,7 @@ def spans_and_words(new: Spec, old: Spec) -> dict[str, Reading]:
 
 
 def spans_more_than_words(curves: Curves, which: str) -> list[Condition]:
-    """The new objective exceeds the old one in coreference, and by more than in word tags."""
+    """State that the new objective exceeds the old one in coreference, and by more than in word tags."""
     spans, words = (curves[f"new {what}"] - curves[f"old {what}"] for what in ("spans", "words"))
     return [
         exceeds(f"{which}, coreference", spans, 0.0, "share"),
@@ -254,7 +254,7 @@ def spans_more_than_words(curves: Curves, which: str) -> list[Condition]:
 
 
 def parameters(objective: Spec) -> Reading:
-    """Parameters of the measured part."""
+    """Number of parameters of the measured part of the model."""
     return Table(MATCH.name, objective, number="measured_parameters").reduce(_exactly)
 
 
@@ -300,12 +300,12 @@ class Bound:
 
 
 def of_crossing(crossing: Crossing, numbers: np.ndarray) -> Bound:
-    """The bound of a crossing of the curve `numbers`, (1 + R, update), whose level is a share of the curve's change."""
+    """The bound on when the curve `numbers`, (1 + R, update), crosses a level that is a share of its own change."""
     return Bound(earlier=crossing.before == 0, later=not finished(numbers))
 
 
 def of_extremum(place: int, num: int) -> Bound:
-    """The bound of the time of an extremum at checkpoint number `place` of `num` after step 0."""
+    """The bound on the time of an extremum, found at checkpoint number `place` of the `num` after step 0."""
     return Bound(earlier=place == 0, later=place == num - 1)
 
 
@@ -321,7 +321,7 @@ def of_difference(later: Bound, earlier: Bound) -> Reach:
 
 
 def of_distance(difference: float, reach: Reach) -> Reach:
-    """The reach of a difference's absolute value, where `reach` is that of the difference."""
+    """The reach of the absolute value of `difference`, from the reach of the difference itself."""
     nearer, farther = reach if difference >= 0 else reach[::-1]
     return abs(difference) if np.isnan(nearer) else 0.0, limit(np.isnan(nearer) or np.isnan(farther))
 
@@ -332,7 +332,7 @@ def limit(unknown: bool | np.bool) -> float:
 
 
 def with_reach(numbers: np.ndarray, *reaches: Reach) -> np.ndarray:
-    """The numbers (1 + R, K), followed by two columns of reach for each or some of them."""
+    """The numbers (1 + R, K), followed by two columns for each of the reaches."""
     behind = np.array([part for reach in reaches for part in reach])
     return np.concatenate([numbers, np.tile(behind, (len(numbers), 1))], axis=1)
 

@@ -27,7 +27,7 @@ class Derived:
 
     schemas: Sequence[TableSchema]
     make: Callable[[Mapping[str, pd.DataFrame]], Mapping[str, pd.DataFrame]]
-    """These tables by name; without those that the run has nothing for."""
+    """Returns these tables by name, without those that the run has no data for."""
     judged: bool = False  # whether claims read them; the others are made after the verdicts
 
 
@@ -41,7 +41,7 @@ def _natural(finding: Finding) -> list[tuple[bool, int, str]]:
 
 
 class _Registry(Mapping[str, Finding]):
-    """Claims by id, imported on first use: their modules import this package."""
+    """Claims by id; imported on first use, because their modules import this package."""
 
     @cached_property
     def _findings(self) -> dict[str, Finding]:
@@ -67,7 +67,7 @@ FINDINGS: Mapping[str, Finding] = _Registry()
 
 
 def _declaring(part: ModuleType) -> list[ModuleType]:
-    """The modules that declare claims: a single module, or those of a package without an underscore."""
+    """The modules that declare claims: a single module, or the modules of a package that do not start with _."""
     if not hasattr(part, "__path__"):
         return [part]
     names = [one.name for one in pkgutil.iter_modules(part.__path__) if not one.name.startswith("_")]
@@ -83,7 +83,7 @@ def facts_of(finding: Finding) -> dict[str, str]:
     """Facts about a claim: its test, controls, published numbers, needs, source and tables."""
     controls = "; ".join(c.name if c.decisive else f"{c.name} (for comparison only)" for c in finding.controls)
     learned = ", ".join(one.label for one in finding.learned)
-    models = f"models that have learned their task: {learned}" if learned else "models that learned or did not"
+    models = f"models that have learned their task: {learned}" if learned else "models need not have learned their task"
     return {
         "Test": finding.statistic,
         "Controls": controls or "none",
@@ -110,8 +110,8 @@ def load_claims(path: Path | str) -> list[Finding]:
     `path` may also be the entry point of an installed package, in the group `infoflow.claims`.
 
     **The file's code is executed**: name only files you trust. A claim is written like those of the package, with the
-    public names of `infoflow.findings`: `Table(...)` and `together` make readings, `untrained` and `baselines` the
-    readings of controls, `exceeds` and `stays_below` the conditions.
+    public names of `infoflow.findings`: `Table(...)` and `together` make readings, `untrained` and `baselines` make the
+    readings of controls, and `exceeds` and `stays_below` make conditions.
 
     Raises:
         UserError: The file cannot be run or holds no claim, or a claim lacks a unique id, such as `mine:1`.
@@ -173,7 +173,7 @@ def _fault(claim: Finding) -> str:
 
 
 def _guarded(claim: Finding, path: Path | str) -> Finding:
-    """The claim with a wrapped test: if it raises or returns something else, the error names the file."""
+    """The claim with a wrapped test: if the test raises or returns something invalid, the error names the file."""
 
     def test(curves: Curves) -> list[Condition]:
         here, num_rows = Path.cwd(), {len(rows) for rows in curves.values()}

@@ -28,12 +28,12 @@ FINDINGS_TABLE = TableSchema(
         _text("id", "group and number of the claim"),
         _text("claim", "the claim in plain words"),
         _text("model", "name of the external model; empty: the models of a study"),
-        _text("architecture", "architecture of the models that it was tested on"),
+        _text("architecture", "architecture of the models that the claim was tested on"),
         Column(
             "update",
             "int64",
             "updates",
-            "how many the models had; -1: all. Controls before training are of the same architecture",
+            "number of updates that the models had; -1: all. Untrained controls have the same architecture",
         ),
         _text("verdict", "holds, fails, undetermined (interval includes the threshold) or not testable here"),
         _number("effect", "estimate of the condition that decides the verdict; NaN where nothing was measured"),
@@ -86,29 +86,29 @@ FINDINGS_OVER_SCALE = TableSchema(
         Column("architecture", "string", "", "family of the blocks of the models"),
         Column("run", "string", "", "name of the run's folder"),
         Column("corpus", "string", "", "what its models were trained on"),
-        Column("width", "int64", "units", "of the states"),
-        Column("layers", "int64", "layers", "of a stack; of an encoder beside a decoder, its own"),
-        Column("decoder_layers", "int64", "layers", "of a decoder beside an encoder"),
-        Column("update", "int64", "updates", "how many the models had; -1: all. Checkpoints are measured in less text"),
-        Column("tokens", "float64", "tokens", "of the source that the claim's models had read until then"),
-        Column("updates", "float64", "updates", "of the whole training"),
-        Column("parameters", "float64", "parameters", "mean over the claim's models, as the next two"),
-        Column("flops", "float64", "operations", "of the whole training; NaN: not counted"),
-        Column("cpu_seconds", "float64", "s", "of the whole training; NaN: not on record"),
+        Column("width", "int64", "units", "width of the states"),
+        Column("layers", "int64", "layers", "layers of the stack; of an encoder-decoder, those of the encoder"),
+        Column("decoder_layers", "int64", "layers", "layers of the decoder of an encoder-decoder"),
+        Column("update", "int64", "updates", "how many the models had; -1: all. Checkpoints are measured on less text"),
+        Column("tokens", "float64", "tokens", "source tokens that the claim's models had read until then"),
+        Column("updates", "float64", "updates", "updates of the whole training"),
+        Column("parameters", "float64", "parameters", "mean over the claim's models, as in the next two columns"),
+        Column("flops", "float64", "operations", "operations of the whole training; NaN: not counted"),
+        Column("cpu_seconds", "float64", "s", "CPU time of the whole training; NaN: not recorded"),
         Column(
             "condition", "string", "", "condition of the claim that the effect belongs to; empty: nothing was measured"
         ),
         Column("followed", "bool", "", "the claim's condition that decides its verdict in most runs"),
         Column("decides", "bool", "", "this condition decides the verdict here"),
-        Column("verdict", "string", "", "of the claim, by all its conditions: see findings"),
+        Column("verdict", "string", "", "verdict on the claim, from all its conditions: see findings"),
         Column("effect", "float64", "see unit", "estimate of the condition"),
         Column("low", "float64", "see unit", "lower end of its 95% interval"),
         Column("high", "float64", "see unit", "upper end of its 95% interval"),
-        Column("seed_error", "float64", "see unit", "standard error by the choice of seeds; NaN: not known (one seed)"),
-        Column("sentence_error", "float64", "see unit", "the same by sentences, beyond what the spread of seeds holds"),
-        Column("threshold", "float64", "see unit", "what the effect must lie beyond"),
+        Column("seed_error", "float64", "see unit", "standard error from the choice of seeds; NaN: unknown (one seed)"),
+        Column("sentence_error", "float64", "see unit", "the same from sentences, beyond the part in `seed_error`"),
+        Column("threshold", "float64", "see unit", "value that the effect must lie beyond"),
         Column("above", "bool", "", "the claim says above; false: below"),
-        Column("published", "float64", "see unit", "the same number by the source's own; NaN: it gives none"),
+        Column("published", "float64", "see unit", "the effect by the source's own numbers; NaN: it gives none"),
         Column("unit", "string", "", "unit of the effect"),
         Column("seeds", "int64", "seeds", "number of seeds behind the effect"),
         Column("effects", "list<float64>", "see unit", "the effect of each seed alone, in the order of the seeds"),
@@ -117,7 +117,7 @@ FINDINGS_OVER_SCALE = TableSchema(
 )
 
 
-_RUN = Column("run", "string", "", "name of the run that this row is of")
+_RUN = Column("run", "string", "", "name of the run that this row comes from")
 
 FINDINGS_BY_RUN = replace(
     FINDINGS_TABLE,
@@ -135,7 +135,7 @@ FINDINGS_AT_SCALE = replace(
     columns=(
         *FINDINGS_TABLE.columns,
         _RUN,
-        Column("trend", "string", "", "of the condition that is followed: see the tables findings_over_scale, trends"),
+        Column("trend", "string", "", "trend of the followed condition: see findings_over_scale and trends"),
     ),
 )
 

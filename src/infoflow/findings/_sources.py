@@ -5,8 +5,8 @@ from typing import Literal
 SourceRead = Literal["whole", "numbers only", "abstract", "second hand"]
 """How much of a source was read.
 
-It is the text itself; its figures, tables, published code or data; only the abstract; or nothing except what others,
-slides and memory report.
+In order: its text; only its figures, tables, published code or data; only its abstract; or nothing but reports by
+others, on slides or from memory.
 """
 
 

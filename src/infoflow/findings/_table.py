@@ -60,7 +60,7 @@ class SeedRows:
 
     @property
     def sampled(self) -> bool:
-        """Whether replicates differ: without a bootstrap each repeats the number."""
+        """Whether replicates differ; without a bootstrap, each of them repeats the number."""
         return varies(self.replicates)
 
     def column(self, name: str) -> np.ndarray:
@@ -243,7 +243,7 @@ def one_number(rows: SeedRows) -> np.ndarray:
 
 
 class Exact(np.ndarray):
-    """Marks numbers without a bootstrap over sentences; bootstrapped ones may be constant too (shares of few tasks)."""
+    """Marks numbers without a bootstrap over sentences, since bootstrapped ones may be constant too (few tasks)."""
 
 
 def exact(values: Any) -> Exact:

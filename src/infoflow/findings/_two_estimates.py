@@ -1,8 +1,8 @@
 """Claims about information, judged by clusters of states and by what a classifier can use.
 
-An estimate counts where it returns the one value that is known: layer 0 determines its token and must have its entropy
-H(T). Clusters whose number, or whose distances, do not let them see the tokens miss it. Of two estimates that count,
-usable information gives the numbers; if their verdicts differ, the claim is undetermined.
+An estimate counts only if it finds the one value that is known: layer 0 determines its token, so its information must
+equal the token's entropy H(T). Clusters that are too few, or whose distances hide the tokens, miss it. If both count,
+the numbers are those of usable information; if their verdicts differ, the claim is undetermined.
 """
 
 from collections.abc import Mapping
@@ -37,13 +37,13 @@ def by_usable_information(finding: Finding) -> Finding:
 
 
 def also_by(finding: Finding, name: str, other: Finding) -> Finding:
-    """The claim by its own estimate, called `name`, and by that of `other`, which is usable information."""
+    """The claim judged by its own estimate, called `name`, and by usable information, as in `other`."""
     own = finding.statistic.rstrip(".")
     how = other.statistic if other.statistic != finding.statistic else f"effects in nats of at least {CONVERGED}"
     text = (
-        f"{own}. Judged by {name} and by usable information ({how}): each counts if layer 0 has {1 - LIMITED:.0%} of "
-        "the tokens' entropy, usable information first; if the verdicts of two that count differ, the claim is "
-        "undetermined"
+        f"{own}. Judged by {name} and by usable information ({how}). An estimate counts if it finds {1 - LIMITED:.0%} "
+        "of the tokens' entropy at layer 0. If both count, the numbers are those of usable information; if their "
+        "verdicts differ, the claim is undetermined"
     )
     another = Another(
         name=USABLE, own_name=name, finding=other, known=_known(other.reads), own_known=_known(finding.reads)
@@ -52,12 +52,12 @@ def also_by(finding: Finding, name: str, other: Finding) -> Finding:
 
 
 def of_usable_information(reads: Mapping[str, Reading]) -> dict[str, Reading]:
-    """The same readings of usable information where they are of information in clusters."""
+    """The readings, with usable information in place of information in clusters."""
     return {name: _instead(reading) for name, reading in reads.items()}
 
 
 def _instead(reading: Reading) -> Reading:
-    """The same rows of usable information, if the reading is about information."""
+    """The same rows of usable information if the reading is of information in clusters; else the reading itself."""
     if reading.sources != (MUTUAL_INFORMATION.name,):
         return reading
     function: Any = reading.function
@@ -67,16 +67,16 @@ def _instead(reading: Reading) -> Reading:
 
 
 def _is_measured(reading: Reading) -> bool:
-    """Whether usable information has the column, unlike the spread of k-means."""
+    """Whether usable information has the columns of the reading; it has no spread of k-means."""
     return reading.sources != (MUTUAL_INFORMATION.name,) or all(
         table.number in USABLE_INFORMATION.column_names for table in reading.tables
     )
 
 
 def _with_least_effect(test: Test, curves: Curves) -> list[Condition]:
-    """The conditions with the least effect in nats that a converged estimate can show, under names of their own.
+    """The conditions under other names, with thresholds in nats of at most the least effect that has converged.
 
-    Published effects are of clusters, whose information changes many times as much.
+    Published effects are of information in clusters, which changes many times as much.
     """
     conditions = [replace(one, name=f"{one.name} ({USABLE})") for one in test(curves)]
     return [
@@ -86,7 +86,7 @@ def _with_least_effect(test: Test, curves: Curves) -> list[Condition]:
 
 
 def _known(reads: Mapping[str, Reading]) -> dict[str, Reading]:
-    """For every reading of information about the input: its value at layer 0, and the entropy that it should be."""
+    """For every reading of information about the input: its value at layer 0, and the entropy that it should equal."""
     tables = {name: reading.tables[0] for name, reading in reads.items()}
     return {name: _at_layer_0(table) for name, table in tables.items() if dict(table.settings).get("side") == "input"}
 
@@ -105,7 +105,7 @@ def _value_and_entropy(rows: SeedRows) -> np.ndarray | None:
 
 @dataclass(frozen=True, slots=True)
 class _Judgement:
-    """An estimate's row of the table of findings, and what it misses at layer 0."""
+    """An estimate's row of the table of findings, and why it does not count; "" if it counts."""
 
     name: str
     row: Mapping[str, Any]
@@ -122,9 +122,9 @@ class _Judgement:
 def combined(
     another: Another, own: Mapping[str, Any], other: Mapping[str, Any], models: ModelGroup
 ) -> tuple[bool, dict[str, Any]]:
-    """Whether the other estimate gives the numbers, and the changed columns of the row that gives them.
+    """Whether the row of the other estimate is used, and the columns to change in the row that is used.
 
-    Without a verdict by the other estimate, which old runs have not measured, the claim's own stays as it is.
+    Without a verdict by the other estimate, which old runs have not measured, the claim's own verdict stays.
     """
     if other["verdict"] == UNTESTABLE:
         judged = own["verdict"] != UNTESTABLE and np.isfinite(other["effect"])  # measured, but without a control
@@ -154,7 +154,7 @@ def _sentence(judgement: _Judgement) -> str:
 
 
 def _missed(known: Mapping[str, Reading], models: ModelGroup) -> str:
-    """What the worst reading misses of the entropy at layer 0, or nothing if it has enough of it."""
+    """How much of the entropy at layer 0 the worst reading finds, in words; "" if it finds enough."""
     try:
         found = gather(known, models) if known else {}
     except Absent:

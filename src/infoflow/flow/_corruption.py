@@ -58,7 +58,7 @@ _NOWHERE = np.empty(0, dtype=np.int64)
 class NoisySentence(NamedTuple):
     tokens: np.ndarray  # (2, token) int32, inputs and labels: one small array, since many sentences are held at once
     probes: np.ndarray  # positions whose input is a replacement and differs from the label
-    replaces: bool  # whether another token of text stands where one is predicted
+    replaces: bool  # whether another token of text is the input where one is predicted
 
     @property
     def inputs(self) -> np.ndarray:
@@ -102,7 +102,7 @@ _PART_OF_CHARACTER = "\ufffd"
 
 
 def symbol_ids(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray) -> tuple[int, ...]:
-    """Those of `ids` whose text has neither letter nor digit.
+    """The `ids` whose text has neither letter nor digit.
 
     A piece of a multi-byte character counts as a letter, since its text is unknown.
     """

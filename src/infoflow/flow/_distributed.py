@@ -77,7 +77,7 @@ class Heartbeat:
     """
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
-        self._store = store.clone() if hasattr(store, "clone") else store  # its own client: one call at a time
+        self._store = store.clone() if hasattr(store, "clone") else store  # own client: each takes one call at a time
         self._rank, self._size = rank, size
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._ending = threading.Event()
@@ -97,7 +97,7 @@ class Heartbeat:
         before = contact = time.monotonic()
         while not self._ending.wait(_INTERVAL):
             now = time.monotonic()
-            if now - before > 4 * _INTERVAL:  # this process was stopped itself: count the others from now
+            if now - before > 4 * _INTERVAL:  # this process itself was stopped, so restart the others' clocks
                 contact, heard = now, dict.fromkeys(heard, now)
             before = now
             try:
@@ -125,7 +125,7 @@ class Heartbeat:
         if self._rank == alive[0] or not lost:
             print(
                 f"{who} did not answer for {_SILENCE:.0f} seconds: stopped, or out of reach. The run ends here. "
-                "What is finished is kept; the same command continues.",
+                "What is finished is kept; run the same command to continue.",
                 file=sys.stderr,
                 flush=True,
             )

@@ -14,11 +14,11 @@ from ._sample import PaddedBatch
 
 _NOT_LONG = 512  # tokens: shorter texts are always read whole
 _WHOLE = 4  # a text's attention may be this many times `attention_bytes`, so that measures of whole texts can have it
-_COPIES = 4  # of a block of attention that measures make while they reduce it
+_COPIES = 4  # how many copies of a block of attention measures make while they reduce it
 
 
 def attention_size(heads: int, tokens: int) -> int:
-    """Bytes of a text's attention weights in float32, in this number of heads."""
+    """Bytes of a text's attention weights in float32 for this number of heads."""
     return 4 * heads * tokens**2
 
 
@@ -29,7 +29,7 @@ def cut_to_budget(
 
     Args:
         batches: Rows of texts.
-        longest: The number of tokens of the longest of some rows.
+        longest: Function that returns the number of tokens in the longest of some rows.
         heads: Heads whose weights are held at the same time.
         budget: Bytes.
     """

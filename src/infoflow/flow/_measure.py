@@ -30,11 +30,11 @@ class PassOptions:
     """
 
     seed: int = 0
-    tokens_per_batch: int = 4096  # padded tokens, at most: wide models read smaller batches on a CPU
+    tokens_per_batch: int = 4096  # maximum number of padded tokens; wide models read smaller batches on a CPU
     max_length: int = 512  # longer sentences are cut and counted
     attention_bytes: int = 1 << 28  # attention weights of all layers and heads held at a time
     sample_bytes: int = 1 << 30  # the token sample's states on disk, per stack and regime
-    white_space_words: bool = False  # words are `running_words` for any tokenizer: `compare` across tokenizers
+    white_space_words: bool = False  # use `running_words` with every tokenizer, to compare tokenizers
     decoder_states: bool = True  # also sample an encoder–decoder's decoder if the corpus has translations
     corruption: AbstractObjective | None = None  # how a masked LM's text was corrupted in training; None: `MaskedLM()`
     where: tuple[str, str] | None = None  # count only tokens whose word has this tag and value: ("role", "user")
@@ -42,7 +42,7 @@ class PassOptions:
     @property
     def key(self) -> dict[str, Any]:
         """Options that affect results, for content keys."""
-        later = {"corruption", "where"}  # in the keys of those that have them
+        later = {"corruption", "where"}  # only in the key if they are set
         plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in later}
         plain |= {} if self.where is None else {"where": self.where}
         return plain if self.corruption is None else plain | {"corruption": [self.corruption.name, self.corruption]}
@@ -60,7 +60,7 @@ class Origin:
     """Where a user's own measure comes from."""
 
     file: Path | None  # None: passed as an object
-    digest: str  # digest of the code; another one makes results be computed again
+    digest: str  # digest of the code; if it changes, results are computed again
 
 
 class AbstractMeasure(ABC):
@@ -91,7 +91,7 @@ class AbstractMeasure(ABC):
         return self.table.name
 
     by_default: ClassVar[bool] = False
-    """For a subject's measure: whether every model of a study gets it. Others are measured if their table is named."""
+    """Whether every model of a study gets this measure of a subject; otherwise only if a user names its table."""
 
     @classmethod
     def planned(cls, plan: Any) -> "AbstractMeasure":
@@ -133,7 +133,7 @@ class Measure(AbstractMeasure):
     """Regime "training" draws the replacements among at least this many most frequent types."""
 
     only_replaced: bool = False
-    """In the regime "training", it reads only tokens to predict whose input is another token of text."""
+    """Whether it reads, in the regime "training", only tokens to predict whose input is another token of text."""
 
     def prepare(self, reader: Reader) -> None:
         """Prepare from the corpus, its annotation and the tokenizers; called once before the pass."""
@@ -241,7 +241,7 @@ def describe_measure(measure: AbstractMeasure) -> dict[str, Any]:
     """A measure's settings as plain values, for content keys: if they change, the results are computed again."""
     settings = {name: value for name, value in vars(measure).items() if not name.startswith("_") and name != "request"}
     if odd := [name for name, value in settings.items() if not isinstance(value, str | int | float | tuple | None)]:
-        raise TypeError(f"{type(measure).__name__}.{odd[0]} is not a plain value: keep settings plain, state private.")
+        raise TypeError(f"{type(measure).__name__}.{odd[0]} is not a plain value: make it one, or private.")
     version = [_VERSION, measure.table.version]
     code = {"code": [measure.origin.digest, measure.name]} if measure.origin else {}
     return {"measure": type(measure).__qualname__, "version": version, **code, **settings}
@@ -250,7 +250,7 @@ def describe_measure(measure: AbstractMeasure) -> dict[str, Any]:
 # Isolates failures: a measure that fails on a model loses only its own table.
 
 
-# Types differ between libraries (Arrow, safetensors, torch): some carry only the text.
+# Exception types differ between libraries (Arrow, safetensors, torch), and some errors are known only by their text.
 _OF_THE_MACHINE = (
     "out of memory",
     "can't allocate memory",

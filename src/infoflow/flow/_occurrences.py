@@ -42,7 +42,7 @@ _SHOWN = 20  # values of a tag in a message
 _HOLES = {"_", None}
 """What treebanks and taggers write for words without a tag."""
 _PARTS = {"ccg_left": "ccg", "ccg_right": "ccg"}
-"""A part of a category is a hole if the category is; an empty part is a separate value."""
+"""Columns with parts of another column's category: a part is missing if the category is; an empty part is a value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

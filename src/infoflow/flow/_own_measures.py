@@ -62,7 +62,7 @@ def measure_of(
         description: Meaning of a value; default: the first line of the function's docstring.
 
     Raises:
-        UserError: `function` is no function or has no name, or `of` is invalid; while measuring, a shape is wrong.
+        UserError: `function` is not a function or has no name, or `of` is invalid; while measuring, a shape is wrong.
 
     >>> measure_of(lambda states: states.norm(dim=-1), name="state_norm").name
     'state_norm'
@@ -189,7 +189,7 @@ def given_measures(measures: Any, taken: Collection[str] = ()) -> list[AbstractM
     """Measures passed as objects. Changes of their code cannot be detected, so every call measures them again."""
     measures = accepted_measures(measures)
     if not measures:
-        raise UserError(f"measures must hold a measure. Got an empty list. {_EXAMPLE}")
+        raise UserError(f"measures must hold at least one measure. Got an empty list. {_EXAMPLE}")
     return _marked(measures, Origin(None, agree(uuid4().hex)), "measures", taken)
 
 

@@ -34,9 +34,9 @@ from ._sample import Activations, Need, PaddedBatch, Regime, SampleFacts, Sample
 from ._selection import SampleFiller, select_occurrences, within_budget
 
 _WIDE = 256  # width from which a CPU reads small batches, see `_small_batches`
-_CPU_TOKENS, _CPU_ATTENTION_BYTES = 512, 1 << 23  # of such a batch in float32: padded tokens, attention weights
-_MAX_DRAWS = 16  # passes over the corpus in the training regime, where a sentence yields few occurrences
-_TYPES = 1000  # replacements in the training regime if no measure requests a number of types
+_CPU_TOKENS, _CPU_ATTENTION_BYTES = 512, 1 << 23  # padded tokens and attention weights of such a batch in float32
+_MAX_DRAWS = 16  # limit on passes over the corpus in the training regime, where a sentence yields few occurrences
+_TYPES = 1000  # number of replacement types in the training regime if no measure requests one
 SampleKey = tuple[str, Regime]  # (stack, regime)
 """(stack, regime) of a sample of states."""
 
@@ -222,7 +222,7 @@ class Pass:
         rows = self.reader.rows
         kept = np.isin(rows, self.reader.replaced(rows, draw))
         for (_, regime), filler in self.fillers.items():
-            if regime == "training":  # a token to predict may stand in the input as it is
+            if regime == "training":  # a token to predict may be unchanged in the input
                 kept |= np.isin(rows, filler.occurrences.row[filler.occurrences.draw == draw])
         return rows[kept]
 

@@ -31,9 +31,9 @@ from ._rows import Row, clean_row, padded_stream, ranks_of
 from ._sample import NO_LABEL, PaddedBatch, Regime
 
 _NOISY_SENTENCES = 1 << 18
-"""Corrupted sentences in memory: each is chosen from, clustered and read. About 120 MB.
+"""Number of corrupted sentences kept in memory (about 120 MB), since each is needed more than once.
 
-All passes of training noise over 9,000 short sentences are 144,000: with less room, each would be drawn twice.
+All passes of training noise over 9,000 short sentences are 144,000; a smaller cache would corrupt each of them twice.
 """
 
 
@@ -97,7 +97,7 @@ class Reader:
 
     @property
     def no_target(self) -> str:
-        """Why the decoder has no input, if so."""
+        """The reason why the decoder has no input."""
         if self.decoder_side == "text":
             return "its decoder was trained on parts of texts, and a whole text does not show which"
         if "translation" in self.corpus.columns:
@@ -211,7 +211,7 @@ class Reader:
         return rows[np.argsort(self.corpus.content_ids[rows], kind="stable")]
 
     def replaced(self, rows: np.ndarray, draw: int) -> np.ndarray:
-        """The rows in which this pass of training noise replaces a token that is predicted by another token of text."""
+        """The rows in which this pass of training noise replaces a token to predict with another token of text."""
         return rows[[self._noisy(row, draw).replaces for row in rows.tolist()]]
 
     def even(self, rows: np.ndarray, batches: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -350,7 +350,7 @@ class Reader:
         if not self.model.pads and not all(stream.real.all() for stream in streams.values()):
             raise UserError(
                 f"Padding changes what {self.model.name} computes for a sentence, so it cannot read sentences of "
-                "different lengths together. Measure it without this measure."
+                "different lengths together. Leave this measure out."
             )
         ids = self.corpus.content_ids[rows]
         return PaddedBatch(rows=rows, lines=self.corpus.ids[rows], sentence_ids=ids, streams=streams)
@@ -364,7 +364,7 @@ def _check_vocabulary(encoded: Encoded, module: PreTrainedModel, name: str) -> N
         return
     if (largest := int(encoded.flat_ids.max())) >= (rows := len(table)):
         raise UserError(
-            f"The tokenizer must give token ids below {rows:,}, the embeddings of {name}. It gives {largest:,}.\n"
+            f"The tokenizer must give token ids below {rows:,}, since {name} has as many embeddings. Got {largest:,}.\n"
             "Give the tokenizer that the model was trained with (--tokenizer), or enlarge its embeddings "
             "(resize_token_embeddings) and train them."
         )

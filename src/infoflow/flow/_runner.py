@@ -51,7 +51,7 @@ def accepted_model(model: Any) -> Model:
 
 
 def accepted_models(models: Any) -> list[Model]:
-    """The same for several models."""
+    """`accepted_model` for each of several models."""
     if not isinstance(models, list | tuple):
         raise UserError(
             "compare takes a list of models first: compare([first, second], corpus, measures). "
@@ -140,7 +140,7 @@ def collect(
     """`measure`, with the token samples kept in `folder`.
 
     `keep_going` says whether a failing measure is left out with a warning or its error raised; default: left out if
-    there are several.
+    there are several measures.
     """
     check_measures(measures)
     failures = Failures(model.name, len(measures) > 1 if keep_going is None else keep_going)

@@ -41,7 +41,7 @@ class Stream:
     valid: Bool[Tensor, "sentence token"]
     """False at padding and special tokens; the default mask of measures."""
     counted: Bool[Tensor, "sentence token"]
-    """True at all tokens, or only at those with the tag that was asked for (`PassOptions.where`)."""
+    """True at all tokens, or only at tokens with the requested tag (`PassOptions.where`)."""
     labels: Int[Tensor, "sentence token"]
     """The token to predict, or −100 where nothing is predicted.
 
@@ -144,8 +144,8 @@ _OF_TYPES = ("frequencies", "ranks")
 
 
 SAMPLE_COLUMNS = (
-    Column("tokens_requested", "int64", "tokens", "sampled tokens that were requested, as far as the text has them"),
-    Column("tokens_kept", "int64", "tokens", "of these, as many as fit the byte budget of the sample (sample_bytes)"),
+    Column("tokens_requested", "int64", "tokens", "requested size of the sample, or all tokens of a shorter text"),
+    Column("tokens_kept", "int64", "tokens", "number of these that fit the byte budget of the sample (sample_bytes)"),
 )
 """Columns of tables that are based on a plain token sample."""
 
@@ -159,7 +159,7 @@ class SampleRequest:
     top_types: int | None = None
     """Regime "training" draws the replacements among this many most frequent types."""
     strata: RankStrata | TypeStrata | None = None
-    """Occurrences of each stratum that replace `occurrences` random ones."""
+    """Strata whose occurrences are served instead of `occurrences` random ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

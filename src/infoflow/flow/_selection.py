@@ -23,8 +23,8 @@ def select_occurrences(
 ) -> Occurrences:
     """The `num` occurrences with the lowest hash of (seed, sentence id, word, draw), in that order.
 
-    After them, in the same order, follow the lowest hashes of each stratum that are not among them already. Hashing the
-    word, not the token, makes models with different tokenizers sample the same words.
+    Those with the lowest hashes of each stratum that are not among these already come next, in the same order. Hashing
+    the word, not the token, makes models with different tokenizers sample the same words.
     """
     wanted = _Wanted(num, reader.seed, reader.ranks[stack], tuple(strata))
     kept, buffer = _empty(), []
@@ -123,7 +123,7 @@ def _words(sentence: Row) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _lowest(parts: list[np.ndarray], wanted: _Wanted) -> np.ndarray:
     table = np.concatenate(parts, axis=1)
     sentence, _, position, token, _, _, _, word, draw, *_ = table
-    place = np.where(word == NOT_A_WORD, position, word)  # slow tokenizers know no words
+    place = np.where(word == NOT_A_WORD, position, word)  # slow tokenizers do not report words
     # Position breaks ties of 64-bit hashes, so that the order never depends on batches or shards.
     hashes = hash64_array(("token-sample", wanted.seed), sentence, place, draw)
     order = np.lexsort((position, sentence, draw, hashes))

@@ -14,7 +14,7 @@ from numpy.random.bit_generator import ISeedSequence
 # Counter-based random streams: a number depends only on its key, never on the order of draws.
 
 
-Key = SupportsIndex | str  # NumPy integers and plain ones of equal value are equal keys
+Key = SupportsIndex | str  # a NumPy integer and a plain one of equal value are equal keys
 
 # Odd constants of splitmix64 (Steele, Lea and Flood 2014).
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -91,7 +91,7 @@ class Interval(NamedTuple):
     high: float
 
     def reaching(self, value: float, step: float) -> "Interval":
-        """Widen the interval of a value read off a grid to at least one step each way; NaN ends move there too.
+        """Widen the interval of a value read off a grid to at least one step each way; a NaN end is set there.
 
         >>> Interval(0.9, 1.3).reaching(1.0, 0.25)
         Interval(low=0.75, high=1.3)
@@ -108,8 +108,8 @@ def block_of(sentence_ids: np.ndarray) -> np.ndarray:
 def dealt(keys: np.ndarray, num: int) -> np.ndarray:
     """Assign a part, 0..num−1, to each row; rows with equal keys share one.
 
-    Keys are assigned, in order of first occurrence, to the part with the fewest rows: if all keys differ, to each part
-    in turn.
+    Each key, in order of first occurrence, goes to the part with the fewest rows, so keys that all differ go to each
+    part in turn.
 
     >>> dealt(np.array([7, 3, 7, 5]), 2).tolist()
     [0, 1, 0, 1]
@@ -178,8 +178,8 @@ def bounded_interval(value: float, half: float, scale: Scale, *, agreeing: float
     $$ (p - q)^2 = \tau\, q (1 - q), \qquad \tau = \frac{h^2}{(v - a)(b - v)} $$
 
     so that its width matches `half` in the middle, and it extends inwards from a bound if observations nearly agree.
-    There a plain interval leaves the bounds, or has no width, and covers too rarely. With a single bound the interval
-    is cut there.
+    Near a bound, a plain interval leaves the bounds or has no width, and covers too rarely. With a single bound the
+    interval is cut there.
 
     Args:
         value: The statistic.

@@ -1,7 +1,7 @@
-"""The library's output for the person who waits: a protocol with rich, plain, JSON and silent implementations.
+"""Notes, warnings and progress for the user: a protocol with rich, plain, JSON and silent implementations.
 
 Packages never print. They call `current_display()`, which the command line, `set_display("plain")` or `with
-use_display(make_display("plain"))` chose; the default is bars on a terminal, a line in a notebook, and silence
+use_display(make_display("plain"))` chooses. The default is bars on a terminal, a line in a notebook, and silence
 elsewhere.
 """
 
@@ -77,7 +77,7 @@ class AbstractDisplay(ABC):
     """Shows one job at a time, with inner jobs as its parts, and each note and warning only once during a job."""
 
     seconds_between = 10.0  # keeps the log of a long job readable
-    remembers = False  # what it showed before the job that runs: a cell that runs again shows its notes again
+    remembers = False  # notes beyond their job; if not, a notebook cell that runs again shows its notes again
 
     def __init__(self) -> None:
         self._job: Job | None = None
@@ -228,7 +228,7 @@ class RichDisplay(AbstractDisplay):
 
 
 class LibraryDisplay(RichDisplay):
-    """Bars on the terminal of a program that uses the library; it can catch warnings, which are Python's."""
+    """Bars on the terminal of a program that uses the library, with Python warnings, which the program can catch."""
 
     def _alert(self, text: str) -> None:
         _SILENT.warn(text)
@@ -269,7 +269,7 @@ _chosen: list[Display] = []  # set by `set_display`; the last one counts
 
 
 def current_display() -> Display:
-    """The current display: of the command line or `use_display`, else of `set_display`, else the default."""
+    """The display chosen by the command line or `use_display`, else by `set_display`, else the default."""
     if (display := _current.get()) is not None:
         return display
     return _chosen[-1] if _chosen else _fitting()
@@ -317,7 +317,7 @@ def use_display(display: Display) -> Iterator[Display]:
 
 
 def make_display(kind: DisplayKind | None = None) -> Display:
-    """The display of a command, of that kind; default: `rich` on a terminal and `plain` elsewhere."""
+    """Return a display of that kind for a command; default: `rich` on a terminal and `plain` elsewhere."""
     if kind is None:
         kind = "rich" if sys.stderr.isatty() else "plain"
     if kind == "silent":

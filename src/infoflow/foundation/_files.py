@@ -58,7 +58,7 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
 def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Path]:
     """Yield a temporary folder next to `path`; on success it replaces `path` as a whole.
 
-    A kill between removing an old folder and the rename leaves no folder, never a mixture of two. With `keep_existing`
+    A kill between removing an old folder and the rename leaves no folder, never a mixture of two. With `keep_existing`,
     a folder that another process has created meanwhile stays (for folders named after their content: the first writer
     wins, and open files never vanish). All modes inside follow the umask.
 
@@ -118,7 +118,7 @@ def sweep_partial(folder: Path) -> None:
 
 
 def _remove_dead(partial: Iterable[Path]) -> None:
-    """Remove those whose process no longer runs on this machine."""
+    """Remove the partial files whose process no longer runs on this machine."""
     for path in list(partial):
         writer = path.name.removesuffix(_PARTIAL).rpartition(".")[2].partition("-")[0]
         if writer.isdecimal() and (int(writer) == os.getpid() or _machine.is_alive(int(writer))):

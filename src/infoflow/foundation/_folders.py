@@ -144,7 +144,7 @@ def new_scratch_folder() -> tuple[Path, Callable[[], None]]:
 
 
 def _owned(folder: Path) -> int | None:
-    """The open lock of a new folder; None if another process mistakes the folder for a killed one's and removes it."""
+    """The open lock of a new folder; None if another process takes it for a killed process's folder and removes it."""
     with suppress(FileNotFoundError):
         descriptor = os.open(folder / _OWNER, os.O_RDWR | os.O_CREAT, 0o600)
         with suppress(BlockingIOError):
@@ -178,7 +178,7 @@ def _remove_ownerless(folder: Path) -> None:
 SEAL = "seal.json"
 """In a sealed folder: size and checksum of each of its files."""
 PARTIAL_SECONDS = 24 * 3600
-"""Age at which a partial file of a possibly living process counts as one of a killed process."""
+"""Age at which a partial file counts as left by a killed process, although the process may be alive."""
 
 _CHUNK = 1 << 20
 _LARGEST_SEAL = 1 << 20  # bytes; a folder holds a few files
@@ -257,8 +257,8 @@ def disagreement(folder: Path) -> str | None:
 def sweep_stale(folder: Path, held: Iterable[str] = ()) -> None:
     """Remove partial files of killed processes in a cache, which processes of several machines may share.
 
-    It removes all those of the names in `held`, whose locks this process holds, and others that have not been touched
-    for a day. Run folders, which are locked as a whole, use `sweep_partial`.
+    It removes all partial files of the names in `held`, whose locks this process holds, and others not touched for a
+    day. Run folders, which are locked as a whole, use `sweep_partial`.
     """
     prefixes = tuple(f".{name}." for name in held)
     with suppress(OSError):

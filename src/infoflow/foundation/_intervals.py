@@ -14,10 +14,10 @@ from ._bootstrap import NUM_BLOCKS, NUM_REPLICATES, Interval, Scale, bounded_int
 # The interval of a statistic from the contribution of each block of sentences.
 
 
-_FEWEST_FOR_SKEWNESS = 10  # units; a third moment of fewer is noise
-_NO_EFFECT = 1e-9  # of the largest effect, or of the statistic: rounding error of a block that does not move it
-_ROUNDED = 1e-3  # the same for replicates that tables have rounded
-_EXPLAINED = 0.6  # of the replicates' variance; 64 blocks explain a third of random numbers
+_FEWEST_FOR_SKEWNESS = 10  # units; the third moment of fewer is noise
+_NO_EFFECT = 1e-9  # share of the largest effect or of the statistic; smaller effects are rounding errors
+_ROUNDED = 1e-3  # share of the largest effect, for replicates that were rounded in tables
+_EXPLAINED = 0.6  # share of the replicates' variance; of random numbers, 64 blocks explain a third
 _FIRST = np.arange(NUM_BLOCKS) % 2 == 0
 
 
@@ -55,7 +55,7 @@ class Halves(NamedTuple):
     first: np.ndarray
     second: np.ndarray
     effects: np.ndarray
-    """How far each block moves the second, (M, 64); 0 for blocks of the first half."""
+    """How far each block moves the statistics on the second half, (M, 64); 0 for blocks of the first half."""
 
 
 def on_halves(values: np.ndarray, replicates: Sequence[Any]) -> Halves:
@@ -109,7 +109,7 @@ def block_interval(
     | symbol  | here                                                                              |
     |---------|-----------------------------------------------------------------------------------|
     | $e_b$   | `effects`: of block b on the statistic, see `block_effects`                        |
-    | $m$     | `units`: how many blocks hold data; by default, have an effect                     |
+    | $m$     | `units`: number of blocks with data; by default, of those with an effect           |
     | $t$     | quantile of Student's t with m − 1 degrees of freedom                              |
     | $g$     | the transformation that removes the skewness of (v − truth) / s                    |
 
@@ -162,8 +162,8 @@ def _t_quantile(freedom: int, level: float) -> float:
 
 # Error bars over seeds and sentences: few seeds, all measured on the same sentences.
 #
-# A number of S seeds varies for two reasons: another seed would give another number, and other sentences would move all
-# seeds together. As seeds are few, their part follows Student's t with S − 1 degrees of freedom; sentences come from a
+# A mean over S seeds varies for two reasons: other seeds would give other numbers, and other sentences would move all
+# seeds together. As seeds are few, their part follows Student's t with S − 1 degrees of freedom; that of sentences is a
 # bootstrap over `NUM_BLOCKS` blocks. Cochran's rule joins the parts: with variances $V_1, V_2$ of the mean and
 # quantiles $t_1, t_2$ of each alone, the half width is
 #
@@ -202,8 +202,8 @@ def means_without_each(units: Sequence[tuple[int, ...]], seeds: Sequence[int]) -
 def seed_deviations(mean: np.ndarray, without_S: np.ndarray) -> np.ndarray:
     r"""How far each seed moves the mean, $\sqrt{(S - 1) / S} (m - m_{-s})$, seeds along the first axis.
 
-    Their sum of squares is the jackknife's variance of the mean: $s^2 / S$ for S independent numbers, and for distances
-    between seeds, each of which is in S − 1 of the pairs, at least the variance of their mean.
+    Their sum of squares is the jackknife's variance of the mean: $s^2 / S$ for S independent numbers. For distances
+    between seeds, where each seed is in S − 1 of the pairs, it is at least the variance of their mean.
     """
     num = len(without_S)
     return np.sqrt((num - 1) / num) * (mean - without_S)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 # Limits of settings, declared in their annotations and checked and described in one place.
 
 
-_MOST_ITEMS = 10_000  # of a list
-_MOST_CHARACTERS = 4096  # of a text
-_SHOWN = 80  # characters of the shown value
+_MOST_ITEMS = 10_000  # in a list
+_MOST_CHARACTERS = 4096  # in a text
+_SHOWN = 80  # characters of a value in a message
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,14 +84,15 @@ LearningRate = Annotated[float, Limits(above=0, at_most=10)]
 Seed = Annotated[int, Limits(at_least=0, at_most=2**32 - 1)]
 """A seed that NumPy and scikit-learn accept too."""
 Name = Annotated[str, Limits(filled=True, like="that is not empty")]
-DistinctNames = Annotated[tuple[str, ...], Limits(filled=True, distinct=True)]
 """Text that is not empty."""
+DistinctNames = Annotated[tuple[str, ...], Limits(filled=True, distinct=True)]
+"""A list of different texts, not empty."""
 File = Annotated[str, Limits(file=True)]
 """A user's file, or a name of a text, tokenizer or model; may be empty."""
 RequiredFile = Annotated[str, Limits(filled=True, like="that is not empty", file=True)]
 """As `File`, but not empty."""
 OwnWord = Annotated[str, Limits(own=True)]
-"""A word of the user's, such as the name of a column; may be empty."""
+"""The user's own word, such as the name of a column; may be empty."""
 OwnWords = Annotated[tuple[str, ...], Limits(own=True)]
 """Several such words."""
 Device = Annotated[
@@ -99,11 +100,11 @@ Device = Annotated[
 ]
 """A device of torch, or auto."""
 Threads = Annotated[int, Limits(at_least=1, at_most=1024)]
-"""Threads or processes of one machine, which thousands would overload."""
+"""Number of threads or processes on one machine, which thousands would overload."""
 Processes = Annotated[int, Limits(at_least=0, at_most=1024)]
 """Number of processes on this machine; 0 if others work too."""
 MaxLength = Annotated[int, Limits(at_least=3, at_most=10**6)]
-"""Tokens of a sentence: a start, an end, and at least one between."""
+"""Maximum number of tokens of a sentence: a start, an end, and at least one between."""
 Inches = Annotated[float, Limits(at_least=2, at_most=20)]
 """The width of a figure."""
 
@@ -172,8 +173,9 @@ def describe_setting(hint: Any) -> str:
 
 
 def private_settings(settings: type, prefix: str = "") -> dict[str, list[str]]:
-    """Settings that an anonymous run leaves out, by name: those that may name a file (`files`) or hold a word of the
-    user's (`own_words`), such as `corpus.name`; in a list of tables `tune[].train`, in a list of texts `tags[]`.
+    """Names of settings that an anonymous run leaves out: `files` may name a file, `own_words` hold a user's word.
+
+    Names are written as `corpus.name`, `tune[].train` (in a list of tables) or `tags[]` (a list of texts).
     """
     found: dict[str, list[str]] = {"files": [], "own_words": []}
     for name, hint in get_type_hints(settings, include_extras=True).items():
@@ -198,7 +200,7 @@ def example_setting(hint: Any) -> str:
 
 
 def as_written(value: Any) -> str:
-    """A value in the notation of a plan rather than Python, of at most one line."""
+    """A value in the notation of a plan rather than of Python, shortened to one line."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"inf": "inf", "-inf": "-inf"}.get(str(value), "nan")
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**_SHOWN:
@@ -231,7 +233,7 @@ def _named(value: Any) -> Any:
 
 
 def _parts(hint: Any) -> tuple[Any, Limits | None]:
-    """The type without its annotation, and its limits; for `T | None` they may be on T."""
+    """The type without its annotation, and its limits; for `T | None` the limits may be on T."""
     if get_origin(hint) is Annotated:
         kind, *notes = get_args(hint)
         return kind, next((note for note in notes if isinstance(note, Limits)), None)

@@ -134,7 +134,7 @@ def available_memory() -> int | None:
 
 
 def said_size(number: float) -> str:
-    """A number of bytes for people: 1.2 GB, 35.0 MB, 3.4 kB."""
+    """A number of bytes in readable units: 1.2 GB, 35.0 MB, 3.4 kB."""
     unit, least = next((one for one in _UNITS if number >= one[1] / 10), _UNITS[-1])
     return f"{number / least:,.1f} {unit}"
 
@@ -144,8 +144,8 @@ def require_memory(size: float, what: str, advice: str) -> None:
 
     Args:
         size: Minimum number of bytes.
-        what: For the message: what needs them and how they add up.
-        advice: Remedy for the message.
+        what: What needs them, and how they add up; begins the message.
+        advice: What to do about it; ends the message.
     """
     available = available_memory()
     if available is not None and size > available:
@@ -193,7 +193,7 @@ def _of_limits() -> int | None:
 
 
 _FEW = 16
-"""Threads that any machine can start; more than these and than its cores slow it down or crash it."""
+"""Threads that any machine can start; more than this and more than its cores slow it down or crash it."""
 
 
 def set_threads(num_threads: int | None = None) -> int:

@@ -40,7 +40,7 @@ class Job:
         self.show: Callable[[Job], None] = lambda _: None
         self._between, self._above = seconds_between, above
         self._part: Job | None = None
-        self._covered = 0.0  # of the next unit, by parts that have ended
+        self._covered = 0.0  # share of the next unit that ended parts have done
         self._left: tuple[float, float] | None = None
         self._percent = 0.0
         self._start = self._shown = time.monotonic()
@@ -127,7 +127,7 @@ class Job:
 
     @property
     def remaining(self) -> float | None:
-        """Remaining seconds; None while almost nothing is known to be done, or the total is unknown."""
+        """Remaining seconds; None while almost nothing has been done, or if the total is unknown."""
         if self.finished:
             return 0.0
         if self._left is not None:
@@ -154,7 +154,7 @@ class Job:
     def _remember(self, now: float) -> None:
         if now - self._points[-1][0] >= _BETWEEN:
             self._points.append((now, self.reached))
-            # the second point is old enough to measure the pace from: the first is not needed any more
+            # once the second point is old enough to measure the pace from, the first is not needed any more
             while len(self._points) > 2 and self._is_enough(self._points[1], now):
                 self._points.popleft()
 

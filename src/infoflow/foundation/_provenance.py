@@ -67,7 +67,7 @@ def _plain(value: Any) -> Any:
 # Reduces paths to names, since folder names reveal users and projects in shared files.
 
 
-# A path in running text: absolute, in the home folder, or relative with a leading dot; also of Windows; no closing tag.
+# A path in running text, also of Windows: absolute, in the home folder, or with a leading dot; not a closing HTML tag.
 _IN_TEXT = re.compile(
     r"(?<![\w/\\:.~])(?!(?<=<)/[A-Za-z][\w-]*>)(?:[A-Za-z]:[/\\]|~[\w.-]*/|\.{1,2}/|/|\\\\)[^\s'\"`,;:()<>|]+"
 )
@@ -111,7 +111,7 @@ def command_without_folders(command: str) -> str:
 
 
 _GENERIC = re.compile(r"models?|final|best|last|latest|checkpoints?|snapshots?|")
-_NUMBERED = re.compile(r"(seed|step|epoch|checkpoint|keep)[-_]?\d+")  # says something, but not which model
+_NUMBERED = re.compile(r"(seed|step|epoch|checkpoint|keep)[-_]?\d+")  # tells something, but not which model it is
 
 
 def model_name_of(path: str | Path, parts: int = 1) -> str:
@@ -124,7 +124,7 @@ def model_name_of(path: str | Path, parts: int = 1) -> str:
 
     Args:
         path: Where the model is: a folder, a file, or a name on the model hub.
-        parts: Number of such parts, so that models have different names.
+        parts: Number of parts to keep, so that models have different names.
     """
     whole = absolute(path) if _exists(str(path)) or isinstance(path, Path) else Path(path)
     found: list[str] = []
@@ -299,7 +299,7 @@ def run_python_file(path: Path | str) -> ModuleType:
 
 
 def own_module(source: Path | str, kind: str) -> tuple[ModuleType, Path]:
-    """The user's own code, and its file: a Python file, or the entry point of an installed package in `infoflow.KIND`.
+    """Load the user's own code from a Python file, or from an installed package's entry point in `infoflow.KIND`.
 
     **The code is executed**: name only what you trust.
     """

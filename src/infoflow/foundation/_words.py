@@ -2,9 +2,9 @@
 
 | | scripts with spaces | scripts without |
 |---|---|---|
-| which | all others: Latin, Cyrillic, Arabic, Devanagari, Hangul, … | Han, kana, Thai, Lao, Khmer, Myanmar, Tibetan |
+| scripts | all others: Latin, Cyrillic, Arabic, Devanagari, Hangul, … | Han, kana, Thai, Lao, Khmer, Myanmar, Tibetan |
 | a word | a run of letters, digits and `_`, with its combining marks | one letter with its combining marks |
-| a word of running text | what stands between white space | one letter, with the punctuation around it |
+| a word of running text | the text between white space | one letter, with the punctuation around it |
 
 Combining marks (vowel signs of Devanagari, points of Arabic and Hebrew), joiners and invisible signs (soft hyphens,
 direction marks) never end a word. A zero-width space and the Ethiopic wordspace separate words as a space does. Texts

@@ -1,4 +1,4 @@
-"""The functions of attention heads."""
+"""Measure what attention heads do, and how much a model depends on them."""
 
 from ._ablate import ablate as ablate
 from ._ablation_measure import ABLATION_TRANSFER, HEAD_ABLATION, ablation_transfer

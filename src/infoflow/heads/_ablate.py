@@ -30,7 +30,7 @@ from ._head_sets import (
 )
 
 Reference = Mapping[str, Any] | Sequence[Mapping[str, Any]] | Corpus
-_DONORS = 64  # sentences of a corpus that donate outputs
+_DONORS = 64  # number of corpus sentences that donate outputs
 
 
 @contextmanager
@@ -57,10 +57,10 @@ def ablate(
 
     Args:
         model: A loaded model; call `model.module(...)`, or anything that calls it (`translate`), inside the block.
-        heads: (stack, kind, layer, head) of each, from 0; if empty, the model is unchanged.
+        heads: (stack, kind, layer, head) of each head, counted from 0; if empty, the model is unchanged.
         mode: See the table.
-        reference: For `"mean"` and `"resample"`: a batch or batches as keywords of the forward pass, or a corpus; their
-            outputs are those of the unablated model. Without a reference, the batch of each forward pass is its own
+        reference: For `"mean"` and `"resample"`: one or more batches (keyword arguments of the forward pass) or a
+            corpus, which the unablated model reads. Without a reference, the batch of each forward pass is its own
             reference; then outputs in upper layers already depend on ablations below.
         preserve_patterns: Keep all attention weights of the unablated model on the same input, so that later heads
             change only through their values. This costs a second forward pass, and uses infoflow's attention.
@@ -125,7 +125,7 @@ class _OwnDonors:
 
 
 class _ReferenceDonors:
-    """Each sentence of a batch takes the outputs of a reference sentence, which a hash of the sentence chooses."""
+    """Replaces each row's outputs with those of a reference sentence, chosen by a hash of the row number."""
 
     def __init__(self, model: Model, reference: Mapping[str, Any]) -> None:
         with torch.no_grad(), tap(model, heads=True) as seen:
@@ -176,7 +176,7 @@ class CleanPatterns:
         self._weights: dict[Site, Tensor] = {}
 
     def __enter__(self) -> "CleanPatterns":
-        # Before the tap's own hook, so that the tap counts the outer pass's layers from 0 again.
+        # Registered before the tap's own hook, so that the tap counts the outer pass's layers from 0 again.
         self._handle = self._model.module.register_forward_pre_hook(self._before, with_kwargs=True)
         return self
 

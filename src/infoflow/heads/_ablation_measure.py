@@ -30,7 +30,7 @@ HEAD_ABLATION = TableSchema(
             "removed",
             "string",
             "",
-            "head: this head alone is ablated; others: all other heads of its layer and kind are",
+            "head: only this head is ablated; others: all other heads of its layer and kind are ablated",
         ),
         Column("mode", "string", "", "zero, mean or resample; see heads.ablate"),
         Column(
@@ -42,9 +42,9 @@ HEAD_ABLATION = TableSchema(
         ),
         *estimate_columns(
             "nats per token (loss), percent (bleu)",
-            "score without minus score with",
-            "removed=head: mean change over all heads of that stack and kind; removed=others: mean over all heads of "
-            "the layer as the one that stays (a random head kept)",
+            "score after ablation minus score before",
+            "removed=head: mean change over all heads of that stack and kind; removed=others: mean change over all "
+            "choices of the head that is kept in the layer (a random head kept)",
             "sentences",
         ),
         Column(
@@ -70,7 +70,7 @@ class Ablation(Intervention):
     Args:
         mode: `"zero"`, `"mean"` (over the same sentences) or `"resample"`; see `ablate`.
         others: Also test every head as the only one left in its layer and kind.
-        correction: For the number of heads: `"holm"`, `"bh"` or `"none"`.
+        correction: Correction for testing many heads: `"holm"`, `"bh"` or `"none"`.
         sentences: Number of sentences, chosen by hash.
 
     Source: [@michel2019].
@@ -101,7 +101,7 @@ class Ablation(Intervention):
 def head_losses(
     reader: Reader, options: PassOptions, mode: str, sentences: int | None, removed: str = "head"
 ) -> VariantScores:
-    """Losses with each head ablated alone, or left alone; computed once for all measures on the same corpus."""
+    """Losses with each head ablated, or kept as the only one; computed once for all measures on the same corpus."""
     key = (mode, sentences, removed, options)
     held = _LOSSES.setdefault(reader, {})
     if key not in held:
@@ -143,7 +143,7 @@ def ablation(
         sentences: Number of sentences, chosen by hash; default: all. Only for `"loss"`; for other metrics pass a
             smaller corpus.
         beams: Beams of the search for BLEU.
-        options: How the corpus is run (`"loss"`).
+        options: How the corpus is run; only for `"loss"`.
 
     Returns:
         One row per head, see the table `head_ablation`.
@@ -193,7 +193,7 @@ ABLATION_TRANSFER = TableSchema(
     version=2,
     description="Correlation over a model's heads between the loss changes that ablating each head causes on "
     "two corpora.",
-    made_by="a plan whose [corpus] has a transfer_name, a corpus of another domain, makes it",
+    made_by="a plan whose [corpus] sets transfer_name, a corpus of another domain, makes it",
     columns=(
         Column("kind", "string", "", "heads compared: all, or one kind (encoder-self, …)"),
         *estimate_columns(

@@ -1,4 +1,4 @@
-"""Attention rows that count, their admissible keys, and the same attention from word to word."""
+"""Attention rows that count, their admissible keys, and attention from word to word."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from infoflow.foundation import UserError, as_tensor, as_written
 
 Array = Tensor | np.ndarray
 Attention = Array | Sequence[Array]
-"""(layer, batch, head, query, key), or the layers one by one, as Transformers' `outputs.attentions` has them."""
+"""(layer, batch, head, query, key), or a sequence of layers, as in Transformers' `outputs.attentions`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class AttentionRows:
         keys: Bool[Tensor, "sentence key"] | None = None,
         visible: Bool[Tensor, "sentence query key"] | None = None,
     ) -> "AttentionRows":
-        """One stack's attention of one kind.
+        """The rows for one stack and kind of attention.
 
         `queries` and `keys` are masks of tokens that count; default: all but padding and special tokens. `visible` is
         the mask of the layer in question, one of `Activations.visible_keys`; default: the first layer's.
@@ -69,7 +69,7 @@ class AttentionRows:
 
     @property
     def uniform(self) -> Float[Tensor, "sentence head=1 query key"]:
-        """The head on which every control is computed: equal weights on all keys that a query may attend to.
+        """Weights of the head used as control: equal on all keys that a query may attend to.
 
         As for the model's own heads, weights on keys that do not count are dropped, not redistributed.
         """
@@ -280,7 +280,7 @@ def _first_only(member: Float[Tensor, "sentence token word"]) -> Float[Tensor, "
 
 DIRECTIONS = ("dependent→head", "head→dependent")
 ALL = "all"
-"""Every word's edge, the root's included (which no head can predict)."""
+"""Label for the edges of all words, including the root's (which no head can predict)."""
 _UNLISTED = ("root", "punct")
 _POSSESSIVES = ("poss", "nmod:poss")
 _ROOT = -1
@@ -294,10 +294,10 @@ class Edges:
 
     sentence: Int[np.ndarray, " edge"]  # row of the batch
     start: Int[np.ndarray, " edge"]  # query word
-    goal: Int[np.ndarray, " edge"]  # right word; −1: none
+    goal: Int[np.ndarray, " edge"]  # correct word; −1: none
     relation: Int[np.ndarray, " edge"]  # code
-    offset: Int[np.ndarray, " edge"]  # of the right word, from the word that fixed offsets are counted from
-    last: Int[np.ndarray, " edge"]  # right-most position of the sentence, from the same word
+    offset: Int[np.ndarray, " edge"]  # of the correct word, relative to the word where fixed offsets start
+    last: Int[np.ndarray, " edge"]  # offset of the sentence's last word, relative to the same word
 
     def take(self, chosen: np.ndarray) -> "Edges":
         """The edges that a mask or indices select."""
@@ -307,7 +307,7 @@ class Edges:
 def read_edges(
     trees: Sequence[Tree], present: Bool[np.ndarray, "sentence word"], codes: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
-    """Columns sentence, dependent, governor (−1: root), relation, asked, length of every word with tokens.
+    """Edges of all words with tokens, as columns: sentence, dependent, governor (−1: root), relation, asked, length.
 
     `asked` is the word whose prediction counts in [@clark2019]: for a possessor, it is the possessive clitic 's.
     """
@@ -334,7 +334,7 @@ def token_edges(
     governors: Int[np.ndarray, "..."],
     relations: Sequence[Sequence[str]],
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The columns of `read_edges` of every valid token whose head is valid or the root, and the labels, sorted.
+    """The columns of `read_edges` for every valid token whose head is valid or the root, and the sorted labels.
 
     Args:
         valid: Tokens that count.
@@ -377,7 +377,7 @@ def _label(of_sentence: Sequence[str], token: int, sentence: int, governor: int)
 
 
 def voita_edges(edges: Mapping[str, np.ndarray], direction: str) -> Edges:
-    """Edges for which one end attends to the other; roots have no edge."""
+    """Edges in one direction, in which one end attends to the other; roots have no edge."""
     kept = {name: column[edges["governor"] != _ROOT] for name, column in edges.items()}
     ends = kept["dependent"], kept["governor"]
     start, goal = ends if direction == DIRECTIONS[0] else ends[::-1]
@@ -392,7 +392,7 @@ def voita_edges(edges: Mapping[str, np.ndarray], direction: str) -> Edges:
 
 
 def clark_edges(edges: Mapping[str, np.ndarray], codes: Mapping[str, int]) -> Edges:
-    """Edges for which every dependent attends to its head and the reverse, and once more under the label `ALL`."""
+    """Edges for both directions of attention, listed once by relation and once more under the label `ALL`."""
     goal, dependent = edges["governor"], edges["dependent"]
     columns = {
         "sentence": edges["sentence"],

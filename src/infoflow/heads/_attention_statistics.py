@@ -19,7 +19,7 @@ from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
 
 # Statistics of a head's attention, as means over queries: confidence, entropy, positions.
 #
-# Each is one class: streamed over a corpus as a measure, or computed on arrays by `of(attention, valid)`.
+# Each statistic is one class: streamed over a corpus as a measure, or computed on arrays by `of(attention, valid)`.
 
 
 OFFSET = Column("offset", "int64", "tokens", "key minus query; −1 = previous token")
@@ -36,9 +36,9 @@ HEAD_CONFIDENCE = TableSchema(
 HEAD_ENTROPY = TableSchema(
     name="head_entropy",
     version=2,
-    description="Entropy of a query's attention over real tokens, averaged over queries; what falls on special "
-    "tokens is left out, not renormalised. It grows with the length of sentences, as the baseline "
-    "does: compare corpora by the entropy as a share of its baseline.",
+    description="Entropy of a query's attention over real tokens, averaged over queries; attention on special "
+    "tokens is left out, not redistributed. The entropy grows with sentence length, and so does the baseline, "
+    "so compare corpora by the entropy as a share of its baseline.",
     columns=(*HEAD_KEYS, *estimate_columns("nats", "mean entropy", "the same for uniform attention")),
 )
 HEAD_POSITIONAL = TableSchema(
@@ -104,7 +104,7 @@ class PositionalScores(AbstractHeadMeasure):
         denominator: `"valid"`: queries that have a valid key at this offset; `"all"`: all queries.
         exclusions: `exclude_keys`, `exclude_queries` and `average`, as in `Confidence`.
 
-    Source: [@voita2019heads]: positional from a share of 0.9.
+    Source: [@voita2019heads], who call a head positional from a share of 0.9.
     """
 
     table: ClassVar[TableSchema] = HEAD_POSITIONAL
@@ -254,9 +254,9 @@ class RareTokenScores(AbstractHeadMeasure):
     """`rare_token_score` of every head, by stack and kind, without special tokens as queries or keys.
 
     Frequency ranks are those of the training corpus if it is known (`measure(..., ranks_from=...)`), otherwise those of
-    the analysed corpus; tokens that never occur there are the rarest. Only sentences whose rarest token is outside the
-    `top` most frequent ones count. A query's targets are the rarest among its visible keys: in causal attention those
-    up to the query, in cross-attention those of the source.
+    the analysed corpus; tokens that never occur there are the rarest. A sentence counts only if its rarest token is
+    outside the `top` most frequent ones. A query's targets are the rarest of its visible keys: in causal attention the
+    tokens up to the query, in cross-attention the source tokens.
 
     Args:
         rarest: For each number n given here, the n rarest types of a sentence count as a hit, at any of their
@@ -290,7 +290,7 @@ class RareTokenScores(AbstractHeadMeasure):
             self._ranks[stack] = torch.from_numpy(known), torch.from_numpy(shuffled)
 
     def rows_of(self, valid: Bool[Tensor, "sentence token"], ranks: Array) -> RareRows:
-        """The rows of arrays that count; `ranks`: (batch, token) frequency rank of each token, 1 = most frequent."""
+        """The rows that count in arrays; `ranks`: (batch, token) frequency rank of each token, 1 = most frequent."""
         rank = as_tensor(ranks)
         if rank.shape != valid.shape:
             raise UserError(
@@ -341,8 +341,8 @@ def rare_token_score(
 ) -> Float[Tensor, "layer head"]:
     r"""Share of queries whose largest weight is on one of the sentence's rarest tokens.
 
-    Only sentences whose rarest valid token is outside the `top` most frequent count; any position of a rarest type is a
-    hit. Each of m tied keys counts 1/m. Compare with the score of shuffled ranks.
+    A sentence counts only if its rarest valid token is outside the `top` most frequent ones; any position of a rarest
+    type is a hit. Each of m tied keys counts 1/m. Compare with the score of shuffled ranks.
 
     Args:
         attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.

@@ -23,8 +23,8 @@ NEAREST = Column("nearest", "int64", "tokens", "smallest distance of the class")
 FARTHEST = Column("farthest", "int64", "tokens", "largest distance of the class; −1: any")
 HEAD_BY_DISTANCE = TableSchema(
     name="head_by_distance",
-    description="Share of a query's attention on keys at a distance, in classes that double, and on the first token by "
-    "the query's distance from it (attention sinks). Queries without a key in the class do not count.",
+    description="Share of a query's attention on keys by distance, in classes that double in width, and on the first "
+    "token by the query's distance from it (attention sinks). Queries without a key in the class do not count.",
     columns=(
         *HEAD_KEYS,
         TO,

@@ -25,10 +25,10 @@ from ._scored import ScoredBatch, SentenceScorer, by_first_block, no_loss
 
 # Closed self-attention: every position sees only itself; and the loss that this causes.
 #
-# For losses the blocks below the closed ones run once. Operations of a kind with L blocks in an encoder of L and a
-# decoder of D blocks, in runs of one block: "upper k" and "block b alone" are 2L − 1 different sets. From the lowest
-# closed block up they take L(L + 1) − 1 + (2L − 1) D runs in the encoder, and D(D + 1) − 1 in the decoder. Six and six:
-# 107 and 41, where whole passes take 132 each. In a language model of six blocks 41 instead of 66.
+# For losses, blocks below the lowest closed block run only once. "Upper k" and "block b alone" are 2L − 1 sets for L
+# blocks. With L encoder and D decoder blocks, closing those of the encoder takes L(L + 1) − 1 + (2L − 1) D runs of a
+# block, and closing those of the decoder D(D + 1) − 1. With six and six, these are 107 and 41 runs, where whole passes
+# take 132 each. A language model of six blocks takes 41 runs instead of 66.
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def closed_attention(model: Model, blocks: Iterable[Sequence[str | int]]) -> Ite
 
     A head's output at a token is the token's own value, so queries and keys have no effect, and the token's state in
     the block depends on no other token. Special tokens are closed too; cross-attention stays open. You can also train
-    inside the block; dropout of attention weights then applies to this single weight.
+    inside the `with` block; dropout of attention weights then applies to this single weight.
 
     Args:
         model: A loaded model; all calls of its module inside the `with` block are closed, generation too.
@@ -76,7 +76,7 @@ class ClosedEdit:
         queries, keys = weights.shape[2:]
         # With a key-value cache the queries are the last of the keys.
         own_TS = torch.eye(keys, device=weights.device, dtype=weights.dtype)[keys - queries :]
-        # Not the diagonal by itself: queries and keys stay in the graph, with gradients of 0.
+        # torch.where rather than the diagonal alone, so that queries and keys stay in the graph, with gradients of 0.
         return call.edited(weights=torch.where(closed_B[:, None, None, None], own_TS, weights))
 
 
@@ -90,7 +90,7 @@ def self_attention_blocks(model: Model) -> dict[str, list[Block]]:
 
 
 def block_set(model: Model, blocks: Iterable[Sequence[Any]]) -> BlockSet:
-    """The blocks as a set, checked."""
+    """Check the blocks, and return them as a set."""
     known = {block for own in self_attention_blocks(model).values() for block in own}
     chosen = [tuple(block) for block in blocks]
     if strange := [block for block in chosen if block not in known]:
@@ -103,7 +103,7 @@ def block_set(model: Model, blocks: Iterable[Sequence[Any]]) -> BlockSet:
     return frozenset(chosen)
 
 
-_TOGETHER = 2  # upper blocks and one block alone start at the same block
+_TOGETHER = 2  # an upper set and one block alone start at the same block
 
 
 def closed_scores(
@@ -191,7 +191,7 @@ ENCODER_CONTEXT = TableSchema(
     "only itself. The sentences are the same open and closed, so differences are paired.",
     made_by="infoflow study on the run's folder makes it, without training again",
     columns=(
-        Column("kind", "string", "", "encoder-self or decoder-self: whose blocks are closed; empty where none is"),
+        Column("kind", "string", "", "whose blocks are closed: encoder-self or decoder-self; empty if no block is"),
         Column(
             "which",
             "string",
@@ -204,21 +204,21 @@ ENCODER_CONTEXT = TableSchema(
             "retrained",
             "int64",
             "updates",
-            "updates of further training with these blocks closed; its score is compared with that of a model trained "
-            "further for as long with all open; for none: that model, compared with the one before; 0: no further "
-            "training",
+            "updates of further training with these blocks closed; the model is compared with one trained further for "
+            "as long with all blocks open; for none: the latter, compared with the model before further training; "
+            "0: no further training",
         ),
         Column(
             "metric",
             "string",
             "",
             "loss; share: the change of the loss as a share of what the model has learned beyond unigram frequencies, "
-            "the unigram loss minus its own (no row where that is not above 0); bleu, of greedy translations "
+            "the unigram loss minus the model's loss (no row unless this is above 0); bleu: of greedy translations "
             "(sacreBLEU, lower-cased; tokenizer 13a, or zh or char for scripts without spaces)",
         ),
         *estimate_columns(
             "nats per token (loss), share, percent (bleu)",
-            "score closed minus score open",
+            "score with the blocks closed minus score with all open",
             "loss, bleu: the score with everything open; share: what the model has learned, in nats per token",
             "sentences",
         ),
@@ -327,7 +327,7 @@ def context_bleu(model: Model, corpus: Corpus, closings: Sequence[Closing]) -> V
 
 
 def context_rows(scores: VariantScores, closings: Sequence[Closing], retrained: int = 0) -> pd.DataFrame:
-    """Rows of the table `encoder_context`; `scores`: open, with each closing, and, for losses, of frequencies."""
+    """Rows of the table `encoder_context`; `scores` has open attention, each closing and, for losses, unigrams."""
     values_VR = scores.scores()
     learned_R = values_VR[-1] - values_VR[0] if scores.metric == "loss" else None
     rows = []

@@ -97,7 +97,7 @@ def nearest(mentions: Sequence[Mention], index: int) -> int | None:
 
 
 def head_match(mentions: Sequence[Mention], index: int, words: Sequence[str]) -> int | None:
-    """Head word of the last mention before this one with the same head word, in any case."""
+    """Head word of the last mention before this one with the same head word, ignoring case."""
     own = words[mentions[index].head].lower()
     return max(
         (m.head for m in mentions if m.head < mentions[index].head and words[m.head].lower() == own), default=None
@@ -112,7 +112,7 @@ HEAD_MATCH = Column(
     "head_match",
     "float64",
     "share",
-    "a second control: the last mention before with the same head word",
+    "a second control: the last earlier mention with the same head word",
 )
 HEAD_COREFERENCE = TableSchema(
     name="head_coreference",
@@ -126,7 +126,7 @@ HEAD_COREFERENCE = TableSchema(
         MENTION,
         HEAD_MATCH,
         UNIFORM,
-        *estimate_columns("share", "share of mentions", "the nearest mention before", "mentions"),
+        *estimate_columns("share", "share of mentions", "the nearest earlier mention", "mentions"),
     ),
 )
 
@@ -135,7 +135,7 @@ class Coreference(SummedMeasure):
     """How often a head attends from a mention to one of its antecedents.
 
     Attention is merged into words, with the diagonal set to 0. A mention's head word follows from the tree if the
-    corpus has trees, else it is its last word. In causal attention the antecedent is always visible.
+    corpus has trees, else it is the last word. In causal attention the antecedent is always visible.
 
     Args:
         column: The corpus's per-word column with coreference brackets, see `read_mentions`: a column of

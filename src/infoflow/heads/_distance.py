@@ -41,7 +41,7 @@ HEAD_DISTANCE = TableSchema(
         *_STACK_KIND,
         *_PAIR,
         Column("distance", "float64", "nats", "mean over queries, at most ln 2"),
-        Column("total", "float64", "nats", "sum over queries, as the authors' code has it"),
+        Column("total", "float64", "nats", "sum over queries, as in the authors' code"),
         Column("low", "float64", "nats", "lower end of the mean's 95% interval"),
         Column("high", "float64", "nats", "upper end of the mean's 95% interval"),
         Column("count", "int64", "occurrences", "queries"),
@@ -63,7 +63,7 @@ HEAD_LAYER_DISTANCE = TableSchema(
 )
 
 
-_COMPARISONS = 2e11  # weights of pairs of heads, at most: about three minutes on one core
+_COMPARISONS = 2e11  # limit on compared weights, summed over pairs of heads: about three minutes on one core
 
 
 class _HeadPairs(SummedMeasure):
@@ -138,7 +138,7 @@ class _HeadPairs(SummedMeasure):
         return pd.concat(frames, ignore_index=True)[self.table.column_names] if frames else empty
 
     def of(self, attention: Attention, valid: Array, reduction: str = "sum") -> Float[Tensor, "head head"]:
-        """The divergences of arrays, without a model: over all sentences and valid tokens; see `js_distance`."""
+        """Divergences computed from arrays, over all sentences and valid tokens; see `js_distance`."""
         weights, mask = check_attention(attention, valid)
         if reduction not in ("sum", "mean"):
             raise UserError(f'reduction must be "sum" or "mean". Got {reduction}.')
@@ -261,14 +261,14 @@ def js_distance(
     Args:
         attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
-        reduction: `"sum"` over queries, as [@clark2019] compute it, or their `"mean"`, as they describe it.
+        reduction: `"sum"` over queries, as in the code of [@clark2019], or `"mean"`, as in their paper.
         smoothing: ε of $(1 - ε) a + ε/|K|$ before comparing; [@clark2019] use 0.001.
 
     Returns:
         Symmetric, with zero diagonal; each query adds at most ln 2.
 
     Raises:
-        UserError: A shape is wrong, the reduction is unknown, or ε outside [0, 1).
+        UserError: A shape is wrong, the reduction is unknown, or ε is outside [0, 1).
 
     Source: [@clark2019].
     """

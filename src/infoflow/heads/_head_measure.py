@@ -28,7 +28,7 @@ SPECIAL = "special"
 """Every special token."""
 PUNCTUATION = "punctuation"
 NAMED = ("cls", "sep", "bos", "eos")
-"""Special tokens by the tokenizer's names; a token with two names (XLM-R's) has both roles."""
+"""Special tokens by the tokenizer's names; a token with two names (as in XLM-R) has both roles."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,7 +166,7 @@ class _Sums:
 
 
 class AbstractHeadMeasure(SummedMeasure):
-    """A statistic of each head, averaged over attention rows: over a corpus as a measure, on arrays by `of`.
+    """A statistic of each head, averaged over attention rows: of a corpus (as a measure), or of arrays (by `of`).
 
     Subclasses define the sum over a sentence's queries (`sums`), the number of queries (`count`), and the score of a
     head with equal weights on all keys (`chance`). For each stack and kind the state has the sums `score` (64, L, H,
@@ -221,7 +221,7 @@ class AbstractHeadMeasure(SummedMeasure):
         return "share"
 
     def of(self, attention: Attention, valid: Array, *annotation: Any, **named: Any) -> Float[Tensor, "layer head *x"]:
-        """The mean over arrays, without a model; NaN if nothing counts.
+        """Mean computed from arrays, without a model; NaN if nothing counts.
 
         Args:
             attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
@@ -240,7 +240,7 @@ class AbstractHeadMeasure(SummedMeasure):
         return (parts["score"].sum(0) / parts["count"].sum(0).unsqueeze(1)).to(weights.dtype)
 
     def rows_of(self, valid: Bool[Tensor, "sentence token"], *args: Any, **kwargs: Any) -> AttentionRows:
-        """The queries and keys of arrays that count; subclasses may take further arguments."""
+        """The queries and keys that count in arrays; subclasses may take further arguments."""
         return AttentionRows.of_tokens(valid)
 
     def _rows(
@@ -309,7 +309,7 @@ class AbstractHeadMeasure(SummedMeasure):
         return pd.DataFrame(rows, columns=self.table.column_names)
 
     def _head_rows(self, key: AttentionKey, sums: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-        """The rows of all heads; sums with names other than these three are controls with their own columns."""
+        """The rows of all heads; sums other than score, count and uniform are controls with their own columns."""
         score = sums["score"].reshape(*sums["score"].shape[:3], -1)
         _, num_layers, num_heads, num_scores = score.shape
         count = sums["count"].reshape(NUM_BLOCKS, num_layers, num_scores)

@@ -31,7 +31,7 @@ def all_heads(anatomy: Anatomy) -> list[Head]:
 
 
 def head_set(model: Model, heads: Iterable[Sequence[str | int]]) -> HeadSet:
-    """The heads as a set, checked."""
+    """Check the heads, and return them as a set."""
     known = {(a.stack, a.kind, a.layer): a.num_heads for a in model.anatomy.attentions()}
     chosen = set()
     for given in heads:
@@ -67,7 +67,7 @@ def specialised_heads(scores: Iterable[HeadScore], num: int, choose: Sequence[st
     | `("roles",)` | those with a role, the most important first; there may be fewer |
     | `("roles", "importance")` | those with a role, then the most important of the others |
 
-    At least half of a layer's heads of each kind are left, so that as many others can be drawn (`drawn_heads`).
+    At least half of a layer's heads of each kind are left, so that `drawn_heads` can draw as many others.
     """
     scores = list(scores)
     ranked = sorted(scores, key=lambda one: (-one.importance, one.head))

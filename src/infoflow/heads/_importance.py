@@ -28,7 +28,7 @@ HEAD_IMPORTANCE = TableSchema(
         *HEAD_KEYS,
         Column("convention", "string", "", "paper, token or batch; see heads.importance"),
         *estimate_columns(
-            "nats per token (paper: or per sentence) and unit of gate; none where normalised",
+            "nats per token (paper: or per sentence) per unit of the gate; no unit if normalised",
             "importance",
             "mean over all heads of that stack and kind: the value if all heads were equal",
             "sentences (paper) or tokens (token, batch) that the mean is over",
@@ -47,8 +47,8 @@ class Importance(Intervention):
     | `convention` | formula | batch size |
     |---|---|---|
     | `"paper"` | per sentence $\lvert \sum_t g_{ht} \rvert$, mean over sentences | does not matter |
-    | `"token"` | $\sum_t \lvert g_{ht} \rvert$ over the number of tokens | does not matter |
-    | `"batch"` | $\lvert \sum g_{ht} \rvert$ of each batch's mean loss, over the number of tokens | matters |
+    | `"token"` | $\sum_t \lvert g_{ht} \rvert$ divided by the number of tokens | does not matter |
+    | `"batch"` | $\lvert \sum g_{ht} \rvert$ of each batch's mean loss, divided by the number of tokens | matters |
 
     With "batch", positive and negative gradients cancel within a batch; the result is divided by the norm over the
     layer's heads, and all heads are scaled to [0, 1]. The gates $\xi$ are at the input of the output projection, one
@@ -150,7 +150,7 @@ class ImportanceSums:
         for site, part_BH, count_B in self._token_parts(batch) if by_token else self._sentence_parts(batch):
             sums_RH = self._weights_RK @ _by_block(part_BH.numpy(), blocks)
             counts_R = self._weights_RK @ _by_block(count_B.numpy(), blocks)
-            if self._convention == "batch":  # signs cancel within a batch: hence its dependence on the batch size
+            if self._convention == "batch":  # signs cancel within a batch, so the result depends on the batch size
                 scored_R = self._weights_RK @ _by_block(batch.counts.cpu().numpy(), blocks)
                 sums_RH = np.abs(sums_RH) / np.maximum(scored_R, 1)[:, None]
             self._sums[site] = self._sums.get(site, 0) + sums_RH
@@ -164,7 +164,7 @@ class ImportanceSums:
             losses_B = self._scorer.losses(batch)
             if paper and self._example_loss == "mean":
                 losses_B = losses_B / batch.counts.clamp(min=1)
-        flat = [gate for rows in gates.values() for gate in rows]  # those of layers without heads are not used
+        flat = [gate for rows in gates.values() for gate in rows]  # gates of layers without heads are not used
         gradients = iter(torch.autograd.grad(losses_B.sum(), flat, materialize_grads=True))
         scored_B = (batch.counts > 0).double().cpu()
         for (stack, kind), rows in gates.items():
@@ -175,7 +175,7 @@ class ImportanceSums:
 
     def _token_parts(self, batch: ScoredBatch) -> Iterator[tuple[Site, Tensor, Tensor]]:
         """(B, H) sums over tokens of |ctx · gradient|, and the number of tokens."""
-        # A tap without edits passes the same tensor on, but shows a view off the path.
+        # A clone, because without edits the tap passes on the original and records a view that the loss does not use.
         with torch.enable_grad(), tap(self._scorer.model, heads=True, on_heads=lambda call: call.heads.clone()) as seen:
             total = self._scorer.losses(batch).sum()
         flat = [layer for layers in seen.heads.values() for layer in layers]

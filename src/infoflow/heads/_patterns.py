@@ -29,7 +29,7 @@ PATTERN = Column(
     "pattern",
     "string",
     "",
-    "previous, duplicate, induction; prefix: attention on what followed earlier copies, from the second repeat on; "
+    "previous, duplicate, induction; prefix: attention on the tokens after earlier copies, from the second repeat on; "
     "copying: effect of attending to a token on its own logit",
 )
 SCORE = Column(
@@ -37,20 +37,20 @@ SCORE = Column(
     "string",
     "",
     "share (of attention on targets), valid rows (the same over rows with a target), absolute (1 − T · mean|A − M|); "
-    "for prefix all or last earlier copies; for copying positive (share of tokens whose logit rises) or logit",
+    "for prefix: all or last (earlier copies); for copying: positive (share of tokens whose logit rises) or logit",
 )
 HEAD_PATTERNS = TableSchema(
     name="head_patterns",
     version=2,
-    description="Self-attention on random tokens that are repeated. Copying has rows for the stack that has the output "
-    "head, where the model has one.",
+    description="Self-attention on random tokens that are repeated. Copying has rows only for the stack with the "
+    "output head, if the model has one.",
     light=True,
     columns=(
         *HEAD_KEYS,
         PATTERN,
         SCORE,
         *estimate_columns(
-            "share of attention; logits for copying by logit",
+            "share of attention; logits (copying with score logit)",
             "mean over sequences",
             "the same for uniform attention; for copying the effect on another token of the sequence",
             "queries (absolute: sequences; copying: tokens)",
@@ -114,7 +114,7 @@ class PatternScores(Intervention):
         return pd.DataFrame(sums.rows(), columns=self.table.column_names)
 
     def of(self, attention: Attention, valid: Array, tokens: Array) -> pd.DataFrame:
-        """The pattern scores of arrays, without a model, pooled over sequences.
+        """Pattern scores computed from arrays, without a model, pooled over sequences.
 
         Args:
             attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.

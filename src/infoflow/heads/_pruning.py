@@ -45,8 +45,8 @@ def prune(model: Model, heads: Iterable[Sequence[str | int]], *, incomplete: str
     Args:
         model: A loaded model.
         heads: (stack, kind, layer, head) of each head to remove, as in `ablate`.
-        incomplete: If only some heads of a group with a shared key and value are listed: `"refuse"`, or `"zero"` (keep
-            them, with zeros in their part of the output projection).
+        incomplete: What to do if only some heads of a group with a shared key and value are listed: `"refuse"`, or
+            `"zero"` (keep them, with zeros in their part of the output projection).
 
     Raises:
         UserError: A head does not exist or cannot be removed; the message says why.
@@ -140,8 +140,8 @@ HEAD_PRUNING_CURVE = TableSchema(
             "order",
             "string",
             "",
-            "which heads are removed first: the least important (importance: ranked once; iterative: again "
-            "after each step), those whose loss alone costs least (oracle), or any (random)",
+            "which heads are removed first: the least important (importance: ranked once; iterative: again after each "
+            "step), those whose ablation alone raises the loss least (oracle), or random ones (random)",
         ),
         Column("draw", "int64", "", "number of the random order; 0 for all others"),
         Column("kind", "string", "", "heads that may be removed: all, or one kind (encoder-self, …)"),
@@ -308,7 +308,7 @@ class _Rankings:
 
 
 def _unseen(scorer: SentenceScorer, sentences: int | None) -> np.ndarray:
-    """Sentences to score on, other than those that rank the heads if the corpus has enough."""
+    """Sentences to score on; if the corpus has enough, none of them was used to rank the heads."""
     every = scorer.choose(None, "")
     if sentences is None or sentences >= len(every):
         return every

@@ -49,8 +49,8 @@ CONVENTION = Column(
     "convention",
     "string",
     "",
-    "voita: a word's largest weight, itself included; clark: itself excluded, and in the direction head→dependent the"
-    " word that attends most to the dependent",
+    "voita: a word's largest weight, including on itself; clark: excluding itself, and in the direction "
+    "head→dependent the word that attends most to the dependent",
 )
 OFFSET = Column("offset", "int64", "words", "the baseline's offset from the word that attends")
 LEAST = Column("least", "int64", "edges", "relations with fewer edges are left out")
@@ -58,8 +58,8 @@ HEAD_RELATIONS = TableSchema(
     name="head_relations",
     version=2,
     description="How often a head's largest weight lies on the other end of a dependency edge, between words. In "
-    "causal self-attention only edges count whose attending word comes after the attended one. m words with the same "
-    "largest weight count 1/m each.",
+    "causal self-attention, an edge counts only if the attending word comes after the attended one. m words with the "
+    "same largest weight count 1/m each.",
     light=True,
     made_by="it needs a corpus with trees: the built-in grammar, a CoNLL-U treebank, or text parsed by spaCy, and a "
     "plan that does not leave it out",
@@ -85,8 +85,8 @@ class RelationScores(SummedMeasure):
       with several dependents of one relation has an edge for each, of which its largest weight can hit only one. The
       baseline is the relation's most frequent offset. A head is syntactic if it exceeds the baseline by at least ten
       percentage points (see `syntactic_heads`).
-    - `"clark"`: the diagonal is set to 0. Each dependent is the query for its head, by its row of the attention and,
-      transposed, by its column (the word with the largest attention on it). `all` includes the root and punctuation.
+    - `"clark"`: the diagonal is set to 0. Each dependent's head is predicted from the dependent's row of the attention
+      and, transposed, from its column (the word that attends most to it). `all` includes the root and punctuation.
       The baseline is the best offset of −3..2, clamped to the sentence. For a possessor, the possessive clitic 's also
       counts as the answer.
 
@@ -94,13 +94,13 @@ class RelationScores(SummedMeasure):
     empty.
 
     Args:
-        conventions: One or both of the two.
+        conventions: `"voita"`, `"clark"` or both.
         relations: Labels to report; empty: all.
         minimum: Relations with fewer edges are left out.
         subwords: `"mean"` or `"first"` subword of the query: the `merge` of `word_attention`.
         multi: Voita's counting, `"per_edge"` or `"any"`: see `relation_scores`.
 
-    Source: [@voita2019heads]; [@clark2019], the authors' code, except that it reads past a sentence's end.
+    Source: [@voita2019heads]; [@clark2019], following the authors' code, which however reads past a sentence's end.
     """
 
     table: ClassVar[TableSchema] = HEAD_RELATIONS
@@ -138,7 +138,7 @@ class RelationScores(SummedMeasure):
     def of(
         self, attention: Attention, valid: Array, governors: Array, relations: Sequence[Sequence[str]]
     ) -> pd.DataFrame:
-        """The scores of arrays, without a model; edges connect tokens, and queries see all valid tokens.
+        """Scores computed from arrays, without a model; edges connect tokens, and queries see all valid tokens.
 
         Args:
             attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
@@ -235,7 +235,7 @@ class RelationScores(SummedMeasure):
         return groups.ravel(), first
 
     def _count(self, name: str, asked: Edges, blocks: np.ndarray) -> None:
-        """Number of edges, and of those that each fixed offset hits."""
+        """Add the numbers of edges, and the numbers of hits of each fixed offset."""
         _, first = self._groups(name, asked)
         self._add(f"{name}.count", _cells(blocks[asked.sentence[first]], asked.relation[first], len(self._codes)))
         near = np.arange(-self._reach, self._reach + 1) if name.startswith("voita") else np.array(_CLARK_OFFSETS)

@@ -74,7 +74,7 @@ def make_repeats(reader: Reader, stack: str, num: int, length: int, repeats: int
 
 
 def batches(texts: dict[str, Repeats], size: int) -> Iterator[PaddedBatch]:
-    """The sequences of all stacks, `size` at a time; sequences are numbered, and the numbers are their sentence ids."""
+    """The sequences of all stacks, `size` at a time; a sequence's number is its sentence id."""
     num = len(next(iter(texts.values())).ids)
     for rows in np.split(np.arange(num), range(size, num, size)):
         parts = {

@@ -21,18 +21,18 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, compact
 from ._repeats import stream_of, template
 
-_LEAST = 4  # tokens that remind of the needle, and tokens to be recalled: at least this many
+_LEAST = 4  # minimum number of tokens in each half of a needle: those that cue it, and those to recall
 _MOST = 32  # tokens of a needle
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+")
 _LINE = "\n"
 
 LENGTH = Column("length", "int64", "tokens", "median length of the texts")
-RECALLED = Column("recalled", "float64", "share", "of the needle's second half, the tokens that the model predicts")
+RECALLED = Column("recalled", "float64", "share", "tokens of the needle's second half that the model predicts")
 RECALLED_WITHOUT = Column("recalled_without", "float64", "share", "the same if the needle is not in the text")
 HEAD_RETRIEVAL = TableSchema(
     name="head_retrieval",
-    description="A sentence (the needle) is put into a long text of other sentences, and begun again at the end: how "
-    "often does the largest weight lie on the token to be copied?",
+    description="How often a head's largest weight lies on the token to be copied, if a sentence (the needle) from "
+    "somewhere in a long text begins again at its end.",
     columns=(
         *HEAD_KEYS,
         LENGTH,
@@ -59,7 +59,7 @@ class RetrievalHeads(Intervention):
 
     A text consists of the corpus's sentences. One of them, the needle, stands at some depth and once more at the end; A
     are the tokens of the second half of this last sentence, and n(t) is the position of token t in the first copy. So
-    the head attends to exactly the token that is to be predicted. The model reads the right tokens (no text is
+    the head attends to exactly the token that is to be predicted. The model reads the correct tokens (no text is
     generated).
 
     Args:
@@ -134,7 +134,7 @@ def _sentences(reader: Reader) -> list[Int[np.ndarray, " token"]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Seen:
-    """For one text: by layer, how many tokens of the answer each head looks at; and how many the model predicts."""
+    """For one text, the number of answer tokens that each head looks at, by layer, and that the model predicts."""
 
     hits: dict[int, Float[Tensor, " head"]]
     recalled: int

@@ -25,7 +25,7 @@ from ._surface import HEAD_SURFACE, STATISTIC
 # The time at which a curve over training reaches a level, bounded by the checkpoints around it.
 
 
-_ENDS = 3  # points of a level
+_ENDS = 3  # points at either end of a curve
 _EQUAL = 1e-12  # a value this close below a level has reached it, up to rounding
 
 
@@ -51,7 +51,7 @@ class Crossing(float):
 
 
 def last_crossing(steps: np.ndarray, values: np.ndarray, level: float) -> Crossing:
-    """The last crossing of `level` from below. A crossing between step 0 and the next gets the time of the latter."""
+    """The last crossing of `level` from below. One between step 0 and the next checkpoint gets the latter's time."""
     reached = values >= level - _EQUAL
     upward = np.flatnonzero(~reached[:-1] & reached[1:])
     if len(upward) == 0:
@@ -70,7 +70,7 @@ def checked_curve(steps: ArrayLike, values: ArrayLike) -> tuple[np.ndarray, ...]
     if times.ndim != 1 or times.shape != curve.shape or len(times) == 0:
         raise UserError(f"A curve needs one value for each step. Got shapes {times.shape} and {curve.shape}.")
     if times[0] < 0 or (np.diff(times) <= 0).any():
-        raise UserError(f"The steps of a curve must ascend, from 0 on. Got {times[:20].tolist()}. Sort them.")
+        raise UserError(f"The steps of a curve must be ascending and at least 0. Got {times[:20].tolist()}. Sort them.")
     return times, curve
 
 
@@ -148,7 +148,7 @@ def role_events(steps: ArrayLike, held: ArrayLike) -> RoleEvents:
 
 
 def expected_jaccard(heads: int, a: int, b: int) -> float:
-    r"""Expected \(|A \cap B| / |A \cup B|\) of random sets of `a` and `b` of `heads` heads; NaN of two empty ones.
+    r"""Expected \(|A \cap B| / |A \cup B|\) of random sets of `a` and `b` out of `heads` heads; NaN if both are empty.
 
     $$ \sum_k \frac{k}{a + b - k} \mathrm{hypergeom}(k; H, a, b) $$
 
@@ -215,7 +215,7 @@ class _Role:
 
 
 FUNCTIONS = ("positional", "syntactic", "rare token")
-"""The functions of heads in Voita et al. (2019); all other roles belong to none."""
+"""The functions of heads in Voita et al. (2019); all other roles belong to none of them."""
 
 _POSITIONAL = _Role(
     name=f"positional {{{OFFSET}:+d}}", table=HEAD_POSITIONAL.name, threshold=0.9, function="positional"
@@ -254,7 +254,7 @@ def head_roles(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     |---|---|---|
     | positional ±n | 90 % of queries attend most to this offset | [@voita2019heads] |
     | a relation, in a direction | 10 points above its best fixed offset | [@voita2019heads] |
-    | rarest token | half of the queries | [@voita2019heads] have 66 % and > 50 % |
+    | rarest token | half of the queries | [@voita2019heads] report 66 % and > 50 % |
     | SEP, punctuation, first token | 60 % of the attention | [@clark2019] |
     | induction, duplicate token | 40 % of the attention of the rows that have a target | [@nanda2022] |
     | retrieval | 10 % of the needle's tokens | [@wu2024retrieval] |
@@ -343,7 +343,7 @@ def chosen_and_held(scores: pd.DataFrame, limit: pd.Series) -> pd.DataFrame:
 
     Returns:
         Columns chosen, held_out, held_out_low, held_out_high and holds. A score is `chosen` if it reaches the limit on
-        the first half. It `holds` if also the lower end of its 95% interval on the second half exceeds the limit. Of
+        the first half. It `holds` if the lower end of its 95% interval on the second half also exceeds the limit. Of
         the chosen scores that are truly no higher than their limits, at most `FALSE_RATE` hold.
 
     Without bootstrap replicates scores are tested on all sentences, not on halves, and every score counts as chosen.

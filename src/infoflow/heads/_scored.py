@@ -80,8 +80,8 @@ class SentenceScorer:
     def choose(self, sentences: int | None, purpose: str) -> np.ndarray:
         """Rows of `sentences` sentences by the hash of their text (default: all).
 
-        Each purpose selects different sentences. Of texts longer than 512 tokens fewer are chosen, so that the total
-        stays at 512 tokens per requested sentence.
+        Each purpose selects different sentences. If texts are longer than 512 tokens, fewer are chosen, so that the
+        total stays at 512 tokens per requested sentence.
         """
         rows, ids = self.reader.rows, self.reader.corpus.content_ids
         if sentences is None or len(rows) == 0:
@@ -133,7 +133,7 @@ class SentenceScorer:
         assert self._read is not None
         with tap(model, hidden=True) as seen:
             model.module.base_model(**inputs)
-        # The head sees only the selected tokens, a seventh of them: on a small model it costs more than the blocks.
+        # The output head reads only the selected tokens (a seventh), as it costs more than a small model's blocks.
         return self._read(seen.hidden[self._stack][-1][scored])
 
 

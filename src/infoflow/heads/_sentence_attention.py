@@ -190,8 +190,8 @@ def sentence_attention(
         translation: Input of an encoder–decoder model's decoder; default: the model's own translation.
         longest: Maximum number of tokens on either side; None: only the model's limit.
         pair: A second sentence that an encoder reads after the first: [CLS] first [SEP] second [SEP].
-        chat: Whether `sentence` is a user's message, or a file of conversations of which the first is read, for the
-            model's chat template.
+        chat: Whether to apply the model's chat template. `sentence` is then a user's message, or a file of
+            conversations, of which the first is read.
 
     Raises:
         UserError: The sentence is empty or too long, or the model cannot read it (see `read_tokens`).

@@ -15,9 +15,9 @@ from ._sentence_attention import sentence_inputs
 from ._sentence_tokens import ReadSentence
 
 CANDIDATES = 10
-_FEWER = 5  # in a file
+_FEWER = 5  # candidates in a file
 _CHUNK = 1 << 25  # logits held at a time
-_PART = 128  # of the vocabulary
+_PART = 128  # tokens in a part of the vocabulary
 
 
 def lens_logits(

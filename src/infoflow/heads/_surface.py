@@ -50,8 +50,8 @@ STATISTIC = Column(
     "statistic",
     "string",
     "",
-    "self, previous, next: the token at the query's own, previous or next place; first, last: the sentence's first or"
-    " last token; special: all special tokens; cls, sep, bos, eos: those by name; punctuation, which is 0 in a "
+    "self, previous, next: the token at the query's own, previous or next position; first, last: the sentence's first "
+    "or last token; special: all special tokens; cls, sep, bos, eos: those by name; punctuation, which is 0 in a "
     "sentence without any (before version 2 such sentences were left out; before version 3 only . and , counted, now "
     "what Unicode calls punctuation); sep_to_sep, rest_to_sep: SEP from SEP, and from all others; entropy; "
     "first_token_entropy: entropy of the first token's attention (CLS in BERT)",
@@ -92,7 +92,7 @@ class SurfaceStatistics(AbstractHeadMeasure):
        \quad \tilde a = (1 - ε) a + ε / |K_i| $$
 
     S(i) are the keys of a statistic. A query without such a key adds 0 and still counts; for example, the first token
-    has no previous one. `of(attention, valid, roles)` returns the statistics of arrays in the order of the table.
+    has no previous one. `of(attention, valid, roles)` computes the statistics from arrays, in the order of the table.
 
     Special tokens count as queries and keys unless excluded, as in [@clark2019]; `Confidence` and `Entropy` follow
     [@voita2019heads] instead. Positions count tokens without padding; in cross-attention "self" is the source token at
@@ -190,7 +190,7 @@ class SurfaceStatistics(AbstractHeadMeasure):
     def count(self, rows: SurfaceRows) -> Float[Tensor, "sentence statistic"]:
         """Number of queries in each sum; 0 for a special token that is not a key of the sentence.
 
-        A sentence without punctuation counts with 0. The authors of [@clark2019] sum A · selector over n in every
+        A sentence without punctuation counts as 0. The authors of [@clark2019] sum A · selector over n in every
         document; for such a document the selector is 0.
         """
         queries = rows.queries.sum(1).double()
@@ -282,7 +282,7 @@ class SpecialGradient(Intervention):
             for key, layer, part in self._batch_sums(scorer, roles, batch):
                 sums[key, layer] = sums[key, layer] + part if (key, layer) in sums else part
         rows = [row for (key, layer), part in sorted(sums.items()) for row in _rows(key, layer, part)]
-        # A decoder may never read the token: the last one of a target is only predicted.
+        # A decoder may never read the token, since a target's last token is only predicted.
         return pd.DataFrame(rows, columns=self.table.column_names).dropna(subset=["value"])
 
     def _batch_sums(
@@ -323,7 +323,7 @@ def attention_gradients(scorer: SentenceScorer, batch: ScoredBatch) -> dict[tupl
     leaves: dict[tuple[AttentionKey, int], Tensor] = {}
 
     def open_leaf(call: AttentionCall) -> AttentionCall:
-        # A zero is added: the weights keep depending on the layers below, and parameters may be frozen.
+        # Zeros are added, so that the weights still depend on the layers below, and parameters may be frozen.
         leaf = torch.zeros_like(call.weights, requires_grad=True)
         leaves[(call.stack, call.kind), call.layer] = leaf
         return call.edited(weights=call.weights + leaf)

@@ -75,7 +75,7 @@ def telling_heads(seen: SentenceAttention, kind: AttentionOfKind) -> tuple[Telli
 def _telling(
     weights: np.ndarray, first: int, same_tokens: bool, texts: list[str]
 ) -> tuple[str, int, int, float] | None:
-    """Target, number of tokens that attend to it and of all, and mean largest weight; None if no target is clear."""
+    """Target, numbers of tokens that attend to it and in all, and mean largest weight; None if no target is clear."""
     if len(weights) < _FEWEST:
         return None
     best = weights == weights.max(axis=1, keepdims=True)
@@ -106,18 +106,18 @@ HEAD_EXAMPLES = TableSchema(
             "confidence",
             "float64",
             "probability",
-            "mean largest weight of the head in this sentence, over its tokens without special ones",
+            "mean of the head's largest weight over the tokens of this sentence, without special ones",
         ),
         Column("sentence", "int64", "", "stable id of the sentence in the corpus"),
         Column("text", "string", "", "what the attending stack reads"),
         Column("queries", "string", "", "tokens that attend, as JSON: [text, special]"),
-        Column("keys", "string", "", "tokens that are attended to, likewise"),
+        Column("keys", "string", "", "tokens that are attended to, in the same form"),
         Column("weights", "string", "", "attention (query, key), bytes in base64"),
         Column(
             "value_norms",
             "list<float64>",
             "",
-            "of each key: length of what the head would write if it looked at that key alone",
+            "length of the vector that the head would write if it attended to one key alone, for each key",
         ),
     ),
 )

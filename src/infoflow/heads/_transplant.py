@@ -56,7 +56,7 @@ def head_slices(model: Model, heads: Iterable[Head]) -> list[ParameterSlice]:
     """The parameters of these heads.
 
     For each head these are its rows of query, key and value (weight, then bias if there is one), then its columns of
-    the output projection. If heads share a key and value, each of them lists it.
+    the output projection. A key and value that heads share are listed for each of them.
 
     Raises:
         UserError: The layout of the projections is unknown.
@@ -172,8 +172,8 @@ _ARM = Column(
     "arm",
     "string",
     "",
-    "what replaces the fresh model's heads: none; specialised heads of the trained model; random, as many others of "
-    "its heads in the same layers; shuffled, the specialised ones with the numbers of each matrix in random order",
+    "what replaces the fresh model's heads: none; specialised: heads of the trained model with roles or importance; "
+    "random: as many of its other heads, in the same layers; shuffled: the specialised heads, each matrix shuffled",
 )
 
 TRANSPLANT_CURVES = TableSchema(
@@ -188,8 +188,8 @@ TRANSPLANT_CURVES = TableSchema(
         Column("draw", "int64", "", "number of the random draw; 0 for all others"),
         Column("step", "int64", "updates", "optimiser steps of the fresh model so far"),
         Column("source_tokens", "int64", "tokens", "source tokens read until then"),
-        Column("heads", "int64", "heads", "how many heads were put in, or frozen"),
-        Column("metric", "string", "", "loss, or, at the last step of translation, bleu"),
+        Column("heads", "int64", "heads", "number of heads that were replaced, or frozen"),
+        Column("metric", "string", "", "loss; for translation also bleu, at the last step"),
         *estimate_columns(
             "nats per token (loss), percent (bleu)",
             "score on held-out sentences",
@@ -203,26 +203,26 @@ TRANSPLANT_CURVES = TableSchema(
 TRANSPLANTED_HEADS = TableSchema(
     name="transplanted_heads",
     version=2,
-    description="Heads of a trained model put into fresh ones, by variant, each in the same layer and head. Shuffled "
-    "heads are the specialised ones.",
+    description="Heads of a trained model copied into fresh ones, by variant, each into the same layer and head. The "
+    "shuffled variant uses the specialised heads.",
     made_by="a plan with [transplant] on = true makes it",
     columns=(
         _ARM,
         Column("draw", "int64", "", "number of the random draw; 0 for specialised heads"),
         *HEAD_KEYS,
-        Column("roles", "string", "", "roles that it holds in its model, by commas"),
+        Column("roles", "string", "", "roles that the head holds in the trained model, separated by commas"),
         Column(
             "importance",
             "float64",
             "",
-            "expected absolute derivative of the loss by a gate on the head, over the norm of its layer's",
+            "expected absolute derivative of the loss with respect to a gate on the head, divided by the layer's norm",
         ),
-        Column("rank", "int64", "", "place in the order of choice, from 0"),
+        Column("rank", "int64", "", "position in the order of choice, from 0"),
         Column(
             "by_chance",
             "float64",
             "roles",
-            "how many roles all heads of the model hold by chance, at most; missing where heads were not "
+            "upper bound on the number of roles that all heads of the model hold by chance; missing if heads were not "
             "chosen by roles",
         ),
     ),

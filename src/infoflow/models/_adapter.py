@@ -52,8 +52,8 @@ def base_of(folder: Path) -> str:
     kind, base = facts.get("peft_type"), facts.get("base_model_name_or_path")
     if not isinstance(kind, str) or kind in _VIRTUAL:
         raise UserError(
-            f"The adapter in {folder} must change weights, as LoRA, DoRA and IA3 do. Its adapter_config.json says "
-            f"peft_type {kind if isinstance(kind, str) else 'of no name'}"
+            f"The adapter in {folder} must change weights, as LoRA, DoRA and IA3 do. Its adapter_config.json has "
+            f"{f'peft_type {kind}' if isinstance(kind, str) else 'no peft_type'}"
             f"{', which prepends virtual tokens to the text' if isinstance(kind, str) else ''}. Use another adapter."
         )
     if facts.get("megatron_config"):
@@ -231,7 +231,7 @@ def _difference(adapted: Any, held: set[str]) -> str:
 
 
 def _resize(base: PreTrainedModel, folder: Path, held: Mapping[str, tuple[int, ...]]) -> None:
-    """Resize the embeddings to the adapter's file: tokens were added before the adapter was trained."""
+    """Resize the embeddings as in the adapter's file, if tokens were added before the adapter was trained."""
     embedding = base.get_input_embeddings()
     name = next((name for name, child in base.named_modules() if child is embedding), None)
     if name is None or not isinstance(getattr(embedding, "weight", None), Tensor):
@@ -239,11 +239,11 @@ def _resize(base: PreTrainedModel, folder: Path, held: Mapping[str, tuple[int, .
     size, found = embedding.weight.shape[0], {plain_name(key): shape for key, shape in held.items()}
     whole, low_rank = found.get(f"{name}.weight"), found.get(f"{name}.lora_embedding_A")
     if whole is not None and whole[0] != size:
-        with torch.random.fork_rng(devices=[]):  # rows are drawn and then replaced
+        with torch.random.fork_rng(devices=[]):  # the new rows are random until they are replaced
             base.resize_token_embeddings(whole[0], mean_resizing=False)
     elif low_rank is not None and low_rank[-1] != size:
         raise UserError(
-            f"The adapter in {folder} was trained on {low_rank[-1]} tokens, and its base model has {size}. "
+            f"The adapter in {folder} has a vocabulary of {low_rank[-1]} tokens, and its base model one of {size}. "
             "The embeddings of the added tokens were not saved. Save the adapter with save_embedding_layers=True."
         )
 

@@ -175,7 +175,7 @@ class Stack:
     causal: bool  # no token sees a later one
     width: int
     layers: tuple[Layer, ...]
-    layout: tuple[int, ...] = ()  # order of a block's own states: sentence, token, (stream,) width; (): this one
+    layout: tuple[int, ...] = ()  # of a block's own states: dimensions of sentence, token, (stream,) width; (): these
     streams: int = 1  # residual streams that the blocks hand on (Gemma 3n: 4)
 
     def joined(self, states: Tensor) -> Tensor:
@@ -253,7 +253,7 @@ class Anatomy:
         }
 
     def beside_attention(self) -> str | None:
-        """Where tokens interact outside attention, as a reason; None if nowhere."""
+        """A clause that says where tokens interact outside attention; None if nowhere."""
         found = []
         for stack in self.stacks:
             blocks = [str(layer.index) for layer in stack.layers if layer.other_paths]
@@ -264,12 +264,12 @@ class Anatomy:
         return f"its tokens also reach each other outside attention (Mamba, convolution, ...), in {'; '.join(found)}"
 
     def several_streams(self) -> str | None:
-        """Why no head simply adds to the state, as a reason; None if there is one residual stream."""
+        """A clause that says why heads do not add to one state; None if there is one residual stream."""
         num = max((stack.streams for stack in self.stacks), default=1)
         return f"its blocks mix {num} residual streams, so heads do not add to one state" if num > 1 else None
 
     def lacks(self) -> str | None:
-        """What is missing for measurements, as a reason: layers, or heads; None if the model has both."""
+        """A clause that says what is missing for measurements, layers or heads; None if the model has both."""
         if not any(stack.layers for stack in self.stacks):
             return "it has no layers: a token's vector is the same in every sentence"
         if not any(layer.attentions for stack in self.stacks for layer in stack.layers):

@@ -34,7 +34,7 @@ Listener = Callable[[AttentionCall], AttentionCall]
 
 _LISTENERS: WeakKeyDictionary[nn.Module, list[Listener]] = WeakKeyDictionary()
 _WATCHED: WeakSet[nn.Module] = WeakSet()
-"""Attentions with their own code that are already observed: taps nest."""
+"""Attentions with their own code that are already observed, since taps may be nested."""
 _QUERY_BLOCK: ContextVar[int | None] = ContextVar("query_block", default=None)
 """Number of queries whose attention is computed at a time; None: all."""
 
@@ -196,7 +196,7 @@ def listening(
 ) -> Iterator[None]:
     """Run `module` through the tapped attention; each attention module's calls go to its listener.
 
-    `own` lists the attention modules with their own code. With `query_block` the others compute and show at most that
+    `own` lists the attention modules with their own code. With `query_block` the other modules process at most that
     many queries at a time. On exit, even after an error, every configuration gets its attention implementation back.
     """
     _register()

@@ -22,7 +22,7 @@ class Site:
 
 
 class AtSite:
-    """What happens at a `site`, with the site's stack, kind and layer as attributes."""
+    """Base class of objects with a `site`, whose stack, kind and layer become attributes."""
 
     __slots__ = ()
     site: Site
@@ -153,7 +153,7 @@ def attention_weights(call: AttentionCall) -> Float[Tensor, "batch head query ke
 
 def _scores(call: AttentionCall) -> Tensor:
     if call.query is None or call.key is None:
-        assert call.mask is not None, "scores that are no product lie in the mask"
+        assert call.mask is not None, "scores that are not a product are in the mask"
         return call.mask
     scores = (call.query @ call.key.mT) * call.scaling
     if call.others is not None:

@@ -14,8 +14,8 @@ from ._modules import evaluating
 FIRST_IS_GLOBAL = "first_token_is_global"
 """Entry of a configuration: the first token of every row is global by default."""
 DILATION = "attention_dilation"
-"""Entry of a configuration: a window holds only tokens at distances that this number divides, and reaches as much
-farther; 1 by default."""
+"""Entry of a configuration: a window holds only tokens at multiples of this distance, so it reaches that many times as
+far; 1 by default."""
 _TOLERANCE = 1e-4
 
 
@@ -35,7 +35,7 @@ def read_bands_densely(module: PreTrainedModel) -> None:
     compute_densely(module)
     with evaluating(module):
         after = run_tiny(module, inputs)
-    # A first token that is global by configuration, or a dilated window, is not so in the family's own code.
+    # The family's own code supports neither of these two settings, so its results may differ.
     own = getattr(module.config, FIRST_IS_GLOBAL, False) or getattr(module.config, DILATION, 1) > 1
     same = (after - before).norm() <= _TOLERANCE * before.norm()
     if bool(before.isfinite().all()) and not same and not own:

@@ -51,7 +51,7 @@ def model_card(
         scores: Lines of Markdown.
         tags: For the model hub, besides `infoflow`.
         results: Scores for the model hub: `data`, `metric`, `value`, and `note`, which states their interval.
-        known: `language`, `license` and `datasets` of the text that the model was trained on, as far as it is known.
+        known: `language`, `license` and `datasets` of the text that the model was trained on, as far as known.
         code: Whether the folder has a file of Python code with the model's class.
         own_weights: Whether the weights were trained; otherwise language and licence are those of the base.
     """
@@ -116,7 +116,7 @@ def _before_publishing(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _base(module: PreTrainedModel) -> dict[str, Any]:
-    """The model from which this one was loaded, on the hub, or what the card in its folder says about it.
+    """The hub model from which this one was loaded, or what the card in its folder says about it.
 
     A folder's name means nothing on the hub, so the card names the model from which the folder was made.
     """

@@ -92,7 +92,7 @@ def check_index(index: Path) -> None:
 
 
 def model_class(name: object, home: Path | str) -> type[PreTrainedModel]:
-    """The class of infoflow or transformers called `name`, which must be a model's."""
+    """The class of infoflow or transformers called `name`, which must be a model class."""
     from .modeling_own import OWN  # slow import
 
     if isinstance(name, str) and name in OWN:

@@ -2,8 +2,8 @@
 
 There is no table of families. A module that calls the attention function, or else multiplies a softmax by values in its
 own code, is an attention module; the linear module that receives exactly its output is the output projection; keys of
-the encoder's length mean cross-attention; and weights without a future mean a causal stack. Blocks between them without
-attention (hybrid models) are layers without heads.
+the encoder's length mean cross-attention; and a stack without weights on later tokens is causal. Blocks between them
+without attention (hybrid models) are layers without heads.
 """
 
 # B sentence, H head, T query token, S key token, d head width
@@ -35,7 +35,7 @@ def discover(module: PreTrainedModel) -> Anatomy:
     if isinstance(module, AbstractOwnModel):
         return Anatomy(stacks=module.stacks(), parameter_groups=parameter_groups(module, module.stacks()))
     calls = watch(module)
-    # Only now: on a short sentence, BigBird's first pass puts other attention modules into its blocks.
+    # Not before, because BigBird's first pass on a short sentence puts other attention modules into its blocks.
     names = {child: name for name, child in module.named_modules()}
     encoder = set(module.get_encoder().modules()) if is_sequence_to_sequence(module) else set()
     if not _is_complete(module, calls, encoder, names):
@@ -75,7 +75,7 @@ def _stack_name(call: WatchedCall, calls: list[WatchedCall], encoder: set[nn.Mod
 
 
 def _blocks(module: nn.Module, calls: list[WatchedCall], names: dict[nn.Module, str]) -> dict[nn.Module, str]:
-    """The block of each attention module: the outermost element of a module list that holds no second of its kind.
+    """The block of each attention module: the outermost module-list element with only one attention of each kind.
 
     Outermost, because T5 keeps the parts of a block in an inner list.
     """
@@ -230,8 +230,8 @@ def _silent(module: nn.Module, seen: set[str]) -> dict[str, list[str]]:
 def scalings(module: PreTrainedModel, attentions: Sequence[nn.Module]) -> dict[nn.Module, float | None]:
     r"""The factor s of each attention whose scores are $s\, q k^\top + c$, c the same for every sentence.
 
-    None if there is none: DeBERTa's scores also contain products of content and position, which differ between
-    sentences. Found from two sentences of equal length, whose scores differ by $s\,(q k^\top - q' k'^\top)$.
+    None if there is no such factor: DeBERTa's scores also contain products of content and position, which differ
+    between sentences. Found from two sentences of equal length, whose scores differ by $s\,(q k^\top - q' k'^\top)$.
     """
     if not attentions:
         return {}

@@ -20,7 +20,7 @@ from ._modules import evaluating
 from ._own_attention import OwnCall, watching_own_attention
 from ._placed import input_device
 
-_SOURCE_LENGTH, _TARGET_LENGTH = 5, 4  # unequal, so that cross-attention shows
+_SOURCE_LENGTH, _TARGET_LENGTH = 5, 4  # unequal, to recognise cross-attention
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -122,7 +122,7 @@ def _watch(module: PreTrainedModel, others: set[nn.Module] | None) -> list[Watch
 
 
 def _find_gated_projections(module: PreTrainedModel, calls: list[WatchedCall], inputs: dict[str, Tensor]) -> None:
-    """Output projections behind a gate (Qwen3-Next): what they read is linear in the heads' outputs, head by head.
+    """Find output projections behind a gate (Qwen3-Next), whose input is linear in each head's output.
 
     One attention is tried for each class of attention.
     """
@@ -186,7 +186,7 @@ def output_embeddings(module: PreTrainedModel) -> nn.Module | None:
 
 
 def runs_alone(module: PreTrainedModel) -> nn.Module:
-    """The part that runs on token ids: without a head that predicts no tokens."""
+    """The part that runs on token ids: the base model if the head does not predict tokens."""
     return module if output_embeddings(module) is not None else module.base_model
 
 
@@ -286,7 +286,7 @@ def _match_projection(calls: list[WatchedCall], child: nn.Module, value: Tensor)
         return
     if calls[-1].candidate is None and any(child is one for one in calls[-1].module.modules()):
         calls[-1].candidate = child
-    # A damaged model's NaNs are equal too: measures report where they begin.
+    # NaNs of a damaged model count as equal, since measures report where NaNs begin.
     if torch.allclose(value.reshape(context_BTD.shape), context_BTD, rtol=0, atol=0, equal_nan=True):
         calls[-1].projection = child
 

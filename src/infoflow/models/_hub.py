@@ -55,7 +55,7 @@ def named_at(source: object, revision: str) -> str:
     """The name on the hub with its revision."""
     if not isinstance(source, str) or Path(source).expanduser().exists() or at_revision(source)[1] is not None:
         raise UserError(
-            "A revision needs a name on the model hub, and must be named once: NAME@REVISION, or revision=. "
+            "A revision needs a name on the model hub, and must be given once, as NAME@REVISION or as revision=. "
             f"Got revision {as_written(revision)} of {as_written(source)}."
         )
     return f"{source}@{revision}"
@@ -177,7 +177,7 @@ def _quantised(home: Path | str) -> str:
 
 
 def machine_lacks(error: BaseException, home: Path | str) -> UserError | None:
-    """The error that names the machine's limit that was hit; None if it was none."""
+    """The error that names the machine's limit that was hit; None if no limit was hit."""
     lacking = _lacking(error, str(error))
     return UserError(_ADVICE[lacking].format(home=home)) if lacking else None
 

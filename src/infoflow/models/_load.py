@@ -113,14 +113,14 @@ def load_model(
         pad_token_id=_pad_token_id(module, source_tokenizer),
     )
     model = _read(model)
-    # The task last: its checks of the configuration would hide why a family cannot be read at all.
+    # The task comes last, since its checks of the configuration would hide why a family cannot be read at all.
     model = replace(model, task=_task(module, model.anatomy))
     _note_peculiarities(model)
     return model
 
 
 def _read(model: Model) -> Model:
-    """The model with its anatomy, confirmed by a trial pass; with its blocks only if its heads cannot be read.
+    """The model with its anatomy (just the blocks if the heads cannot be read), confirmed by a trial pass.
 
     Raises:
         UserError: Neither heads nor the states between blocks can be read; the message is about the heads.
@@ -145,7 +145,7 @@ def _read(model: Model) -> Model:
 def _module(
     source: Any, dtype: torch.dtype, device: str | torch.device, quantize: str | None
 ) -> tuple[PreTrainedModel, str, Path | str | None]:
-    """The module, its name, and where it was read; None for an instance."""
+    """The module, its name, and the place it was read from (None for an instance)."""
     if isinstance(source, PreTrainedModel):
         if quantize is not None:
             raise UserError("quantize applies to weights that are read from disk. Got a model instance. Leave it out.")
@@ -207,7 +207,7 @@ def load_tokenizer_of(source: str, tokenizer: str | Path | None = None) -> PreTr
 
 
 def check_loading(tokenizer: str | Path | None, device: str) -> None:
-    """Check that the device and the tokenizer (a folder or name) exist, before many loads."""
+    """Check that the device and the tokenizer (a folder or name) exist, before many models are loaded."""
     usable_device(device)
     if tokenizer is not None:
         find_tokenizers(tokenizer, None)
@@ -249,9 +249,9 @@ def _task(module: PreTrainedModel, anatomy: Anatomy) -> Task:
 
 
 def _task_by_structure(module: PreTrainedModel, anatomy: Anatomy) -> Task:
-    """The task of a family without a registered language model, such as text and images, from its stacks and head."""
+    """The task of a family without a registered language model (text and images), from its stacks and head."""
     predicted = getattr(output_embeddings(module), "out_features", 0)
-    # Some read a few tokens that they never predict (ImageGPT its start).
+    # Some read a few tokens that they never predict (ImageGPT: its start token).
     if not vocabulary_size(module) // 2 < predicted <= vocabulary_size(module) or not anatomy.predicts.causal:
         return "encoder"
     return "seq2seq" if len(anatomy.stacks) > 1 else "causal-lm"

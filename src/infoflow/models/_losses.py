@@ -84,8 +84,8 @@ def model_inputs(
 def left_padding(model: Model) -> LeftPadding:
     """How a model handles left padding, determined by a test.
 
-    "as is": the states of real tokens are those of the row alone (relative positions, or positions counted from the
-    mask); "positions": the same with position ids; "refused": impossible.
+    "as is": real tokens have the same states as without padding (relative positions, or positions counted from the
+    mask); "positions": they do if position ids are passed; "refused": impossible.
     """
     if model.module not in _LEFT_PADDING:
         _LEFT_PADDING[model.module] = _try_left_padding(model)
@@ -268,7 +268,7 @@ def shift_right(model: Model, labels: Int[Tensor, "batch step"]) -> Int[Tensor, 
     if (own := getattr(model.module, "prepare_decoder_input_ids_from_labels", None)) is not None:
         with suppress(
             TypeError, ValueError, AttributeError
-        ):  # its configuration has no start or no padding: ours searches further
+        ):  # without a start or padding token in its configuration, ours searches further
             return own(labels)
     shifted = labels.roll(1, dims=1)
     shifted[:, 0] = start_token_id(model)

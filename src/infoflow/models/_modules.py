@@ -53,7 +53,7 @@ def _extreme(rows: Tensor, name: str) -> Tensor:
 # PyTorch passes float32 products to MKL, which uses AVX-512 only on Intel's processors. oneDNN, also part of PyTorch,
 # uses it on all: on one core of an AMD EPYC (Zen 5) it reached 180 to 220 GFLOP/s from 64 rows up, conversions
 # included, and MKL 95 to 100, with errors of the same size. On one core of an Intel Xeon (Cascade Lake) MKL reached 72
-# to 124, oneDNN with its conversions 64 to 102: there nothing changes.
+# to 124, oneDNN with its conversions 64 to 102, so nothing changes there.
 
 
 _LEAST_ROWS = 32

@@ -160,7 +160,7 @@ def _projection_entries(stacks: tuple[Stack, ...], names: set[str]) -> dict[str,
 
 
 def _add_attention(entries: dict[str, list[Entry]], attention: Attention, names: set[str]) -> None:
-    """Projections of global tokens (Longformer's `query_global`, ...) are split like the others."""
+    """Add an attention's slices, also of the projections of global tokens (Longformer's `query_global`, ...)."""
     where = (attention.stack, attention.layer, attention.kind)
     for component in ("query", "key", "value", "output"):
         projection = getattr(attention, component)
@@ -210,7 +210,7 @@ def _within(name: str, attention: Attention) -> bool:
 
 
 def _in_idle_attention(model: PreTrainedModel, name: str, block: str) -> bool:
-    """Whether a parameter belongs to an attention that never runs, as cross-attention without an encoder."""
+    """Whether a parameter belongs to an attention that never runs, such as cross-attention without an encoder."""
     path = name.removeprefix(block + ".").split(".")[:-1]
     inside = (".".join([block, *path[: depth + 1]]) for depth in range(len(path)))
     return any("attention" in type(model.get_submodule(module)).__name__.lower() for module in inside)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from infoflow._transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from infoflow.foundation import UserError, available_memory, current_display, launched, said_size
 
-_ROOM = 1.1  # states and logits beside the weights
+_ROOM = 1.1  # factor on the weights' memory, for states and logits
 _SHARE = 0.9  # of free memory that accelerate may fill
 _WIDEST = 4  # in memory, weights take at most this many times the bytes of their file
 

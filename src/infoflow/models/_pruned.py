@@ -131,7 +131,7 @@ def _cut(module: nn.Module, name: str, dim: int, gone: Tensor) -> None:
 
 
 def _recount(attention: nn.Module, one: Attention, heads: list[int]) -> None:
-    """Update an attention's number of heads. Without it OPT silently computes something else under SDPA."""
+    """Update an attention's number of heads. Otherwise OPT silently computes something else under SDPA."""
     if not heads:
         return
     left = one.num_heads - len(heads)
@@ -171,7 +171,7 @@ def save_pruned(
 
     The folder holds weights, configuration and tokenizers as `save_pretrained` writes them, `pruned.json` (class, kept
     heads, library versions, `origin`), and `modeling_pruned.py`, with which `AutoModel...from_pretrained` builds the
-    smaller model. Without that code it refuses the weights because of their shapes.
+    smaller model. Without that code transformers refuses the weights because of their shapes.
 
     Args:
         model: From `prune`.
@@ -268,7 +268,7 @@ def as_pruned(module: PreTrainedModel, kept: Kept, path: Path) -> PreTrainedMode
     """The loaded module as `remove_heads` leaves it: in its family's own class, without the entries used for loading.
 
     Raises:
-        UserError: The remaining heads are not those of the weights.
+        UserError: The remaining heads do not match the weights.
     """
     found: Any = module
     found.__class__ = type(module).__mro__[1]

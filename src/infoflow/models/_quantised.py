@@ -14,10 +14,10 @@ from ._placed import quantisation_method
 from ._pruned import is_pruned_folder
 
 QUANTISED = {"int8": "torchao"}
-"""What `quantize` may be, and the package (also the extra) that does it.
+"""Values of `quantize`, and the package (and extra of infoflow) that each needs.
 
-Not LLM.int8 of bitsandbytes: it rounds states by columns of the whole batch, so sentences would change each other.
-"""
+LLM.int8 of bitsandbytes is not one of them: it rounds states by columns of the whole batch, so sentences would change
+each other."""
 _PLAIN = "Quantise a checkpoint that save_pretrained wrote with unquantised weights, or leave quantize out."
 
 
@@ -71,7 +71,7 @@ def quantised_loading(
 
 
 def _settings() -> Any:
-    for name in ("torchao", "torch.utils._pytree"):  # which warn about their own parts at import
+    for name in ("torchao", "torch.utils._pytree"):  # these log warnings about their own parts at import
         logging.getLogger(name).setLevel(logging.ERROR)
     from torchao.quantization import (  # pyright: ignore[reportMissingImports]  # the extra `torchao`
         Int8WeightOnlyConfig,

@@ -77,7 +77,7 @@ def short_name(home: Path | str) -> str:
 def read_module(
     home: Path | str, dtype: torch.dtype, device: str | torch.device = "cpu", quantize: str | None = None
 ) -> PreTrainedModel:
-    """The module saved there, on the CPU unless it is quantised or too large for the device that "auto" means."""
+    """The module saved at `home`, on the CPU unless it is quantised or too large for the device that "auto" means."""
     try:
         if quantize is not None:
             check_quantize(quantize, home)

@@ -31,7 +31,7 @@ from ._tap import tap
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class AttentionOutput:
-    """What a block's first attention put out in the first forward pass."""
+    """Output of a block's first attention in the first forward pass."""
 
     attention: Attention
     output: Any = None  # of the module that calls the attention function
@@ -53,7 +53,7 @@ class BlockOutputs:
 
 @contextmanager
 def recorded_blocks(model: Model) -> Iterator[BlockOutputs]:
-    """Record every block's output in the first forward pass inside, for `skipped_blocks`."""
+    """Record every block's output in the first forward pass inside the `with` block, for `skipped_blocks`."""
     result = BlockOutputs()
     with ExitStack() as stack:
         for anatomy in model.anatomy.stacks:
@@ -325,7 +325,7 @@ def without_edges(call: AttentionCall, forbidden: Bool[Tensor, "#sentence #token
     """
     mask = call.value.new_zeros(1, 1, 1, 1) if call.mask is None else call.mask
     # The lowest finite number, not -inf and not a sum of two: a fully masked row must not become NaN.
-    forbidden = forbidden.to(mask.device)  # that of the layer, where accelerate spreads a model over several
+    forbidden = forbidden.to(mask.device)  # the layer's device, if accelerate spreads a model over several
     return call.edited(mask=torch.where(forbidden[:, None], torch.finfo(mask.dtype).min, mask))
 
 

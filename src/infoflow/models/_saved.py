@@ -81,7 +81,7 @@ def _save_unused_poolers(module: PreTrainedModel, folder: Path) -> None:
 
 
 def without_unused(config: Any, folder: Path) -> None:
-    """Make a configuration from such a folder read only the trained weights."""
+    """Make the configuration of a folder with added poolers read only the trained weights."""
     if (folder / UNUSED).is_file() and hasattr(config, "transformers_weights"):
         del config.transformers_weights
 
@@ -141,7 +141,7 @@ _SPECIAL = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 
 def joined(source: Any, target: Any) -> PreTrainedTokenizerFast | None:
-    """A tokenizer that encodes as `source` and decodes as `target`; None if these have one vocabulary.
+    """A tokenizer that encodes as `source` and decodes as `target`; None if both have the same vocabulary.
 
     Its decoder replaces each piece of the source by the piece of the target with the same id. Only for tokenizers of
     `train_tokenizer`; None for others.

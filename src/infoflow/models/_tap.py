@@ -37,7 +37,7 @@ class Tap:
     """Records of the latest forward pass. Tensors are in the autograd graph if gradients are enabled.
 
     They are on `model.device`; tensors of layers on other devices are moved there. Attention weights are float32 or
-    wider, even in a half-precision model. A layer without attention (hybrid models) has tensors of no heads. In
+    wider, even in a half-precision model. A layer without attention (hybrid models) has tensors with 0 heads. In
     training, a layer skipped by LayerDrop has an empty tensor.
 
     | field | key | value |
@@ -89,7 +89,7 @@ def tap(
     `hidden`, `heads`, `gates` and `on_heads` keep the attention implementation (SDPA by default); `attention` and
     `on_attention` run the model through infoflow's own, equal to eager attention, or observe the code of a family that
     computes attention itself. On exit, also after an error, hooks are removed and every configuration gets its
-    implementation back. Taps nest: an inner one sees the outer ones' changes, and leaving it does not affect them.
+    implementation back. Taps can be nested: an inner one sees the outer ones' changes, and leaves them in place.
 
     >>> gates = torch.ones(3, 4)  # three layers of four heads
     >>> gates[2, 1] = 0
@@ -124,7 +124,7 @@ def tap(
 
 
 def open_gates(model: Model, num: int, dtype: torch.dtype = torch.float32) -> dict[StackKind, list[Tensor]]:
-    """Gates of 1 for each of `num` examples, (num, H) in each layer, that take gradients."""
+    """Gates of 1 for each of `num` examples, (num, H) in each layer, with gradients."""
     like: dict[str, Any] = {"device": model.device, "dtype": dtype, "requires_grad": True}
     return {key: [torch.ones(num, heads, **like) for heads in row] for key, row in model.anatomy.head_numbers().items()}
 

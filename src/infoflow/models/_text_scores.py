@@ -86,7 +86,7 @@ class BleuStatistics:
 
     @classmethod
     def of(cls, counts: Sequence[float] | np.ndarray) -> "BleuStatistics":
-        """The statistics from ten numbers as in `counts`, or from a sum of such."""
+        """The statistics from ten numbers as in `counts`, or from a sum of such arrays."""
         numbers = [int(number) for number in counts]
         return cls(
             correct=tuple(numbers[:4]),
@@ -141,7 +141,7 @@ def bleu_by_block(
 ) -> dict[int, BleuStatistics]:
     """Lower-cased statistics of the sentences of each block, with one tokenizer chosen from all references.
 
-    Lower-cased because the tokenizers of a study may be; the signature shows it.
+    Lower-cased because the tokenizers of a study may lower-case texts; the signature shows it.
     """
     tokenizer = bleu_tokenizer(text for each in references for text in each)
     found = {}
@@ -161,7 +161,7 @@ def bleu_statistics(
 ) -> BleuStatistics:
     """The statistics of a group of sentences, each with one or more references.
 
-    Texts are compared in the form `comparable`. If no reference has four words, n-grams are counted only up to the
+    Texts are normalised by `comparable` first. If no reference has four words, n-grams are counted only up to the
     longest reference's length, since sacreBLEU would give perfect translations 0.
 
     Groups that are added up need the same `tokenizer`, chosen from all references (`bleu_tokenizer`, the default here).
@@ -313,7 +313,7 @@ def exact_match(prediction: str, answers: str | Sequence[str]) -> bool:
 def token_f1(prediction: str, answers: str | Sequence[str]) -> float:
     """F1 of the words shared by prediction and answer, the best over answers; words as in `normalise_answer`.
 
-    If either side has no words, it is 1 if both have none, else 0.
+    If either side has no words, F1 is 1 if both have none, else 0.
 
     Raises:
         UserError: There is no answer to compare with.

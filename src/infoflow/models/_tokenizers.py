@@ -23,7 +23,7 @@ from ._weights import read_gguf_tokenizer
 TARGET_FOLDER = "target_tokenizer"
 """Subfolder of a checkpoint for a translation model's separate output tokenizer."""
 SOURCE_FOLDER = "source_tokenizer"
-"""Subfolder for the tokenizer of its input: that of the folder itself decodes with the output's vocabulary."""
+"""Subfolder for its input's tokenizer, since the folder's own tokenizer decodes with the output's vocabulary."""
 
 _FILES = (
     "tokenizer.json",
@@ -104,7 +104,7 @@ class Reading:
     source_language: str = ""
     target_language: str = ""
     prefix: str = ""
-    chosen: bool = False  # by the caller: the tokenizer's own defaults are not part of a result's key
+    chosen: bool = False  # chosen by the caller; a tokenizer's own defaults are not part of a result's key
 
 
 def reading_of(tokenizer: PreTrainedTokenizerBase | None) -> Reading:
@@ -124,7 +124,7 @@ def reading_tokenizers(
     Args:
         tokenizers: The original tokenizers; they are not changed.
         name: Name of the model, for messages.
-        config: Configuration of the model: only a decoder with an encoder gets no prefix.
+        config: Configuration of the model; the texts of a decoder with an encoder get no prefix.
         generation: Its configuration of generation, or None: it may name the token that starts each output, or those of
             the languages that the model writes.
         asked: The caller's choice.

@@ -238,7 +238,7 @@ def _written(
 
 
 def _generate(model: Model, **inputs: Any) -> Tensor:
-    """The output of `generate`; of SeamlessM4T its text, where the model's own method continues to speech."""
+    """The output of `generate`; for SeamlessM4T its text, since the model's own method goes on to speech."""
     if str(getattr(model.module.config, "model_type", "")).startswith("seamless_m4t"):
         return GenerationMixin.generate(model.module, **inputs)  # type: ignore[arg-type]
     return model.module.generate(**inputs)

@@ -46,7 +46,7 @@ class _Seen:
 
 
 def tried(model: Model) -> Model:
-    """The model with what a trial shows: whether rows may be padded, and where tokens interact outside attention."""
+    """Add what a trial shows to the model: whether rows may be padded, and where tokens interact outside attention."""
     inputs = {name: ids.repeat(2, 1) for name, ids in tiny_inputs(model.module).items()}
     with torch.no_grad():
         seen = _look(model, inputs)
@@ -61,7 +61,7 @@ def tried(model: Model) -> Model:
 
 
 def _anatomy(anatomy: Anatomy, seen: _Seen) -> Anatomy:
-    """The anatomy with what a tapped pass shows: other paths, and the width of states (not of MobileBERT's heads)."""
+    """Add what a tapped pass shows to the anatomy: other paths, and the width of states (not of MobileBERT's heads)."""
     stacks = tuple(
         replace(
             stack,
@@ -135,14 +135,14 @@ def _one_changed(states_BTD: Tensor) -> Tensor:
 
 
 def _differ(output_BTD: Tensor) -> bool:
-    """Whether any other token than the changed one differs between the two sentences."""
+    """Whether any token other than the changed one differs between the two sentences."""
     others = torch.arange(output_BTD.shape[1], device=output_BTD.device) != _CHANGED
     kept, changed = output_BTD[0, others], output_BTD[1, others]
     return not _distance(changed, kept) <= _ROUNDING * _epsilon(kept)
 
 
 def _distance(found_TD: Tensor, expected_TD: Tensor) -> float:
-    """Largest difference of a token's state, relative to the largest norm: a token of norm 0 (padding) counts too.
+    """Largest difference of a token's state, relative to the largest norm, so that tokens of norm 0 (padding) count.
 
     0 if states are not finite: a measurement names the layer where that begins.
     """
@@ -277,7 +277,7 @@ def _require_the_last_state(model: Model, seen: _Seen, inputs: dict[str, Tensor]
     if bool(same.isfinite().all()) and _equal(_result(_passed_over(model, changed, inputs)), same):
         raise UserError(
             f"What the last block of {_family(model)}'s {stack} returns has no effect on the model's output, so it is "
-            "not the state behind it. Analyse a model of another family."
+            "not the state that the output comes from. Analyse a model of another family."
         )
 
 

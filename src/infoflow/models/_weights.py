@@ -161,7 +161,7 @@ def _is_inside(name: str, model: PreTrainedModel, used: set[str]) -> bool:
 
 
 def whole_layers(names: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Layers, as `encoder.layer.3`, whose weights are in `names` and not in `others`."""
+    """Layers, such as `encoder.layer.3`, whose weights are in `names` and not in `others`."""
     there = {layer for name in others for layer in _layers_of(name)}
     found = dict.fromkeys(layer for name in names for layer in _layers_of(name)[:1])
     return sorted(

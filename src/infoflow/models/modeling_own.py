@@ -64,7 +64,7 @@ class PlainBertConfig(BertConfig):
 
 
 class PlainBertModel(BertModel):
-    """Its blocks without a head, as an aligned encoder is saved."""
+    """Plain BERT's blocks without a head; an aligned encoder is saved in this form."""
 
     config_class = PlainBertConfig
 
@@ -142,7 +142,7 @@ class _CausalBert(BertPreTrainedModel):
 
 
 class CausalBertForSequenceClassification(_CausalBert):
-    """A class, or a number with one output, for a text."""
+    """Logits of a text's class, or a number if there is one output."""
 
     def __init__(self, config: CausalBertConfig) -> None:
         super().__init__(config, config.num_labels)
@@ -374,7 +374,7 @@ class Elmo(AbstractOwnModel):
 
 
 def _turned(lengths: Int[Tensor, " batch"], longest: int) -> Int[Tensor, "batch longest"]:
-    """Position t of a text is taken from position `length - 1 - t`; padding stays in place."""
+    """Indices that reverse each text: position t is taken from `length - 1 - t`; padding stays in place."""
     places = torch.arange(longest, device=lengths.device).expand(len(lengths), longest)
     mirrored = lengths[:, None] - 1 - places
     return torch.where(mirrored >= 0, mirrored, places)

@@ -1,4 +1,4 @@
-"""A model of transformers without some of its attention heads, as listed under `pruned` in its config.json.
+"""A transformers model without some of its attention heads, as listed under `pruned` in its config.json.
 
 A copy of this file is in every folder of a pruned model. It needs only torch and transformers:
 `AutoModel....from_pretrained(folder, trust_remote_code=True)`.

@@ -41,9 +41,9 @@ class Example:
 class Noise:
     """One random stream for each example of a batch.
 
-    A stream depends only on its example's key: (seed, epoch, example) in training, (seed, example) in evaluation. So
-    the draws of a loss do not depend on the size and order of batches or the number of processes, a resumed run repeats
-    them, and they are the same at every point of a path through the weights.
+    A stream depends only on its example's key: (seed, epoch, example) in training, (seed, example) in evaluation. The
+    draws of a loss are therefore independent of the size and order of batches and of the number of processes, are
+    repeated by a resumed run, and are the same at every point of a path through the weights.
     """
 
     keys: tuple[tuple[int | str, ...], ...] = ()  # of the examples, in the batch's order
@@ -307,7 +307,7 @@ def tokens_of(ids: Tensor, names: Sequence[str]) -> list[str]:
 
 
 def stacks(lines: Mapping[str, Sequence[str]]) -> list[dict[str, Sequence[str]]]:
-    """The lines in groups: each with the lines that describe its tokens."""
+    """Group each line with the lines that describe its tokens."""
     found: list[dict[str, Sequence[str]]] = []
     for name, tokens in lines.items():
         if found and name in DESCRIBING:

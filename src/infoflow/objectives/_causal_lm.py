@@ -84,8 +84,8 @@ class BiLM(AbstractObjective):
     that all objectives share.
 
     For two stacks of BERT's blocks, the forward one, a causal LM, is saved and measured as the model; the backward one
-    is saved separately. ELMo, whose layers have states of both directions, is saved whole. Both directions have the
-    same number and frequency of labels if texts begin as often as they end: one frequency baseline serves both.
+    is saved separately. ELMo, whose layers have states of both directions, is saved whole. Texts begin as often as they
+    end, so labels are equally many and equally frequent in both directions, and one frequency baseline serves both.
     """
 
     name: ClassVar[str] = "bilm"

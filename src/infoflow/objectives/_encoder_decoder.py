@@ -109,7 +109,7 @@ class Translation(AbstractObjective):
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS, BLEU)
 
     token_dropout: Probability = 0.0  # probability that a *source* token is replaced by a random one
-    decoder_dropout: Probability = field(default=0.0, metadata=LATER)  # that the decoder does not see a token
+    decoder_dropout: Probability = field(default=0.0, metadata=LATER)  # probability of hiding a token from the decoder
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """The decoder reads [CLS] y and predicts y [SEP].
@@ -150,7 +150,7 @@ class Mass(AbstractObjective):
 
     For each token of the fragment, the decoder reads the preceding token at its position in the text. It does not
     attend to [MASK]. The fragment is at the beginning or the end with probability .2 each, else anywhere. Source:
-    [@song2019mass]; its code derives the fragment's length from the longest sentence of a batch, here each sentence has
+    [@song2019mass]; its code derives the fragment's length from the longest sentence of a batch; here each sentence has
     its own.
     """
 
@@ -271,7 +271,7 @@ class Bart(AbstractObjective):
     mask: Probability = 0.3  # share of the words that are hidden; an upper bound, since spans may overlap
     spans: MeanLength = 3.5  # mean length of a span in words (Poisson); 0: every span is one word
     leaves: Hidden = "span"
-    random_share: Probability = 0.1  # of the spans: random tokens instead of [MASK]
+    random_share: Probability = 0.1  # share of the spans that become random tokens instead of [MASK]
     insert: Probability = 0.0  # inserted [MASK]s, as a share of the tokens
     rotate: Probability = 0.0  # probability that the text begins at a random token
 

@@ -63,8 +63,8 @@ class MaskedLM(AbstractObjective):
 
     selection: Selection = "dynamic"
     rate: Probability = 0.15  # share of candidates that are predicted
-    mask_share: Probability = 0.8  # of the selected
-    random_share: Probability = 0.1  # of the selected; the rest is unchanged
+    mask_share: Probability = 0.8  # share of the selected tokens that become [MASK]
+    random_share: Probability = 0.1  # share of the selected tokens that become random; the rest is unchanged
     specials: bool = False  # fairseq parity of `dynamic`: [CLS] and [SEP] are candidates too
     copies: Count = 10  # for `static`: number of different masks of a sentence, used in turn (BERT's dupe_factor)
     max_predictions: Count = 20  # for `static`, `whole-word` and `n-gram`, per sentence

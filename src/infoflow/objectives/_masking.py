@@ -16,7 +16,7 @@ class Words(NamedTuple):
     """The words of a text: word `i` is `places[edges[i]:edges[i + 1]]`."""
 
     places: np.ndarray  # positions of all tokens but special ones, ascending
-    edges: list[int]  # one more than the words
+    edges: list[int]  # one more edge than words
 
     @property
     def num(self) -> int:
@@ -24,7 +24,7 @@ class Words(NamedTuple):
 
 
 def words_of(tokens: np.ndarray, vocabulary: Vocabulary) -> Words:
-    """A piece with its continuations is a word; special tokens are left out."""
+    """The words of a text: each is a piece with its continuations; special tokens are left out."""
     places = (~vocabulary.is_special[tokens]).nonzero()[0]
     return Words(places, [*vocabulary.word_starts(tokens)[places].nonzero()[0].tolist(), len(places)])
 

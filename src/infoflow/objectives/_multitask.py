@@ -88,7 +88,7 @@ class MultiTask(AbstractObjective):
     tasks: DistinctNames = ("translation", "span-corruption")  # objectives that turn a text into a text
     prefixes: tuple[str, ...] = ("translate English to French: ", "")  # before the text of each task
     sizes: tuple[Count, ...] = ()  # examples of each task, for its share; empty: all have the same sentences
-    limit: CountOrNone = 0  # size above which a task's share grows no more (K in T5); 0: none
+    limit: CountOrNone = 0  # size above which a task's share stops growing (K in T5); 0: none
     temperature: Temperature = 1.0  # 1: shares are proportional to limited sizes; the higher, the more equal
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class MultiTask(AbstractObjective):
         for setting, values in (("prefixes", self.prefixes), ("sizes", self.sizes)):
             if len(values) != len(self.tasks) and (values or setting == "prefixes"):
                 raise UserError(
-                    f"multitask.{setting} must have one for each of the {len(self.tasks)} tasks. "
+                    f"multitask.{setting} must have one value for each of the {len(self.tasks)} tasks. "
                     f"Got {as_written(values)}."
                 )
 

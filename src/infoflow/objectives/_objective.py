@@ -46,9 +46,9 @@ class Metric:
 
     name: str  # as in the column `metric` of the table `task_scores`
     baseline: Baseline
-    """"unigram": frequencies of the training text; "source copied": the source as its translation, or, in
-    text without spaces, one sentence for all where that is better; "most frequent": the
-    more frequent answer; "chance": a half."""
+    """"unigram": frequencies of the training text; "source copied": the source as its own translation or, in text
+    without spaces, one sentence as the translation of all if that is better; "most frequent": the more frequent
+    answer; "chance": a half."""
     better: Literal["lower", "higher"]
     share: float | None = None  # of the baseline; if lower is better
     gain: float | None = None  # over the baseline, in the score's unit; if higher is better
@@ -57,7 +57,7 @@ class Metric:
         assert (self.share is None, self.gain is None) == (self.better == "higher", self.better == "lower")
 
     def limit(self, baseline: float) -> float:
-        """The value that the interval must exceed."""
+        """The value beyond which the interval must lie."""
         return baseline + self.gain if self.gain is not None else baseline * (self.share or 0.0)
 
     def needed(self, baseline: float) -> str:
@@ -74,9 +74,9 @@ class Metric:
         return high < self.limit(baseline) if self.better == "lower" else low > self.limit(baseline)
 
 
-# 10 % below token frequencies: context is used, more than a few updates achieve.
+# 10 % below the loss of token frequencies shows that context is used, which takes more than a few updates.
 LOSS = Metric(name="loss", baseline="unigram", better="lower", share=0.9)
-# Translations below about 10 points are usually considered useless; a decoder that ignores its source gets no further.
+# Translations below about 10 points are usually considered useless, and a decoder that ignores its source stays there.
 BLEU = Metric(name="bleu", baseline="source copied", better="higher", gain=10.0)
 
 
@@ -101,7 +101,7 @@ def accuracy(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> floa
 def area_under_curve(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> float:
     r"""Probability that a yes scores higher than a no, with half weight for ties; NaN if only one of the two occurs.
 
-    $$ \\mathrm{AUC} = \\frac{\\sum_{i: y_i = 1} w_i \\left(W^-_{<s_i} + \\tfrac12 W^-_{=s_i}\\right)}{W^+ W^-} $$
+    $$ \mathrm{AUC} = \frac{\sum_{i: y_i = 1} w_i \left(W^-_{<s_i} + \tfrac12 W^-_{=s_i}\right)}{W^+ W^-} $$
     """
     _, level = np.unique(scores, return_inverse=True)
     yes = np.bincount(level, weights * (truth > 0))
@@ -146,7 +146,7 @@ class AbstractObjective(ABC):
     writes: ClassVar[Writes] = "part"
     """Target of a decoder with an encoder, which determines the decoder's input in measures."""
     reads: ClassVar[Reads] = "sentence"
-    """Unit of an example; all but sentences need a corpus with documents."""
+    """Unit of an example; every unit but the sentence needs a corpus with documents."""
     teacher: str = ""
     """The objective of the plan whose trained model is the teacher; "": none."""
     needs_counts: ClassVar[bool] = False
@@ -182,7 +182,7 @@ class AbstractObjective(ABC):
 
     @property
     def parts(self) -> "dict[str, AbstractObjective]":
-        """The single tasks by name, each as an objective; empty unless it draws one of several for each example."""
+        """The single tasks by name, as objectives; empty unless the objective draws one of several for each example."""
         return {}
 
     @property
@@ -208,7 +208,7 @@ class AbstractObjective(ABC):
         """Turn one clean example into named arrays: inputs, labels, and other inputs of the loss."""
 
     def reads_instead(self, inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """Further input arrays with other tokens, int64 (token,), at the same positions."""
+        """All input arrays by name if the model reads other tokens, int64 (token,), at the same positions."""
         return {"input_ids": inputs}
 
     def noise_epoch(self, epoch: int) -> int:
@@ -281,7 +281,7 @@ class AbstractObjective(ABC):
     def example(
         self, sentences: Sequence[np.ndarray], vocabulary: Vocabulary, translation: np.ndarray | None = None
     ) -> Example:
-        """An example in the form that it reads, from the token ids of a text's sentences, without special tokens."""
+        """Build an example as the objective reads it, from the token ids of sentences without special tokens."""
         start, end = [vocabulary.start], [vocabulary.end]
         target = None if translation is None else np.concatenate([start, translation, end])
         return Example(texts=(np.concatenate([start, *sentences, end]),), translation=target)
@@ -317,7 +317,7 @@ def drop_tokens(
 
 
 class TokenDropout:
-    """Mixin before an objective in a class's bases: drops tokens from the model's (or its encoder's) input in training.
+    """Mixin, before an objective in a class's bases, that drops tokens of the model's (or encoder's) input in training.
 
     The objective draws its own noise first, so that it hides the same tokens with and without dropout.
     """
@@ -325,7 +325,7 @@ class TokenDropout:
     token_dropout: float
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """The objective's own noise, then `drop_tokens` on `input_ids`; labels stay as they were."""
+        """Apply the objective's own noise, then `drop_tokens` to `input_ids`; labels are unchanged."""
         own: Corrupted = super().corrupt(example, generator, vocabulary)  # type: ignore[misc] (of the objective behind)
         inputs, dropped = drop_tokens(own.input_ids, self.token_dropout, generator, vocabulary)
         return Corrupted(arrays={**own.arrays, **super().reads_instead(inputs)}, selected=own.selected | dropped)  # type: ignore[misc]

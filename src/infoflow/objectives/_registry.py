@@ -131,8 +131,8 @@ def show_text(
     other words of the text. If the noise leaves a short text unchanged, it is drawn again, at most 20 times.
 
     Args:
-        text: One sentence or more. Pairs of segments are its halves.
-        objectives: Names; empty: all, those that translate only with a `translation`.
+        text: One sentence or more. Objectives on pairs of segments read its halves.
+        objectives: Names; empty: all, but those that translate only if there is a `translation`.
         translation: The text in another language.
         seed: Seed of the noise.
 
@@ -174,7 +174,7 @@ def batch_of_text(
     rows = [_ids(sentence, names) for sentence in read]
     example = objective.example(rows, source, _ids(written, target_names) if objective.needs_translation else None)
     drawn = [objective.corrupt(example, stream("shown-noise", seed, n), source) for n in range(_DRAWS)]
-    # The first draw that changes something; where none does, the first with a target other than the end.
+    # The first draw that changes something; if none does, the first with a target other than the end.
     made = max(drawn, key=lambda one: (one.selected.any(), _num_targets(one) > 1))
     batch = objective.collate([made], source, target, Noise(((seed,),)))
     return TextBatch(batch=batch, source=source, target=target, names=names, target_names=target_names)

@@ -37,7 +37,7 @@ class SkipGram(AbstractObjective):
     $$ -\log \sigma(u_o \cdot v_c) - \sum_{k} \log \sigma(-u_k \cdot v_c) $$
 
     Frequent words are removed at random *before* windows are cut, so that windows stretch. The half window of each word
-    is uniform on 1..`window`. Negatives have the frequency of their word to the power .75; one that is the true word is
+    is uniform on 1..`window`. Negatives are drawn by frequency to the power .75; one that is the true word is
     skipped, not drawn again. Words with fewer than `min_count` occurrences are removed. Words are the tokens of the
     study's tokenizer, special ones excluded.
 
@@ -85,7 +85,7 @@ class SkipGram(AbstractObjective):
         return {self.name: LossTerm(total=total, count=len(true))}
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
-        """A baseline from frequencies alone: odds that a word is true, its kept frequency over that among negatives."""
+        """A baseline by frequencies: a word's odds to be true are its kept frequency over that among the negatives."""
         frequency = np.exp(-np.asarray(unigram, dtype=np.float64))
         beside = frequency * keep_probability(frequency, self.threshold, self.subsampling)
         drawn = frequency**0.75
@@ -194,7 +194,7 @@ def draw_negatives(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ByIdentity:
-    """An array as a dictionary key, by identity: vocabularies are compared without their counts."""
+    """An array as a cache key, compared by identity, because vocabularies are compared without their counts."""
 
     counts: np.ndarray
 

@@ -1,4 +1,4 @@
-"""T5's family of denoising objectives: one encoder-decoder, seven ways to corrupt text."""
+"""T5's family of denoising objectives: one encoder-decoder, eight ways to make input and target from a text."""
 
 import math
 from abc import abstractmethod
@@ -32,8 +32,8 @@ def span_mask(length: int, density: float, mean_length: float, generator: np.ran
     """Spans of noise: their number and mean length are fixed, only the cuts are random (`random_spans_noise_mask`).
 
     Of L tokens `nn = clip(round(L · density), 1, L − 1)` are noise, in `ns = max(round(nn / mean_length), 1)` spans;
-    noise and the rest are each cut into `ns` parts uniformly at random, and the rest comes first: so the first token is
-    never noise and the last always is. A text of one token counts as one of two.
+    noise and the rest are each cut into `ns` parts uniformly at random, and the rest comes first, so the first token is
+    never noise and the last always is. A text of one token is treated as the first of two.
 
     Raises:
         UserError: There would be more spans than tokens between them.
@@ -96,12 +96,12 @@ def _composition(total: int, parts: int, generator: np.random.Generator) -> np.n
     return np.bincount(part_of, minlength=parts)
 
 
-# T5's family of denoising objectives: one encoder-decoder, seven ways to corrupt text.
+# T5's family of denoising objectives: one encoder-decoder, eight ways to make input and target from a text.
 #
 # | objective         | noise              | the encoder reads              | the decoder writes                  |
 # |-------------------|--------------------|--------------------------------|-------------------------------------|
 # | `seq2seq-lm`      | all                | nothing                        | everything                          |
-# | `prefix-lm`       | after a random cut | what lies before the cut       | the rest                            |
+# | `prefix-lm`       | after a random cut | the text before the cut        | the rest                            |
 # | `denoise-full`    | each token, .15    | one sentinel (90 %), random id | everything                          |
 # | `denoise-mask`    | each token, .15    | one sentinel                   | everything                          |
 # | `deshuffling`     | all                | the tokens in random order     | everything                          |
@@ -127,7 +127,7 @@ class AbstractTextToText(AbstractObjective):
     def taken_apart(
         self, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Splits the tokens between [CLS] and [SEP].
+        """Split the tokens between [CLS] and [SEP].
 
         Returns the encoder's input, the decoder's target, and the mask of input tokens that come from noise (None:
         none).
@@ -161,7 +161,7 @@ class Seq2SeqLM(AbstractTextToText):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrefixLM(AbstractTextToText):
-    """The encoder reads a prefix of uniformly random length, the decoder continues."""
+    """The encoder reads a prefix of uniformly random length, and the decoder continues it."""
 
     name: ClassVar[str] = "prefix-lm"
     family: ClassVar[Family] = "predict next"

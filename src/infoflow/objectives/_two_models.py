@@ -60,7 +60,7 @@ class Electra(AbstractObjective):
     draws: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {REPLACED: 50.0, "generator": 1.0}
     fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "clean": Field(pad="source"), "times": Field()}
-    metrics: ClassVar[tuple[Metric, ...]] = (  # the loss mostly reflects how many tokens are replaced
+    metrics: ClassVar[tuple[Metric, ...]] = (  # not the loss, which mostly reflects how many tokens are replaced
         Metric(name=f"{REPLACED} AUC", baseline="chance", better="higher", gain=0.1),
     )
 
@@ -110,8 +110,8 @@ class Electra(AbstractObjective):
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
         """Baselines from token frequencies.
 
-        For the generator: the frequencies. For the discriminator: the share of replaced tokens, which is that of draws
-        minus those that sample the true token by its frequency.
+        The generator's is their cross-entropy. The discriminator's is the entropy of the share of replaced tokens: the
+        share of drawn positions, without those where the true token would be sampled by its frequency.
         """
         labels, times = batch.labels.cpu().numpy(), batch["times"].cpu().numpy()
         chosen = times > 0

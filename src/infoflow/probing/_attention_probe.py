@@ -34,7 +34,7 @@ HEAD_PROBE = TableSchema(
     columns=(
         Column("stack", "string", "", "the stack that reads the text"),
         Column("probe", "string", "", "what it reads: " + ", ".join(PROBES)),
-        *estimate_columns("share", "share of words", "every word's head is its neighbour, on the better side", "words"),
+        *estimate_columns("share", "share of words", "each word attached to its neighbour on the better side", "words"),
     ),
 )
 ROOT = -1
@@ -129,7 +129,7 @@ class AttentionProbe(Intervention):
         optimisers = {
             name: torch.optim.Adam(probe.parameters(), lr=self.rate, foreach=False) for name, probe in probes.items()
         }
-        beside = np.zeros(2)  # words whose head is the previous, the next one
+        beside = np.zeros(2)  # numbers of words whose head is the previous word, and the next word
         total = self.epochs * len(train)
         with current_display().progress("Training probes on attention", total, "sentences") as progress:
             for epoch in range(self.epochs):
@@ -144,7 +144,7 @@ class AttentionProbe(Intervention):
         rows, ids = reader.rows, reader.corpus.content_ids
         order = np.argsort(hash64_array(("attention-probe", self.seed), ids[rows]), kind="stable")
         chosen = rows[order[: self.sentences]]
-        text = dealt(reader.corpus.text_ids[chosen], max(len(chosen), 1))  # 0 is the first: copies are on one side
+        text = dealt(reader.corpus.text_ids[chosen], max(len(chosen), 1))  # 0 is the first text; copies stay together
         held_out = text < round((text.max(initial=-1) + 1) * self.held_out)
         return chosen[~held_out], chosen[held_out]
 

@@ -20,7 +20,7 @@ from ._probe_scores import first_choice
 
 NOT_ASKED = -1
 """The label of an example that a label set does not cover."""
-_LEAST_STEPS = 32  # between two evaluations on the dev part: several passes over few examples
+_LEAST_STEPS = 32  # between two evaluations on the dev part; several passes if there are few examples
 _GROUP = 1 << 30  # bytes of parameters, their optimiser's state and activations that train together
 _PART = 1 << 26  # bytes of activations held at a time when probes only predict
 Parameters = dict[str, Tensor]
@@ -30,7 +30,7 @@ Parameters = dict[str, Tensor]
 class ProbeSettings:
     """How a probe is trained, and its capacity.
 
-    The defaults are those of the source. If probes train together, larger batches are no faster: they need as many
+    The defaults are those of the source. If probes train together, larger batches are no faster, as they need as many
     operations and more epochs (benchmarks/probing.py).
 
     Source: [@liu2019linguistic], the authors' code; [@hewitt2019control] for the settings of capacity.
@@ -41,7 +41,7 @@ class ProbeSettings:
     weight_decay: float = 0.0  # of Adam: half the sum of squares of the weights, times this, is added to the loss
     rate: float = 1e-3
     batch: int = 80  # examples
-    epochs: int = 50  # at most; passes over the training examples, or 32 steps where a pass has fewer
+    epochs: int = 50  # maximum; an epoch is a pass over the training examples, but at least 32 steps
     patience: int = 3  # epochs without a better accuracy on the dev part, after which a probe stops
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class LabelledRows:
     labels: Int[np.ndarray, "set example"]
 
     def __post_init__(self) -> None:
-        assert self.labels.shape[1] == self.rows.shape[0], "an example, a column of labels"
+        assert self.labels.shape[1] == self.rows.shape[0], "one column of labels per example"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -206,7 +206,7 @@ class _Rows:
     ) -> tuple[list[Tensor], Bool[Tensor, "pair token"], Float[Tensor, "pair token"]]:
         model = self._model
         rows, weights = [self._sides[side][i] for i in index], [self._weights[side][i] for i in index]
-        # A sentence without tokens is read as one of weight zero: a model takes no empty row.
+        # A model cannot read an empty row, so a sentence without tokens gets one token of weight zero.
         ids, mask = pad_rows([row or [model.pad_token_id] for row in rows], model.pad_token_id)
         started = None
         if len(model.anatomy.stacks) > 1:
@@ -244,8 +244,8 @@ def _tell(weights: Sequence[Sequence[float]], flat: int) -> None:
         current_display().warn(f"{empty:,} sentences have no token to compare: their pairs score 0.")
     if flat:
         current_display().warn(
-            f"{flat:,} sentences have only tokens that every reference has, whose idf is 0: there all tokens weigh the "
-            "same."
+            f"{flat:,} sentences have only tokens that every reference has, whose idf is 0. Equal weights are used for "
+            "them instead."
         )
 
 

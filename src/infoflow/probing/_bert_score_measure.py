@@ -37,7 +37,7 @@ BERT_SCORE = TableSchema(
     name="bert_score",
     version=3,
     description="Correlation (Pearson) of BERTScore with human scores of the same pairs, layer by layer.",
-    made_by="infoflow bert-score with pairs that people scored makes it",
+    made_by="infoflow bert-score with human-scored pairs makes it",
     columns=(
         Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
         Column("score", "string", "", ", ".join(SCORES)),
@@ -175,7 +175,7 @@ def bert_score_tables(
        s'_{lp} = \frac{s_{lp} - b_l}{1 - b_l} $$
 
     s is precision, recall or F of `bert_score`. b is the score of random pairs of different texts from the input, for
-    the same model and layer (`bert_baseline`): cosines of most models lie far above 0 for any pair, so a score means
+    the same model and layer (`bert_baseline`). Cosines of most models lie far above 0 for any pair, so a score means
     nothing without b. Intervals of means resample pairs and take b as known.
 
     Args:
@@ -222,7 +222,7 @@ class BertScoreByLayer(Intervention):
         pairs: Path of a file, see `read_text_pairs`.
         columns: Columns of the candidate, the reference and the score, see `read_text_pairs`.
         idf: Give rare tokens more weight.
-        rescale: Scale from random pairs (0) to equal ones (1).
+        rescale: Rescale scores to 0 for random pairs and 1 for equal ones.
     """
 
     table: ClassVar[TableSchema] = BERT_SCORE_LAYERS

@@ -167,13 +167,13 @@ class DescriptionLength:
     uniform_bits: float
     r"""Cost of the labels under a uniform distribution over the K classes: $N \log_2 K$."""
     test_right: np.ndarray | None
-    """Whether the same probe predicts each label of the test data, (targets, ...); None without test data."""
+    """Whether the probe trained on all labels predicts each test label, (targets, ...); None without test data."""
     targets: int
     """N: number of labels that are not ignored."""
     blocks: tuple[int, ...]
     """Online code: number of labels known after each block; else empty."""
     target_bits: np.ndarray
-    """Bits spent on each input target, (targets, ...), without the model for a variational code; 0 for ignored ones."""
+    """Bits spent on each input target, (targets, ...), excluding a variational code's model; 0 for ignored ones."""
     target_data_bits: np.ndarray
     """Contribution of each target to `data_bits`."""
     surviving: Any = None

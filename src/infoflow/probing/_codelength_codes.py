@@ -195,7 +195,7 @@ class VariationalTraining:
     rate: float = 1e-3
     """Learning rate of Adam."""
     epochs: int = 0
-    """0: as published 200, but at least 30 / rate steps. Log variances start at −9 and need 10 / rate to reach the
+    """0: 200 as published, but at least 30 / rate steps. Log variances start at −9 and need 10 / rate to reach the
     prior; until then the code of the weights is too long, by up to six times (`experiments/validation/codelength`)."""
     batch: int = 64
     """Targets per step."""
@@ -282,7 +282,7 @@ def gate_kl(alpha_log: Float[Tensor, "*probe input"]) -> Tensor:
     $$ -\sum_i \left[ k_1 \sigma(k_2 + k_3 \log \alpha_i) - \tfrac12 \ln(1 + \alpha_i^{-1}) - k_1 \right], \quad
        k = (0.63576,\, 1.87320,\, 1.48695) $$
 
-    Source: [@louizos2017], after an approximation of Molchanov and others.
+    Source: [@louizos2017], with an approximation by Molchanov et al.
     """
     k1, k2, k3 = _K
     return -(k1 * torch.sigmoid(k2 + k3 * alpha_log) - 0.5 * softplus(-alpha_log) - k1).sum(-1)

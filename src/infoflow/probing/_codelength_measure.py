@@ -37,7 +37,7 @@ PROBE_CODELENGTH = TableSchema(
             "labels",
             "string",
             "",
-            "task; control: each type of word has one label by lot; shuffled: the task's labels in random "
+            "task; control: each word type has one random label; shuffled: the task's labels in random "
             "order, which no code can compress beyond what their frequencies allow",
         ),
         Column("code", "string", "", "online or variational"),
@@ -45,19 +45,19 @@ PROBE_CODELENGTH = TableSchema(
             "metric",
             "string",
             "",
-            "bits of the whole code; compression, the uniform code over it; model_bits and data_bits, its "
-            "parts; accuracy on the test part; surviving, inputs that a variational probe keeps",
+            "bits: of the whole code; compression: uniform code divided by whole code; model_bits, data_bits: the "
+            "parts; accuracy: on the test part; surviving: inputs that a variational probe keeps",
         ),
         Column("probe_layer", "int64", "", "of surviving inputs: which linear layer of the probe, from 0; else -1"),
         Column("training", "int64", "targets", "labels that are coded"),
         Column("capacity", "int64", "parameters", "of one probe"),
-        Column("units", "string", "", "bits; mixed: natural logarithms beside binary ones as in the reference's code"),
+        Column("units", "string", "", "bits; mixed: natural added to binary logarithms, as in the reference's code"),
         *estimate_columns(
-            "bits; of compression a ratio, of accuracy a share, of surviving inputs",
+            "bits; ratio (compression), share (accuracy), inputs (surviving)",
             "see metric; bits scale with the labels coded",
             "bits, model_bits and data_bits: the uniform code; compression: 1; accuracy: the most frequent training "
             "label; surviving: all inputs",
-            "labels coded; of accuracy: labels of the test part",
+            "labels coded; labels of the test part (accuracy)",
         ),
         *SEED_COLUMNS,
     ),
@@ -227,7 +227,7 @@ Metric = tuple[np.ndarray, np.ndarray, float, int]
 
 
 def code_metrics(found: DescriptionLength, blocks: np.ndarray) -> dict[str, Metric]:
-    """Bits, their parts and compression. A replicate has as many labels as the code, from resampled sentences."""
+    """Bits, their parts and compression. Replicates resample sentences, and are scaled to the number of labels."""
     num = found.targets
     counts = block_sums(np.ones(len(blocks)), blocks)
     with np.errstate(invalid="ignore", divide="ignore"):  # a replicate of few sentences may draw none

@@ -97,7 +97,7 @@ PROBE_DEPTH = TableSchema(
             "string",
             "",
             "why the expected layer is unstable (gain below 2 points of F1, or over 20% of all change is "
-            "loss); empty where it is not. The running maximum is to be read then",
+            "loss), so that the running maximum should be read; empty if it is stable",
         ),
     ),
 )
@@ -130,13 +130,13 @@ class EdgeOutcome:
     def fixed(self, values: np.ndarray, baseline: float, scale: Scale = "any") -> dict[str, Any]:
         """A row for values that do not depend on the test sentences."""
         drawn = np.repeat(values[None], len(self.replicates), axis=0)
-        return self.row(values, drawn, baseline, scale, independent=math.inf)  # exact: no sentences behind it
+        return self.row(values, drawn, baseline, scale, independent=math.inf)  # exact: not computed from sentences
 
 
 _Statistic = tuple[Callable[..., Any], float, Scale]  # the statistic, its baseline, its range
 
 _TRAINED: "WeakKeyDictionary[Reader, dict[str, EdgeOutcome | None]]" = WeakKeyDictionary()
-"""Both measures share one training; it is freed with the reader."""
+"""Both measures share one training, whose results are freed with the reader."""
 
 
 class AbstractEdgeMeasure(Intervention):
@@ -148,7 +148,7 @@ class AbstractEdgeMeasure(Intervention):
 
     Args:
         task: One of `tasks()`, or a tag column of the corpus; if the corpus lacks its columns, the table is empty.
-        output: `"softmax"` for one label per example, or `"sigmoid"` for a yes or no for each label.
+        output: `"softmax"` for one label per example, or `"sigmoid"` for a separate yes or no for each label.
         seeds: Number of training runs, with consecutive seeds from `seed` on.
         sentences: Maximum number from the corpus, chosen by hash.
         examples: Maximum number in each of the parts for training, early stopping and scoring.
@@ -195,7 +195,7 @@ class AbstractEdgeMeasure(Intervention):
         self._choice = TaskChoice(name=task, sentences=sentences, examples=examples, seed=seed)
 
     def outcome(self, reader: Reader, options: PassOptions) -> EdgeOutcome | None:
-        """The training's outcome, computed once per reader and settings; None if the corpus lacks the columns."""
+        """The results of training, computed once per reader and settings; None if the corpus lacks the columns."""
         settings = {name: value for name, value in describe_measure(self).items() if name not in ("measure", "version")}
         key = digest([settings, options.key])
         known = _TRAINED.setdefault(reader, {})

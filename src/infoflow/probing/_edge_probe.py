@@ -31,13 +31,13 @@ class EdgeSettings:
     """Units of the hidden layer."""
     dropout: float = 0.3
     output: str = "softmax"
-    """`"sigmoid"`: each label yes or no, for spans with several labels."""
+    """`"sigmoid"` predicts yes or no for each label, for spans with several labels."""
     batch: int = 32
     """Examples per step."""
     mix_speed: float = 10.0
     """Factor on the learning rate of the scalar mix.
 
-    The reference's 50,000 steps at 0.0001 can move a weight by 5; far fewer steps cannot at any rate that suits the
+    The reference's 50,000 steps at 0.0001 can move a weight by 5; far fewer steps cannot, at any rate that suits the
     other parameters.
     """
     schedule: Schedule = field(default_factory=lambda: Schedule(epochs=20))

@@ -39,8 +39,8 @@ class Prompt:
 class Facts:
     """Facts to measure on, facts for choosing and weighting prompts, and the prompts.
 
-    These are checked: no fact occurs twice, the subject of a measured fact is not used for training in the same
-    relation, and every template has one [X] and one [Y].
+    Repeated facts, facts of relations without a template, training facts whose subject is measured in the same
+    relation, and templates without exactly one [X] and one [Y] are left out and counted.
 
     Raises:
         UserError: A part of a fact is empty, or no fact is left.
@@ -149,7 +149,7 @@ _NAMES = {
     "object": ("object", "obj_label", "obj"),
     "template": ("template", "prompt"),
     "family": ("family", "prompts"),
-}  # LAMA's and LPAQA's own names follow ours
+}  # our names first, then those of LAMA and LPAQA
 _FAMILIES = {"mine": "mined", "mining": "mined", "para": "paraphrased", "paraphrase": "paraphrased"}
 _FACTS, _PROMPTS, _TRAIN = ("relation", "subject", "object"), ("family", "relation", "template"), "facts-train"
 _SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz")
@@ -163,9 +163,9 @@ def read_facts(
     | file              | holds                                                                                   |
     |-------------------|-----------------------------------------------------------------------------------------|
     | facts, `.tsv`     | relation, subject, object; a first line may name the columns, also one for the template |
-    | facts, `.jsonl`   | the same as objects; LAMA's names (sub_label, obj_label, predicate_id) are known too    |
+    | facts, `.jsonl`   | the same as objects; LAMA's names (sub_label, obj_label, predicate_id) are accepted too |
     | prompts, `.tsv`   | family, relation, template; a first line may name the columns                           |
-    | prompts, `.jsonl` | objects with relation and template (LAMA's and LPAQA's), and perhaps a family           |
+    | prompts, `.jsonl` | objects with relation and template (LAMA's and LPAQA's), optionally a family            |
 
     All may be gzipped. `path` may be a folder with `facts`, and optionally `facts-train`, `relations` (prompts written
     by hand) and files whose names end in `prompts`.

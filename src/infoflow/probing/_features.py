@@ -38,7 +38,7 @@ class WordFeatures:
     starts: Int[np.ndarray, " end"]
     """The words of sentence s of `sentences` are rows starts[s]:starts[s + 1] of `states`."""
     present: Bool[np.ndarray, " word"]
-    """False: a word without tokens, truncated at the end of a long sentence or unknown to the tokenizer."""
+    """False for a word without tokens: cut off at the end of a long sentence, or dropped by the tokenizer."""
     stack: str
 
     @property
@@ -69,7 +69,7 @@ class WordFeatures:
         if wrong.any():
             first = int(np.flatnonzero(wrong)[0])
             raise UserError(
-                f"A span must lie within the words 0..{lengths[first]} of its sentence and hold one at least. Got "
+                f"A span must lie within the words 0..{lengths[first]} of its sentence and hold at least one. Got "
                 f"[{span[first, 0]}, {span[first, 1]}) in sentence {sentence[first]}. Give each word one label."
             )
         return self.starts[at] + span[:, 0], self.starts[at] + span[:, 1]

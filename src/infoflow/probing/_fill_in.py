@@ -37,13 +37,13 @@ FILL_IN = TableSchema(
             "string",
             "",
             "uniform: mean log-probability over the prompts; optimised: weighted by training facts; best: "
-            "the prompt that answers most training facts, alone",
+            "only the prompt that answers most training facts correctly",
         ),
         Column("relation", "string", "", "the relation, or all"),
-        Column("average", "string", "", "relation: one alone; macro: mean over relations; micro: over facts"),
+        Column("average", "string", "", "relation: a single one; macro: mean over relations; micro: mean over facts"),
         *estimate_columns(
             "share of facts",
-            "P@1: the object's token is the most likely of the common vocabulary",
+            "P@1: the object's token is the most likely one in the common vocabulary",
             "the most frequent object of each relation as the answer to all of its facts",
             "facts",
         ),
@@ -60,8 +60,8 @@ FILL_IN = TableSchema(
             "left_out",
             "int64",
             "facts",
-            "facts of these relations that were not asked: their object is not one token, or their "
-            "sentence cannot be read; under all, also those of relations without a usable template",
+            "facts of these relations that were not queried, because their object is not one token or their "
+            "sentence cannot be read; for all, also those of relations without a usable template",
         ),
     ),
 )
@@ -71,9 +71,9 @@ FILL_IN = TableSchema(
 class FillInOptions:
     """Which prompts and how many facts to use."""
 
-    prompts: tuple[str, ...] = ()  # families; none named: each one, and all combined
+    prompts: tuple[str, ...] = ()  # families; if empty, each one and all combined
     ensembles: tuple[Ensemble, ...] = ENSEMBLES  # best and optimised need training facts
-    facts_per_relation: int = 200  # by hash, also for training facts; 0: all
+    facts_per_relation: int = 200  # chosen by hash, also for training facts; 0: all
     prompts_per_family: int = 10  # the first ones; 0: all
     tokens_per_batch: int = 4096
 
@@ -317,7 +317,7 @@ def _macro(having: Sequence[RelationAnswers], asking: Asking, view: int, dropped
     weights = replicate_weights()
     with np.errstate(invalid="ignore", divide="ignore"):
         drawn = (weights @ right.T) / (weights @ counts.T)
-    # A relation with few facts may be absent from a replicate: then its own value is used.
+    # A relation with few facts may be absent from a replicate; its own value is then used.
     values = right.sum(axis=1) / counts.sum(axis=1)
     replicates = np.where(np.isnan(drawn), values, drawn).mean(axis=1)
     baseline = float(np.mean([_majority(one) for one in having]))

@@ -59,7 +59,7 @@ class ProbeProblem:
     """For "task" and "control": the row of `labels` that each seed learns."""
 
     def of_share(self, share: float, seed: int = 0) -> "ProbeProblem":
-        """Keep this share of the training sentences, at least one, by hash; smaller shares are subsets of larger."""
+        """Keep this share of the training sentences (at least one), by hash; larger shares include smaller ones."""
         if share >= 1:
             return self
         every = np.unique(self.train.sentences)

@@ -31,12 +31,12 @@ MINIMAL_PAIRS = TableSchema(
     columns=(
         Column("stack", "string", "", "the stack that has the output head"),
         Column("layer", "int64", "", "state 0..L; 0 = embeddings, L = the model's output"),
-        Column("phenomenon", "string", "", "of the pairs; all: every pair"),
+        Column("phenomenon", "string", "", "phenomenon of the pairs; all: every pair"),
         Column(
             "metric",
             "string",
             "",
-            "preferred: share of pairs, a tie counts half; margin: log-probability of the acceptable "
+            "preferred: share of pairs (a tie counts half); margin: log-probability of the acceptable "
             "sentence minus that of the other, in nats",
         ),
         Column("ties", "int64", "pairs", "pairs that the layer finds equally likely"),

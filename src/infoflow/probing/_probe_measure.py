@@ -43,7 +43,7 @@ PROBE_SCORES = TableSchema(
     "sentences; the control task gives random labels to word types.",
     made_by="a plan with tasks in [probing] makes it",
     columns=(
-        Column("task", "string", "", "what is asked"),
+        Column("task", "string", "", "name of the task"),
         Column("unit", "string", "", "what is labelled: token, span, pair or sentence"),
         Column("probe", "string", "", "linear; mlp: with one hidden layer"),
         Column("stack", "string", "", "encoder or decoder: the one that reads the text"),
@@ -52,8 +52,8 @@ PROBE_SCORES = TableSchema(
             "labels",
             "string",
             "",
-            "task; control: every word type has one label, drawn from the task's distribution, or, where "
-            "arcs are asked, one head among itself, the first and the last word",
+            "task; control: every word type has one label, drawn from the task's distribution; for "
+            "arcs, one head, drawn from the word itself, the first and the last word",
         ),
         Column(
             "words", "string", "", "all; seen, unseen: test examples whose type is, or is not, in the training part"
@@ -68,7 +68,7 @@ PROBE_SCORES = TableSchema(
         Column("share", "float64", "", "of the training sentences that the probe saw"),
         Column("training", "int64", "examples", "that the probe of the task saw"),
         Column("capacity", "int64", "parameters", "of one probe"),
-        Column("dropout", "float64", "", "of what the probe's last layer reads"),
+        Column("dropout", "float64", "", "on the input of the probe's last layer"),
         Column("weight_decay", "float64", "", "of the probe's weights"),
         Column(
             "corrupted",
@@ -86,7 +86,7 @@ PROBE_SCORES = TableSchema(
             "untaught", "int64", "examples", "test examples whose label the training part lacks: they count as errors"
         ),
         Column("seed_sd", "float64", "as value", "spread of the probe's seeds"),
-        Column("seeds", "int64", "", "how many probes the value is the mean of"),
+        Column("seeds", "int64", "", "number of probes averaged over"),
     ),
 )
 
@@ -101,8 +101,8 @@ class AnsweredTask:
 
 
 _ANSWERED: "WeakKeyDictionary[Reader, dict[str, AnsweredTask | None]]" = WeakKeyDictionary()
-"""By settings: measures with the same probes share one training; freed with the reader."""
-_UNSHARED = ("measure", "version", "sizes")  # settings that the training on one share does not depend on
+"""Results by settings, shared by measures with the same probes and freed with the reader."""
+_UNSHARED = ("measure", "version", "sizes")  # settings that do not affect training on one share
 
 
 class Probe(Intervention):
@@ -282,22 +282,22 @@ PROBE_EXAMPLES = TableSchema(
     "predictions of each layer's probes for them. They are chosen before anything is trained and are the same for all "
     "models. They are illustrations, not findings.",
     columns=(
-        Column("task", "string", "", "what is asked"),
+        Column("task", "string", "", "name of the task"),
         Column("unit", "string", "", "what is labelled: token, span, pair or sentence"),
         Column("probe", "string", "", "linear; mlp: with one hidden layer"),
         Column("stack", "string", "", "encoder or decoder: the one that reads the text"),
         Column("example", "int64", "", "number of the example, in the order of hashes"),
-        Column("text", "string", "", "the sentence, its words parted by spaces"),
+        Column("text", "string", "", "the words of the sentence, separated by spaces"),
         *(
             Column(f"{span}_{end}", "int64", "words", description)
             for span, of in (("first", "what is labelled"), ("second", "of a pair, the other span; -1: none"))
-            for end, description in (("start", f"first word of {of}"), ("end", f"behind the last word of {of}"))
+            for end, description in (("start", f"first word of {of}"), ("end", f"one past the last word of {of}"))
         ),
-        Column("gold", "string", "", "the label that is right"),
+        Column("gold", "string", "", "the correct label"),
         Column("layer", "int64", "", "state 0..L; 0 = embeddings"),
         Column("said", "string", "", "the label that most of the probes give"),
-        Column("right", "float64", "share of probes", "that give the right label"),
-        Column("seeds", "int64", "", "how many probes were asked"),
+        Column("right", "float64", "share of probes", "that give the correct label"),
+        Column("seeds", "int64", "", "number of probes"),
     ),
 )
 

@@ -20,7 +20,7 @@ from ._tasks import build_task, tasks
 
 PARTS = ("train", "dev", "test")
 ARC_LABELS = frozenset({"arc", "none"})
-"""Labels of a task that decides whether the second word is the head of the first."""
+"""Label names of a task that decides whether the second word is the head of the first."""
 _HEADS = 3  # the word itself, the first word, the last
 
 
@@ -140,7 +140,7 @@ def is_arcs(task: ProbeTask) -> bool:
 
 
 def control_arcs(part: Part, names: Sequence[str], seed: int = 0) -> Examples:
-    """The control of `arc`: pairs of each first word with its random head, and with one other word.
+    """The control of `arc`: pairs of each dependent with its random head, and with one other word.
 
     The other word is drawn at random and is never the head; a sentence of one word has none.
     """
@@ -169,7 +169,7 @@ def _drawn_arcs(
         yield row, word, other + (other >= head), False
 
 
-# A task over the corpus that a measure reads, with the states of its words, within size limits; cuts are counted.
+# A task over the corpus that a measure reads, with the states of its words, within size limits; what is cut is counted.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -162,7 +162,7 @@ class AskedSentence:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeQuestion:
-    """A label of a span or of a pair of spans; for tasks that change sentences, also the sentence as changed."""
+    """A label of a span or of a pair of spans; for tasks that change sentences, also the changed sentence."""
 
     first: Span
     label: str
@@ -189,7 +189,7 @@ class Kind:
     """Columns of which a corpus must have at least one."""
     begin: Begin
     changes: bool = False
-    """Whether it changes some sentences: its parts carry their own corpus."""
+    """Whether it changes some sentences, so that its parts need their own corpus."""
 
     def missing(self, columns: set[str]) -> str | None:
         """What a corpus with these columns lacks for the task; None if it has everything."""

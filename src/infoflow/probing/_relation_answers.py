@@ -82,7 +82,7 @@ def optimised_weights(
         for _ in range(_STEPS if prompts > 1 else 0):
             optimiser.zero_grad()
             scores = ensemble_scores(values, theta.softmax(dim=-1))
-            # Views are independent: each has its own mean, and Adam its own step.
+            # Views are independent, since each has its own mean and Adam takes its own step for each.
             loss = -scores.log_softmax(dim=-1).gather(-1, right).mean(dim=1).sum()
             loss.backward()
             optimiser.step()
@@ -114,7 +114,7 @@ class BlankReader:
         lenses: Mapping[str, TunedLens | None],
         tokens_per_batch: int,
     ) -> None:
-        """`candidates` are the tokens of the same words, for every position where they may occur."""
+        """`candidates` holds the tokens of the same words, for each kind of position where they may occur."""
         self._model, self._lenses, self._tokens_per_batch = model, lenses, tokens_per_batch
         self._candidates = {stands: torch.tensor(tokens, device=model.device) for stands, tokens in candidates.items()}
         states = len(model.anatomy.predicts.layers) + 1

@@ -158,7 +158,7 @@ SENTENCE_TASKS: dict[str, Kind] = {
     "length": Kind(
         unit="sentence", about=f"its number of words, in {BINS} bins", begin=_binned(lambda s: len(s.words))
     ),
-    "word-content": Kind(unit="sentence", about="which one of a list of words it holds", begin=_word_content),
+    "word-content": Kind(unit="sentence", about="which one of a list of words it contains", begin=_word_content),
     "tree-depth": Kind(
         unit="sentence",
         about=f"the depth of its dependency tree, in {BINS} bins",
@@ -167,7 +167,7 @@ SENTENCE_TASKS: dict[str, Kind] = {
     ),
     "top-constituents": Kind(
         unit="sentence",
-        about="the relations right below its root, in their order",
+        about="the relations directly below its root, in order",
         needs=_TREE,
         begin=_top_constituents,
     ),
@@ -193,7 +193,7 @@ SENTENCE_TASKS: dict[str, Kind] = {
         begin=always(_tense),
     ),
     "sentence-label": Kind(
-        unit="sentence", about="the label that its row of the table has", needs=("label",), begin=always(_label)
+        unit="sentence", about="the label in its row of the table", needs=("label",), begin=always(_label)
     ),
 }
 
@@ -204,11 +204,11 @@ SENTENCE_TASKS: dict[str, Kind] = {
 ORIGINAL, CHANGED = "original", "changed"
 _REPLACED = {"NOUN", "VERB"}
 _PAIRED = frozenset('()[]"“”‘’«»') | {"''", "``", "-LRB-", "-RRB-"}  # marks that a swap would separate
-_CLOSEST = 10  # candidates for a replacement: the words of nearest frequency
+_CLOSEST = 10  # number of candidates for a replacement, nearest in frequency
 
 
 def _half(sentence: AskedSentence, changed: Written) -> ProbeQuestion:
-    """Either the original or the changed sentence; a hash of the text chooses, so that each has about half."""
+    """Either the original or the changed sentence; a hash of the text chooses, so that about half are changed."""
     original = sentence.draw("changed").random() < 0.5
     written = sentence.written if original else changed
     label = ORIGINAL if original else CHANGED
@@ -274,7 +274,7 @@ def _joined(
     if words[0][:1].isupper() and words[0] != "I" and upos[0] != "PROPN":
         words[0] = words[0][:1].lower() + words[0][1:]
         words[second[0]] = words[second[0]][:1].upper() + words[second[0]][1:]
-    # The space behind a clause belongs to its position in the sentence, not to the clause.
+    # The space after a clause belongs to its position in the sentence, not to the clause.
     spaces[first[1] - 1], spaces[second[1] - 1] = spaces[second[1] - 1], spaces[first[1] - 1]
     order = [*range(*second), *range(*middle), *range(*first), *range(end, len(words))]
     return Written(words=tuple(words[at] for at in order), spaces=tuple(spaces[at] for at in order[:-1]))

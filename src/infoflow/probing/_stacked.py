@@ -26,7 +26,7 @@ class Schedule:
     patience: int = 5
     """A probe stops after this many evaluations without an improvement of `least`."""
     least: float = 1e-3
-    """In the unit of the loss."""
+    """Minimum improvement, in the unit of the loss."""
     epochs: int = 50
     """Maximum number of epochs; each ends with an evaluation."""
 
@@ -78,7 +78,7 @@ class Plateau:
         self._since = torch.zeros(probes, dtype=torch.long, device=device)
 
     def see(self, losses: Float[Tensor, " probe"], adam: StackedAdam) -> tuple[Tensor, Tensor]:
-        """Which probes improve their best loss by `least`, and which continue; rates fall without a new best."""
+        """Which probes improve their best loss by `least`, and which continue; lowers rates without a new best."""
         better = losses < self.best - self._schedule.least
         self.best = torch.where(better, losses, self.best)
         self._since = torch.where(better, 0, self._since + 1)

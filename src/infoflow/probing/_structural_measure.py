@@ -59,7 +59,7 @@ PROBE_TREES = TableSchema(
             "string",
             "",
             "uuas: share of the tree's edges in the minimum spanning tree of predicted distances, without "
-            "punctuation; root: share of sentences whose word of least predicted depth is the root; spearman: rank "
+            "punctuation; root: share of sentences whose word of smallest predicted depth is the root; spearman: rank "
             "correlation of predicted and gold distances or depths, averaged over sentence lengths 5 to 50",
         ),
         Column("rank", "int64", "", "of the map; 0: of the chain"),
@@ -70,13 +70,13 @@ PROBE_TREES = TableSchema(
             "constant",
             "int64",
             "rows",
-            "of spearman: words (distance) or sentences (depth) without a correlation, as all numbers "
-            "agree; mean over seeds",
+            "of spearman: words (distance) or sentences (depth) without a correlation, because their "
+            "values are all equal; mean over seeds",
         ),
         *estimate_columns(
             "share (uuas, root), correlation (spearman)",
             "see metric",
-            "distance: the chain; depth: the random map of the same layer; of a control: the same of itself",
+            "distance: the chain; depth: the random map of the same layer; of a control: its own value",
             "edges (uuas), sentences (root, spearman)",
         ),
         *SEED_COLUMNS,
@@ -236,7 +236,7 @@ def _scored(maps: StructuralMaps, features: WordFeatures, test: Sequence[TreeSen
 def _metrics(
     structure: Structure, scores: Sequence[TreeScores], blocks: np.ndarray, control: Sequence[TreeScores] | None
 ) -> list[dict[str, Any]]:
-    """Rows of the two metrics over seeds; `control` is the control of the baseline, by default the baseline itself."""
+    """Rows of the two metrics over seeds; `control` is the baseline's own control, by default itself."""
     control = control or scores
     hits, asked = np.stack([each.hits for each in scores]), scores[0].asked
     with np.errstate(invalid="ignore", divide="ignore"):  # a replicate of few sentences may draw none

@@ -221,7 +221,7 @@ Structure = Literal["distance", "depth"]
 STRUCTURES = ("distance", "depth")
 _HELD = 1 << 24  # numbers in the mapped words of sentences that are only evaluated
 STRUCTURAL_SCHEDULE = Schedule(factor=0.1, least=1e-4, epochs=40)
-"""Adam at 0.001; a tenth after an epoch without a new best; at most 40 epochs; stops after 5 without 1e-4 gain."""
+"""Adam at 0.001, times 0.1 after an epoch without a new best; stops after 40 epochs, or 5 without a gain of 1e-4."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -21,7 +21,7 @@ MINIMAL_PAIRS_TASK = "minimal-pairs"
 """The task of `MinimalPairs`, in addition to the probes' tasks."""
 
 MOST_CLASSES = 10_000
-"""Maximum number of labels of a task: a probe has one output for each."""
+"""Maximum number of labels of a task, since a probe has one output for each."""
 
 TEST_SHARE, DEV_SHARE = 0.2, 0.2
 _NAMED: dict[str, Kind] = TOKEN_TASKS | SPAN_TASKS | PAIR_TASKS | SENTENCE_TASKS | CHANGED_TASKS
@@ -40,7 +40,7 @@ class TaskDescription:
 
 
 def tasks(corpus: Corpus | None = None) -> list[TaskDescription]:
-    """All tasks by name, or those for which a corpus has the columns, with its own tag columns.
+    """All tasks by name; for a corpus, those whose columns it has, and tasks for its own tag columns.
 
     In addition, NAME is the task for the tags in a word column NAME, and NAME-spans that for its spans in IOB2.
     """
@@ -182,7 +182,7 @@ def _parts(
         tested, asked = np.zeros(len(rows), dtype=bool), np.arange(len(test))
         apart = split_numbers(test.column("text"), seed, purpose="probing")
     known = np.isin(numbers, apart) & ~tested
-    left_out["sentences that stand among those of the test too"] += int(known.sum())
+    left_out["sentences that also occur in the test corpus"] += int(known.sum())
     kept = ~known & ~tested
     return [(corpus, rows[kept & ~dev]), (corpus, rows[kept & dev]), (test, asked)]
 

@@ -20,18 +20,18 @@ from infoflow.results import TableSchema
 
 from ._stacked import Schedule, mlp_logits, mlp_parameters, train_stacked
 
-_SCHEDULE = Schedule(rate=1e-2, patience=2)  # at 3e-3 twice as many epochs for the same cross-entropy
+_SCHEDULE = Schedule(rate=1e-2, patience=2)  # 3e-3 needs twice as many epochs for the same cross-entropy
 _DECAYS = (0.0, 1e-3)  # factors of the sum of squared weights, which is added to the loss
 _BATCH = 256
-_LEAST_STEPS = 32  # between two looks at the tokens held back
+_LEAST_STEPS = 32  # between two evaluations on the held-back tokens
 _PART = 1 << 24  # bytes of logits held at a time when probes only predict
 _RIDGE = 1e-2  # of the median variance of a principal axis, as in the Gaussian classifier
 
 USABLE_INFORMATION_MLP = TableSchema(
     name="usable_information_mlp",
-    description="What a probe with one hidden layer, trained on other sentences, can read of the token from a layer's "
-    "states, in nats: entropy of the tokens minus the probe's cross-entropy. A lower bound, as `usable_information` is "
-    "for a linear reader. Compare rows of equal types and count.",
+    description="What a probe with one hidden layer, trained on other sentences, can read about the token from a "
+    "layer's states, in nats: entropy of the tokens minus the probe's cross-entropy. A lower bound, as "
+    "`usable_information` is for a linear reader. Compare rows of equal types and count.",
     columns=usable_columns("the choice of sentences, the probe's initial weights"),
 )
 
@@ -40,7 +40,7 @@ class UsableInformationMLP(UsableInformation):
     """The information in a layer's states that a probe with one hidden layer can use: `UsableInformation` for a wider
     family of readers, on the same tokens.
 
-    For each half of the sentences and each layer a probe with rectified linear units is trained on seven eighths of
+    For each half of the sentences and each layer, a probe with rectified linear units is trained on seven eighths of
     that half, until its cross-entropy on the last eighth stops falling, and scored on the other half. That eighth also
     chooses between no weight decay, which suits the input token, and one that suits the token to predict. Its inputs
     are the states, whitened within labels, so that a large component that is independent of the token changes nothing.
@@ -52,7 +52,7 @@ class UsableInformationMLP(UsableInformation):
         occurrences: At most this many sampled tokens, half of which train a probe.
         regime: `"clean"`: unmodified text; `"training"`: masked as in training.
         hidden: Hidden units.
-        seeds: Number of initial weights to average over; with one, intervals do not cover them.
+        seeds: Number of initialisations to average over; with one, intervals do not cover their choice.
 
     Source: [@xu2020usable], [@pimentel2020information]; [@good1953].
     """
@@ -150,9 +150,9 @@ class _Problem:
     mean: Float[Tensor, "probe 1 width"]
     whitening: Float[Tensor, "probe width width"]
     log_share: Float[Tensor, "set label"]
-    """Of the fitted tokens; minus infinity for labels without any."""
+    """Log-frequencies among the fitted tokens; minus infinity for labels without any."""
     unseen: Float[Tensor, " set"]
-    """Probability of all labels without a fitted token, together; 0 if there are none."""
+    """Total probability of the labels without a fitted token; 0 if there are none."""
 
     @classmethod
     def of(cls, states: Tensor, labels: Int[np.ndarray, " token"], sets: Sequence[_Set]) -> "_Problem":

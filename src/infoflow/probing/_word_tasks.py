@@ -273,7 +273,7 @@ SPAN_TASKS: dict[str, Kind] = {
     f"ner{SPANS_SUFFIX}": iob_kind("ner"),
     f"{ENTITY}{SPANS_SUFFIX}": Kind(
         unit="span",
-        about="the kind of the entity that a mention is of: person, place, ...",
+        about="the kind of entity that a mention refers to: person, place, ...",
         needs=(ENTITY,),
         begin=always(_entities),
     ),
@@ -305,7 +305,7 @@ def _arc_label(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Prob
 
 
 def _coreference(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Each pair of mentions of one entity; for each, also the later mention with an earlier one of another entity."""
+    """Pairs of mentions of one entity, and for each its later mention paired with an earlier one of another entity."""
     mentions = sorted(read_mentions(sentence.tags(ENTITY)), key=lambda m: (m.start, m.end))
     spans: list[Span] = [(m.start, m.end + 1) for m in mentions]
     for later in range(len(mentions)):

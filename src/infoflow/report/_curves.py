@@ -52,7 +52,7 @@ def seed_bands(frame: pd.DataFrame, by: Sequence[str], value: str = "value", *, 
 
 
 def sampled_bands(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """The same for a measure's rows, over seeds and sentences; one seed keeps its own interval."""
+    """The columns of `seed_bands` for a measure's rows, over seeds and sentences; one seed keeps its own interval."""
     rows: list[dict[str, Any]] = []
     groups: Any = frame.groupby(list(by), sort=False, dropna=False)
     for key, own in groups:
@@ -248,7 +248,7 @@ def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording)
 
 
 def trend_words(frame: pd.DataFrame, series: list[Series], noun: str, of: str = "in") -> str:
-    """The same without numbers: "With depth, … falls in causal LM; falls and recovers in masked LM; …"."""
+    """`trend_sentences` without numbers: "With depth, … falls in causal LM; falls and recovers in masked LM; …"."""
     groups: dict[str, list[str]] = {}
     for line in series:
         if line.key in set(frame["series"]) and len(layers_of(frame, line.key)) > 1:
@@ -274,7 +274,7 @@ def change(frame: pd.DataFrame, key: str, trained: bool = True) -> Estimate:
 
 
 def control_sentence(frames: Iterable[pd.DataFrame], series: list[Series], unit: str) -> str:
-    """How far the untrained models change over the same layers; empty without any."""
+    """A sentence on how far untrained models change over the same layers; empty if there are none."""
     controls = [(frame, set(frame.loc[~frame["trained"], "series"])) for frame in frames]
     moves = [
         abs(change(frame, line.key, trained=False).value)

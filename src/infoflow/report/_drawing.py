@@ -26,7 +26,7 @@ from infoflow.foundation import UserError
 from ._figure import Panel, ReportFigure
 from ._theme import FONT, on_paper
 
-# Vega-Lite's engine in a separate process: under a memory limit it traps, and must not take the results with it.
+# Vega-Lite's engine runs in a separate process: it crashes under a memory limit, and results must survive that.
 
 
 _lock = threading.Lock()
@@ -42,7 +42,7 @@ def svg_of(spec: dict[str, Any]) -> str:
 def drawing_ahead() -> Iterator[Callable[[Panel, int], None]]:
     """Inside the block, the yielded function starts drawing a panel of that width, for a later call of `static_svg`.
 
-    The engine draws while this process makes the next figures. It begins with `javascript`.
+    The engine draws while this process makes the next figures. The first request is for `javascript`.
     """
 
     def begin(name: str, *arguments: Any) -> None:
@@ -129,7 +129,7 @@ def _ended(process: Any) -> UserError:
             how = signal.Signals(-code).name
     return UserError(
         f"The charts could not be drawn: the drawing engine ended ({how}). It uses about 0.2 GB of memory, reserves "
-        "70 GB of addresses, and so needs a shell without a limit on these (ulimit -v).\n"
+        "70 GB of address space, and so needs a shell without a limit on it (ulimit -v).\n"
         "All tables are written. Raise the limit (ulimit -v unlimited), then draw: infoflow report RUN_FOLDER"
     )
 
@@ -157,8 +157,8 @@ _NUMBERS = {"M": 2, "L": 2, "C": 6, "Z": 0}
 def static_svg(panel: Panel, width: int, prefix: str) -> str:
     """The panel as SVG of that width in pixels; colours stay CSS variables, so that it follows the page's theme.
 
-    Its viewBox keeps the proportions, and it takes a third of the bytes. Ids inside start with `prefix`, since many
-    pictures share one page.
+    Its viewBox keeps the proportions, and it takes a third of the bytes of the converter's picture. Ids inside start
+    with `prefix`, since many pictures share one page.
     """
     root = _drawn(panel.spec, width, prefix)
     for element in root.iter():
@@ -358,7 +358,7 @@ def _kept(points: Float[np.ndarray, "point 2"]) -> Bool[np.ndarray, " point"]:
 def _beside(
     points: Float[np.ndarray, "_ 2"], start: Float[np.ndarray, "2"], end: Float[np.ndarray, "2"]
 ) -> Float[np.ndarray, " _"]:
-    """Distances of the points between two others from the segment that joins these."""
+    """Distances of the points between `start` and `end` from the segment that joins those two."""
     along = end - start
     length = float(along @ along)
     share = np.clip((points - start) @ along / length, 0, 1) if length else np.zeros(len(points))

@@ -1,4 +1,4 @@
-"""Scripts, styles, numbers and figures inside a page that loads nothing, and the pages that infoflow may replace."""
+"""Embed scripts, styles, numbers and figures in a page that loads nothing; check which pages infoflow may replace."""
 
 import base64
 import hashlib

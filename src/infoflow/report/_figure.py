@@ -63,7 +63,7 @@ class ReportFigure:
     data: pd.DataFrame  # all data of the picture, offered for download
     tables: tuple[str, ...]
     findings: tuple[str, ...] = ()  # ids of the claims it illustrates
-    answer: list[str] = field(default_factory=list)  # sentences generated from the data; the words if it has no others
+    answer: list[str] = field(default_factory=list)  # sentences generated from the data; by default only `words`
     words: str = ""  # the answer in one sentence, above its numbers; "" if there is none
     is_chosen: bool = False  # the answer follows a statistic that the reader chooses
     template: str = "charts.html.jinja"
@@ -74,7 +74,7 @@ class ReportFigure:
             object.__setattr__(self, "answer", [self.words])  # this one sentence is the answer
 
     def of_decoder(self) -> "ReportFigure":
-        """The same figure for decoders, which its claims do not judge."""
+        """The same figure for decoders, without its claims, which do not judge decoders."""
         question = f"{self.question.removesuffix('?')}, in the decoder?"
         return replace(self, id=f"{self.id}-decoder", question=question, findings=())
 

@@ -243,7 +243,7 @@ def extremes_words(what: str, candidates: Sequence[Candidate], unit: str = "", e
 
 
 def clear_cases(candidates: Sequence[Candidate], above: float = 0.0) -> str:
-    """`clearly above 0 in 3 of 4 cases`; "" for a single case, and without intervals."""
+    """`clearly above 0 in 3 of 4 cases`; "" for a single case, or if there are no intervals."""
     known = [one.estimate for one in candidates if one.estimate.has_interval]
     if len(known) < 2:
         return ""

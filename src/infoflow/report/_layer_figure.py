@@ -149,7 +149,7 @@ def layer_panels(
     title: Callable[[Any], str] = str,
     **axis: Any,
 ) -> list[Panel]:
-    """One panel per table; `lines`: each panel's lines by key, or the models whose trained ones it shows.
+    """One panel per table; `lines` maps a table's key to its lines, or is the models whose trained lines are shown.
 
     `axis` applies to all panels (see `LayerChart`).
     """
@@ -167,14 +167,14 @@ def shared_panels(
     zero: float = math.inf,
     **axis: Any,
 ) -> tuple[list[Panel], str]:
-    """The same panels on one scale unless their spans differ greatly, and a note on it; `zero`: see `panel_scales`."""
+    """`layer_panels` on one scale unless spans differ greatly, and a note on the scale; `zero`: see `panel_scales`."""
     shared = "Panels share one scale." if len(tables) > 1 else ""
     scales = panel_scales(tables.values(), shared, axis.get("bounds", ANY), zero)
     return layer_panels(tables, lines, y_range=scales.shared, **axis), scales.note
 
 
 def stacked(tables: Mapping[Any, pd.DataFrame], *columns: str) -> pd.DataFrame:
-    """All rows, with their tables' keys in these columns."""
+    """The rows of all tables, with each table's key in `columns`."""
     keys = {key: key if isinstance(key, tuple) else (key,) for key in tables}
     parts = [table.assign(**dict(zip(columns, keys[key], strict=True))) for key, table in tables.items()]
     return pd.concat(parts, ignore_index=True)
@@ -252,7 +252,7 @@ def side_by_side(figures: Mapping[str, ReportFigure]) -> ReportFigure:
 
 
 def _joined(figures: Mapping[str, ReportFigure], caption: str, column: str) -> ReportFigure:
-    """The first figure with the panels of all on shared axes, sorted by title and name; other panels are its own."""
+    """The first figure with all comparable panels on shared axes, by title and name; other panels are its own."""
     panels = [(name, panel) for name, one in figures.items() for panel in one.panels]
     found = [(panel.title, name, panel.form) for name, panel in panels if panel.form is not None]
     titles = list(dict.fromkeys(title for title, _, _ in found))

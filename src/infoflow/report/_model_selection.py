@@ -176,7 +176,7 @@ def entries_of_models(run: RunFolder) -> pd.DataFrame:
 
 
 def entries_with_readers(run: RunFolder) -> pd.DataFrame:
-    """The same, plus one row per reader of passages: run.json lacks readers, and they may have other seeds."""
+    """`entries_of_models`, plus one row per reader of passages, which run.json lacks and which may have other seeds."""
     entries = entries_of_models(run)
     if RETRIEVAL_RUNS.name not in run.tables or "model" not in entries:
         return entries

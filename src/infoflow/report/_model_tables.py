@@ -124,7 +124,7 @@ class ModelTables:
         return frame.assign(series=self.models.line_keys(frame)) if len(frame) else None
 
     def over_training(self, name: str) -> pd.DataFrame | None:
-        """The rows of the shown models over training, with the keys of their lines; None without any."""
+        """The rows of the shown models over training, with the keys of their lines; None if there are none."""
         self._asked[name] = None
         if name not in self._run.tables:
             return None
@@ -161,7 +161,7 @@ class ModelTables:
         self._asked.clear()
 
     def notes(self, beside: Mapping[str, str] | None = None) -> list[str]:
-        """Notes on rows of the tables read that no figure shows.
+        """Notes on rows that no figure shows, for the tables read so far.
 
         `beside`: architectures drawn next to the first one, with what is not drawn for each.
         """

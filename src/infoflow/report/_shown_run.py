@@ -32,7 +32,7 @@ _EARLIER_FILES = [
 ]
 
 
-# The same for columns and other words of the user's.
+# Settings of earlier versions that hold column names and other words of the user.
 _EARLIER_WORDS = [
     *(f"{table}.{name}_column" for table in ("corpus", "domain") for name in ("text", "translation", "document")),
     *(f"options.{name}_column" for name in ("text", "translation", "label", "bad")),
@@ -197,7 +197,7 @@ def parts_text(run: RunFolder) -> str:
     sizes = corpus["parts"]
     asked = manifest.get("plan", {}).get("corpus", {}).get("split", split["rule"])
     rule = _RULES.get(split["rule"], "validation and test part were published with it")
-    weaker = f" (“{asked}” would have left too little)" if split["rule"] and asked != split["rule"] else ""
+    weaker = f" (“{asked}” would have left too few rows)" if split["rule"] and asked != split["rule"] else ""
     lost = sum(split["left_out"].get("train", {}).values())
     return (
         f"The corpus has {sizes['train']:,} rows for training, {sizes['validation']:,} for validation and "

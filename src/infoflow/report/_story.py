@@ -134,7 +134,7 @@ _SECTIONS: tuple[tuple[int, Section, Builder], ...] = (
     (130, HEADS, heads_section),
     (180, TRAINING, training_section),
 )
-"""The core's sections with their places on the page: what layers know, then heads, then training."""
+"""The core's sections with their places on the page: what layers encode, then heads, then training."""
 
 
 @cache

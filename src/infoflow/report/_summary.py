@@ -29,7 +29,7 @@ def failure_kind(row: dict) -> str:
     """Classify how a claim fails.
 
     opposite: the whole interval lies on the other side of zero; no more than the control: the effect is not larger
-    than in a control without one; weaker: the direction is right, but the threshold is missed.
+    than that of the control; weaker: the direction is right, but the threshold is missed.
     """
     asked = _NEEDED.search(str(row.get("reason") or ""))
     if not asked:
@@ -39,7 +39,7 @@ def failure_kind(row: dict) -> str:
     low, high = min(low, high), max(low, high)
     threshold, control = sign * float(row["threshold"]), sign * float(row.get("control", float("nan")))
     if threshold < 0:
-        return OTHER  # a claim that something is small: missing it has no direction
+        return OTHER  # a claim that something is small can fail in one direction only
     if high < 0:
         return OPPOSITE
     if effect <= control:
@@ -265,7 +265,7 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
 
 def _over_scale(row: dict[str, Any]) -> str:
     trend, run = str(row.get("trend") or ""), str(row.get("run") or "")
-    return f"{trend}; the numbers here are of {run}" if trend and run else trend
+    return f"{trend}; the numbers here are from {run}" if trend and run else trend
 
 
 def _control_text(row: dict[str, Any], control: float, places: int) -> str:

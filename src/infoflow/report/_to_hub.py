@@ -50,7 +50,7 @@ def upload_run(run: RunFolder, to: str, *, public: bool = False, anonymous: bool
     name = _name_in(to)
     api = HfApi(endpoint=constants.ENDPOINT)
     with _asking(api):
-        api.whoami()  # refuses a token that is not valid, whatever may be read without one
+        api.whoami()  # refuses an invalid token, even where reading needs no token
         places = [_Place.of(api, name, kind, public) for kind in _WORDS]
     shown = ShownRun(run.path, anonymous)
     page = write_report(run, anonymous)
@@ -221,7 +221,7 @@ def _data_card(shown: ShownRun, name: str, tables: dict[str, tuple[Path, StoredT
         *(f"# {in_markdown(_title(shown))}", ""),
         f"Tables of a run of infoflow (`{manifest.get('kind', 'analyze')}`). Their figures: "
         f"[report]({constants.ENDPOINT}/spaces/{name}). Some may quote sentences of the corpus"
-        f"{f' {in_markdown(corpus)}' if corpus else ''}, whose licence holds for them.",
+        f"{f' {in_markdown(corpus)}' if corpus else ''}, whose licence applies to them.",
         *("", "```python", "from datasets import load_dataset", ""),
         *(f'table = load_dataset("{name}", "{_plain(first)}", split="train").to_pandas()', "```", ""),
     ]

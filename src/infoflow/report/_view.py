@@ -45,7 +45,7 @@ VIEWS = ("page.js", "attention.js", "sentence_view.js", "predictions.js", "effec
 """Scripts of every page about one sentence."""
 
 ViewAnswer = Callable[[Model, ReadSentence, Mapping[str, str]], Mapping[str, Any]]
-"""What a subject's view needs to know of a sentence; the mapping holds what was chosen on the page, if anything."""
+"""Computes the data of a subject's view of a sentence; the mapping holds the choices made on the page, if any."""
 
 
 def further_views() -> dict[str, ViewAnswer]:
@@ -226,7 +226,7 @@ _SCRIPTS = ("page.js", "attention.js", "words.js")
 
 
 def write_word_view(table: pd.DataFrame, model: str, path: Path | str) -> Path:
-    """Write the neighbours of words in static vectors next to those of their occurrences, with their sentences.
+    """Write the nearest neighbours of words' static vectors, and of the words' occurrences in their sentences.
 
     Args:
         table: `word_neighbours` of one model.
@@ -238,7 +238,7 @@ def write_word_view(table: pd.DataFrame, model: str, path: Path | str) -> Path:
     """
     path = check_view_path(path)
     if table.empty:
-        raise UserError(f"There is nothing near these words in {model}: none occurs in the corpus as one token.")
+        raise UserError(f"These words have no neighbours in {model}: none of them occurs in the corpus as one token.")
     words = words_payload([(Series(key=model, label=model, slot=0), table.assign(model=model))])
     scripts = [closed(asset(name)) for name in _SCRIPTS]
     page = (

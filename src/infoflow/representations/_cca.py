@@ -14,7 +14,7 @@ from infoflow.foundation import UserError, as_tensor, current_display
 
 from ._views import Matrix, as_views, centred, gram
 
-# Singular values, also of matrices on which LAPACK's fast algorithm fails.
+# Singular value decomposition that also works where LAPACK's fast algorithm fails.
 
 
 _LEAST_CORRELATION = 1e-5
@@ -34,7 +34,7 @@ def thin_svd(matrix: Float[Tensor, "row column"]) -> SVD:
 
 
 def correlations_svd(overlap: Float[Tensor, "row column"]) -> SVD:
-    r"""`thin_svd` of a matrix in float64 whose singular values are correlations, in half the time.
+    r"""`thin_svd` of a float64 matrix whose singular values are correlations, in half the time.
 
     $O^\top O = V \mathrm{diag}(\sigma^2) V^\top$ and $U = O V \mathrm{diag}(1 / \sigma)$. Squaring loses digits of
     small correlations: vectors have an error of about $\varepsilon / \sigma^2$, which is 2e-6 for the smallest σ
@@ -58,8 +58,8 @@ def complete_svd(matrix: Float[Tensor, "row column"]) -> SVD:
 def _svd(matrix: Float[Tensor, "row column"], complete: bool) -> SVD:
     """SVD by divide and conquer, or by QR iteration if that does not converge.
 
-    Divide and conquer fails on some matrices with many equal singular values. Canonical correlations are such a case if
-    there are fewer tokens than dimensions, when all of them are 1.
+    Divide and conquer fails on some matrices with many equal singular values. Canonical correlations are such a case
+    when there are fewer tokens than dimensions, because all of them are then 1.
     """
     try:
         return SVD(*torch.linalg.svd(matrix, full_matrices=complete))
@@ -72,12 +72,12 @@ def _svd(matrix: Float[Tensor, "row column"], complete: bool) -> SVD:
 
 
 _EIGENVALUE_FLOOR = 1e-12
-"""Directions below this share of the largest eigenvalue are rounding, not data (float32 states reach about 1e-14)."""
+"""Directions below this share of the largest eigenvalue are rounding error (float32 states reach about 1e-14)."""
 _SAFE_EIGENVALUE = 1e-8
-"""A covariance squares the condition number: below this share its small directions have lost digits, so use QR."""
+"""A covariance squares the condition number, so below this share small directions lose digits and QR is used."""
 _SINGULAR_FLOOR_SINGLE, _SINGULAR_FLOOR = 1e-6, 1e-10
 _SAFE_PIVOT = 1e-4
-"""Cholesky replaces eigenvectors if no column has less of its variance unexplained by the columns before it."""
+"""Cholesky is used if the columns before each column leave at least this share of its variance unexplained."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -93,7 +93,7 @@ class Whitening:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Canonical:
-    """Canonical correlations in falling order, and how much of each view its canonical variates explain."""
+    """Canonical correlations in descending order, and how much of each view its canonical variates explain."""
 
     correlations: Float[Tensor, " variate"]
     """As many as the smaller rank."""
@@ -104,7 +104,7 @@ class Canonical:
 
 
 def cca_correlations(x: Matrix, y: Matrix) -> Float[Tensor, " variate"]:
-    r"""Canonical correlations of two views, in falling order.
+    r"""Canonical correlations of two views, in descending order.
 
     $$ \rho_i = \sigma_i(Q_x^\top Q_y), \qquad X - \bar X = Q_x R_x, \quad Y - \bar Y = Q_y R_y $$
 
@@ -158,7 +158,7 @@ def whiten(covariance: Float[Tensor, "width width"], floor: Float[Tensor, " widt
         inverse = torch.linalg.solve_triangular(triangle, torch.eye(len(triangle), dtype=triangle.dtype), upper=False)
         return Whitening(basis=shrink.unsqueeze(1) * inverse.mT, loadings=triangle.mT * norms, safe=True)
     values, vectors = torch.linalg.eigh(scaled)
-    # Only directions that the view has: others would mix with variates of correlation 0.
+    # Keep only directions in which the view varies; others would mix with variates of correlation 0.
     kept = values > _EIGENVALUE_FLOOR * values[-1].clamp(min=torch.finfo(values.dtype).tiny)
     values, vectors = values[kept], vectors[:, kept]
     return Whitening(
@@ -182,7 +182,7 @@ def canonical_by_qr(
 
 
 def singular_floor(dtype: torch.dtype) -> float:
-    """Share of the largest singular value below which directions are only rounding in the view's original type."""
+    """Share of the largest singular value below which directions are only rounding error in the view's dtype."""
     return _SINGULAR_FLOOR_SINGLE if dtype == torch.float32 else _SINGULAR_FLOOR
 
 
@@ -252,7 +252,7 @@ def svcca(x: Matrix, y: Matrix, variance: float = 0.99) -> float:
 def _leading(x: Float[Tensor, "token width"], variance: float) -> Float[Tensor, "token component"]:
     left, singular, _ = thin_svd(centred(x))
     explained = singular.square().cumsum(0) / singular.square().sum().clamp(min=torch.finfo(x.dtype).tiny)
-    # Rounding of the sum must not require one more component if `variance` is 1.
+    # Rounding in the sum must not add a component when `variance` is 1.
     num = int((explained < variance * (1 - 1e-12)).sum()) + 1
     return left[:, :num] * singular[:num]
 
@@ -285,7 +285,7 @@ def pwcca(x: Matrix, y: Matrix, side: str = "mean") -> float:
     distance is `1 - pwcca(x, y)`.
 
     Biased upwards for few rows n: for independent views about $0.85 \sqrt{d/n}$, and 1 for n ≤ d. Compare only
-    values with equal n, use n ≥ 20 d, and look at the value of shuffled rows. For n ≤ width_x + width_y several
+    values with equal n, use n ≥ 20 d, and compare with the value for shuffled rows. For n ≤ width_x + width_y several
     correlations are 1 and the weights among them depend on the choice of directions.
 
     Args:

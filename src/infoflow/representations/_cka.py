@@ -109,7 +109,7 @@ def _hsic_biased(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token widt
 
 
 def hsic_debiased(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"]) -> float:
-    """Song et al.'s unbiased estimate in feature space; for precision, centre the views first."""
+    """Song et al.'s unbiased estimate, computed in feature space; centre the views first for better precision."""
     n = len(x)
     diagonal_k, diagonal_l = x.square().sum(1), y.square().sum(1)
     rows_k, rows_l = x @ x.sum(0) - diagonal_k, y @ y.sum(0) - diagonal_l

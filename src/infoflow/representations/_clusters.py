@@ -21,17 +21,17 @@ from ._views import Matrix, as_view
 
 
 _BATCH = 10_240
-"""On 100,000 states (2,000 types by Zipf's law, 64 positions) 1,000 clusters carry 3.0 nats; batches of 1,024, 2.4."""
+"""On 100,000 states (2,000 Zipfian types, 64 positions) 1,000 clusters carry 3.0 nats, and 2.4 in batches of 1,024."""
 _STEPS = 20
-"""Minimum number of steps: few rows make one pass a step or two, which leaves the centres where they started."""
+"""Minimum number of steps. With few rows, one pass is a step or two, which hardly moves the centres."""
 _SMALL = 0.05
-"""Clusters below this share of the mean size move: on these states 0.02 and 0.05 leave least inertia, 0.2 2% more."""
+"""Clusters below this share of the mean size move. On these states 0.02 and 0.05 minimise inertia; 0.2 adds 2%."""
 _RECENT, _FALL = 5, 0.001
-"""Steps that are compared with as many before them, and the least relative fall of the distances to go on."""
+"""Number of steps compared with as many before them, and the smallest relative fall in distance to continue."""
 _ROUNDING = 1e-5
-"""Squared distances below this share of the squared norm, measured from the mean, count as 0: equal rows round."""
+"""Squared distances below this share of the squared norm (from the mean) are rounding error and count as 0."""
 _AT_ONCE = 1_024
-"""Rows at once: for 10,000 centres, 40 MB of distances."""
+"""Rows per block of distances, which take 40 MB for 10,000 centres."""
 
 
 class Clustering(NamedTuple):
@@ -53,7 +53,7 @@ def discretize(x: Matrix, clusters: int, seed: int = 0) -> Int[Tensor, " token"]
     | $n$, $b$        | rows, and rows of a batch                               |
     | $m$, $\bar{x}$  | rows of the batch nearest to the centre, and their mean |
 
-    So centres are means of about the last $n$ rows read, and for $b = n$ this is Lloyd's algorithm. During the first
+    Centres are thus means of about the last $n$ rows read, and for $b = n$ this is Lloyd's algorithm. During the first
     half of the batches, clusters with less than a twentieth of the mean weight are moved to rows of the batch, drawn in
     proportion to their squared distance from their centre. The second half ends early if squared distances fall by less
     than 0.1% in 5 batches.
@@ -72,7 +72,7 @@ def discretize(x: Matrix, clusters: int, seed: int = 0) -> Int[Tensor, " token"]
     Raises:
         UserError: `clusters` is below 1 or above the number of rows, or `x` is not finite.
 
-    Source: [@sculley2010], where centres are means of all rows read; initialisation by [@arthur2007].
+    Source: [@sculley2010], who use the means of all rows read; initialisation from [@arthur2007].
 
     >>> discretize(torch.tensor([[0.0], [0.1], [9.0], [9.1]]), clusters=2).bincount()
     tensor([2, 2])
@@ -110,7 +110,7 @@ def cluster(rows: Float[Tensor, "token width"], clusters: int, seed: int = 0) ->
 
 
 def _batches(rows: Float[Tensor, "token width"], size: int, steps: int, rng: np.random.Generator) -> Iterator[Tensor]:
-    """Batches of all rows in random order, without end; a batch has all rows if they fit."""
+    """Endless batches in random order; each has all rows if they fit into one batch."""
     order = torch.empty(0, dtype=torch.int64)
     for _ in range(steps):
         if size < len(rows) and len(order) < size:
@@ -140,12 +140,12 @@ def nearest(rows: Float[Tensor, "token width"], centres: Float[Tensor, "cluster 
 
 
 def _far_apart(x: Float[Tensor, "token width"], num: int, rng: np.random.Generator) -> Float[Tensor, "cluster width"]:
-    """`num` rows of x, far apart: each is the best of a few random rows, which leaves the smallest total distance.
+    """`num` rows of x, far apart: each is the one of a few random rows that leaves the smallest total distance.
 
-    With Zipf's law, random initial rows would put most centres on the most frequent tokens; on the states of `_BATCH`
-    rows this gives 5% more inertia.
+    With Zipf's law, random initial rows would put most centres on the most frequent tokens; on the states described at
+    `_BATCH` they give 5% more inertia.
     """
-    trials = 2 + int(math.log(num)) + 500 // num  # more for few centres, which then miss no clump
+    trials = 2 + int(math.log(num)) + 500 // num  # more if there are few centres, which might otherwise miss a clump
     centred = x - x.mean(0)
     squares = centred.square().sum(1)
     chosen, least = [], torch.full_like(squares, torch.inf)
@@ -163,7 +163,7 @@ def _far_apart(x: Float[Tensor, "token width"], num: int, rng: np.random.Generat
 def _draw(weights: Float[Tensor, " token"], num: int, rng: np.random.Generator) -> Int[Tensor, " row"]:
     """At most `num` distinct rows, in proportion to their weights; rows of weight 0 come last.
 
-    The rows with the `num` smallest exponential variables of these rates are such a draw.
+    Each row gets an exponential variable with its weight as rate, and the rows with the smallest ones are drawn.
     """
     waiting = torch.from_numpy(rng.standard_exponential(len(weights), dtype=np.float32)).to(weights.device)
     tiny = torch.finfo(torch.float32).tiny
@@ -177,10 +177,10 @@ ROWS_PER_CENTRE = 40
 """States per centre for fitting a clustering."""
 _FIT_BYTES = 1 << 30
 """Bytes of states held at a time. If all layers take more, the same sentences are read once per group of layers; if one
-layer does, its clusterings share states."""
+layer alone does, its clusterings share states."""
 _LEAST_AT_POSITION = 20
-"""States from which on a position has a mean of its own: 2,500 sentences have so many at nearly all their positions."""
-_CHUNK = 1024  # sentences between two looks at whether there are enough
+"""Minimum number of states for a position to have its own mean; 2,500 sentences have them at nearly every position."""
+_CHUNK = 1024  # sentences read between checks of whether there are enough states
 FOLDS = 2
 
 Kept = Callable[[Stream], Bool[Tensor, "sentence token"]]
@@ -194,8 +194,8 @@ def fold_of(sentence_ids: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
 def position_means(
     states: Float[Tensor, "token width"], positions: Int[Tensor, " token"], num: int
 ) -> Float[Tensor, "position width"]:
-    """The mean state at each of `num` positions. Positions with few states, and all others (the last row), share the
-    mean of such states together, or of all states if there are none."""
+    """The mean state at each of `num` positions. Positions with few states share the mean of those states together (of
+    all states if there are none); it is also the last row, for all other positions."""
     count = positions.bincount(minlength=num + 1)
     sums = torch.zeros((num + 1, states.shape[1]), dtype=torch.float64).index_add_(0, positions, states.double())
     rare = count < _LEAST_AT_POSITION
@@ -217,10 +217,10 @@ class StateClusters:
     inertia: Float[np.ndarray, " layer"]
     """Mean squared distance of the fitted states to their centre, over clusterings."""
     offsets: Float[Tensor, "layer clustering position width"] | None = None
-    """`position_means` of the fitted states, which are subtracted first; None: nothing is."""
+    """`position_means` of the fitted states, which are subtracted first; None if nothing is subtracted."""
 
     def facts(self) -> dict[str, np.ndarray]:
-        """Facts for the table; only counts with the same fingerprint, so the same centres, may be added."""
+        """Facts for the table. Counts may be added only if their fingerprints, and so their centres, are the same."""
         fitted = [self.centres, *([] if self.offsets is None else [self.offsets])]
         fingerprint = hashlib.sha256(b"".join(each.cpu().numpy().tobytes() for each in fitted)).digest()
         return {
@@ -252,7 +252,7 @@ class _Fitted(NamedTuple):
 
 
 class _OfLayer(NamedTuple):
-    """What is fitted to one layer."""
+    """The clusterings fitted to one layer."""
 
     centres: Float[Tensor, "clustering cluster width"]
     inertia: float
@@ -273,7 +273,7 @@ class ClusterFit:
     draws: int
     """Number of available passes of training noise."""
     positions: bool = True
-    """False: the mean state at each position is subtracted first."""
+    """If False, the mean state at each position is subtracted first."""
 
     def run(self) -> StateClusters:
         """Read the chosen sentences and fit every layer."""
@@ -293,7 +293,7 @@ class ClusterFit:
 
     @property
     def _rows_per_fold(self) -> int:
-        """Number of states to read; enough for separate ones in each clustering of a fold if memory allows it."""
+        """Number of states to read per fold; if memory allows, enough for each clustering to use different ones."""
         most = _FIT_BYTES // (4 * self.reader.model.anatomy.stack(self.stack).width * FOLDS)
         return min(ROWS_PER_CENTRE * self.clusters * math.ceil(self.clusterings / FOLDS), max(most, self.clusters))
 
@@ -339,7 +339,7 @@ class ClusterFit:
         return [_Fitted(torch.cat(parts), np.concatenate(folds), torch.cat(positions)) for parts in held]
 
     def _chunks(self) -> Iterator[tuple[int, list[np.ndarray]]]:
-        """Batches of sentences of similar length, draw after draw of the corpus, each in the order of a hash."""
+        """Draws, each with batches of sentences of similar length; a draw reads the corpus in the order of a hash."""
         batches = self.reader.batches(self.options.tokens_per_batch)
         rows = np.concatenate(batches)
         ids = self.reader.corpus.content_ids[rows]

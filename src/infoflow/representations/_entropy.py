@@ -54,7 +54,7 @@ def entropy(counts: np.ndarray, estimator: str = "plug-in") -> float:
 class CountSums:
     """Statistics of counts n for the estimator of Chao, Wang and Jost: sums over labels, one per set of counts.
 
-    When only few counts change, as when a block is left out, the sums are updated from these labels alone.
+    When only a few counts change (because a block is left out), the sums are updated from the labels concerned.
     """
 
     total: np.ndarray  # Σ n
@@ -94,9 +94,9 @@ class CountSums:
 
     @property
     def tail(self) -> np.ndarray:
-        r"""Bias that `chao_wang_jost`, extrapolated over halves, may still have, as a standard error in nats.
+        r"""Bias that may remain in `chao_wang_jost` after extrapolation over halves, as a standard error in nats.
 
-        With $U(r) = \sum_i p_i (1-p_i)^r$, the probability of labels that r draws have not shown, the entropy is
+        With $U(r) = \sum_i p_i (1-p_i)^r$, the probability of labels that do not occur in r draws, the entropy is
         $\sum_{r \ge 1} U(r) / r$, and N draws carry no information about the terms from N on. Good and Turing estimate
         $U(N) = f_1 / N$ and its slope $b = -\mathrm d \ln U / \mathrm d \ln N = 2 f_2 / f_1$. If U continues as an
         exponential through both, as in `chao_wang_jost`, these terms add up to $U e^b E_1(b)$, which is the smallest
@@ -161,7 +161,7 @@ def _grassberger(counts: np.ndarray) -> float:
 
 def _chao_shen(counts: np.ndarray) -> float:
     total = counts.sum()
-    once = min((counts == 1).sum(), total - 1)  # if all were seen once, no share would remain for seen labels
+    once = min((counts == 1).sum(), total - 1)  # if all labels were seen only once, no share would remain for them
     shares = (1 - once / total) * counts / total
     seen = -np.expm1(total * np.log1p(-np.minimum(shares, 1 - 1e-15)))  # probability of being seen at all
     return float(-(xlogy(shares, shares) / seen).sum())

@@ -10,21 +10,21 @@ from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
 _CHUNK = 256  # rows of logits that stay in the cache
-_LEAST_LOGIT = -80.0  # below the largest; exponentials of lower ones are denormal, which takes many times as long
+_LEAST_LOGIT = -80.0  # relative to the largest; the exponentials of lower ones are denormal and many times slower
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GaussianClassifier:
     r"""A classifier with Gaussian states for each label, one covariance for all, and Gaussian label means.
 
-    With z the state, whitened by the covariance within labels and turned to the principal axes between them, and
+    With z the state, whitened by the covariance within labels and rotated to the principal axes between them, and
     $\psi_d$ the variance of the labels' means on axis d, a label with n fitted states of mean $\bar z$ predicts
 
     $$ \ln p(z \mid k) = -\tfrac12 \sum_d \frac{(z_d - m_d)^2}{1 + v_d} + \ln(1 + v_d) + \text{const},\quad
     v_d = \frac{\psi_d}{1 + n \psi_d},\quad m_d = n v_d \bar z_d $$
 
     This takes account of the fact that the mean of a rarely seen label is uncertain [@ioffe2006]. Since real states
-    have heavier tails than Gaussians, the log-densities are multiplied by a temperature, and their probabilities mixed
+    have heavier tails than Gaussians, the log-densities are multiplied by a temperature, and probabilities are mixed
     with the labels' frequencies. With many states per label the classifier is linear in z.
     """
 
@@ -91,7 +91,7 @@ class LabelledMoments:
     def scale(self) -> float:
         """The median variance of the principal axes whose variance is not 0: the unit of the ridge.
 
-        A mean would be raised by large components in a few directions, such as the position, and the ridge would then
+        Large variance in a few directions, such as those of the position, would raise a mean, and the ridge would then
         hide all other directions.
         """
         total = self.count.sum()

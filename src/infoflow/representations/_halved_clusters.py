@@ -1,4 +1,4 @@
-"""Information of a few states by clusters, and the error from fitting centres to the states that are counted."""
+"""Information in a small sample of clustered states, and the error from fitting centres to the counted states."""
 
 from dataclasses import dataclass, fields
 
@@ -13,7 +13,7 @@ from ._information_estimate import InformationEstimate, corrected_information, e
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HalvedClusters:
-    """Two clusterings of all states, each fitted to every other bootstrap block.
+    """Two clusterings of all states, one fitted to the even bootstrap blocks, one to the odd ones.
 
     Centres also fit the noise of their own states. The difference between blocks that a clustering was fitted to and
     the other blocks shows how much (`InformationEstimate.optimism`).
@@ -35,11 +35,11 @@ class HalvedClusters:
         return cls(np.stack([nearest(states, each).labels.numpy() for each in centres]), blocks)
 
     def of(self, rows: Int[np.ndarray, " chosen"]) -> "HalvedClusters":
-        """Some of the states."""
+        """The same clusterings, restricted to `rows`."""
         return HalvedClusters(self.labels[:, rows], self.blocks[rows])
 
     def corrected(self, tokens: Int[np.ndarray, " token"]) -> float:
-        """The information about tokens, corrected for that error."""
+        """The information about tokens, averaged over both clusterings and corrected for the number of tokens."""
         return float(np.mean([corrected_information(own, tokens, self.blocks) for own in self.labels]))
 
     def estimate(self, tokens: Int[np.ndarray, " token"]) -> InformationEstimate:

@@ -152,7 +152,7 @@ def _concatenate(parts: list[InfluenceTargets]) -> InfluenceTargets:
 
 
 Influenced = dict[tuple[Role, Pool], np.ndarray]
-"""By removed token and compared states, (L, 2, N, D) float32: every block's output with and without it."""
+"""For each removed token and pool, (L, 2, N, D) float32: every block's output with and without the token."""
 BYTES_PER_NUMBER = 4 * 2 * len(ROLES)
 
 
@@ -258,9 +258,7 @@ INFLUENCE_BY_FREQUENCY = TableSchema(
             "number of influenced occurrences",
         ),
         Column(name="width", dtype="int64", unit="dimensions", description="width of the states"),
-        Column(
-            name="side", dtype="string", unit="", description="the view that weights: mean, x (with the token) or y"
-        ),
+        Column(name="side", dtype="string", unit="", description="the weighting view: mean, x (with the token) or y"),
     ),
 )
 
@@ -284,7 +282,7 @@ class InfluenceByFrequency(Intervention):
 
     Every sentence runs once, and each block again on its own input without the token (`rerun_blocks`). Error bars
     resample sentences to first order as in `LayerDistance`, with 16 groups of bootstrap blocks. The baseline removes,
-    from the same sentences, a token of any rank: if influence did not depend on frequency, every bin would equal its
+    from the same sentences, a token of any rank. If influence did not depend on frequency, every bin would equal its
     baseline. Other sentences would not be a fair control, since tokens in short sentences influence more, and rare
     tokens occur in longer ones.
 
@@ -307,7 +305,7 @@ class InfluenceByFrequency(Intervention):
         self.per_bin, self.edges, self.side, self.decoder = per_bin, tuple(edges), side, decoder
 
     def refusal(self, model: Model) -> str | None:
-        """Refuses models in which a token influences others by another path than attention."""
+        """Refuses models in which a token influences others through anything other than attention."""
         return model.anatomy.beside_attention()
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:

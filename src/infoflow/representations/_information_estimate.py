@@ -40,7 +40,7 @@ def wider(ends: Interval, value: float, further: float, scale: Scale = "any") ->
 
 
 HALVINGS = 5
-"""Sample sizes of an estimate: all tokens, a half, ... a sixteenth; the smallest is for extrapolation."""
+"""Number of sample sizes: all tokens, a half, ... a sixteenth; thirty-seconds are used for extrapolation only."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -51,13 +51,13 @@ class InformationEstimate:
     """The estimate from a sixteenth, an eighth, a quarter, a half and all of the sentences; means over such parts."""
     plug_in_by_size: Float[np.ndarray, " size"]
     sizes: Float[np.ndarray, " size"]
-    """Tokens in a part, mean."""
+    """Mean number of tokens in a part."""
     without_block: Float[np.ndarray, " block"]
     """The estimate from all sentences but those of each bootstrap block."""
     tail: float
     """The bias that unseen labels and cells may leave in the value, in nats: positive if it is too high."""
     optimism: float = 0.0
-    """What information gains on states that centres were fitted to, as a standard error in nats."""
+    """Half the excess of information on states that centres were fitted to, as a standard error in nats."""
 
     @property
     def value(self) -> float:
@@ -71,8 +71,8 @@ class InformationEstimate:
     def drift(self) -> float:
         """Possible remaining bias, as a standard error.
 
-        This is the difference to the value on half of the sentences or, if larger, the bias of the tail. It is negative
-        if more tokens would give a lower value.
+        This is the difference from the value on half of the sentences or, if larger, the bias of the tail. It is
+        negative if more tokens would give a lower value.
         """
         last_step = float(np.nan_to_num(self.value - self.by_size[-2]))
         return max(last_step, -self.tail, key=abs)
@@ -130,8 +130,8 @@ def estimate_information(
     Here $\hat I_N$ uses the entropies of Chao, Wang and Jost [@chao2013], and each half has half of the bootstrap
     blocks (whole sentences). The remaining bias is about proportional to 1/N, and is extrapolated to 0 [@strong1998].
     If a half is empty, the estimate is $\hat I_N$. On joint counts of clusters and tokens of trained models it needs a
-    tenth of the tokens of the plug-in estimate or of Miller and Madow's, and fewer than the quadratic extrapolation of
-    the plug-in estimate (`experiments/validation/information`).
+    tenth of the tokens that the plug-in and Miller–Madow estimates need, and fewer than quadratic extrapolation of the
+    plug-in estimate (`experiments/validation/information`).
 
     With Zipf's law the bias falls more slowly than 1/N, so halves underestimate it. `CountSums.tail` bounds the rest
     from the share of unseen pairs, and `drift` adds it to intervals.
@@ -142,7 +142,7 @@ def estimate_information(
         blocks: (token,) bootstrap block of each token's sentence, 0..63.
     """
     counts = _Joint.of(a, b, blocks)
-    # A part's counts are freed before those of the next are computed: together they are six times the whole.
+    # A part's counts are freed before the next ones are computed, because together they are six times the whole.
     looks = [[_look(counts.within(part)) for part in _parts(level)] for level in range(HALVINGS + 1)]
     raw = [np.array([each.information for each in level]) for level in looks]
     extrapolated = [np.nanmean(_extrapolated(raw[level], raw[level + 1])) for level in range(HALVINGS)]

@@ -25,7 +25,7 @@ _LEAST_TOKENS = 20
 _LEAST_PER_CLUSTER = 10
 """With fewer, most clusters hold one occurrence, and no estimate is possible."""
 _TOKENS_PER_CLUSTER = 100
-"""Tokens per cluster from which on the fall between layers is found.
+"""Tokens per cluster that are needed to detect the fall of information between layers.
 
 Levels may still be biased by more than .03 nats, which intervals and `converged` show
 (experiments/validation/information).
@@ -33,7 +33,7 @@ Levels may still be biased by more than .03 nats, which intervals and `converged
 _CLUSTERS = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 _MOST_CLUSTERS = 500
 _TRAINING_TOKENS = _TOKENS_PER_CLUSTER * _MOST_CLUSTERS
-"""Occurrences in the regime "training", where a sentence provides few and is read again with other noise."""
+"""Occurrences in the regime "training", where a sentence provides few and is read again with new noise."""
 
 
 class MutualInformation(Measure):
@@ -53,19 +53,19 @@ class MutualInformation(Measure):
     So on clean text the two sides of a causal LM differ in `count`. Where [@voita2019evolution] plot the input side
     against the output side, both have the occurrences of the output side.
 
-    Before the pass, centres are fitted to states of one half of the sentences, and those of every second clustering to
-    the other half. In the pass, every token is assigned to its nearest centre and counted, so there may be a million.
+    Centres are fitted before the pass; successive clusterings alternate between the two halves of the sentences. In the
+    pass, every token is only assigned to its nearest centre and counted, so a million tokens are possible.
     Centres also fit the noise of their own states; the two halves show how much (`optimism`), and counting both cancels
     the effect to first order. The plug-in estimate is biased upwards, more in deep layers than in low ones; `value` is
     corrected (`estimate_information`), and `value_by_size` shows how it depends on the number of tokens. The estimate
-    is for this number of clusters: a finer clustering has more information (at most H(T)), so do not compare values of
+    is for this number of clusters. A finer clustering has more information (at most H(T)), so do not compare values of
     different `clusters`.
 
     Intervals cover the choice of sentences (jackknife over 64 blocks), the clustering (the spread over `clusterings`
     with different rows and starts), the few states that centres were fitted to (`optimism`), and the bias that may
-    remain (`InformationEstimate.drift`). This is the difference to half of the sentences or, if larger, the possible
-    bias from unseen pairs of cluster and token. With Zipf's law the bias falls more slowly than 1/N, so a hundred
-    tokens per cluster rarely suffice for `converged` in layers that forget much.
+    remain (`InformationEstimate.drift`). This is the difference from the value on half of the sentences or, if larger,
+    the possible bias from unseen pairs of cluster and token. With Zipf's law the bias falls more slowly than 1/N, so a
+    hundred tokens per cluster rarely suffice for `converged` in layers that forget much.
 
     Args:
         clusters: Number of clusters; 0: the largest of 2, 5, 10, ... `most_clusters` with 100 tokens per cluster. At
@@ -84,7 +84,7 @@ class MutualInformation(Measure):
     needs = frozenset({"hidden"})
     only_replaced = True
     most_clusters: int = _MOST_CLUSTERS
-    _positions: ClassVar[bool] = True  # False: their mean states are subtracted
+    _positions: ClassVar[bool] = True  # if False, the mean state at each position is subtracted
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class MutualInformation(Measure):
         self.clusters, self.types, self.clusterings, self.occurrences = clusters, types, clusterings, occurrences
         self.regime: Regime = regime
         self.top_types = types
-        if most_clusters != _MOST_CLUSTERS:  # results of the default keep their keys
+        if most_clusters != _MOST_CLUSTERS:  # so that results with the default keep their keys
             self.most_clusters = most_clusters
         self._frequent: dict[str, Bool[np.ndarray, " id"]] = {}
         self._fitted: dict[str, StateClusters] = {}

@@ -56,11 +56,11 @@ class CountedTokens:
 
 _SHUFFLES = 3
 CONVERGED = 0.03
-"""Maximum remaining bias of a converged estimate in nats, as a standard error: of few tokens counted
-(`InformationEstimate.drift`) and of few states to fit centres to (`optimism`)."""
+"""Maximum remaining bias of a converged estimate in nats, as a standard error: from counting few tokens
+(`InformationEstimate.drift`) and from fitting centres to few states (`optimism`)."""
 LIMITED = 0.05
-"""Share of the tokens' entropy that an estimate may miss at layer 0, which has all of it; more is limited by its
-resolution."""
+"""Share of the tokens' entropy that an estimate may miss at layer 0, which has all of it. If more is missing, the
+resolution of the clusters limits the estimate."""
 
 INFORMATION_KEYS = (
     Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
@@ -98,8 +98,8 @@ MUTUAL_INFORMATION = TableSchema(
             name="converged",
             dtype="bool",
             unit="",
-            description=f"value and at_half differ by at most {CONVERGED} nats, unseen cells leave no more bias, and "
-            "optimism is no more",
+            description=f"value and at_half differ by at most {CONVERGED} nats, and neither the bias of unseen "
+            "cells nor optimism is larger",
         ),
         Column(
             name="tokens_by_size",

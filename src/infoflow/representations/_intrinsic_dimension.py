@@ -20,9 +20,9 @@ from ._views import UNDEFINED, Jackknifed, Matrix, as_view, centred
 _LEAST = 3
 """A point and its two nearest neighbours."""
 _TOLERANCE = 1e-5
-"""Float32 states of equal inputs differ by less, as a share of their length; those of other contexts by far more."""
+"""Float32 states of equal inputs differ by less than this share of their length; other states by far more."""
 ROUNDING = 1e-6
-"""Mean ln μ at which the two distances differ by no more than the rounding of float32."""
+"""Mean ln μ at which the two distances differ by no more than float32 rounding."""
 
 
 class IntrinsicDimension(SampleMeasure):
@@ -32,9 +32,9 @@ class IntrinsicDimension(SampleMeasure):
     value is below it, the space is curved or clustered, and its covariance overstates the dimension. More points
     resolve a finer scale and change the estimate, so compare only rows of equal count.
 
-    States that repeat another one up to rounding are dropped, and counted in `left_out`: the same word at embeddings
-    without positions, or the same beginning of a sentence in a causal LM. Error bars come from a first-order jackknife
-    over sentences, and allow for correlated ratios of near points (`spread_of_neighbours`).
+    States that repeat another one up to rounding are dropped and counted in `left_out`, such as the same word at
+    embeddings without positions, or the same beginning of a sentence in a causal LM. Error bars come from a first-order
+    jackknife over sentences, and allow for correlated ratios of near points (`spread_of_neighbours`).
 
     Args:
         occurrences: At most this many sampled tokens; time grows with the square.
@@ -212,7 +212,7 @@ def _first_of_equals(x: Float[Tensor, "point width"]) -> Int[Tensor, " distinct"
 
 
 def _close_in_one_direction(x: Float[Tensor, "point width"], reach: float) -> list[Int[Tensor, " close"]]:
-    """Groups of rows that contain all pairs within reach: such pairs are also close along any single direction."""
+    """Groups of rows that contain all pairs within reach, because such pairs are close along any single direction."""
     direction = torch.from_numpy(stream("distinct-points").standard_normal(x.shape[1])).to(x.dtype)
     places, order = (x @ (direction / direction.norm())).sort()
     ends = (places.diff() > reach).nonzero()[:, 0] + 1

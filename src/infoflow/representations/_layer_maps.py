@@ -38,7 +38,7 @@ Map = Float[np.ndarray, "point 2"]
 
 
 def layer_maps(states: Sequence[Matrix], perplexity: float = 30.0, seed: int = 0) -> Float[np.ndarray, "layer point 2"]:
-    """A plane map of the same points for every layer; neighbours in the layer are neighbours in its map.
+    """A two-dimensional map of the same points for every layer; neighbours in a layer are neighbours in its map.
 
     t-SNE of each layer with Euclidean distances. The first layer starts from its two principal components. Every other
     layer starts from the map below and is optimised further; then the result is shifted, rotated or mirrored, and
@@ -84,7 +84,7 @@ def _first_start(x: Float[Tensor, "point width"], seed: int) -> Map:
     plane = (left * scales)[:, :2].numpy()
     if plane.shape[1] < 2 or plane[:, 1].std() <= 1e-9 * max(plane[:, 0].std(), 1e-9):
         plane = stream("layer-maps", seed).normal(size=(len(x), 2))
-    # A singular vector's sign is arbitrary: the largest entry is made positive.
+    # A singular vector's sign is arbitrary, so the largest entry is made positive.
     signs = np.sign(plane[np.abs(plane).argmax(axis=0), [0, 1]])
     return plane * signs / plane.std(axis=0).max() * _START
 
@@ -129,7 +129,7 @@ def _by_opentsne(x: Float[Tensor, "point width"], start: Map, perplexity: float,
 
 @contextmanager
 def _without_start_warning() -> Iterator[None]:
-    """Suppresses openTSNE's warning about a wide start: the start is the map of the previous layer."""
+    """Suppresses openTSNE's warning about a wide start, because the start is the map of the previous layer."""
     log = logging.getLogger("openTSNE.tsne")
 
     def other(record: logging.LogRecord) -> bool:
@@ -149,6 +149,6 @@ def _standardised(points: Map) -> Map:
 
 
 def _aligned(points: Map, onto: Map) -> Map:
-    """The standardised map turned or mirrored onto another (Procrustes)."""
+    """The standardised map, rotated or mirrored to match another (Procrustes)."""
     left, _, right = np.linalg.svd(points.T @ onto)
     return points @ (left @ right)

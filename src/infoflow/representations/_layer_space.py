@@ -82,7 +82,7 @@ class LayerSpace:
         """HSIC of all rows, then without each group to first order; without the factor that cancels in CKA.
 
         It is quadratic in the tokens, so its value without a group is twice the linear part minus the whole. Squared
-        norms stay relative to the mean of all rows, which a group moves by order 1/n.
+        norms stay relative to the mean of all rows, which leaving out a group shifts only by order 1/n.
 
         Args:
             other: The other layer.

@@ -31,10 +31,10 @@ class TunedLens(nn.Module):
     | $h$        | `states`                           | a row per token, of any layer  |
     | $A_l, b_l$ | `translators[l].weight`, `.bias`   | width × width, width; 0 ≤ l < L |
 
-    A and b start at zero, so an untrained tuned lens is the logit lens, and weight decay pulls it towards that.
+    A and b start at zero, so an untrained tuned lens is the logit lens, and weight decay pulls it back towards that.
     `fit_tuned_lens` trains it.
 
-    Source: [@belrose2023], following their code; the paper writes A + I for our A.
+    Source: [@belrose2023], following their code; the paper's A is our I + A.
     """
 
     def __init__(self, num_layers: int, width: int) -> None:
@@ -140,8 +140,8 @@ def logit_lens(
         input_ids: Token ids; of the source sentence for an encoder–decoder.
         attention_mask: 0 at padding.
         decoder_input_ids: Decoder input of an encoder–decoder.
-        positions: Mask of tokens of the predicting stack; default: all real ones.
-        lens: A tuned lens; default: states are read as they are.
+        positions: Mask of tokens of the predicting stack; by default all except padding.
+        lens: A tuned lens; by default states are read as they are.
 
     Raises:
         UserError: The model has no output head, or `positions` differs in shape from its tokens.
@@ -188,7 +188,7 @@ def _positions(
 # Training of the tuned lens: SGD on the divergence from the model's own prediction.
 
 
-_LOGITS = 1 << 22  # held at a time
+_LOGITS = 1 << 22  # logits in memory at a time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -275,5 +275,5 @@ def accumulate_gradients(lens: TunedLens, read: Readout, states: Float[Tensor, "
 
 
 def row_chunks(states: Float[Tensor, "layer row width"], read: Readout) -> Iterator[Float[Tensor, "layer chunk width"]]:
-    """Rows in chunks whose logits fit into memory: a vocabulary may be a thousand times as wide as a state."""
+    """Rows in chunks whose logits fit into memory, because a vocabulary may be a thousand times as wide as a state."""
     yield from states.split(max(1, _LOGITS // read.vocabulary_size), dim=1)

@@ -137,7 +137,7 @@ class Lens(Intervention):
 
     $$ \mathrm{KL}(p_L \,\|\, p_l) = \sum_v p_L(v) \ln \frac{p_L(v)}{p_l(v)}, \qquad p_l = \mathrm{softmax}\,r(h_l) $$
 
-    This measure trains the tuned lens, on other sentences than those it measures (chosen by hash); both lenses are
+    This measure trains the tuned lens, on sentences that it does not measure (chosen by hash); both lenses are
     measured on the same sentences. The baseline is the mean prediction of the model, independent of context. Error bars
     resample the measured sentences, with a fixed tuned lens.
 
@@ -164,8 +164,8 @@ class Lens(Intervention):
         tuned: bool = True,
         positions: str = "predicted",
         # Measured on one thread, 6 layers of width 128, a vocabulary of 4,000: 8 s for a causal LM, 12 s for
-        # translation, 13 to 16 s for a masked LM, of whose text a seventh is read. On trained models of width 64, four
-        # times the tokens per step lower the divergence by 1 to 9 %.
+        # translation, 13 to 16 s for a masked LM, which predicts a seventh of its text. On trained models of width 64,
+        # four times the tokens per step lower the divergence by 1 to 9 %.
         steps: int = 200,
         tokens: int = 64,
         evaluated: int = 3000,
@@ -223,7 +223,7 @@ class Lens(Intervention):
         return scores
 
     def _affordable_steps(self, expected: float) -> int:
-        """Fewer steps if the training sentences would be read too often."""
+        """The number of steps, reduced if the training sentences would be read too often."""
         most = max(1, math.ceil(_MOST_PASSES * expected / self.tokens))
         if not self.tuned:
             return min(most, math.ceil(_CONTROL_POSITIONS / self.tokens))

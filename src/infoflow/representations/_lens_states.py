@@ -19,8 +19,8 @@ from infoflow.models import tap
 
 Positions = Literal["predicted", "all"]
 
-_GROUP_BYTES = 1 << 27  # states of the sentences among which positions are shuffled
-_MAX_DRAWS = 40  # passes over a small corpus until its positions count as absent
+_GROUP_BYTES = 1 << 27  # bytes of states held at a time, and shuffled together
+_MAX_DRAWS = 40  # passes over a small corpus before it counts as too small
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

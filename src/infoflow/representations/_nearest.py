@@ -22,10 +22,10 @@ METRICS = ("cosine", "euclidean")
 _QUERIES, _ROWS = 4096, 4096
 """Queries and rows in one block of scores (64 MB in float32).
 
-Only a block of rows is copied, never all of them: a million rows of width 768 take 3.1 GB, and the search 0.3 GB more.
+Only a block of rows is copied, never all. A million rows of width 768 take 3.1 GB, and the search only 0.3 GB more.
 """
 _ROWS_BY_FAISS = 65_536
-"""faiss blocks its scores itself, and from this size on is as fast as on all rows."""
+"""Rows given to faiss at a time. It splits them itself, and is as fast on this many as on all."""
 
 
 class Neighbours(NamedTuple):
@@ -36,7 +36,7 @@ class Neighbours(NamedTuple):
 
 
 class _Best(NamedTuple):
-    """The nearest rows found so far, in the order of falling scores; scores are comparable only within one query."""
+    """The nearest rows found so far, in descending order of score; scores are comparable only within one query."""
 
     scores: Float[Tensor, "query neighbour"]
     indices: Int[Tensor, "query neighbour"]
@@ -187,7 +187,7 @@ def neighbour_agreement(
     | `"cap"`       | of labels with at least 2       | over min(k, n − 1) neighbours           |
     | `"normalise"` | of labels with at least 2       | divided by min(1, (n − 1)/k)            |
 
-    Neighbours are searched among all rows in every mode.
+    Every mode searches for neighbours among all rows.
 
     Args:
         x: (token, width), float32 or float64.

@@ -31,14 +31,14 @@ SETTINGS = (
 )
 
 _FOUND: WeakKeyDictionary[TokenSample, dict[tuple, Scores]] = WeakKeyDictionary()
-"""Results by sample, while it lives: measures with equal settings search once."""
+"""Results by sample, kept while it lives, so that measures with equal settings search only once."""
 
 
 class AbstractTokenPools(SampleMeasure):
     """Neighbours among the occurrences of one token, averaged over occurrences, then tokens.
 
     The sample holds the most frequent tokens, with the same number of occurrences of each if possible. The statistic
-    depends on this number, since k neighbours are a larger share of a small pool: compare only values of equal
+    depends on this number, since k neighbours are a larger share of a small pool, so compare only values of equal
     settings. A token whose occurrences all have the same tag (position, neighbouring token) is left out, since its
     score would not depend on vectors. Error bars resample the sentences of both queries and neighbours, and allow for
     the fact that in other sentences other tokens would have enough occurrences (`averaged`).
@@ -87,7 +87,7 @@ class AbstractTokenPools(SampleMeasure):
     def row(self, sample: TokenSample, layer: int, score: PoolScore) -> dict[str, Any]:
         """The columns that all tables of neighbours within tokens share."""
         replicates = linear_replicates(score.value, score.value - score.effects)
-        # Layers, and models of the same text, use the same tokens: one draw for all.
+        # One draw for all, because layers, and models of the same text, use the same tokens.
         replicates += score.spread * standard_noise(len(replicates), "token-pools")
         ends = block_interval(score.value, score.effects, scale=self.scale, count=score.count)
         ends = wider(ends, score.value, score.spread * float(ndtri(0.975)), self.scale)
@@ -122,7 +122,7 @@ def _search(sample: TokenSample, rules: PoolRules, subword: str) -> Scores:
         for layer in range(sample.num_states):
             parts: dict[str, list[PoolScore]] = {}
             for pool, compared in zip(samples, aspects, strict=True):
-                # One pool's states at a time: a large sample stays on disk.
+                # Read one pool's states at a time, so that a large sample stays on disk.
                 states = torch.from_numpy(pool.states(layer))
                 for name, score in pool_scores(states, compared, pool.blocks, rules).items():
                     parts.setdefault(name, []).append(score)
@@ -144,12 +144,12 @@ def _aspects(sample: TokenSample, subword: str) -> dict[str, TokenAspect]:
 
 
 def _varied(values: np.ndarray) -> np.ndarray:
-    """All values marked as unknown if they are equal, since the token's score would not depend on vectors."""
+    """The values, all marked unknown if they are equal, because the token's score would not depend on vectors."""
     return values if len(np.unique(values[values != UNKNOWN])) > 1 else np.full_like(values, UNKNOWN)
 
 
 def tag_key(name: str) -> str:
-    """The aspect of a tag column; a corpus may call a column "left"."""
+    """The aspect of a tag column, with a prefix because a corpus may call a column "left"."""
     return f"tag {name}"
 
 
@@ -177,7 +177,7 @@ IDENTITY_NEIGHBOURS = TableSchema(
 class IdentityNeighbours(SampleMeasure):
     """How well a layer separates tokens: `neighbour_agreement` with the token id as label.
 
-    Error bars come from a first-order jackknife over the sentences of both queries and neighbours: if a sentence is
+    Error bars come from a first-order jackknife over the sentences of both queries and neighbours. If a sentence is
     left out, the next nearest occurrences take its place among the neighbours of others. The baseline is the fraction
     for random other occurrences, averaged over the same queries: Σp² if every token type is queried.
 

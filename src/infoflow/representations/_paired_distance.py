@@ -37,7 +37,7 @@ _WIDE = 256
 _GROUPS_OF_WIDE = 16
 """Each group costs a decomposition per layer; 64 of them take minutes above a width of 256."""
 _CANCELLED = 1e-6
-"""A column that varies in one group only leaves this share of its norm behind when the group is subtracted."""
+"""When a group is subtracted, a column that varies only in that group keeps this share of its norm."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +68,7 @@ class BlockGroups:
         )
         total = products.sum(0)
         rest = (self.counts.sum() - self.counts).clamp(min=1).to(torch.float64)
-        # The rows left are no longer centred: their mean is minus the group's sum over their number.
+        # The remaining rows are no longer centred: their mean is minus the group's sum, divided by their number.
         shift = sums_x.unsqueeze(2) * sums_y.unsqueeze(1) / rest[:, None, None]
         return torch.cat([total.unsqueeze(0), total - products - shift])
 
@@ -152,7 +152,7 @@ def paired_distance(x: LayerView, y: LayerView, side: str) -> Distance:
     value = values[0]
     if not (x.whitenings[0].safe and y.whitenings[0].safe):
         value = 1 - weighted_mean(canonical_by_qr(x.centred, y.centred, x.singular_floor, y.singular_floor), side)
-    # Differences between covariances of the same conditioning, around the exact value.
+    # Differences come from equally conditioned covariances, and are applied around the exact value.
     ends = x.groups.interval(value, values, scale="positive")
     return Distance(value, x.groups.replicates(values) + (value - values[0]), ends)
 
@@ -180,7 +180,7 @@ LAYER_DISTANCE = TableSchema(
         Column(name="next_layer", dtype="int64", unit="", description="the state after it, layer + 1"),
         *estimate_columns("1 − PWCCA", "distance between the two layers", "the same with the second's rows shuffled"),
         Column(name="width", dtype="int64", unit="dimensions", description="width of the states"),
-        Column(name="side", dtype="string", unit="", description="the view that weights: mean, x (layer) or y"),
+        Column(name="side", dtype="string", unit="", description="the weighting view: mean, x (layer) or y"),
         *SAMPLE_COLUMNS,
     ),
 )
@@ -236,7 +236,7 @@ MODEL_DISTANCE = TableSchema(
         *estimate_columns("1 − PWCCA", "distance between the two models", "the same with the second's rows shuffled"),
         Column(name="width_a", dtype="int64", unit="dimensions", description="width of the first model's states"),
         Column(name="width_b", dtype="int64", unit="dimensions", description="width of the second model's states"),
-        Column(name="side", dtype="string", unit="", description="the view that weights: mean, x (first) or y"),
+        Column(name="side", dtype="string", unit="", description="the weighting view: mean, x (first) or y"),
         *SAMPLE_COLUMNS,
     ),
 )

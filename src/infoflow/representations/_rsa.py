@@ -19,7 +19,7 @@ DISSIMILARITIES = ("cosine", "euclidean", "correlation")
 
 _ROWS_AT_ONCE = 512
 _DECIMALS = 12
-"""Equal angles differ by rounding beyond these, which must not affect ranks."""
+"""Decimals kept, because equal angles differ beyond them by rounding, which must not affect ranks."""
 
 
 def rsa(x: Matrix, y: Matrix, metric: str = "cosine") -> float:
@@ -97,7 +97,7 @@ def _dissimilarities(x: Float[Tensor, "token width"], metric: str) -> Float[np.n
 
 
 def _cosines_above_diagonal(units: Float[Tensor, "token width"], start: int) -> Float[Tensor, " pair"]:
-    """Cosines of a block of rows with all rows after each."""
+    """Cosines of each row of a block with all rows after it."""
     similar = units[start : start + _ROWS_AT_ONCE] @ units[start:].mT
     return torch.cat([cosines[row + 1 :] for row, cosines in enumerate(similar)])
 
@@ -118,7 +118,7 @@ def _average_ranks(values: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " pa
 
 
 _BINS = 256
-"""Rank bins, for the error bars only, which need the distribution to a fraction of a percent."""
+"""Number of rank bins, used only for error bars, which need the distribution to a fraction of a percent."""
 
 
 class ItemPairs:

@@ -21,7 +21,7 @@ from ._paired_distance import BlockGroups
 
 # Similarities of two layers from their `LayerPair`: of all rows, then, for the error bars, without each group.
 #
-# Mean CCA and PWCCA of two layers, and how they change when a few tokens leave, from one decomposition.
+# Mean CCA and PWCCA of two layers, and how they change when a few tokens are left out, from one decomposition.
 #
 # Leaving a group out changes the overlap O = Q_x'Q_y and both Gram matrices Q'Q a little. With the decomposition O = U
 # diag(ρ) V' and k, e, f the changes of O and of the Gram matrices in the bases U and V, to first order
@@ -36,10 +36,10 @@ from ._paired_distance import BlockGroups
 _SMOOTHING = 0.2
 """Threshold for squared correlations that are too close, as a share of 1/√n.
 
-Closer ones exchange directions between samples, so the weights of PWCCA do not follow either; without it 1/(ρ_i² −
-ρ_k²) has no finite variance. Measured on a masked and a causal LM of width 64 (Tatoeba): interval widths are 0.97 to
-1.1 times the spread over 25 disjoint samples of 5,000 tokens, 0.8 to 1.1 times at 1,000 tokens; leaving out each of 64
-blocks gives 1.1 to 1.3 times and 1.1 to 1.6 times.
+The directions of closer ones swap between samples, so the weights of PWCCA follow neither; without the threshold,
+1/(ρ_i² − ρ_k²) has no finite variance. Measured on a masked and a causal LM of width 64 (Tatoeba): intervals are 0.97
+to 1.1 times as wide as the spread over 25 disjoint samples of 5,000 tokens, and 0.8 to 1.1 times for 1,000 tokens;
+leaving out each of 64 blocks gives 1.1 to 1.3 and 1.1 to 1.6 times.
 """
 
 
@@ -79,7 +79,7 @@ def _svcca(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
 def _procrustes(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
     x, y, num = meeting.x, meeting.y, len(meeting.overlaps)
     left, singular, right = thin_svd(x.loadings.mT @ meeting.overlap @ y.loadings)
-    # The best rotation of all rows is fixed: the nuclear norm's derivative.
+    # The best rotation of all rows is kept fixed, which gives the nuclear norm's derivative.
     rotation = x.loadings @ left @ right @ y.loadings.mT
     nuclear = torch.einsum("gij,ij->g", meeting.overlaps, rotation)
     nuclear = nuclear + (singular.sum() - nuclear[0])
@@ -250,7 +250,7 @@ class ReferenceLayer:
     def values(self, states: Float[np.ndarray, "token width"], metrics: Sequence[str]) -> dict[str, float]:
         """Only the similarity, by metric."""
         space = LayerSpace(states, self._groups)
-        # Tokens in their own order, as a shuffled pair, so that no group is left out.
+        # A "shuffled" pair with the tokens in their own order, because such pairs leave no group out.
         meeting = LayerPair.shuffled(space, self._space, torch.arange(len(states)))
         return {metric: float(_similarity(metric, meeting)[0]) for metric in metrics}
 

@@ -63,7 +63,7 @@ class SpaceSimilarity(PairMeasure):
     | `svcca`, `cca`                 | `svcca` at 99%, mean of `cca_correlations` | about as pwcca             |
     | `cka`, `cka_debiased`          | `linear_cka`                          | up to 1 when n ≲ d; 0           |
     | `cka_minibatch`                | `minibatch_cka`, batches of whole sentences | 0                         |
-    | `procrustes`                   | `procrustes_distance`, the angle      | π/2 less what chance aligns     |
+    | `procrustes`                   | `procrustes_distance`, the angle      | π/2 minus chance alignment      |
 
     Every layer is whitened, ranked and normalised once for all its pairs. Values agree with the functions to about
     1e-6. Error bars are a first-order approximation to resampling sentences (`linear_replicates`), since a plain
@@ -118,7 +118,7 @@ class SpaceSimilarity(PairMeasure):
 
 
 def warn_few_words(frame: pd.DataFrame, width: int) -> None:
-    """Warn of a bias towards similarity, with the baseline of unrelated layers, and of metrics that are left out."""
+    """Warn about a bias towards similarity (with the value of shuffled rows) and about metrics that are left out."""
     if bool((frame["metric"].isin(CANONICAL) & frame["value"].isna()).any()):
         warn_few_rows(int(frame["count"].max()), width)
         frame = frame.dropna(subset="value")
@@ -150,7 +150,7 @@ def similarity_grid(
         first: States of the first model.
         second: States of the second model, for the same occurrences in the same order.
         metrics: Subset of `METRICS`; rows come in their order.
-        items: RSA compares this many occurrences, the sample's first.
+        items: RSA compares the first `items` occurrences of the sample.
         dissimilarity: RSA's distance between two occurrences.
     """
     if len(first) < LEAST_ROWS:
@@ -220,7 +220,7 @@ def _ranked(sample: TokenSample, pairs: ItemPairs, dissimilarity: str) -> Iterat
     for layer in range(sample.num_states):
         try:
             ranks = centred_ranks(sample.states(layer)[order], dissimilarity)
-        except UserError as error:  # a single zero vector must not cost a study all its comparisons
+        except UserError as error:  # a single zero vector must not stop all comparisons of a study
             current_display().warn(f"Layer {layer} of {sample.facts.model} has no RSA: {error}")
             ranks = np.zeros(len(pairs))
         yield RankedSpace(ranks, pairs)

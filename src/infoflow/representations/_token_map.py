@@ -56,7 +56,7 @@ def count_words(reader: Reader) -> Counter[int]:
 def token_ids(tokenizer: PreTrainedTokenizerBase, words: Iterable[str], counts: Mapping[int, int]) -> dict[str, int]:
     """The token of each word that is a single token, at the start of a sentence or inside; absent if none was counted.
 
-    If there are several such tokens, the most frequent one.
+    If there are several such tokens, the most frequent one is chosen.
     """
     found = {}
     for word in words:
@@ -90,7 +90,7 @@ def choose_points(reader: Reader, tokens: Sequence[int], per_token: int) -> MapP
         sentence = reader.sentence_rows(row, "clean", 0)[stack]
         wanted = [at for at in whole_words(sentence) if missing.get(int(sentence.tokens[at]), 0)]
         if wanted:
-            # The rarest of the wanted tokens, so that a frequent one does not displace it.
+            # Take the rarest of the wanted tokens, so that a frequent one does not displace it.
             at = min(wanted, key=lambda at: (frequencies[sentence.tokens[at]], at))
             token = int(sentence.tokens[at])
             missing[token] -= 1
@@ -150,7 +150,7 @@ _TAGS = ("ccg", "upos", "xpos", "deprel")  # the first that the corpus has, else
 TOKEN_MAP = TableSchema(
     name="token_map",
     description="t-SNE maps of occurrences of a few tokens, the same points in every layer; axes have no meaning. "
-    "t-SNE is chaotic: vectors that differ by rounding, as with another batch size, give another map of one space.",
+    "t-SNE is chaotic: vectors that differ by rounding, as with another batch size, give a different map.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder: the stack that reads the text"),
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),

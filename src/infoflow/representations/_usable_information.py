@@ -25,7 +25,7 @@ from ._information_table import CONVERGED, INFORMATION_KEYS
 from ._views import as_labels, as_view
 
 _LEAST_TOKENS = 500
-_LEAST_BLOCKS = 4  # two halves of the sentences, and in each some to choose ridge, temperature and floor on
+_LEAST_BLOCKS = 4  # two halves of the sentences, each with some for choosing ridge, temperature and floor
 _RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)  # of the median variance of a principal axis
 _TEMPERATURES = (1.0, 0.5, 0.25, 0.12, 0.06)
 _FLOORS = (1e-4, 1e-3, 1e-2, 1e-1)  # share of the labels' frequencies in each prediction
@@ -58,8 +58,8 @@ def usable_columns(carries: str) -> tuple[Column, ...]:
 USABLE_INFORMATION = TableSchema(
     name="usable_information",
     version=2,
-    description="What a Gaussian classifier, fitted on other sentences, can read of the token from a layer's states, "
-    "in nats: entropy of the tokens minus the classifier's cross-entropy. A lower bound that needs no clusters. "
+    description="What a Gaussian classifier, fitted on other sentences, can read about the token from a layer's "
+    "states, in nats: entropy of the tokens minus the classifier's cross-entropy. A lower bound without clusters. "
     "Compare rows of equal types and count.",
     columns=usable_columns("the choice of sentences"),
 )
@@ -77,14 +77,14 @@ class UsableEstimate:
 
     value: float
     at_half: float
-    """The value if half as many sentences fit the classifiers."""
+    """The value with classifiers fitted to half as many sentences."""
     baseline: float
     """The value with shuffled labels."""
     entropy: float
     without_block: Float[np.ndarray, " block"]
-    """The value without the sentences of each bootstrap block among those scored."""
+    """The value when each bootstrap block is left out of the scored sentences."""
     of_seed: float = 0.0
-    """Standard error of the choice of initial weights, if there is one."""
+    """Standard error due to the choice of initial weights, if they are random."""
 
     @classmethod
     def of(
@@ -223,7 +223,7 @@ class _Fold:
         return tuple(self._score(index, scored, chosen) for index in (self.whole, self.half))  # type: ignore[return-value]
 
     def shuffled(self) -> float:
-        """Mean log-probability of shuffled labels, on the tokens that choose the settings."""
+        """Mean log-probability of shuffled labels, on the tokens used to choose the settings."""
         order = torch.from_numpy(np.random.default_rng(0).permutation(len(self.labels)))
         return self._best(self.labels[order], _RIDGES[-1:])[0]
 
@@ -302,7 +302,7 @@ class UsableInformation(SampleMeasure):
             yield estimate_usable(torch.from_numpy(sample.states(layer)), labels, sample.blocks)
 
     def _sides(self, sample: TokenSample) -> dict[str, Int[np.ndarray, " token"]]:
-        """The labels of both sides; −1 where they do not count."""
+        """The labels of both sides; −1 where a token does not count."""
         token, label = sample.occurrences.token, sample.occurrences.label
         frequent = most_frequent(sample.facts.frequencies, self.types)
         read, to_predict = frequent[token], (label != NO_LABEL) & frequent[np.maximum(label, 0)]

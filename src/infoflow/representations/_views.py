@@ -39,7 +39,7 @@ def as_view(
     if dtype is None:
         dtype = view.dtype if view.dtype in (torch.float32, torch.float64) else torch.float32
     view = view.to(dtype)
-    # A finite sum has finite terms, and is many times faster; finite terms may still overflow.
+    # If the sum is finite, so are its terms, and this check is many times faster; finite terms may still overflow.
     if not bool(view.sum().isfinite() or view.isfinite().all()):
         raise UserError(f"{name} must be finite. It holds NaN or infinity: drop those rows first.")
     return view
@@ -189,8 +189,8 @@ def mean_cosine(total: Float[Tensor, "*set width"], count: Tensor | int) -> Floa
 class Jackknifed:
     """A statistic, and its value minus the contribution of each block's sentences.
 
-    If blocks are unequal shares of a word, or points are each other's neighbours, that differs slightly from the value
-    without them: see `WordBlocks.mean` and `spread_of_neighbours`.
+    If blocks are unequal shares of a word, or points are each other's neighbours, this differs slightly from the value
+    without the block: see `WordBlocks.mean` and `spread_of_neighbours`.
     """
 
     value: float
@@ -273,8 +273,8 @@ class WordBlocks:
 
         $$ e_c = \Big( (1 - s_c) d_c - s_c \sum_k (1 - s_k) d_k \Big) \Big/ \sqrt{1 - \sum_k s_k^2} $$
 
-        s are the cells' shares of the word's occurrences. The sum is the contribution of any occurrences: a statistic
-        of fewer is biased more, but another sample has as many. The root is that of g / (g − 1) for g equal cells.
+        s are the cells' shares of the word's occurrences. The sum removes the effect of having fewer occurrences, since
+        another sample would have as many. For g equal cells, the division multiplies by √(g / (g − 1)).
 
         Source: [@busing1999], the pseudo-values of unequal groups.
         """
@@ -285,7 +285,7 @@ class WordBlocks:
         return torch.where(kept, added / (1 - self._over_cells(shares.square())).sqrt(), 0.0)
 
     def _over_cells(self, values: Float[Tensor, " cell"]) -> Float[Tensor, " cell"]:
-        """The sum over all cells of each cell's word."""
+        """For each cell, the sum over all cells of its word."""
         sums = torch.zeros(self.num_words, dtype=values.dtype).index_add_(0, self.cell_words, values)
         return sums[self.cell_words]
 

@@ -16,12 +16,12 @@ from ._views import Matrix, as_labels, as_view
 
 UNKNOWN = -1
 _EQUAL = 1e-6
-"""Vectors whose difference is at most this share of their norm are equal up to rounding of float32."""
+"""Vectors whose difference is at most this share of their norm are equal up to float32 rounding."""
 
 Known = Bool[np.ndarray, " token"]
 _SCORES_AT_ONCE = 2**22  # 16 MB in float32
 _SPARE = 2
-"""Neighbours searched per neighbour wanted: a subset of half the pool mostly finds its own among them."""
+"""Neighbours searched per neighbour needed, so that a subset of half the pool usually finds enough of its own."""
 
 
 class TokenAspect(NamedTuple):
@@ -44,7 +44,7 @@ class PoolScore(NamedTuple):
     pools: int = 1
     """Tokens averaged over."""
     spread: float = 0.0
-    """Standard deviation due to which tokens had enough occurrences."""
+    """Standard deviation due to the choice of tokens with enough occurrences."""
 
 
 class PoolRules(NamedTuple):
@@ -223,7 +223,7 @@ def _taken(aspect: TokenAspect, rows: Int[np.ndarray, " row"]) -> TokenAspect:
 def _neighbours(
     x: Float[Tensor, "token width"], masks: Iterable[Known], rules: PoolRules
 ) -> dict[bytes, Int[np.ndarray, "query neighbour"] | None]:
-    """Neighbours of each mask's rows within it, one more than k for the error bars; None if all are equal."""
+    """The k + 1 nearest neighbours (one extra for error bars) of each mask's rows within it; None if all are equal."""
     subsets = {mask.tobytes(): torch.from_numpy(mask) for mask in masks}
     varied = {key: subset for key, subset in subsets.items() if not _all_equal(x[subset])}
     found = nearest_in_subsets(x, rules.k + 1, rules.metric, list(varied.values())) if varied else []

@@ -32,7 +32,7 @@ _LEAST = 3
 _CONSTANT = 1e-12
 """Vectors whose spread is at most this share of their length are equal up to rounding."""
 _ROUNDING = 1e-9
-"""A smaller share of a word's variance is the rounding of equal vectors."""
+"""A share of a word's variance below this is rounding of equal vectors."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ class WordGeometry(SampleMeasure):
     | measure              | value                                             | baseline                |
     |----------------------|---------------------------------------------------|-------------------------|
     | average_similarity   | mean cosine of all pairs of occurrences           | isotropic Gaussian: ≈ 0 |
-    | rogue_dimensions     | its share from the three strongest dimensions     | 3 / width               |
+    | rogue_dimensions     | share of it in the three strongest dimensions     | 3 / width               |
     | self_similarity      | mean over words of `self_similarity`              | average_similarity      |
     | explainable_variance | mean over words of `maximum_explainable_variance` | that of all occurrences |
 

@@ -33,8 +33,8 @@ def nearest_of_other_words(
 ) -> tuple[Int[np.ndarray, "query neighbour"], Float[np.ndarray, "query neighbour"]]:
     """For each query, the `k` nearest words (by their nearest occurrence) and their cosines; nearest first.
 
-    Occurrences of the query's own word and of its sentence do not count: the former would take most places, and the
-    latter are near whatever their meaning. Missing neighbours are −1 and NaN; the first row wins ties.
+    Occurrences of the query's own word and of its sentence do not count, since the former would take most places and
+    the latter are near regardless of their meaning. Missing neighbours are −1 and NaN; the first row wins ties.
     """
     unit = unit_vectors(states)
     cosine = unit[queries] @ unit.T
@@ -158,8 +158,8 @@ class WordNeighbours(Intervention):
 
     A static vector is a row of the model's input embeddings (for skip-gram, that is the whole model). In context a
     neighbour is the nearest occurrence (cosine) of another word in another sentence, from a pool chosen by hash; each
-    word counts once. A word whose occurrences have different neighbours has several senses or uses: with \(N_i\) the
-    neighbours of occurrence i,
+    word counts once. A word whose occurrences have different neighbours has several senses or uses. With \(N_i\) the
+    neighbours of occurrence i, disagreement is
 
     $$ 1 - \overline{|N_i \cap N_j| \, / \, |N_i \cup N_j|}. $$
 

@@ -33,7 +33,7 @@ from ._views import Jackknifed, average_of_blocks, unit_rows
 
 
 _LONGEST = 512
-"""Longer sentences count as this long where only length matters."""
+"""Longer sentences count as this long in statistics of length."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -44,7 +44,7 @@ class BatchWords:
     """
 
     merge: str
-    """"mean", "first", "last", or "token" where words were not asked for or the tokenizer knows none."""
+    """"mean", "first", "last", or "token" where words were not requested or the tokenizer does not report them."""
     tokens: Int[Tensor, " token"]
     """Index of each word's tokens in the flattened batch, word by word."""
     counts: Int[Tensor, " word"]
@@ -89,7 +89,7 @@ class IntraSentence(Measure):
 
     $$ \frac1S \sum_s \sqrt{\frac{1 + (n_s - 1)\,\bar a}{n_s}} $$
 
-    with $\bar a$ the average similarity: a word is part of its sentence's mean, so short sentences are similar even in
+    with $\bar a$ the average similarity. A word is part of its sentence's mean, so short sentences are similar even in
     an isotropic space. Words without letter or digit (punctuation) are left out, as in `WordGeometry`, as are sentences
     with fewer than two words, which are counted.
 

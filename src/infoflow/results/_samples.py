@@ -203,7 +203,7 @@ class Samples:
         return replace(found, ends_U2=_ends_of_still(found, (self, mine), (other, theirs)))
 
     def applied(self, function: Callable[[np.ndarray], np.ndarray]) -> "Samples":
-        """The same after an elementwise function."""
+        """These samples after an elementwise function."""
         return replace(
             self,
             values_UK=function(self.values_UK),
@@ -288,7 +288,7 @@ class Samples:
         if len(values) > 1:
             drawn = self.replicates_URK[:, :, 0] if self.num_replicates else None
             if drawn is not None and (known := np.isfinite(drawn).all(axis=0)).any():
-                drawn = drawn[:, known]  # a draw of few sentences may hold none
+                drawn = drawn[:, known]  # with few sentences, a draw may contain none of them
             low, high = interval_over_seeds(self.units, values, drawn, own, self._scale_here(values))
         found = Estimate(value=float(values.mean()), low=low, high=high, seeds=len(values), count=self.count)
         return found.within((least, most)) if least <= found.value <= most else found
@@ -314,7 +314,7 @@ class Samples:
 def _ends_of_still(
     found: Samples, one: tuple[Samples, Sequence[int]], other: tuple[Samples, Sequence[int]]
 ) -> np.ndarray | None:
-    """The intervals (U, 2) of differences, with those of the table for sides that no draw moves; None without such.
+    """The intervals (U, 2) of differences, using the table's interval for a side that no draw moves; None if none is.
 
     This happens if all answers of a model are right, or none: resampling shows no variation, and the difference would
     have no width, or only that of the other side.
@@ -347,7 +347,7 @@ def replicates_of(rows: pd.DataFrame) -> np.ndarray:
 
 
 def _stacked(drawn: Iterable[Any]) -> np.ndarray:
-    none = (type(None), float)  # a row without replicates, as pandas joins tables
+    none = (type(None), float)  # pandas fills rows without replicates with None or NaN when it joins tables
     lists = [np.asarray([] if isinstance(row, none) else row, dtype=float).ravel() for row in drawn]
     common = min(map(len, lists), default=0)
     return np.array([row[:common] for row in lists]).reshape(len(lists), common).T

@@ -95,7 +95,7 @@ class TableSchema:
         assert not unknown, f"table {self.name}: undocumented columns {sorted(unknown)}"
         dtypes: dict[str, Any] = {c.name: _PANDAS[c.dtype] for c in self.columns}
         conformed = frame[self.column_names].astype(dtypes).reset_index(drop=True)
-        conformed.attrs = {}  # notes of a reader do not belong in a file
+        conformed.attrs = {}  # notes that were attached while reading do not belong in a file
         return conformed
 
     @property
@@ -171,15 +171,15 @@ RETRIEVAL_SCORES = TableSchema(
     version=2,
     description="How well passages are found: one row per system, group of queries, metric and cut-off. hit: share of "
     "queries with a relevant passage among the first k; recall: share of the relevant ones found; mrr: mean of 1 / "
-    "rank of the first; collapse: entropy of the passages found over all queries, of the entropy of all passages; "
-    "nothing_found: share of queries without any; em, f1: of answers. Of an arm of a study: training_p1, of its "
-    "training queries with its own candidates; learned: 1 where that exceeds a guess by more than .05.",
+    "rank of the first; collapse: entropy of the passages found over all queries, as a share of the entropy of all "
+    "passages; nothing_found: share of queries without any; em, f1: of answers. For a study's models: training_p1, on "
+    "training queries with the model's own candidates; learned: 1 where that exceeds a guess by more than .05.",
     made_by="a plan with [retrieval] on = true makes it",
     columns=(
         Column("system", "string", "", "bm25, dense, ...; random: passages drawn; oracle: relevant ones first"),
         Column("queries", "string", "", "which queries: all, a kind of fact, ..."),
         Column("metric", "string", "", "see above"),
-        Column("k", "int64", "passages", "how many are looked at; 0: all that were found"),
+        Column("k", "int64", "passages", "number of first passages that count; 0: all that were found"),
         *estimate_columns("share", "mean over queries", "the same for passages drawn at random", "queries"),
     ),
 )
@@ -188,16 +188,16 @@ QUERY_LEAKAGE = TableSchema(
     description="Test questions that also occur among the training queries: one row for each of the first ten.",
     columns=(
         Column("questions", "int64", "questions", "of the test"),
-        Column("leaked", "int64", "questions", "of them known from training"),
+        Column("leaked", "int64", "questions", "of these, asked or answered in training"),
         Column("question", "string", "", "one of these; empty: there is none"),
         Column("query", "string", "", "the query of training that leaks it"),
     ),
 )
 RETRIEVAL_LEARNING = TableSchema(
     name="retrieval_learning",
-    description="What each update of a model with passages was made of: log p(y|x) = reader term − retriever term, "
-    "means over the queries that were read with a passage. With the index's age, and at a refresh how much of its top "
-    "k on fixed queries the stale one had already.",
+    description="Parts of the log-likelihood at each update of a model with passages, log p(y|x) = reader term − "
+    "retriever term: means over the queries that were read with a passage. Also the age of the index and, at a "
+    "refresh, the overlap of the stale and the fresh index in the top k of fixed queries.",
     columns=(
         Column("update", "int64", "updates", "of the run, from 1"),
         Column("queries", "int64", "queries", "read with a passage in this update"),

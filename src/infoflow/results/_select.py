@@ -64,7 +64,7 @@ TRAINING_RUNS = TableSchema(
         Column("updates", "int64", "updates", "optimiser steps"),
         Column("source_tokens", "int64", "tokens", "source tokens read, padding excluded"),
         Column("target_tokens", "int64", "tokens", "target tokens read by a decoder"),
-        Column("supervised_tokens", "int64", "tokens", "tokens that the loss looked at"),
+        Column("supervised_tokens", "int64", "tokens", "tokens that the loss was computed on"),
         Column("seconds", "float64", "s", "wall time of training, interruptions excluded"),
         Column("cpu_seconds", "float64", "s", "CPU time of the whole training"),
         Column("parameters", "int64", "", "number of parameters"),
@@ -106,7 +106,7 @@ MATCH = TableSchema(
         Column("updates", "int64", "updates", "optimiser steps"),
         Column("source_tokens", "int64", "tokens", "read by the stack that reads the text"),
         Column("target_tokens", "int64", "tokens", "read by a decoder beside an encoder"),
-        Column("supervised_tokens", "int64", "tokens", "that the loss looked at"),
+        Column("supervised_tokens", "int64", "tokens", "that the loss was computed on"),
         Column(
             "drawn_weights",
             "int64",
@@ -154,13 +154,13 @@ RETRIEVAL_RUNS = TableSchema(
         Column("updates", "int64", "updates", "optimiser steps"),
         Column("learning_rate", "float64", "", "of the reader, at its peak"),
         Column("query_tokens", "int64", "tokens", "of queries, padding excluded"),
-        Column("targets", "int64", "tokens", "masked tokens that the loss looked at"),
+        Column("targets", "int64", "tokens", "masked tokens that the loss was computed on"),
         Column("seconds", "float64", "s", "wall time of training"),
         Column("cpu_seconds", "float64", "s", "CPU time of the whole training"),
         Column("parameters", "int64", "", "of reader and retriever"),
         Column("training_p1", "float64", "share", "of training queries answered correctly"),
         Column("chance", "float64", "share", "of a guess among the relation's objects"),
-        Column("learned", "bool", "", "whether it answers .05 more than a guess"),
+        Column("learned", "bool", "", "whether training_p1 exceeds chance by more than .05"),
     ),
 )
 

@@ -85,7 +85,7 @@ def analyze(
         _open(run, sources, options, [measure.name for measure in own])
         with wall_clock(run, save=shard is None and is_first()) as clock:
             _analyze(run, sources, options, own, shard, clock)
-        if shard and not run.read():  # another shard, which was refused, created the folder
+        if shard and not run.read():  # another shard created the folder and was refused
             _open(run, sources, options)
         if options.anonymous and shard is None and is_first():
             anonymize(run)
@@ -251,7 +251,7 @@ def merge(folders: Sequence[Path | str], out: Path | str, measures: Path | str |
 
 
 def _absolute(sources: Sequence[Path | str], options: AnalyzeOptions) -> tuple[list[str], AnalyzeOptions]:
-    """Make local paths absolute, so that the stored plan means the same from any folder."""
+    """Make local paths absolute, so that the stored plan means the same in any folder."""
     local = [str(absolute(source)) if exists(source) else str(source) for source in sources]
     files = {name: value for name in _FILES if (value := getattr(options, name)) and exists(value)}
     return local, dataclasses.replace(options, **{name: str(Path(value).resolve()) for name, value in files.items()})

@@ -38,7 +38,7 @@ class StudyData:
 
     train: Corpus
     validation: Corpus
-    test: Corpus  # pairs: a source occurs once for each of its translations
+    test: Corpus  # of pairs, so a source occurs once for each of its translations
     analysed: Corpus  # one row of `test` for each distinct source: models are scored and measured on it
     other_domain: Corpus | None  # one row for each distinct source, none from the study; None: the plan names none
     probed: Corpus | None  # probes are trained and scored on it; None: the plan names no task
@@ -46,7 +46,7 @@ class StudyData:
     target_tokenizer: PreTrainedTokenizerBase | None  # None: the corpus has no translations
     counted: bool  # whether an objective draws tokens by their frequency in training
     card: Mapping[str, Any]  # what is known about the text, for the cards of models
-    parts: Parts  # how the first three were split, and which rows are in none of them
+    parts: Parts  # how train, validation and test were split, and which rows are in none of them
     key: str
 
     @property
@@ -221,7 +221,7 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers]
 
 
 def _probed(analysed: Corpus, plan: StudyPlan) -> Corpus | None:
-    """Sentences for measuring, of lengths that the models were trained on."""
+    """The sentences on which probes are trained and scored, of lengths that the models were trained on."""
     if not plan.probing.on:
         return None
     asked = plan.probing
@@ -242,9 +242,9 @@ def _settings(plan: CorpusPlan, parts: Parts) -> dict[str, Any]:
     for name in ("transfer_name", "text_column", "translation_column", "document_column", "documents", "lines"):
         del settings[name]  # nothing is trained on the other domain, and the corpus's digest covers the columns
     if not plan.joint_vocabulary:
-        del settings["joint_vocabulary"]  # data of versions without other vocabularies
+        del settings["joint_vocabulary"]  # so that the data of versions without this setting are found again
     if plan.split == "source" or (plan.validation_name and plan.test_name):
-        del settings["split"]  # data of versions without another rule
+        del settings["split"]  # as in versions that had no other rule
     if plan.sentences:
         settings["chosen_by"] = "content"  # earlier versions chose by line
     for name, part in (("validation_name", parts.validation), ("test_name", parts.test)):

@@ -1,6 +1,6 @@
-"""What an analysis will take: bytes, passes and seconds of each measure, from counts and a product rate."""
+"""Estimates of what an analysis takes: bytes, passes and seconds of each measure, from counts and a product rate."""
 
-# Seconds are those of `docs/methods/costs.json`, minus one pass, scaled by what each measure's work grows with.
+# Seconds are those of `docs/methods/costs.json`, minus one pass, scaled with the work of each measure.
 
 import time
 from collections.abc import Callable, Sequence
@@ -22,26 +22,26 @@ from ._analyze import asked_measures, corpus_of
 from ._given import AnalyzeOptions
 
 _QUANTISED_BYTES = {"int8": 1}
-_ROWS, _REPEATS = 512, 8  # of the benchmark
-_SLOWER = 1.4  # than the benchmark, whose matrices stay in the cache
-_FIXED = 0.08  # seconds of any measure: encoding and sorting the sentences
-_OVERHEAD = 200  # products in whose time one number of a state passes norms, softmax, activations and copies
+_ROWS, _REPEATS = 512, 8  # of the matrix benchmark
+_SLOWER = 1.4  # time relative to the benchmark, whose matrices stay in the cache
+_FIXED = 0.08  # seconds that every measure takes to encode and sort the sentences
+_OVERHEAD = 200  # cost of norms, softmax, activations and copies for one number of a state, in products
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counts:
-    """The sizes with which work grows."""
+    """The sizes that determine the work."""
 
     sentences: int
     tokens: int
     squares: int  # sum over sentences of the squared number of tokens
     longest: int
     layers: int
-    heads: int  # of a layer
+    heads: int  # in a layer
     width: int
     vocabulary: int
-    linear: int  # weights of linear layers: each multiplies every token
-    head: int  # of these, those of the output matrix, which is not quantised
+    linear: int  # weights of linear layers, each of which multiplies every token
+    head: int  # of these, the weights of the output matrix, which is not quantised
     predicts: str  # "masked-lm", "other" or "nothing"
     rate: float  # products and sums per second in layers of this width
 
@@ -126,7 +126,7 @@ _OWN: dict[str, tuple[str, float]] = {
     "Relevance": ("sentences and layers", 14.0),
     "InfluenceByFrequency": ("states", 0.3),
 }
-"""What a measure's own work grows with, and its seconds in costs.json beyond the passes; see `_law` for others."""
+"""The law of a measure's own work, and its seconds in costs.json beyond the passes; see `_law` for others."""
 
 
 def _passes(measure: AbstractMeasure, counts: Counts) -> float:

@@ -1,4 +1,4 @@
-"""How long a graph of stages will still take, learned from the stages that ended last and from those that run."""
+"""The remaining time of a graph of stages, learned from the stages that ended last and from those that run."""
 
 import time
 from collections import deque
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Protocol, runtime_checkable
 
-_LAST = 5  # ended stages of a kind from which the pace of that kind is learned
-_MINUTES = 120.0  # seconds in which the pace of a running stage, and the number of stages at a time, are observed
+_LAST = 5  # number of last stages of a kind from which its pace is learned
+_MINUTES = 120.0  # seconds over which the pace of a running stage and the number of concurrent stages are observed
 _ENOUGH = 0.2  # share of a stage whose pace predicts its end
 _KNOWN = 0.02  # share of a stage after which its own reports predict its end
-_OVERDUE = 0.1  # share of its time so far that a stage needs which takes longer than expected
+_OVERDUE = 0.1  # a stage that takes longer than expected still needs this share of its time so far
 
 
 @runtime_checkable  # the tests check argument types at run time
@@ -28,13 +28,13 @@ class Planned(Protocol):
 
 
 class Forecast:
-    """The remaining seconds of `stages`, each after its needs; their costs are scaled by what is observed."""
+    """Predicts the remaining seconds of `stages`, each after its needs, from their costs and the observed times."""
 
     def __init__(self, stages: Iterable[Planned], now: Callable[[], float] | None = None) -> None:
         self._stages = {stage.key: stage for stage in stages}
         self._now = now or (lambda: time.monotonic())
         self._ended: set[str] = set()
-        self._paces: dict[str, deque[float]] = {}  # by kind: seconds per second of cost, of the last stages
+        self._paces: dict[str, deque[float]] = {}  # by kind: seconds per second of estimated cost, for the last stages
         self._running: dict[str, deque[tuple[float, float]]] = {}  # when each running stage had reached which share
         self._at_a_time: deque[tuple[float, int]] = deque()
 

@@ -71,7 +71,7 @@ class AnalyzeOptions:
     lines: Lines = dataclasses.field(default="sentences", metadata=LATER)  # "paragraphs" are split into sentences
     label_column: OwnWord = ""  # column of each sentence's class, for the task sentence-label
     bad_column: OwnWord = ""  # column of the contrasting sentence of each minimal pair
-    labels: File = ""  # alternatively a file with one sentence class per line
+    labels: File = ""  # a file with one sentence class per line, in place of label_column
     tags: OwnWords = ()  # column names of a tagged file
     chat: bool = dataclasses.field(default=False, metadata=LATER)  # the corpus holds conversations, see `load_chat`
     where: OwnWord = dataclasses.field(default="", metadata=LATER)  # TAG=VALUE: count only tokens of these words
@@ -188,7 +188,7 @@ def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenM
 
 
 def distinct_names(sources: Sequence[str], anonymous: bool = False, given: Sequence[str] = ()) -> list[str]:
-    """The models' names: those given, or `model_name_of` each, with as many parts as distinguish the models.
+    """The models' names: `given`, or `model_name_of` of each, with as many parts as needed to tell models apart.
 
     With `anonymous` local models are numbered instead, unless names are given.
     """
@@ -253,7 +253,7 @@ def untrained(model: Model, seed: int) -> Model:
 
 SENTENCES = 200
 """Maximum number of sentences that a model is scored on."""
-_SHARES = 7  # a masked LM has every 7th token masked at a time: about the 15 % of its training
+_SHARES = 7  # a masked LM has every 7th token masked at a time, close to the 15 % of its training
 _TOKENS = 2048
 
 

@@ -160,7 +160,7 @@ def _resources(plan: StudyPlan) -> dict[str, float]:
 
 
 def _share(stages: int) -> float:
-    """Share of one GPU when `stages` run at a time: rounded down, so that all fit."""
+    """Share of one GPU when `stages` run at the same time, rounded down so that all fit."""
     return math.floor(_SHARES / stages) / _SHARES
 
 
@@ -208,7 +208,7 @@ class _Told:
     def __init__(self, stages: Sequence[AbstractStage], folder: RunFolder, progress: Progress) -> None:
         self._stages = {stage.key: stage for stage in stages}
         self._folder, self._progress = folder, progress
-        self._display = current_display()  # while a stage runs in this process, another one is current
+        self._display = current_display()  # kept, since a stage that runs in this process sets another one
         self._running: dict[str, str] = {}
         self._forecast, self._asked = Forecast(stages), -math.inf
         self._is_new, self._repeated = FirstTime(), {"note": set[str](), "warning": set[str]()}

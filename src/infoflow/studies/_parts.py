@@ -70,7 +70,7 @@ def cut_up(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> Parts:
 def _counted(
     by_rule: dict[str, dict[str, int]], losses: Sequence[tuple[str, str, Corpus, Corpus]]
 ) -> dict[str, dict[str, int]]:
-    """The rows that the split left out, then the other losses: (where, why, rows before, rows after)."""
+    """Number of rows that the split left out, then of the other `losses`: (where, why, rows before, rows after)."""
     counts = {part: dict(reasons) for part, reasons in by_rule.items()}
     for origin, reason, before, after in losses:
         if len(before) > len(after):
@@ -111,7 +111,7 @@ def like(corpus: Corpus, part: Corpus, parallel: bool) -> Corpus:
 
 
 def without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
-    """Sentences whose source is in none of the others; documents are left out if half of their sentences are there."""
+    """Sentences whose source is in none of the others; documents are left out if half their sentences are in them."""
     if not others:
         return corpus
     seen = {normalised(text) for other in others for text in other.column("text")}
@@ -126,8 +126,8 @@ def without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
 def distinct(corpus: Corpus) -> Corpus:
     """One row for each distinct source sentence, ignoring case and spacing, chosen by text and translations.
 
-    A sentence with several translations has several rows, and an encoder gives the copies equal states. They would be
-    each other's neighbours, and narrow every interval if counted as independent.
+    A sentence with several translations has several rows, to which an encoder gives equal states. The copies would be
+    each other's neighbours and, counted as independent, would make every interval too narrow.
     """
     chosen: dict[str, int] = {}
     keys, ids = [normalised(text) for text in corpus.column("text")], corpus.content_ids

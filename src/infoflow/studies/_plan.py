@@ -115,7 +115,7 @@ _RETIRED: Mapping[str, Mapping[str, Any]] = {
     "dynamics": {"lags": ...},
     "retrieval": {"retriever_layers": 2},
 }
-"""Settings of earlier versions, by section, with the value that all plans have now; `...`: none changed a result."""
+"""Settings of earlier versions, by section, with the value that all plans have now; `...`: no value changed results."""
 Architectures = Annotated[tuple[str, ...], Limits(filled=True, distinct=True)]
 Variants = Mapping[str, Mapping[str, Any]]
 Seeds = Annotated[tuple[Seed, ...], Limits(filled=True, distinct=True)]
@@ -160,9 +160,9 @@ class CorePlan:
         return plan
 
     def spec(self, name: str) -> Spec:
-        """The meaning of a name in the plan, as an objective with its options.
+        """The objective and options that a name in the plan stands for.
 
-        It is `NAME`, `NAME+VARIANT` with the options of `[variants.VARIANT]`, or `NAME+token-dropout`, trained on
+        A name is `NAME`, `NAME+VARIANT` with the options of `[variants.VARIANT]`, or `NAME+token-dropout`, trained on
         partly replaced input.
         """
         base, plus, variant = name.partition("+")

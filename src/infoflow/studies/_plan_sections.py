@@ -52,7 +52,7 @@ class ProbingPlan:
     need a corpus with the annotation. `infoflow probe MODEL` without a task lists all tasks and their requirements.
     """
 
-    tasks: tuple[str, ...] = ()  # and "minimal-pairs"
+    tasks: tuple[str, ...] = ()  # names of tasks, also "minimal-pairs"
     probes: Kinds = ("linear",)  # for all tasks or, as "mlp:upos", for one; structural and attention probe trees
     corpus: File = ""  # corpus for a study, as for `load_corpus`; "": the sentences that its models are analysed on
     corpus_sentences: CountOrNone = 0  # maximum number, chosen by hash; 0: all
@@ -108,8 +108,8 @@ class CorpusPlan(TextColumns):
     test: Share = 0.10  # models are scored and analysed on it
     split: SplitRule = "near-duplicates"  # what parts must not share; "both-sides", "source": see `Corpus.split`
     validation_name: File = ""  # a published corpus instead of the share; as `name`
-    test_name: File = ""  # likewise; training sentences that occur in either are left out
-    transfer_name: File = ""  # a corpus of another domain, as `name`: do the same heads matter there?
+    test_name: File = ""  # likewise; the training part leaves out sentences that occur in either
+    transfer_name: File = ""  # a corpus of another domain, as `name`, to test whether the same heads matter there
     vocabulary: Subwords = 4000  # subwords per language, including special tokens
     lowercase: bool = True
     # One vocabulary for both languages, which families with a single embedding table (t5) need for translation.
@@ -137,12 +137,12 @@ class AnalysisPlan:
     sentences: CountOrNone = 0  # maximum number from the test part; 0: all
     occurrences: Count = 1_000_000  # maximum number of tokens for mutual information
     types: Several = 1000  # most frequent tokens used for mutual information
-    clusters: Clusters = 0  # clusters, for mutual information; 0: by tokens, at most 500 (see training_sentences)
-    clusterings: Few = 2  # repetitions with other rows and starts: intervals include their spread
+    clusters: Clusters = 0  # for mutual information; 0: by the number of tokens, at most 500 (see training_sentences)
+    clusterings: Few = 2  # repetitions with other rows and starts, whose spread intervals include
     usable_occurrences: Fitted = field(default=40_000, metadata=LATER)  # sampled tokens for usable information
-    # Also information that a probe with a hidden layer reads, and of clusters without the mean state at each position.
+    # Also information that a probe with a hidden layer reads, and information by clusters without each position's mean.
     more_information: bool = field(default=False, metadata=LATER)
-    # Maximum number of training sentences that information by clusters reads in addition, then with up to 10,000.
+    # Maximum number of training sentences that information by clusters also reads, then with up to 10,000 clusters.
     training_sentences: CountOrNone = field(default=0, metadata=LATER)
     distance_occurrences: Several = 20_000  # sampled tokens for PWCCA
     neighbour_occurrences: Count = 20_000
@@ -152,7 +152,7 @@ class AnalysisPlan:
     lens_tokens: Count = 64  # tokens per update of the tuned lens
     relevance_sentences: Count = 100  # sentences whose relevance is traced to every head
     importance_sentences: Count = 400  # sentences whose loss is differentiated by every head's gate
-    ablation_sentences: Count = 48  # sentences that are read again without each head; curves of removal use half
+    ablation_sentences: Count = 48  # sentences that are read again without each head; pruning curves use half
     context_sentences: Count = field(default=400, metadata=LATER)  # read again with blocks' attention closed
     probe_sentences: Several = 1000  # sentences with trees that train and test the probes of attention
     map_points: Points = field(default=300, metadata=LATER)  # maximum tokens of each token map
@@ -242,8 +242,8 @@ class ContextPlan:
 class EnginePlan:
     """How the stages of a study are run, on any engine."""
 
-    threads: Threads = 1  # of each stage on a CPU: another number changes the last bits of trained weights
-    # Concurrent stages on one GPU: small models leave most of it idle. No result depends on it.
+    threads: Threads = 1  # of each stage on a CPU; another number changes the last bits of trained weights
+    # Concurrent stages on one GPU, of which small models leave most idle. No result depends on it.
     per_gpu: Count = field(default=1, metadata=LATER)
 
     def __post_init__(self) -> None:

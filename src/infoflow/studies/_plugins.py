@@ -109,5 +109,5 @@ def load_plugins(plugins: PluginsPlan) -> None:
 
 
 def _code(source: str) -> str:
-    """Digest of a file; of an entry point its name, since it is loaded once."""
+    """Digest of a file, or the name of an entry point, which is loaded only once."""
     return file_digest(source) if source.endswith(".py") and Path(source).is_file() else source

@@ -121,7 +121,7 @@ def bleu_scores(model: Model, corpus: Corpus, sentences: int, beams: int, split:
 
 
 def _bleu_of_guess(sources: list[str], references: list[list[str]]) -> float:
-    """BLEU of copying the sources; for text without spaces at least that of one sentence as answer to all.
+    """BLEU of copying the sources; for text without spaces, at least the BLEU of one sentence as the answer to all.
 
     A sentence rarely shares four consecutive words with an unrelated reference, but often shares characters, so that a
     decoder that ignores its source can exceed a copy.
@@ -192,7 +192,7 @@ _TOGETHER = 256  # sentences of one block in a batch
 
 
 def rows_by_block(blocks: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-    """Rows of one block at a time, sorted by length, so that sums per block need no sums per sentence."""
+    """Batches of rows that are all in one block, sorted by length, so that sums per block need no sums per sentence."""
     batches = []
     for block in np.unique(blocks):
         rows = np.flatnonzero(blocks == block)

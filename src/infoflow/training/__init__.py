@@ -1,4 +1,4 @@
-"""Matched models for a study, and their training loop: exactly reproducible, also after kills and resumes."""
+"""Matched models for a study, and a training loop that is exactly reproducible, even after kills and resumes."""
 
 from infoflow.architectures import Match, ModelConfig
 

@@ -1,8 +1,8 @@
 """Checkpoints: plain Hugging Face folders with the training state inside, written whole or not at all.
 
 ```
-checkpoints/step-00000500/     config.json, model.safetensors, tokenizers, README.md; rest.safetensors where the
-                               folder's model is a part of what is trained: the weights of the other parts
+checkpoints/step-00000500/     config.json, model.safetensors, tokenizers, README.md; rest.safetensors with the other
+                               weights if model.safetensors holds only a part of what is trained
             .../training/      optimizer.safetensors, hooks.safetensors, state.json
 checkpoints/latest             the name of the newest one; replaced last, so it never points at half a checkpoint
 checkpoints/best.json          update and loss of the one with the lowest held-out loss
@@ -184,8 +184,8 @@ def load_weights(module: PreTrainedModel, path: Path, exported: Exported = the_w
     stored = load_file(path / _REST)
     if stored.keys() != rest.keys():
         raise UserError(
-            f"The checkpoint {path} does not fit the model: it additionally contains {sorted(stored)[:3]}, the "
-            f"model {sorted(rest)[:3]}.\nUse another output folder for another model."
+            f"The checkpoint {path} does not fit the model: in {_REST} it contains {sorted(stored)[:3]}, but the "
+            f"model has {sorted(rest)[:3]}.\nUse another output folder for another model."
         )
     module.load_state_dict(stored, strict=False)
 

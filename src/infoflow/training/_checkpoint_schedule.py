@@ -25,7 +25,7 @@ _MOST = 10**6  # steps of one schedule
 def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
     r"""Steps of a schedule, ascending; step 0, the last warm-up update and the last update are always included.
 
-    Change is fast in t early and slow late, so the default, `log:16+linear:8`, combines both grids.
+    Models change fast early and slowly later, so the default, `log:16+linear:8`, combines both grids.
 
     | part | steps of N updates |
     |---|---|
@@ -33,7 +33,7 @@ def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
     | `linear:K` | \(\lfloor N i / K + \frac12 \rfloor\) for i = 1..K |
     | `every:M` | M, 2M, ... |
     | `powers` | 1, 2, 4, ... |
-    | `0,10,500` | these |
+    | `0,10,500` | exactly these |
 
     Args:
         schedule: Parts, joined by `+`.
@@ -57,8 +57,8 @@ def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
 def select_steps(available: Sequence[int], k: int) -> list[int]:
     r"""`k` of the available steps, evenly in log time, including the first and the last; step 0 is extra.
 
-    The i-th choice s is followed by the later step nearest in log2 to \(s (a_n / s)^{1/(k-i)}\) (the smaller one in a
-    tie) that leaves enough steps for the rest. If there are at most `k` steps, all are chosen; with k = 1, the last.
+    After the i-th chosen step s comes the later step nearest in log2 to \(s (a_n / s)^{1/(k-i)}\) (the smaller one in a
+    tie), provided that it leaves enough steps for the rest. Of at most `k` steps, all are chosen; with k = 1, the last.
 
     >>> select_steps([500, 1000, 1500, 2000, 2500, 3000], 4)
     [500, 1000, 1500, 3000]
@@ -135,12 +135,12 @@ NOT_THE_SAME = -1
 CLOCKS = (
     Column("tokens", "float64", "tokens", "supervised tokens so far; NaN: unknown"),
     Column("progress", "float64", "", "share of the training's updates: 0 to 1"),
-    Column("lr_share", "float64", "", "sum of the learning rates until then as a share of all; NaN: unknown"),
+    Column("lr_share", "float64", "", "sum of the learning rates so far, as a share of the whole sum; NaN: unknown"),
     Column(
         "same_as",
         "int64",
         "updates",
-        "an earlier checkpoint with the very same weights, whose rows these are; -1: none",
+        "earlier checkpoint with exactly these weights, from which the row was copied; -1: none",
     ),
 )
 """The columns of a checkpoint's position in its training, in addition to `update` of `KEYS`."""
@@ -194,23 +194,23 @@ _NATS = "nats per token"
 
 CHECKPOINTS = TableSchema(
     name="checkpoints",
-    description="The checkpoints of a training: their origin and what they record about themselves.",
+    description="The checkpoints of a training: where they come from, and what they record about themselves.",
     over_training=True,
     columns=(
-        Column("name", "string", "", "its folder or revision"),
+        Column("name", "string", "", "folder or revision of the checkpoint"),
         Column("revision", "string", "", 'repository@branch on the hub; "": a folder'),
-        Column("commit", "string", "", 'of the repository; "": a folder'),
-        Column("sha256", "string", "", "of its files of weights, in the order of names"),
-        Column("bytes", "int64", "bytes", "of its files of weights"),
-        Column("dtype", "string", "", "of most of its stored weights; read as float32"),
+        Column("commit", "string", "", 'commit of the repository; "": a folder'),
+        Column("sha256", "string", "", "SHA-256 of its weight files, in the order of their names"),
+        Column("bytes", "int64", "bytes", "size of its weight files"),
+        Column("dtype", "string", "", "type of most of its stored weights, which are read as float32"),
         Column("lr", "float64", "", "learning rate as recorded by its training; NaN: unknown"),
-        Column("training_loss", "float64", _NATS, "as recorded by its training; NaN: unknown"),
-        Column("validation_loss", "float64", _NATS, "as recorded by its training; NaN: unknown"),
+        Column("training_loss", "float64", _NATS, "training loss as recorded by its training; NaN: unknown"),
+        Column("validation_loss", "float64", _NATS, "held-out loss as recorded by its training; NaN: unknown"),
         Column(
             "sample_loss",
             "float64",
             _NATS,
-            "on a few of the sentences, uncorrupted, the same at each checkpoint; NaN: no token",
+            "loss on a few uncorrupted sentences, the same at every checkpoint; NaN: no token",
         ),
         Column(
             "skipped", "float64", "updates", "updates that its training had skipped so far, as recorded; NaN: unknown"

@@ -50,17 +50,17 @@ class TrainConfig:
     """How long, how fast and how exactly to train; the same for every objective of a study."""
 
     updates: Count = 2000  # optimiser steps
-    max_source_tokens: Tokens | None = None  # stop earlier, at the first update that reaches this many source tokens
+    max_source_tokens: Tokens | None = None  # stop at the first update that reaches this many source tokens, if earlier
     batch_tokens: BatchTokens = 2048  # padded *source* tokens of one update, over all processes
     batch_sentences: Count | None = None  # at most this many sentences in one update
     micro_tokens: BatchTokens = 4096  # padded tokens of a forward pass, source and target together; changes memory only
-    seed: Seed = 0  # data order, noise and dropout; the initialisation has its own
+    seed: Seed = 0  # of data order, noise and dropout; the initialisation has its own
 
     learning_rate: LearningRate = 1.5e-3  # peak
-    warmup: WarmUp = 0.08  # updates of linear rise; below 1, a share of `updates`
-    schedule: Schedule = "linear"  # after the warm-up
-    end_learning_rate: Annotated[float, Limits(at_least=0, at_most=10)] = 0.0  # linear and polynomial fall to this
-    power: Annotated[float, Limits(above=0, at_most=100)] = 1.0  # of the polynomial
+    warmup: WarmUp = 0.08  # updates in which the rate rises; below 1: a share of `updates`
+    schedule: Schedule = "linear"  # of the rate after the warm-up
+    end_learning_rate: Annotated[float, Limits(at_least=0, at_most=10)] = 0.0  # end of linear and polynomial schedules
+    power: Annotated[float, Limits(above=0, at_most=100)] = 1.0  # exponent of the polynomial schedule
     count_from: Literal["one", "fairseq"] = "one"  # fairseq reads its counter late: its first two updates share a rate
 
     betas: tuple[Beta, Beta] = (0.9, 0.98)
@@ -108,7 +108,7 @@ def learning_rate(update: int, config: TrainConfig) -> float:
     | `constant`     | p n / w | p                                            |
 
     The first update uses p / w, not 0. With `count_from="fairseq"` the counter is one behind from the second update on,
-    so p / w is used twice and the end value never.
+    so the rate p / w is used twice and the end value is never reached.
     """
     assert update >= 1
     n = max(1, update - 1) if config.count_from == "fairseq" else update
@@ -238,11 +238,11 @@ def _register() -> None:
 # When bfloat16 helps.
 
 
-# Measured with avx512_bf16, attention in float32, one thread: at width 64 causal LM 1.7, masked LM 1.3 and translation
-# 1.1 times as fast as float32; at 128 2.1, 1.9 and 1.5; at 256 2.4, 2.6 and 1.9 times.
+# Speed relative to float32 for causal LM, masked LM and translation, measured with avx512_bf16, attention in float32,
+# one thread: 1.7, 1.3 and 1.1 at width 64; 2.1, 1.9 and 1.5 at 128; 2.4, 2.6 and 1.9 at 256.
 _SMALLEST_CPU_WIDTH = 64
-# Without cuDNN's: in half precision recent GPUs take it first, and it is planned anew for each shape of a batch. On an
-# H100 an update of 4,096 tokens at width 512 took 500 ms with it.
+# Without cuDNN's attention, which recent GPUs prefer in half precision, but which is planned anew for each batch shape:
+# on an H100 an update of 4,096 tokens at width 512 took 500 ms with it.
 _GPU_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -266,7 +266,7 @@ def mixed_precision(module: PreTrainedModel, precision: Precision, device: torch
     if precision != "bf16":
         yield
         return
-    # Weights are cast once per matrix product: a cache would hold on to weights from before the update.
+    # Weights are cast for every matrix product, since a cache would keep weights from before the update.
     with torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False):
         if device.type != "cpu":
             with sdpa_kernel(_GPU_ATTENTION):
@@ -303,7 +303,7 @@ def build_models(
             f"build_models needs distinct objective names. Got {', '.join(names)}.\n"
             "Call it once for each variant of an objective: with the same seed they share their initial weights."
         )
-    targets = {True: target_vocabulary, False: None}  # what denoises reads and writes one language
+    targets = {True: target_vocabulary, False: None}  # denoising objectives read and write one language
     return {
         one.name: build(family, one.layout, config, vocabulary, targets[one.needs_translation], seed=seed, match=match)
         for one in objectives
@@ -317,8 +317,8 @@ _UPDATES = 8
 class TrainingFlops:
     """Floating-point operations of a training; a multiplication and an addition count as two."""
 
-    total: float  # forward and backward, where there are gradients; padding is computed, so it counts
-    standard_error: float  # of `total`, from the counted updates; 0 if all were counted, NaN if one was
+    total: float  # forward, and backward where there are gradients; includes padding, which is computed
+    standard_error: float  # of `total`, from the counted updates; 0 if all updates were counted, NaN if only one
     updates: int  # number of counted updates
 
 
@@ -329,7 +329,7 @@ def count_training_flops(
     model: PreTrainedModel,
     updates: int = _UPDATES,
 ) -> TrainingFlops:
-    r"""Matrix products and attention of forward and backward passes, on `updates` of the training's own updates.
+    r"""Estimate the operations of the matrix products and attention of a training from `updates` of its updates.
 
     $$ F = T \sum_u F_u / \sum_u T_u $$
 
@@ -337,7 +337,7 @@ def count_training_flops(
     spread evenly over the training, and the standard error is that of a ratio of sums. For a stack without a head it is
     close to $6N$ per token for $N$ parameters of matrices, plus $12 L T d$ for attention over $T$ tokens in $L$ layers
     of width $d$ ([@kaplan2020]). Heads count only at supervised positions, and frozen parameters have no backward pass.
-    Norms, activations, look-ups and the optimiser are left out; for widths of some dozens or more they are a few per
+    Norms, activations, look-ups and the optimiser are left out; at widths of several dozen or more they are a few per
     cent. The model is not changed; its copy runs on the training's device.
     """
     lengths = np.asarray(data.source.lengths)

@@ -35,10 +35,10 @@ class TokenRows(Protocol):
 
 @runtime_checkable
 class ExampleRows(TokenRows, Protocol):
-    """Rows that are more than a sentence and its translation: windows of a document, pairs, labelled text."""
+    """Rows other than a sentence with its translation: windows of a document, pairs, labelled text."""
 
     def example(self, index: int) -> Example:
-        """The input of an objective; `lengths` and `row` cover all its tokens."""
+        """The row as an input of an objective; `lengths` and `row` cover all its tokens."""
         ...
 
 
@@ -48,7 +48,7 @@ class TrainingData:
 
     source: TokenRows  # or `ExampleRows`
     vocabulary: Vocabulary
-    target: TokenRows | None = None  # translations, row by row
+    target: TokenRows | None = None  # translations, in the order of the source rows
     target_vocabulary: Vocabulary | None = None
     tokenizer: Any = None  # saved with the model if given
     target_tokenizer: Any = None
@@ -80,9 +80,9 @@ class TrainingData:
             objective.corrupt(example, stream(*noise, high | id), self.vocabulary)
             for id, example in zip(ids, self._examples(objective, rows), strict=True)
         ]
-        # Noisy copies are fixed per text, but the loss draws anew in every epoch.
+        # An objective may fix the corruption of a text over epochs, but the loss draws anew in every epoch.
         drawn = Noise(tuple((*noise, epoch << 32 | id) for id in ids))
-        target = self.target_vocabulary if objective.needs_translation else None  # else both sides are of one text
+        target = self.target_vocabulary if objective.needs_translation else None  # else both sides come from one text
         return objective.collate(corrupted, self.vocabulary, target, drawn)
 
     def _examples(self, objective: AbstractObjective, rows: np.ndarray) -> Iterator[Example]:
@@ -132,7 +132,7 @@ class LengthBucketSampler:
         return self._order[self._cuts[batch] : self._cuts[batch + 1]]
 
     def updates_within(self, source_tokens: int | None, updates: int) -> int:
-        """`updates`, or fewer: up to the first at which `source_tokens` have been read."""
+        """`updates`, or fewer if `source_tokens` have been read before: up to the update that reaches them."""
         if source_tokens is None:
             return updates
         read = 0
@@ -214,7 +214,7 @@ class RunningText:
 
 
 class WindowRows:
-    """Consecutive sentences of a document as one text each: `ExampleRows` of `[CLS] s1 s2 … [SEP]`.
+    """Windows of consecutive sentences of a document, each as one text: `ExampleRows` of `[CLS] s1 s2 … [SEP]`.
 
     Its label `sentence_starts` (bool, one for each token) marks the starts of sentences. The id of a window is that of
     its first sentence. Gaps in a document end a window.

@@ -39,7 +39,7 @@ def run_key(
     """Everything that determines the final weights, as flat JSON, including a parent model."""
     settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE}
     settings["betas"] = list(config.betas)
-    # As they come back from JSON.
+    # In the form in which JSON returns them.
     options = {name: list(v) if isinstance(v, tuple) else v for name, v in named_fields(objective).items()}
     shape = {name: _nameless(value) for name, value in model.config.to_dict().items() if not name.startswith("_")}
     return {
@@ -55,7 +55,7 @@ def run_key(
 
 
 def _nameless(value: Any) -> Any:
-    """A part of a configuration without its source folder, which may have moved."""
+    """A part of a configuration without the folder that it was read from, which may have moved."""
     if not isinstance(value, dict):
         return value
     return {name: "" if name == "_name_or_path" else _nameless(part) for name, part in value.items()}
@@ -106,7 +106,7 @@ def _rows_digest(rows: Any) -> str | None:
         int((ids * (lengths + 7)).sum()),
         [rows.row(int(i)).tolist() for i in sample],
     ]
-    # Rows that are cut from a corpus say by which cuts, and with which labels.
+    # The digest of rows that are cut from a corpus covers their cuts and labels.
     return digest([*facts, rows.digest] if hasattr(rows, "digest") else facts)
 
 

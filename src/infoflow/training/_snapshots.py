@@ -33,7 +33,7 @@ from ._config import TrainConfig
 # ```
 # snapshots/step-00000500/   config.json, model.safetensors, tokenizers, README.md, rest.safetensors: as in checkpoints,
 #                            without a training state
-# snapshots/manifest.json    the updates that are wanted, and what there is: a folder without entry is no snapshot
+# snapshots/manifest.json    the scheduled updates and the existing snapshots; a folder without an entry is none
 # ```
 #
 # Files that are equal in several snapshots are one file with several names where the file system has hard links.
@@ -69,7 +69,7 @@ class Snapshots:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._digests: dict[tuple[str, int, int, int], str] = {}  # of files as they were when they were read
+        self._digests: dict[tuple[str, int, int, int], str] = {}  # by the status of a file when it was read
 
     def path(self, update: int) -> Path:
         """Path of an update's snapshot."""
@@ -110,7 +110,7 @@ class Snapshots:
     def mend(self, update: int, model: Path) -> bool:
         """Restore a damaged snapshot from the training's final `model` and the other snapshots.
 
-        Returns whether that was possible. Weights of the last update are those of the model.
+        Returns whether that was possible. The weights of the last update equal those of the model.
         """
         entry = self.entries().get(update)
         if entry is None:
@@ -193,12 +193,12 @@ class SnapshotPlan:
     it does not keep.
     """
 
-    steps: Callable[[TrainConfig], Sequence[int]]  # of the training with its actual length
+    steps: Callable[[TrainConfig], Sequence[int]]  # the updates to keep, for the training with its actual length
     dtype: Dtype = "float32"  # of the kept weights; the first and the last stay float32
     proofs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     def dtype_at(self, update: int, updates: int) -> Dtype:
-        """Precision of an update's stored weights; rounding would hide the first changes and affect the result."""
+        """Precision of an update's stored weights: float32 for the first and last, where rounding would matter most."""
         return "float32" if update in (0, updates) else self.dtype
 
 
@@ -250,7 +250,7 @@ class SnapshotWriter:
         self._kept.add(Snapshot(update=update, dtype=dtype, files=files, **facts))
 
     def end(self, model: Path) -> None:
-        """Links the last snapshot's weights to those of the final `model`."""
+        """Link the last snapshot's weights to those of the final `model`."""
         self._kept.share_with(model, self._updates)
 
     def _weights(self, module: PreTrainedModel, folder: Path, dtype: Dtype) -> dict[str, str]:

@@ -291,7 +291,7 @@ class _Run:
         evaluated = final or (config.evaluate_every > 0 and update % config.evaluate_every == 0)
         regular = config.save_every > 0 and update % config.save_every == 0
         if evaluated or regular or stop:
-            self._require_finite()  # between two lines of the log too: a bad checkpoint would be continued from
+            self._require_finite()  # even between two log lines, since training continues from a checkpoint
             if evaluated and self.accelerator.is_main_process and self.validation is not None:
                 self._evaluate(self.validation)
             self._save()
@@ -354,7 +354,7 @@ class _Run:
         return None
 
     def _check_key(self, saved: dict[str, Any]) -> None:
-        """Refuse a run that another model began; runs that this process trained before are its own."""
+        """Refuse a run that began with another model, unless this model already has the trained weights of that run."""
         wanted = self.state.key
         folders = [self.out / "model", *self.checkpoints.resumable()[:1]]
         if saved.get(INITIAL_WEIGHTS) != wanted[INITIAL_WEIGHTS] and self._holds(folders):

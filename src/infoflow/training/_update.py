@@ -235,7 +235,7 @@ class Updater:
         self._target_lengths = np.asarray(data.target.lengths) if uses_target and data.target else None
 
     def batches(self, rows: np.ndarray, epoch: int) -> list[Batch]:
-        """This process's micro-batches of an update: its share, or all if examples are compared."""
+        """This process's micro-batches of an update: its share, or all if the loss compares examples."""
         share = rows[self._place :: self._parts]
         if len(share) == 0:
             return []
@@ -250,7 +250,7 @@ class Updater:
             name: weight * self._parts / max(totals[name], 1) for name, weight in self._objective.term_weights.items()
         }
         losses = {name: torch.zeros((), device=self._accelerator.device) for name in scales}
-        # A process without sentences still takes part in the wrapper's exchange: with one sentence of weight 0.
+        # A process without sentences takes part in the wrapper's exchange with one sentence of weight 0.
         idle = not batches and not self._exchanges
         work = [self._data.batch(self._objective, rows[:1], ("idle",), 0)] if idle else batches
         for index, batch in enumerate(work):
@@ -275,7 +275,7 @@ class Updater:
         )
 
     def _agree(self, batches: list[Batch], stop: bool) -> dict[str, int]:
-        """Sums the update's denominators over processes, before any backward pass."""
+        """Sum the update's denominators over processes, before any backward pass."""
         counts: dict[str, int] = dict.fromkeys(self._objective.term_weights, 0)
         for batch in batches:
             for name, count in self._objective.counts(batch).items():
@@ -287,7 +287,7 @@ class Updater:
             return counts
         values = torch.tensor(list(counts.values()), dtype=torch.int64, device=self._accelerator.device)
         torch.distributed.all_reduce(values)
-        copies = self._accelerator.num_processes // self._parts  # of every example
+        copies = self._accelerator.num_processes // self._parts  # processes that compute the same examples
         totals = dict(zip(counts, values.tolist(), strict=True))
         return {name: total if name == "stop" else total // copies for name, total in totals.items()}
 

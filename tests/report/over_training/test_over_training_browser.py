@@ -91,7 +91,7 @@ def test_playing_goes_on_by_itself_until_it_is_paused(visit, followed) -> None:
 def test_who_wants_no_motion_goes_on_by_a_step_at_a_time(visit, followed) -> None:
     page = visit(followed, place="#layers-over-training;update=0", reduced_motion="reduce")
     play = page.locator("[data-play]")
-    assert play.get_attribute("aria-label") == "Go on by one checkpoint"
+    assert play.get_attribute("aria-label") == "Advance by one checkpoint"
     play.click()
     page.wait_for_timeout(1300)
     assert told(page).startswith("update 1 ")
@@ -104,7 +104,7 @@ def test_another_axis_has_its_own_labels(visit, followed, clock) -> None:
     page.locator("[data-clock]").select_option(clock)
     page.wait_for_timeout(400)
     texts = panel.locator(".live svg text").all_text_contents()
-    title = {"tokens": "tokens that the loss looked at", "progress": "share of all updates"}
+    title = {"tokens": "tokens that the loss was computed on", "progress": "share of all updates"}
     assert title.get(clock, "share of the summed learning rate") in texts
     labels = [text for text in texts if re.fullmatch(r"[\d.]+[kMG%]", text)]
     assert len(labels) >= 3

@@ -82,7 +82,7 @@ def c2(curves: Curves) -> list[Condition]:
     """The masked LM's attention, with all heads together, contains syntax."""
     return [
         exceeds(
-            "unlabelled attachment of the attention-only probe above that of the word beside",
+            "unlabelled attachment of the attention-only probe above that of the neighbouring word",
             curves["attention"],
             0.0,
             "share of words",
@@ -143,8 +143,8 @@ def _surface(statistic: str) -> Table:
     published="over half of BERT's attention in layers 6 to 10 is on SEP; SEP attends to SEP with over 90 % there; "
     "the loss's gradient with respect to that attention is small from layer 5 on (a figure)",
     statistic="in the layer with most attention on SEP, more than half of all attention and of SEP's own falls on "
-    "it, and the gradient of the loss there is smaller than with respect to attention on the most frequent other "
-    f"tokens; the layer is {CHOSEN}",
+    "it, and the gradient of the loss with respect to that attention is smaller than with respect to attention on the "
+    f"most frequent other tokens; the layer is {CHOSEN}",
     reads={
         "layer": busiest_layer(
             _surface("sep"), _surface("sep_to_sep"), relative=heads(HEAD_SPECIAL_GRADIENT.name, MASKED)

@@ -103,7 +103,7 @@ def m2(curves: Curves) -> list[Condition]:
             0.5,
             "share of layers",
             bounds=SHARE,
-            alone=False,  # an untrained model loses nothing: it counts with the heads that do cost
+            alone=False,  # an untrained model loses nothing; the other condition needs heads that cost something
         ),
         exceeds(
             "loss of the last cross-attention with one head left, minus that of the worst self-attention",
@@ -133,7 +133,7 @@ _M3_READS: dict[str, Reading] = {
     reads=_M3_READS,
     controls=(
         Control(
-            name="one random order for the order of importance",
+            name="one random order in place of the order of importance",
             reads={**_M3_READS, "importance": removal_curve("random", draw=0)},
         ),
         Control(name="untrained model", reads=untrained(_M3_READS)),
@@ -150,7 +150,7 @@ def m3(curves: Curves) -> list[Condition]:
             importance[:, 1:2] - importance[:, :1],
             CHEAP,
             "nats per token",
-            alone=False,  # an untrained model loses nothing: it counts with the cost of other heads
+            alone=False,  # an untrained model loses nothing; the other condition needs heads that cost something
         ),
         exceeds(
             "loss in random order minus that in order of importance",
@@ -212,7 +212,7 @@ _M5_READS: dict[str, Reading] = {"correlation": TRANSFER.reduce(one_number)}
     source=SIXTEEN_HEADS,
     published="Pearson's r .56 (WMT, news and TED talks), .68 (BERT, matched and mismatched MNLI)",
     statistic="correlation over heads of the change of the loss that each one's ablation makes on two corpora, above "
-    ".3 (a plan whose [corpus] has a transfer_name, or heads.ablation_transfer)",
+    ".3 (needs a plan whose [corpus] has a transfer_name, or heads.ablation_transfer)",
     reads=_M5_READS,
     controls=(Control(name="shuffled heads", reads=baselines(_M5_READS)),),
     learned=(TRANSLATION,),
@@ -246,7 +246,7 @@ _M6_READS: dict[str, Reading] = {
     reads=_M6_READS,
     controls=(
         Control(
-            name="a random order for the order of importance",
+            name="a random order in place of the order of importance",
             reads={**_M6_READS, "importance": removal_curve("random", draw=0)},
         ),
         Control(name="untrained model", reads=untrained(_M6_READS)),

@@ -180,7 +180,7 @@ def o4(curves: Curves) -> list[Condition]:
     gain, lost = curves["electra"] - curves["masked"], curves["electra"] - curves["selected"]
     return [
         exceeds("ELECTRA over the masked LM", gain, 0.0, "share"),
-        exceeds("loss by selected tokens alone, minus half of that gain", lost - gain / 2, 0.0, "share"),
+        exceeds("what selected tokens alone lose, minus half of that gain", lost - gain / 2, 0.0, "share"),
     ]
 
 
@@ -332,8 +332,8 @@ _O9_READS: dict[str, Reading] = {
 def o9(curves: Curves) -> list[Condition]:
     """Text-to-text objectives that write the whole text.
 
-    Those that write parts of it (replace-spans, drop-tokens, span-corruption, prefix-lm) have no decoder state for each
-    token of the text and are not measured, so that two of the corruption variants remain.
+    Objectives that write parts of it (replace-spans, drop-tokens, span-corruption, prefix-lm) have no decoder state for
+    each token of the text and are not measured, so two of the corruption variants remain.
     """
     noises, others = ("random tokens", "masks"), ("deshuffling", "language model")
     gains = {(noise, other): curves[noise] - curves[other] for noise in noises for other in others}
@@ -342,7 +342,7 @@ def o9(curves: Curves) -> list[Condition]:
     least = every.min(axis=1, keepdims=True)
     return [
         exceeds("denoising over the others", every, 0.0, "share", [f"{a} over {b}" for a, b in gains]),
-        exceeds("half of the least of these gains, minus what two noises differ by", least / 2 - apart, 0.0, "share"),
+        exceeds("half of the least of these gains minus the gap between two noises", least / 2 - apart, 0.0, "share"),
     ]
 
 

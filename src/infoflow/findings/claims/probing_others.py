@@ -181,7 +181,7 @@ TASKS = ("grandparent", "parent")
     "rises and falls.",
     source=HIERARCHICAL_SYNTAX,
     published="translation rises to its top layer, language models are best in the middle (unverified)",
-    statistic="label of the constituent two above (subtree of the dependency tree here), linear probe: the causal "
+    statistic="label of the constituent two levels up (subtree of the dependency tree here), linear probe: the causal "
     "LM's top lies below its best layer, the translation encoder's top is its best layer",
     reads={"causal LM": accuracy(CAUSAL, TASKS), "translation": accuracy(TRANSLATION, TASKS)},
     learned=(CAUSAL, TRANSLATION),

@@ -287,7 +287,7 @@ def permuted_layers(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _orders(num_layers: int) -> np.ndarray:
-    """All orders of up to seven layers; for more layers as many random ones."""
+    """All orders of up to seven layers; for more layers, as many random orders as seven layers have."""
     if num_layers <= 7:
         return np.array(list(permutations(range(num_layers))))
     generator = stream("findings", "layer orders", num_layers)
@@ -297,7 +297,7 @@ def _orders(num_layers: int) -> np.ndarray:
 @by_usable_information
 @claim(
     "representations:V-17",
-    "Two measures agree: layers that know more about their input token also keep its occurrences closer together.",
+    "Two measures agree: layers that encode more about their input token also keep its occurrences closer together.",
     source=BOTTOM_UP,
     cause="Positions: with the mean state of each position subtracted it held (rank correlation .96).",
     examined="reasons",

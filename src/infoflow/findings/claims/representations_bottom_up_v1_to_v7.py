@@ -99,13 +99,13 @@ _V3_READS = {"masked": information(MASKED, "input")}
     "representations:V-3",
     "A masked language model first loses and then recovers the identity of its input token.",
     source=BOTTOM_UP,
-    cause="Learned positions and few clusters: with fixed sinusoids both halves held, with 1,000 clusters its loss.",
+    cause="Learned positions and few clusters: with fixed sinusoids both parts held, with 1,000 clusters the loss did.",
     examined="reasons",
     published="5.215 5.21 5.185 5.045 4.935 4.99 5.10 nats at layers 0 to 6, nothing masked: a rise of .165 from "
     "layer 4",
     statistic="mutual information with the input token, nothing masked, is lowest at a layer between the ends, and "
-    "rises from there to the top by over .04 nats; a rise in clusters alone says that occurrences of a token come "
-    "together again, not that more of it can be read",
+    "rises from there to the top by over .04 nats; a rise in clusters alone shows that occurrences of a token come "
+    "together again, not that more about it can be read",
     reads=_V3_READS,
     controls=(
         Control(name="causal LM", reads={"masked": information(CAUSAL, "input")}),
@@ -272,7 +272,7 @@ _V6_READS = {**TASK_DISTANCES, **SEED_DISTANCES}
 def v6(curves: Curves) -> list[Condition]:
     """Layers are 1..L.
 
-    The largest of the seed distances lies below the smallest of the task distances: every task exceeds every seed.
+    Every distance between objectives must exceed every distance between seeds.
     """
     pairs = list(product(TASK_DISTANCES, SEED_DISTANCES))
     gaps = np.concatenate([curves[task] - curves[seed] for task, seed in pairs], axis=1)

@@ -192,7 +192,7 @@ def v10(curves: Curves) -> list[Condition]:
             "ratio",
             _labels(correlations["translation"].shape[1]),
             published=1.73,
-            alone=False,  # two bins of eleven may be in order by chance: they count with the correlation over all
+            alone=False,  # two bins of eleven may be in order by chance, so they count only with the correlation
         ),
     ]
 
@@ -239,7 +239,7 @@ def v11(curves: Curves) -> list[Condition]:
             2.0,
             "ratio",
             published=2.7,
-            alone=False,  # two bins of eleven may lie apart by chance: they count with the correlation over all
+            alone=False,  # two bins of eleven may lie apart by chance, so they count only with the correlation over all
         ),
         stays_below(
             "rank correlation of influence with rarity, layer 1 of the masked LM",
@@ -300,5 +300,5 @@ def v12(curves: Curves) -> list[Condition]:
             "ratio",
             alone=False,  # a model without outliers lies below: the removal by dropout is what counts
         ),
-        exceeds("share of that ratio which token dropout takes away", 1 - dropout / plain, 0.25, "share"),
+        exceeds("share of that ratio which token dropout removes", 1 - dropout / plain, 0.25, "share"),
     ]

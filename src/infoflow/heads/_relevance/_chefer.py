@@ -46,7 +46,7 @@ def gradient_relevance(
 
     $$ R_h = \sum_{t, d} c^h_{td} \frac{\partial y}{\partial c^h_{td}} = \frac{\partial y}{\partial \xi_h} $$
 
-    For tokens it is computed in the same way at state 0. `rules` changes the backward pass.
+    The relevance of tokens is computed in the same way at state 0. `rules` changes the backward pass.
     """
     parts = []
     for seeds in seed_chunks(request):
@@ -208,7 +208,7 @@ def chefer_propagated(request: Request) -> SentenceRelevance:
 
 
 Maps = dict[Place, tuple[Tensor, Tensor]]
-"""Weights of every attention and the explained number's gradient by them: (N, H, T, S) each."""
+"""Weights of every attention, and the gradient of the explained number with respect to them: (N, H, T, S) each."""
 
 
 def _weighted(request: Request, output: Output | None) -> Iterator[tuple[Maps, Tensor]]:

@@ -68,7 +68,7 @@ def unembedding_of(tape: Tape, logits: Tensor) -> tuple[LinearNode, set[Value]]:
 
 
 def require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
-    """Check that every attention leads to the logits: a path that is not recorded would count as a constant."""
+    """Check that every attention is connected to the logits, since an unrecorded path would count as a constant."""
     reached = set(above)
     for node in reversed(tape.nodes):
         if node.output in reached:

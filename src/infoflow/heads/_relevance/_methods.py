@@ -144,7 +144,7 @@ def _writers(tape: Tape, stream: Value, producers: dict[Value, AbstractNode]) ->
 
 @contextmanager
 def backward_rules(model: Model, variant: Variant) -> Iterator[None]:
-    r"""Inside the block, forward passes are unchanged, and their gradients follow the rules.
+    r"""Inside the `with` block, gradients follow the rules, and forward passes are unchanged.
 
     | function | `"cp-lrp"` [@ali2022] | `"attn-lrp"` [@achtibat2024] |
     |---|---|---|

@@ -160,8 +160,8 @@ def rollout_relevance(request: Request) -> SentenceRelevance:
     $$ \hat A = \tfrac12 \bar A + \tfrac12 I $$
 
     This is for self-attention; in cross-attention half of a token comes from the encoder. By construction all heads of
-    a layer carry the same amount. So a head's relevance is what it moves between tokens (j ≠ i) and what then reaches
-    the prediction; all heads of a cross-attention have the same relevance.
+    a layer carry the same amount. So a head's relevance is the share that it moves between tokens (j ≠ i) and that then
+    reaches the prediction; all heads of a cross-attention have the same relevance.
 
     Source: [@abnar2020], for tokens; the relevance of heads is ours.
     """
@@ -171,7 +171,7 @@ def rollout_relevance(request: Request) -> SentenceRelevance:
         weights_HTS = attention[one.stack, one.kind][one.layer][0]
         mean_TS = weights_HTS.sum(0) / max(1, one.num_heads)
         own_TT = torch.eye(weights_HTS.shape[1]).to(weights_HTS)
-        half = own_TT / 2 if one.num_heads else own_TT  # where all heads were pruned away tokens go on as they are
+        half = own_TT / 2 if one.num_heads else own_TT  # if all heads were pruned, tokens pass unchanged
         carried_HT = weights_HTS.sum(2)
         if one.kind == "self":
             carried_HT = carried_HT - weights_HTS.diagonal(dim1=1, dim2=2)
@@ -315,7 +315,7 @@ def alti_relevance(request: Request) -> SentenceRelevance:
 
 
 def alti_contributions(model: Model, batch: Mapping[str, Any] | str) -> list[dict[Place, Tensor]]:
-    """ALTI's map of every attention, for each sentence of a batch: by (stack, kind, layer), (query, key).
+    """ALTI's (query, key) map of every attention, by (stack, kind, layer), for each sentence of a batch.
 
     Rows of self-attention sum to 1; those of cross-attention to 1 minus the residual's share.
 

@@ -48,7 +48,7 @@ class AbstractNode:
     def relevance(
         self, relevance: Float[Tensor, "seed token output"], rule: Rule, absorbed: Absorbed
     ) -> tuple[Float[Tensor, "seed token input"], ...]:
-        """Relevance of each input, from the output's."""
+        """Relevance of each input, given the output's relevance."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -165,7 +165,7 @@ class AttentionNode(AbstractNode):
 
     attention: Attention
     core: AttentionCore
-    unknown: str | None = None  # operation on queries and keys before the softmax without a rule
+    unknown: str | None = None  # an operation without a rule on queries and keys before the softmax
     rotations: "tuple[Rotation, Rotation] | None" = None  # of queries and of keys
     projections: tuple[ProjectedStates, ...]
 
@@ -270,7 +270,7 @@ def close(first: Tensor, second: Tensor) -> bool:
 
 @cache
 def activations() -> tuple[type[nn.Module], ...]:
-    """Modules that apply one nonlinear function to each number."""
+    """Modules that apply a nonlinear function elementwise."""
     from transformers.activations import ACT2CLS  # slow import
 
     return tuple({cls[0] if isinstance(cls, tuple) else cls for cls in ACT2CLS.values()} | {nn.GELU})

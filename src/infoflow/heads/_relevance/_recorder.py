@@ -74,7 +74,7 @@ class _Recorder(TorchFunctionMode):
     def __init__(self, model: Model, tape: Tape) -> None:
         super().__init__()
         self.model, self.tape = model, tape
-        self._inside = 0  # depth of modules that are recorded whole: an attention up to its output projection
+        self._inside = 0  # nesting depth in modules recorded as one node; an attention ends at its output projection
         self._attending: list[nn.Module] = []
         self._call: AttentionCall | None = None
         self._projected: dict[nn.Module, Tensor] = {}  # input of each query, key and value projection
@@ -120,7 +120,7 @@ class _Recorder(TorchFunctionMode):
         self._rotary = kwargs.get("position_embeddings")
 
     def _leave_attention(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if module in self._attending:  # its output projection lies outside
+        if module in self._attending:  # its output projection lies outside the module
             self._attending.remove(module)
             self._inside -= 1
 
@@ -128,7 +128,7 @@ class _Recorder(TorchFunctionMode):
         def after(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             value = self.tape.value(args[0])
             if value is not None and isinstance(output, Tensor):
-                record(self.tape, module, args[0], output, value)  # still inside: what it computes is not a part
+                record(self.tape, module, args[0], output, value)  # still inside, so its operations are not recorded
             elif value is not None:  # a router of experts, which transformers derives from a linear map
                 for part in output if isinstance(output, tuple | list) else ():
                     if isinstance(part, Tensor) and part.is_floating_point():
@@ -145,7 +145,7 @@ class _Recorder(TorchFunctionMode):
             call, self._inside = self._call, self._inside + 1
             if call is not None and (call.stack, call.kind, call.layer) == name:
                 self.tape.nodes.append(self._attention_node(attention, call, args[0]))
-            self._inside -= 1 + len(self._attending)  # what the attention does after it lies outside again
+            self._inside -= 1 + len(self._attending)  # operations after it are recorded again
             self._attending.clear()
 
         return before
@@ -179,7 +179,7 @@ class _Recorder(TorchFunctionMode):
             )
             for part, used in seen.items()
         }
-        if call.query is None or call.key is None:  # nothing is known of the softmax; the values' path is exact
+        if call.query is None or call.key is None:  # inputs of the softmax are unknown; the values are exact
             query, key, rotations = plain["query"], plain["key"], False
         else:
             query, key = call.query[0], call.key[0]

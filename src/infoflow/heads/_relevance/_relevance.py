@@ -55,8 +55,8 @@ def relevance(
     | `"chefer"` | positive part of attention times gradient [@chefer2021b] | `version="2021b"` or `"2021a"` |
     | `"alti"` | the head's contribution to its attention's output, followed through higher layers [@ferrando2022] | |
     | `"rollout"` | the part that a head moves between tokens, followed through higher layers [@abnar2020] | |
-    | `"logit-attribution"` | a head's direct part in the logit (pre-norm models) | |
-    | `"flow"` | `attention_flow`: for `token_relevance` alone | |
+    | `"logit-attribution"` | the head's direct contribution to the logit (pre-norm models) | |
+    | `"flow"` | `attention_flow`: only for `token_relevance` | |
 
     According to lxt's documentation, LRP methods are covered by a patent that allows personal and scientific use.
 
@@ -222,17 +222,17 @@ def _head_rows(place: Place, values: np.ndarray) -> list[dict[str, Any]]:
 
 HEAD_RELEVANCE = TableSchema(
     name="head_relevance",
-    description="Share of a head in the contribution of its layer's heads of one kind to the model's predictions, "
+    description="A head's share of what its layer's heads of one kind contribute to the model's predictions, "
     "averaged over predictions.",
     columns=(
         *HEAD_KEYS,
         Column("method", "string", "", "see heads.relevance"),
-        Column("normalise", "string", "", "signed or abs: over the heads of a layer"),
+        Column("normalise", "string", "", "signed or abs: normalisation over the heads of a layer"),
         *estimate_columns(
             "share of the layer",
             "mean relevance",
             "1 / number of heads: no head matters more than another",
-            "number of predictions; those for which a layer's heads sum to 0 are left out of it",
+            "number of predictions, without those for which the layer's heads sum to 0",
         ),
     ),
 )
@@ -241,7 +241,7 @@ HEAD_RELEVANCE = TableSchema(
 class Relevance(Intervention):
     r"""`relevance` of every head, averaged over the predictions of some sentences.
 
-    Predictions are decoder steps; every real token of a causal LM; every token except special ones of a masked LM, on
+    Predictions are a decoder's steps, a causal LM's real tokens, or a masked LM's tokens (without special ones) on
     uncorrupted text. Shares are computed for each prediction and then averaged, as in [@voita2019heads]. An
     encoder–decoder reads the corpus's translations. Intervals resample sentences.
 

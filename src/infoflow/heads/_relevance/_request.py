@@ -25,7 +25,7 @@ class SentencePredictions:
     """One sentence and its predictions."""
 
     sentence: int
-    inputs: dict[str, Any]  # keywords of the model for this sentence alone
+    inputs: dict[str, Any]  # the model's keyword arguments for this sentence alone
     positions: Int[Tensor, " seed"]  # along the logits: decoder steps, or tokens
 
 

@@ -15,7 +15,7 @@ from infoflow.foundation import UserError
 
 
 EPSILON = 1e-5
-_CHUNK = 1 << 18  # numbers of a dense transition held at a time; what fits a cache is a third faster than 1 << 24
+_CHUNK = 1 << 18  # numbers of a dense transition held at a time; fits a cache, so a third faster than 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,7 +181,7 @@ def shared_between(
 
 
 def merged(parts: list[Tensor]) -> Tensor:
-    """Sum of the relevance that one state gets from several operations; per seed, absolute values keep their sum."""
+    """Sum of the relevance that a state gets from several operations; each seed's sum of absolute values is kept."""
     if len(parts) == 1:
         return parts[0]
     wanted = torch.stack([part.abs().sum((1, 2), keepdim=True) for part in parts]).sum(0)

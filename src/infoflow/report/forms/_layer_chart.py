@@ -52,7 +52,7 @@ class _Span(NamedTuple):
     """Pixels at the lower edge for the convergence strip."""
 
     def reaching(self, value: float) -> "_Span":
-        """Extend the range to a value that does not squash it to less than a fifth."""
+        """Extend the range to include a value, unless that would squash the curves to less than a fifth."""
         low, high = min(self.low, value), max(self.high, value)
         if (low, high) == (self.low, self.high) or high - low > 5 * (self.high - self.low):
             return self
@@ -85,7 +85,7 @@ class LayerChart(AbstractForm):
     bounds: tuple[float, float] = ANY
     transitions: bool = False  # the axis reads 0→1, 1→2, …
     y_range: tuple[float, float] | None = None  # shared by panels that are compared
-    inverted: bool = False  # the y axis, for quantities where less is more
+    inverted: bool = False  # whether the y axis points down, for quantities where small values mean more
     chosen: Frame | None = None
     controls: tuple[str, ...] = ()
     known: tuple[float, str] | None = None  # a value that is known at the lowest layer, and its name: a line across

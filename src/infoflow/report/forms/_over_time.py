@@ -22,7 +22,7 @@ from ._marks import Channel, Constant, Layer, Rows, calculated, channel, draw, e
 
 CLOCKS = {
     "update": "updates",
-    "tokens": "tokens that the loss looked at",
+    "tokens": "tokens that the loss was computed on",
     "progress": "share of all updates",
     "lr_share": "share of the summed learning rate",
 }

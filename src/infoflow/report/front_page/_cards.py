@@ -85,8 +85,8 @@ class Effects:
     beyond: dict[str, Estimate]  # minus the same number of the untrained model, or of the measure's own baseline
     control: float  # the largest absolute value of the control; NaN without one
     pair: tuple[str, str] | None  # the two lines that differ most; None for a single line
-    difference: Estimate | None  # between these two
-    difference_beyond: Estimate | None  # the same beyond the control
+    difference: Estimate | None  # between the lines of `pair`
+    difference_beyond: Estimate | None  # that difference after subtracting the control
     at: dict[str, int] = field(default_factory=dict)  # layer of the largest value, for the contrast "best"
 
     @property
@@ -96,7 +96,7 @@ class Effects:
 
     @property
     def deciding_beyond(self) -> Estimate:
-        """The same after subtracting the control."""
+        """`deciding` after subtracting the control."""
         return self.difference_beyond or next(iter(self.beyond.values()))
 
     @property
@@ -168,7 +168,7 @@ def _nothing_seen(measure: CardMeasure, seen: Effects, lines: list[Series], noun
     values = [seen.shown[line.key].value for line in lines]
     least, most = (_amount(value, measure, seen.deciding) for value in (min(values), max(values)))
     if len(lines) == 1:
-        return f"No difference seen from the control in {noun.rstrip(',')}: {most}."
+        return f"No difference from the control seen in {noun.rstrip(',')}: {most}."
     span = most if least == most else f"{_amount(min(values), measure, seen.deciding, unit=False)} to {most}"
     beyond = " beyond that of their controls" if seen.deciding.sign else ""
     return f"No difference seen between the models{beyond} in {noun.rstrip(',')}: {span}."
@@ -302,7 +302,7 @@ def reached(measure: CardMeasure, layers: list[int]) -> int:
 
 
 def _control(measure: CardMeasure, frame: pd.DataFrame, key: str, own: Samples) -> Samples:
-    """The same number of the untrained models, or of the measure's own baseline if there are none."""
+    """The number that summarises the untrained models, or the measure's own baseline if there are none."""
     if measure.untrained and (untrained := contrast(measure, frame, key, trained=False)):
         return untrained if set(untrained.values) >= set(own.values) else Samples.bare({})
     if measure.table == HEAD_PRUNING_CURVE.name or "baseline" not in frame:

@@ -168,7 +168,7 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
         not bool(frame["trained"].all())
         for frame in tables.some([MUTUAL_INFORMATION.name, HEAD_CONFIDENCE.name, PROBE_SCORES.name]).values()
     )
-    stated.append("untrained models are the control" if untrained else "each measure compared with its own baseline")
+    stated.append("untrained models are the control" if untrained else "each measure is compared with its own baseline")
     count = len(run.read().get("warnings", []))
     if count:
         stated.append(f"{count} warning{'s' if count > 1 else ''} (see Methods)")

@@ -22,10 +22,10 @@ _METHOD = Method(
     id="encoder-context",
     title="Closed self-attention",
     text="""
-    In a closed block each position sees itself alone: a head's output is its own value there. Lost: the task's loss
-    with blocks closed minus the loss with all open, on the same sentences, corrupted alike. The share divides it by
-    what the model has learned beyond unigram frequencies, (<i>L</i><sub>unigram</sub> − <i>L</i>), so that models of
-    different tasks can be compared; it exceeds 1 where a model without its context does worse than frequencies alone.
+    In a closed block, each position sees only itself, so a head outputs that position's own value. The loss added is
+    the task's loss with blocks closed minus the loss with all open, on the same sentences with the same corruption. The
+    share divides it by what the model has learned beyond unigram frequencies, (<i>L</i><sub>unigram</sub> − <i>L</i>),
+    so that different tasks can be compared; it exceeds 1 if a model without context does worse than frequencies alone.
     Cross-attention stays open. A retrained model was trained further with all blocks of one kind closed; it is compared
     with the same model trained further for as long with all open. BLEU is computed on greedy translations. Ours;
     Raganato, Scherrer and Tiedemann (2020) train translation encoders with fixed attention.
@@ -95,10 +95,10 @@ def context_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
             "Across: in how many blocks, counted from the top, self-attention is closed, so that each token sees only "
             "itself. Up: what that costs. A line that stays low means that the context comes from elsewhere: from the "
             "layers below or, for an encoder, from the decoder.",
-            "A cross closes one block alone, the one that the line closes next: where crosses lie far below the line's "
-            "steps, blocks can stand in for each other.",
+            "A cross shows the loss with one block closed alone, the one that the line closes next. Where crosses lie "
+            "far below the line's steps, blocks can stand in for each other.",
             "Diamonds next to a line's end: models trained further with all blocks closed. What they still lose "
-            "depends on that context alone; the rest can be learned elsewhere.",
+            "depends on that context; the rest can be learned without it.",
         ],
         method=_METHOD,
         data=curves,

@@ -24,14 +24,14 @@ HEAD_IMPORTANCE = Method(
     text="""
     Importance: the expected size of ∂<i>L</i>/∂<i>ξ</i><sub>h</sub> for a gate <i>ξ</i> = 1 on the head's output, per
     sentence, then averaged. Removal: the change of the loss on the same sentences when the head's output is replaced,
-    with <i>p</i> from random signs of the blocks' differences and corrected for the number of heads. Curves rank heads
+    with <i>p</i> from random sign flips of block differences, corrected for the number of heads. Curves rank heads
     on some sentences and score others; nothing is trained in between. After Michel, Levy and Neubig (2019). Relevance:
     the head's share, at the input of the output projection, of what its layer contributes to the predicted token's
     logit, after Voita et al. (2019).
     """,
 )
 
-_CROWDED = 0.12  # share of the largest size: half of the heads below it would form a clump on a linear scale
+_CROWDED = 0.12  # share of the largest size: a linear scale would clump heads together if half of them are below it
 _LEAST = 0.003  # share of the largest size: anything smaller is negligible, and lies next to 0
 KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
 _KIND_SHAPES = {

@@ -131,13 +131,13 @@ class Figures(Mapping[str, Figure]):
         """Names and questions from the written report, folded."""
         rows = [(f'run.figures["{name}"]', question) for name, question in self.questions.items()]
         if not rows:
-            return paragraphs("Figures: run.figures, made when asked for; their names: list(run.figures).")
+            return paragraphs("Figures: run.figures, each computed on first access; their names: list(run.figures).")
         return folded(f"{len(rows)} figures", grid(("figure", "what it asks"), rows))
 
     def __repr__(self) -> str:
         stated = self.questions
         how = f"{len(stated)} figures" if stated else "the figures"
-        return f'<{how} of {self.run.path.name}, made when asked for: run.figures["representations/…"]>'
+        return f'<{how} of {self.run.path.name}, each computed on first access: run.figures["representations/…"]>'
 
 
 def _may_hold(heading: Section, key: str) -> bool:

@@ -130,8 +130,8 @@ def picture(panel: Panel, width: int, text: str) -> Markup:
 def image_svg(panel: Panel, width: int) -> str:
     """The titled panel as a standalone SVG with its own size, colours and background.
 
-    With `width` 0, the chart determines the width. The SVG follows the reader's light or dark setting. Images only get
-    the viewer's fonts, so there is room for labels wider than drawn.
+    With `width` 0, the chart determines the width. The SVG follows the reader's light or dark setting. It uses the
+    viewer's fonts, so it leaves room for labels wider than drawn.
     """
     title = {"title": {"text": panel.title, "offset": 12}} if panel.title else {}
     spec = {**panel.spec, **title}

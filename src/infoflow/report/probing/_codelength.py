@@ -49,7 +49,7 @@ _LEVEL = 0.02  # a negligible difference of accuracy
 
 
 def bits_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """Compression over layers, next to the same probe's accuracy; None without either."""
+    """Compression over layers, next to the same probe's accuracy; None if compression was not measured."""
     every = one_probe(in_bits(frame))
     code = next((name for name in CODES if len(of(every, code=name, labels="task", metric="compression"))), "")
     rows = of(every, code=code)
@@ -163,7 +163,7 @@ def _codes_agree(every: pd.DataFrame, code: str, models: ModelSelection) -> list
                 cases += 1
                 same += first.layer == second.layer
                 near += abs(first.layer - second.layer) == 1
-    beside = f", and a neighbour of it in {near}" if near else ""
+    beside = f", and at an adjacent layer in {near}" if near else ""
     return [f"The {other} code is shortest at the same layer in {same} of {cases} cases{beside}."] if cases else []
 
 

@@ -27,7 +27,7 @@ _KEYS = ["series", "group", "task", "statistic", "layer"]
 def depth_figure(
     mixing: pd.DataFrame | None, depth: pd.DataFrame | None, models: ModelSelection
 ) -> ReportFigure | None:
-    """Two panels per line, as far as tables exist; None without any."""
+    """Up to two panels per line, one for each available table; None if there are none."""
     bars, places = _bars(mixing), _places(depth)
     trained = pd.concat([bars, places], ignore_index=True)
     trained = trained[trained["group"] == "trained"]
@@ -44,8 +44,8 @@ def depth_figure(
         answer=[*_focus_sentence(places, models), *_headroom_sentence(places)],
         words=_words(places, models),
         panels=panels,
-        caption=f"{_bands(trained)}; {int(trained['count'].median()):,} test examples. Weights have one scale; what "
-        f"layers add fills each task's row.{f' In the data alone: {listed(left)}.' if left else ''}",
+        caption=f"{_bands(trained)}; {int(trained['count'].median()):,} test examples. Weights share one scale; what "
+        f"layers add is scaled to each task's row.{f' Only in the data: {listed(left)}.' if left else ''}",
         how_to_read=[
             "Filled bars: the weight of each layer in a probe that reads a weighted sum of all layers; weights sum to "
             "1. Outlined bars: what a probe's score gains when this layer is added to those below; in another colour, "
@@ -53,10 +53,10 @@ def depth_figure(
             "Circles: the expected layer, the mean layer at which score is gained. Diamonds: the centre of gravity of "
             "the weights. Small grey marks: untrained models. Next to the rows: the probe's F1 from embeddings alone "
             "and with all layers.",
-            f"{WARNING} means that an expected layer is ill-defined: all layers together add little, or much of what "
-            "changes is loss. It may then lie outside the model, at the edge of the figure; the running maximum of "
-            "scores is then more reliable. Weights of an untrained model are not uniform either: only the difference "
-            "from it is due to training.",
+            f"{WARNING} means that an expected layer is ill-defined: all layers together add little, or more than a "
+            "fifth of all change is loss. It may then lie outside the model, at the edge of the figure; the running "
+            "maximum of scores is then more reliable. Weights of an untrained model are not uniform either: only the "
+            "difference between the two models is due to training.",
         ],
         method=DEPTH,
         data=data,

@@ -58,10 +58,10 @@ def examples_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure
         answer=_larger_with_few({task: found[task] for task in shown}, models),
         words=_words({task: found[task] for task in shown}, models),
         panels=[Panel(spec=_chart(data[data["task"] == task], models), title=task_label(task)) for task in shown],
-        caption=f"Bands: {bands}. Each model at the layer that is its best with all examples, the untrained one at "
-        f"the same.{left_out_note(found, shown)}",
+        caption=f"Bands: {bands}. Each model is shown at its best layer with all examples, the untrained model at "
+        f"the same layer.{left_out_note(found, shown)}",
         how_to_read=[
-            "Across: training examples of the probe, each step the same factor. Up: accuracy on the same test part.",
+            "Across: training examples of the probe, on a log scale. Up: accuracy on the same test part.",
             "Dashed grey: an untrained model at the same layer. With many examples a probe may learn from random "
             "vectors nearly as well; what training made easy to read shows with few examples. It would be surprising "
             "if the gap were the same everywhere.",
@@ -175,9 +175,9 @@ def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: Mode
         question="Which words does the probe label correctly, and from which layer on?",
         words=_solved_words(own[own["task"].astype(str).isin(shown)], lines),
         panels=[],
-        caption=f"Single test examples. Of the {own['example'].nunique()} that a hash of their text had chosen before "
-        f"anything was trained, the first for each state from which on the probe of {lines[0].label} is right: picked "
-        "to show the range, not how often it happens. They illustrate, and prove nothing.",
+        caption=f"Single test examples. A hash of their text chose {own['example'].nunique()} before anything was "
+        f"trained. Shown is the first for each state from which on the probe of {lines[0].label} is right: this shows "
+        "the range, not how often each case occurs. The examples illustrate, and prove nothing.",
         how_to_read=[
             "Each row is a sentence with the labelled words marked (the second one of a pair dotted), and the correct "
             "label. The strips below it are models, a square for each state from the embeddings (left) to the top: "
@@ -218,7 +218,7 @@ def solved_from(rows: pd.DataFrame) -> int:
 def _picked(solved: dict[int, int]) -> list[tuple[int, int]]:
     """The first example of each layer, limited to `_OF_TASK`.
 
-    Examples for layers over the depth, then one right only below the top, then one that no layer gets right.
+    Layers are spread over the depth; then follow an example right only below the top, and one that no layer gets right.
     """
     by_layer = {from_: number for number, from_ in sorted(solved.items(), reverse=True)}
     layers = sorted(from_ for from_ in by_layer if from_ >= 0)
@@ -240,7 +240,7 @@ def _example(rows: pd.DataFrame, lines: list[Series], solved: int) -> dict[str, 
 
 def _text(solved: int) -> str:
     if solved < 0:
-        return "right below the top alone" if solved == -1 else "right in no state"
+        return "right only below the top" if solved == -1 else "right in no state"
     return "right in all states" if solved == 0 else f"right from state {solved} on"
 
 

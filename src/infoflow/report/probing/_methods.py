@@ -8,11 +8,11 @@ PROBES = Method(
     text="""
     The model is frozen; a classifier is trained on the vectors of one layer at a time: linear,
     softmax(<i>Wh</i><sub>l</sub> + <i>b</i>), or with a hidden layer, stopped by its loss on other sentences. Words are
-    means of their tokens; parts share no sentence. Accuracy is of test sentences, the mean over seeds of the probe.
-    Beside it: the majority class, always the most frequent label; layer 0; the same probe on the same architecture with
-    random weights (Zhang and Bowman 2018); and a control task (Hewitt and Liang 2019), which gives every type of word
-    one label drawn from those of the task, so that only memorising types solves it. Selectivity is
-    accuracy(task) − accuracy(control).
+    means of their tokens; parts share no sentence. Accuracy is measured on test sentences and averaged over seeds of
+    the probe. Its controls are the majority class, which is always the most frequent label; layer 0; the same probe on
+    the same architecture with random weights (Zhang and Bowman 2018); and a control task (Hewitt and Liang 2019), which
+    gives every type of word one label drawn from those of the task, so that only memorising types solves it.
+    Selectivity is accuracy(task) − accuracy(control).
     """,
 )
 
@@ -62,8 +62,8 @@ PAIRS = Method(
     text="""
     (1 / <i>P</i>) Σ<sub>p</sub> [<i>s</i><sub>l</sub>(acceptable) &gt; <i>s</i><sub>l</sub>(other)], a tie counts half.
     <i>s</i><sub>l</sub> is the log-probability of the whole sentence where every token is predicted from layer
-    <i>l</i> by the model's own output (logit lens); of masked LMs the pseudo-log-likelihood, each token hidden in turn
-    (Salazar et al. 2020). Pairs as in BLiMP (Warstadt et al. 2020). Nothing is trained.
+    <i>l</i> by the model's own output (logit lens); for masked LMs, it is the pseudo-log-likelihood, which masks each
+    token in turn (Salazar et al. 2020). Pairs as in BLiMP (Warstadt et al. 2020). Nothing is trained.
     """,
 )
 
@@ -71,8 +71,8 @@ FACTS = Method(
     id="facts-filled-in",
     title="Facts filled in",
     text="""
-    P@1: the share of facts (subject, relation, object) whose object is the most likely token of the blank in the
-    relation's prompt, among the objects of all facts that are one token of every model compared (Petroni et al. 2019).
+    P@1: the share of facts (subject, relation, object) whose object is the most likely token for the blank in the
+    relation's prompt. Candidates are the objects of all facts that are one token in every model (Petroni et al. 2019).
     At layer <i>l</i> the state of the blank goes through the model's own output (logit lens). Log-probabilities are
     averaged over a family's prompts (Jiang et al. 2020). "All relations": the mean over relations. Nothing is trained.
     """,
@@ -85,8 +85,8 @@ BERT_SCORES = Method(
     Each token of one text is matched with the token of the other whose vector of layer <i>l</i> has the highest cosine
     with its own. Recall is the mean over the reference's tokens, precision over the candidate's,
     <i>F</i> = 2<i>PR</i> / (<i>P</i> + <i>R</i>) (Zhang et al. 2020). Tokens such as [CLS] do not count. Random pairs
-    are of different texts among those scored; rescaled scores are (<i>s</i> − <i>b</i>) / (1 − <i>b</i>) with the mean
+    combine two different scored texts; rescaled scores are (<i>s</i> − <i>b</i>) / (1 − <i>b</i>) with the mean
     <i>b</i> of random pairs in the same layer. Agreement is Pearson's correlation of <i>F</i> with the scores that
-    people gave the same pairs; "permuted scores" are theirs in random order. Intervals resample pairs.
+    people gave the same pairs; "permuted scores" are these in random order. Intervals resample pairs.
     """,
 )

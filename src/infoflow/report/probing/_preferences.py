@@ -43,9 +43,7 @@ def pairs_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
     tables = {name: curves(of(shares, phenomenon=name)) for name in shown}
     data = stacked(tables, "phenomenon")
     left_out = len(phenomena) - len(shown) + 1
-    more = (
-        f" {left_out} further phenomena differ less between layers: in the data." if len(shown) > 1 < left_out else ""
-    )
+    more = f" Only in the data: {left_out} phenomena that differ less by layer." if len(shown) > 1 < left_out else ""
     return ReportFigure(
         id="probe-pairs",
         question="Which layer first prefers the acceptable sentence?",
@@ -105,7 +103,7 @@ def facts_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
     tables = {f"{name} ({int(rows['count'].max()):,})": curves(rows) for name, rows in zip(names, parts, strict=True)}
     data = stacked(dict(zip(["all", *shown], tables.values(), strict=True)), "relation")
     more = len(relations) - len(shown) if shown else 0
-    further = f" {more} further relations differ less between layers: in the table." if more else ""
+    further = f" Only in the table: {more} relations that differ less between layers." if more else ""
     return ReportFigure(
         id="facts-filled-in",
         question="Which facts can a model fill in, and from which layer on?",
@@ -116,7 +114,7 @@ def facts_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
             "Across: layers, from the embeddings (0) to the model's output. Up: the share of facts whose object is the "
             "most likely filling of the blank, among the objects of all facts, when the model's output layer is "
             "applied to this layer (logit lens).",
-            "The dotted line always answers with the most frequent object of the relation: no knowledge of the fact.",
+            "The dotted line always answers with the relation's most frequent object, without knowledge of the fact.",
             "A curve that rises only at the end does not mean that lower layers lack the fact: they may hold it in a "
             "form that the output layer does not read.",
         ],
@@ -134,7 +132,7 @@ def _plain(relation: str) -> str:
 def _asked(rows: pd.DataFrame, way: dict[str, str]) -> str:
     left_out = int(rows["left_out"].max())
     missing = (
-        f" {left_out:,} facts were not asked: their object is not one token, or has no prompt." if left_out else ""
+        f" {left_out:,} facts were not asked: objects of several tokens, unreadable sentences." if left_out else ""
     )
     return f"Prompts: {way['prompts']}; {int(rows['vocabulary'].max()):,} objects to choose from.{missing}"
 

@@ -181,7 +181,7 @@ def left_out_note(tasks: Iterable[str], shown: Iterable[str]) -> str:
     if not others:
         return ""
     more = f"{len(others)} further task{'s' if len(others) > 1 else ''}"
-    return f" Panels are of the tasks that differ most between layers; {more} ({listed(others)}): in the data."
+    return f" Panels show the tasks that differ most between layers; only in the data: {more} ({listed(others)})."
 
 
 def against(difference: Estimate, what: str) -> str:

@@ -136,7 +136,7 @@ _DESCRIBED = 5  # tasks whose seen and unseen types get their own sentence
 
 
 def selectivity_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """A task's margin over its control, for word types seen and unseen in training; None without it."""
+    """A task's margin over its control, for word types seen and unseen in training; None if it was not measured."""
     scores = all_examples(one_probe(of(frame, metric="selectivity")))
     own = of(scores, words="all")
     if not any_trained(own):
@@ -153,8 +153,8 @@ def selectivity_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFig
         answer=[*_layer_sentences(own, shown, models), *_type_sentences(scores, control, shown, models)],
         words=case_words("selectivity at its best layer", cases_of(own, models), lambda case: case.best.estimate, 0.0),
         panels=layer_panels(drawn, models, task_label, **_AXIS),
-        caption=f"{interval_note(data)} Each panel has its own scale; word types seen and not seen in training are "
-        f"separate under the pointer and in the data.{left_out_note(tasks, shown)}",
+        caption=f"{interval_note(data)} Each panel has its own scale; tooltips and the data distinguish word types "
+        f"seen and not seen in training.{left_out_note(tasks, shown)}",
         how_to_read=[
             "Up: accuracy on the task minus accuracy on its control, in which each word type has one random label. A "
             "probe with enough weights learns both; selectivity is what it cannot learn from the word alone. The "

@@ -48,7 +48,7 @@ _SCORES = (
 
 
 def trees_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
-    """One panel per score; None without any."""
+    """One panel per score; None if there are no scores."""
     found = {score: score.rows(frame) for score in _SCORES}
     tables = {score: _table(rows) for score, rows in found.items() if len(of(rows, probe="structural"))}
     tables = {score: table for score, table in tables.items() if bool((table["group"] == "trained").any())}
@@ -69,8 +69,8 @@ def trees_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         how_to_read=[
             "A linear map is trained so that squared distances between mapped words are distances in the dependency "
             "tree, another so that squared lengths are depths. Up, in the first panel: the share of the tree's edges "
-            "among those of the tree that predicted distances span; in the others: how well predicted distances and "
-            "depths are in the right order, and how often the root is found.",
+            "that are also in the minimum spanning tree of predicted distances; in the others: how well predicted "
+            "distances and depths are in the right order, and how often the root is found.",
             "The dotted line attaches every word to its neighbour: many edges are that short. Dash and dots: a map "
             "that was not trained. Dashed: a map trained on an untrained model, which has words and positions but no "
             "syntax.",

@@ -22,18 +22,19 @@ INFORMATION_METHOD = Method(
     <p><b>By clusters.</b> Vectors of one layer are sorted into clusters by mini-batch k-means; <i>I</i> = Σ
     <i>p</i>(<i>t</i>,<i>c</i>) ln [<i>p</i>(<i>t</i>,<i>c</i>) / <i>p</i>(<i>t</i>)<i>p</i>(<i>c</i>)] between token
     <i>t</i> and cluster <i>c</i>, in nats, over the most frequent tokens without special ones. Centres are fitted on
-    some sentences, then every token of the text is counted. Few tokens bias <i>I</i> upwards, so it uses the entropy
-    estimates of Chao, Wang and Jost (2013), <i>Î</i> = 2<i>Î<sub>N</sub></i> − mean of <i>Î<sub>N/2</sub></i> over two
-    halves of the sentences. An interval covers the choice of sentences, the spread over clusterings, and the bias that
-    may remain: the difference from the estimate on half of the sentences or, if larger, the possible bias from unseen
-    cells, estimated from how many were seen once and twice (Good 1953). It cannot exceed the entropy of the tokens.
+    some sentences, then every token of the text is counted. Few tokens bias <i>I</i> upwards, so the estimate is
+    <i>Î</i> = 2<i>Î<sub>N</sub></i> − mean of <i>Î<sub>N/2</sub></i> over two halves of the sentences, with entropies
+    as in Chao, Wang and Jost (2013). An interval covers the choice of sentences, the spread over clusterings, and the
+    bias that may remain: the difference from the estimate on half of the sentences or, if larger, the possible bias
+    from unseen cells, estimated from how many were seen once and twice (Good 1953). <i>I</i> cannot exceed the entropy
+    of the tokens.
     Compare only layers and models with the same number of clusters. After Voita, Sennrich and Titov (2019).</p>
     <p><b>Usable information</b> is <i>H</i>(<i>T</i>) minus the cross-entropy of a classifier of the token, fitted on
     one half of the sentences and scored on the other, and vice versa. Each token has a Gaussian, with one covariance
     for all; the means of rare tokens are shrunk towards the overall mean (Ioffe 2006), and with many occurrences the
     classifier is linear. Ridge, temperature and the share of token frequencies mixed in are chosen on an eighth of the
-    fitted sentences. It is a lower bound of the mutual information for this family of readers (Xu et al. 2020, Pimentel
-    et al. 2020), needs no clusters, and ignores what is independent of the token, such as the position. Intervals cover
+    fitted sentences. Usable information is a lower bound of the mutual information (Xu et al. 2020, Pimentel et al.
+    2020), needs no clusters, and ignores what is independent of the token, such as the position. Intervals cover
     the choice of sentences and what more sentences would add.</p>
     """,
 )

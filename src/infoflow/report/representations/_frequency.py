@@ -18,10 +18,10 @@ _INFLUENCE_OF_TOKEN = Method(
     id="influence",
     title="Influence of one token",
     text="""
-    PWCCA distance between a layer's output as it is and its output when one token of the sentence is hidden as key and
-    value from that layer's self-attention, over all other tokens; lower layers are unchanged, and the token's own query
-    and vector stay. Each sentence contributes at most one token to a range of ranks, drawn by a hash; special tokens
-    are neither hidden nor compared, and sentences of one token are left out. All ranges have the same number of
+    PWCCA distance between a layer's normal output at all other tokens and its output there when one token of the
+    sentence is hidden, as key and value, from that layer's self-attention. Lower layers are unchanged, and the token's
+    own query and vector stay. Each sentence contributes at most one token to a range of ranks, drawn by a hash; special
+    tokens are neither hidden nor compared, and sentences of one token are left out. All ranges have the same number of
     occurrences. Baseline: a token drawn from the same sentences whatever its rank. After Voita, Sennrich and Titov
     (2019).
     """,

@@ -76,7 +76,7 @@ _FURTHER = {
     MUTUAL_INFORMATION_WITHOUT_POSITION.name: "estimate by clusters without position",
     USABLE_INFORMATION_MLP.name: "usable by a hidden layer",
 }
-"""Tables of information about the input token only, likewise."""
+"""Tables of information about the input token only, in the order of their panels."""
 _NOTES = {
     MUTUAL_INFORMATION_WITHOUT_POSITION.name: "Without position: the mean vector at each position is subtracted first.",
     USABLE_INFORMATION_MLP.name: "A hidden layer reads what no linear reader can, but needs more tokens.",
@@ -89,7 +89,7 @@ _HOW_ESTIMATED = (
 )
 _INPUT = LayerFigure(
     id="mi-input",
-    question="How much do representations know about the input token?",
+    question="How much do representations encode about the input token?",
     table=MUTUAL_INFORMATION_TABLE,
     axis={"y_title": "information about the input token (nats)", **_AXIS},
     noun="information about the input token",
@@ -115,12 +115,12 @@ _INPUT = LayerFigure(
 _INPUT_OF_DECODER = replace(
     _INPUT,
     id="mi-input-decoder",
-    question="How much do decoder states know about the decoder's own input token?",
+    question="How much do decoder states encode about the decoder's own input token?",
     claims=(),
 )
 _OUTPUT = LayerFigure(
     id="mi-output",
-    question="How much do they know about the output token?",
+    question="How much do they encode about the output token?",
     table=MUTUAL_INFORMATION_TABLE,
     axis={"y_title": "information about the output token (nats)", **_AXIS},
     noun="information about the output token",
@@ -195,7 +195,7 @@ KNOWS = Section(
     id="knows",
     claims=("representations",),
     short="Know",
-    title="What do representations know?",
+    title="What do representations encode?",
     lead="Every layer rewrites each token's vector. What can still be read from it: the token that went in, or the "
     "token that has to come out?",
     names={
@@ -311,4 +311,4 @@ def _crossing(table: pd.DataFrame, lines: list[Series]) -> list[str]:
     if not bool(ahead.iloc[-1]) or bool(ahead.all()):
         return []
     first = int(ahead.index[len(ahead) - ahead[::-1].cummin().sum()])
-    return [f"From layer {first} on, vectors carry more information on the token to restore than on the one put in."]
+    return [f"From layer {first} on, vectors say more about the token to restore than about the one that replaced it."]

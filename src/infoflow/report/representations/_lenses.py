@@ -50,7 +50,7 @@ PREDICTS = Section(
     short="Predict",
     title="When does the prediction form?",
     lead="Only the last layer's vectors are turned into a prediction, but those of every layer can be read as if they "
-    "were the last. How close is what they predict to what the model predicts in the end?",
+    "were the last. How close are these predictions to the model's final prediction?",
     names={
         "lens-divergence": "representations/lens-divergence",
         "lens-agreement": "representations/lens-agreement",
@@ -129,7 +129,7 @@ def _divergence_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFig
             "predicts from what the model predicts in the end.",
             _HOW_LENSES,
             "The dotted grey line is what the model predicts on average, whatever the text: a layer above it misleads "
-            "the head, a layer far below it knows most of the answer. Untrained models are not drawn, since they "
+            "the head, a layer far below it encodes most of the answer. Untrained models are not drawn, since they "
             "predict nearly the same everywhere.",
         ],
         method=_LENS,
@@ -180,7 +180,7 @@ def _untrained_sentence(frame: pd.DataFrame) -> list[str]:
     if untrained.empty:
         return []
     return [
-        "An untrained model forms no prediction: on average, what it predicts is within "
+        "An untrained model forms no prediction: on average, its predictions are within "
         f"{number(float(untrained['baseline'].max()), 2)} nats of its mean prediction."
     ]
 

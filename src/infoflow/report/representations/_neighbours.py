@@ -16,9 +16,9 @@ _TOKEN_NEIGHBOURS = Method(
     id="token-neighbours",
     title="Neighbours of the same token",
     text="""
-    For each occurrence its <i>k</i> nearest vectors among occurrences of the same token; the mean of what they share
-    with it (|<i>p</i><sub>i</sub> − <i>p</i><sub>j</sub>| for positions, the share of equal labels otherwise), over
-    occurrences, then over tokens. Tokens with fewer than 2<i>k</i> + 1 sampled occurrences are left out, since all
+    Each occurrence is compared with its <i>k</i> nearest vectors among occurrences of the same token, by
+    |<i>p</i><sub>i</sub> − <i>p</i><sub>j</sub>| for positions and the share of equal labels otherwise; the mean is
+    over occurrences, then over tokens. Tokens with fewer than 2<i>k</i> + 1 sampled occurrences are left out, since all
     their occurrences would be neighbours; of each frequent token the same number is sampled. Intervals resample
     sentences, whose tokens count as queries and as neighbours. Baseline: the same for all pairs of occurrences of a
     token. After Voita, Sennrich and Titov (2019).

@@ -202,8 +202,8 @@ def _caption(data: pd.DataFrame, left_out: int) -> str:
     means = f"Means over up to {pairs} pairs of models; intervals" if pairs > 1 else "Intervals"
     kind = "over seeds and sentences" if pairs > 1 else "over sentences"
     few = f" (RSA: {fewest:,})" if fewest < most else ""
-    shown = f" Each model beside the one most like it; {left_out} other pairs are in the table." if left_out else ""
-    return f"{means} are 95%, {kind}, under the pointer and in the data; {most:,} words{few}.{shown}"
+    shown = f" Shown: each model and the one most like it; {left_out} other pairs are in the table." if left_out else ""
+    return f"{means} are 95%, {kind}, in tooltips and in the data; {most:,} words{few}.{shown}"
 
 
 def _too_few(unknown: list[str]) -> str:

@@ -19,7 +19,7 @@ _BY_LAYER = {"rsa": COSINE, "pwcca": SHARE}
 
 
 def by_layer_figure(compared: Compared, models: ModelSelection) -> ReportFigure | None:
-    """Layers of equal depth by RSA and PWCCA, one line per pair of models; None without these."""
+    """Layers of equal depth by RSA and PWCCA, one line per pair of models; None if neither was measured."""
     across = [line for line in compared.lines if not line.same and line.key != CONTROL]
     metrics = [metric for metric in compared.metrics if metric.id in _BY_LAYER]
     if not across or not metrics:

@@ -135,7 +135,7 @@ METRICS = (
     SimilarityMeasure(id="rsa", label="RSA", asks="do both layers rank the distances between words alike"),
     SimilarityMeasure(id="pwcca", label="PWCCA", asks="can each layer be mapped linearly onto the other"),
     SimilarityMeasure(id="cka_debiased", label="CKA", asks="do the same words have large products in both layers"),
-    SimilarityMeasure(id="cka", label="biased CKA", asks="do the same words have large products, if words were many"),
+    SimilarityMeasure(id="cka", label="biased CKA", asks="do the same words have large products (needs many words)"),
     SimilarityMeasure(
         id="cka_minibatch", label="minibatch CKA", asks="do the same words have large products within batches"
     ),

@@ -75,8 +75,8 @@ _DIMENSION = LayerFigure(
     how_to_read=(
         "Across: layers. Up: in how many directions a point can move and stay in the cloud, estimated from the ratio "
         "of the distances to its two nearest neighbours.",
-        f"{HOW_BANDS} “Gaussian” is a cloud of the same covariance: words lie in tight groups rather than in one "
-        "cloud, so they have fewer dimensions.",
+        f"{HOW_BANDS} “Gaussian” is one cloud with the same covariance. Words have fewer dimensions than it, because "
+        "they lie in tight groups.",
     ),
     method=_DIMENSION_METHOD,
     caption=lambda rows: f"{_left_out(rows)} Repeated points are left out.",

@@ -33,7 +33,7 @@ const attention = (() => {
   const percent = (share) => share < 0 ? `−${percent(-share)}` : share >= 0.0995 ? `${Math.round(100 * share)}%` : share >= 0.0005 ? `${(100 * share).toFixed(1)}%` : "0%";
   /** @type {(token: Token) => string} */
   const quoted = (token) => `“\u2068${token.text}\u2069”`; // isolated: scripts of both directions stand in one sentence
-  // The places of tokens that are drawn; of a pair of sentences perhaps those of one (segment 0 or 1).
+  // The positions of the tokens to draw, for a pair of sentences optionally those of one segment (0 or 1).
   /** @type {(tokens: Token[], hideSpecial: boolean, segment?: number | null) => number[]} */
   const shownTokens = (tokens, hideSpecial, segment = null) => tokens.map((_, index) => index).filter((index) => !(hideSpecial && tokens[index].special) && (segment === null || tokens[index].segment === segment));
   /** @type {(token: Token) => string} */
@@ -175,7 +175,7 @@ const attention = (() => {
       }
     };
     const strongest = (at) => heads.map((head) => ({ share: head.shares[at], color: head.color })).reduce((best, head) => (head.share > best.share ? head : best));
-    // The weight from which on at most MOST_LINES lines are drawn.
+    // The smallest weight to draw, so that there are at most MOST_LINES lines.
     const threshold = () => {
       const counts = new Uint32Array(256);
       for (const i of sides[0].shown) for (const j of sides[1].shown) for (const { shares } of heads) counts[levelOf(shares[i * columns + j])]++;
@@ -343,7 +343,7 @@ const attention = (() => {
     return { cells, height, across };
   };
 
-  // The same of changes, from −1 to 1: of the cells that are merged the one that changed most.
+  // The same for changes from −1 to 1: a merged cell shows the largest change among its cells.
   /** @type {(values: Float32Array, rows: number[], columns: number[], width: number, most: number) => Cells} */
   const reducedSigned = (values, rows, columns, width, most) => {
     const height = Math.min(rows.length, most), across = Math.min(columns.length, most), cells = new Uint8Array(height * across).fill(128);

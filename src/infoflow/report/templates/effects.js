@@ -1,5 +1,5 @@
 "use strict";
-// Changes: what taking tokens, heads or layers away did, and which single token or head does most.
+// Changes: the effect of ablating tokens, heads or layers, and which single token or head has the largest effect.
 furtherViews.changes = {
   label: "changes",
   there: (data) => Boolean(data.live || data.effect || data.strips),
@@ -25,7 +25,7 @@ furtherViews.changes = {
     const told = [];
     if (data.effect) {
       const effect = data.effect, { divergence } = effect, name = (id) => `“\u2068${effect.names[id]}\u2069”`;
-      parts.push(make("h4", "Since the change"));
+      parts.push(make("h4", "Effect of the change"));
       if (divergence) {
         const tokens = data.tokens[effect.stack], most = divergence.map((value, index) => [value ?? -1, index]).sort((a, b) => b[0] - a[0]).slice(0, 5).filter(([value]) => value > 0);
         const flipped = effect.before.filter((row, index) => row[0][0] !== effect.after[index][0][0] && divergence[index] !== null).length;
@@ -61,7 +61,7 @@ furtherViews.changes = {
         if (row.some((value) => value !== undefined)) parts.push(grid(data.tokens[stack], [row], Math.max(...row.map((value) => value ?? 0), 1e-9), [stack]));
       }
       const best = [...tokens].sort((a, b) => (b[measure] ?? 0) - (a[measure] ?? 0))[0];
-      told.push(`Hiding ${attention.quoted(data.tokens[best.stack][Number(best.token)])} changes most (${(best[measure] ?? 0).toPrecision(2)}).`);
+      told.push(`Hiding ${attention.quoted(data.tokens[best.stack][Number(best.token)])} has the largest effect (${(best[measure] ?? 0).toPrecision(2)}).`);
     }
     if (heads.length) {
       const rows = data.kinds.flatMap((kind) => kind.layers.map((layer) => ({ stack: kind.stack, kind: kind.kind, layer: layer.layer, heads: Array.from({ length: layer.heads }, (_, head) => heads.find((one) => one.stack === kind.stack && one.kind === kind.kind && one.layer === layer.layer && one.head === head)?.[measure]) })));
@@ -69,7 +69,7 @@ furtherViews.changes = {
       grids.append(...predictions.headGrids(context, rows, false));
       parts.push(make("h4", `Each head closed: ${unit}`), grids);
       const best = [...heads].sort((a, b) => (b[measure] ?? 0) - (a[measure] ?? 0))[0];
-      told.push(`Closing ${best.stack} ${best.kind}, layer ${best.layer}, head ${best.head} changes most (${(best[measure] ?? 0).toPrecision(2)}).`);
+      told.push(`Closing ${best.stack} ${best.kind}, layer ${best.layer}, head ${best.head} has the largest effect (${(best[measure] ?? 0).toPrecision(2)}).`);
     }
     context.show(...parts);
     say(told.join(" ") || (data.live ? "Hide a token, close a head or a layer, or ask which one matters." : ""));

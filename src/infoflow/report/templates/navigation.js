@@ -1,5 +1,5 @@
 "use strict";
-// Finding one's way: contents, sections that fold, search for a head or a claim.
+// Navigation: contents, sections that fold, search for a head or a claim.
 page.ready(() => {
   const { all, one, make } = page;
   const NARROW = "(max-width: 48rem)", MOST = 24;
@@ -27,7 +27,7 @@ page.ready(() => {
     paintAll();
   });
 
-  // What hides a place is opened before anyone jumps to it; whether anything was.
+  // Opens whatever hides an element, before a jump to it; returns whether anything was opened.
   page.reveal = (place) => {
     let opened = false;
     const section = place.closest("section.question.folded");
@@ -59,7 +59,7 @@ page.ready(() => {
     const measures = all("#methods dt[id]").map((title) => entry("method", title.textContent, `#${title.id}`));
     return [...sections.map((section) => entry("section", one("h2", section).textContent, `#${section.id}`)), ...figures, ...claims, ...measures];
   };
-  // "encoder 3.5", "3.5", "causal lm 2 4": layer and head, and what else the grid's name holds.
+  // "encoder 3.5", "3.5", "causal lm 2 4": layer and head, and other words of the grid's name.
   const heads = (words) => {
     const match = /^(.*?)(\d+)\s*[. /]\s*(\d+)$/.exec(words.trim());
     if (!match) return [];

@@ -50,7 +50,7 @@ const page = (() => {
   const stored = (() => { try { return localStorage.getItem("infoflow-theme"); } catch { return null; } })();
   if (stored === "light" || stored === "dark") root.dataset.theme = stored;
   /** @type {(() => void)[]} */
-  const repaints = []; // what draws on a canvas reads colours once and must draw again
+  const repaints = []; // canvas drawings read colours once, so they must be drawn again
   one("#theme").addEventListener("click", () => {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
@@ -110,7 +110,7 @@ const page = (() => {
     });
   };
   /** @type {((view: any, section: Element) => void)[]} */
-  const drawn = []; // told of every chart that is drawn: (view, its section)
+  const drawn = []; // called for every chart that is drawn: (view, its section)
   /** @type {(() => void)[]} */
   const paints = []; // called whenever the address has changed
   // Runs what needs the whole page: at once, or when the figures of a large page are unpacked.

@@ -9,7 +9,7 @@ const predictions = (() => {
     const written = tokens.map((_, index) => index).filter((index) => !tokens[index].special);
     return written.at(-1) ?? 0;
   };
-  // Of a lens, the candidates at one position and state, with bars.
+  // A lens's candidates at one position and state, with bars.
   /** @type {(lens: Lens, at: number, state: number, choose?: (id: number) => void) => HTMLElement} */
   const candidates = (lens, at, state, choose) => {
     const list = make("ol", "", { class: "candidates" }), rows = lens.layers[lens.positions.indexOf(at)]?.[state] || [];
@@ -60,12 +60,12 @@ const predictions = (() => {
         button.tabIndex = current ? 0 : -1;
         if (current) button.setAttribute("aria-current", "true"); else button.removeAttribute("aria-current");
       }
-      if (!shown.length) { say("All tokens are special ones, and hidden."); return; }
+      if (!shown.length) { say("All tokens are special tokens, which are hidden."); return; }
       const rows = lens.layers[lens.positions.indexOf(at())], top = (which) => rows[which][0][0], final = top(states - 1);
       let since = states - 1;
       while (since > 0 && top(since - 1) === final) since--;
       detail.replaceChildren(make("h4", `At “${tokens[at()].text}”, ${placeOf(state())}`, { dir: "auto" }), candidates(lens, at(), state(), (id) => context.change({ show: "relevance", ["at" + suffix]: String(at()), ["target" + suffix]: String(id), ["against" + suffix]: "" })));
-      say(`At ${attention.quoted(tokens[at()])} the model predicts “\u2068${lens.names[final]}\u2069” (${attention.percent(rows[states - 1][0][1])}); it is first ${since === states - 1 ? "in the last layer alone" : since ? `from layer ${since} on` : "from the start"}.`);
+      say(`At ${attention.quoted(tokens[at()])} the model predicts “\u2068${lens.names[final]}\u2069” (${attention.percent(rows[states - 1][0][1])}); it is the top token ${since === states - 1 ? "only in the last layer" : since ? `from layer ${since} on` : "from the start"}.`);
     };
     const choose = (button) => { remember({ ["at" + suffix]: button.dataset.at, ["state" + suffix]: button.dataset.state }); tell(); data.chosen?.(); };
     body.addEventListener("click", (event) => { const button = event.target?.closest("button"); if (button) choose(button); });
@@ -119,7 +119,7 @@ const predictions = (() => {
     const all = values.flatMap(([stack, row]) => row.map((value, index) => [data.tokens[stack][index], value])).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 3);
     const what = found.target_name === undefined ? `What reaches ${attention.quoted(data.tokens[data.last][at])}` : `“\u2068${found.target_name}\u2069”${found.against_name === undefined ? "" : `, and not “\u2068${found.against_name}\u2069”,`} at ${attention.quoted(data.tokens[data.last][at])}`;
     const sum = values.reduce((total, [, row]) => total + row.reduce((a, value) => a + Math.abs(value), 0), 0) || 1;
-    say(`${what} comes most from ${all.map(([token, value]) => `${attention.quoted(token)} (${value < 0 ? "against it, " : ""}${attention.percent(Math.abs(value) / sum)})`).join(", ")}.`);
+    say(`${what} comes mostly from ${all.map(([token, value]) => `${attention.quoted(token)} (${value < 0 ? "against it, " : ""}${attention.percent(Math.abs(value) / sum)})`).join(", ")}.`);
     context.draw(() => attention.drawingOf(pictures.map((one) => attention.copied(one)), 1000));
   };
   /** @type {(context: ViewContext, at: number, method: string, found: RelevanceAnswer | null, lens: Lens | null) => HTMLElement} */

@@ -45,7 +45,7 @@ page.ready(() => {
     if (scrollY !== before) ourUntil = performance.now() + 150;
   };
   addEventListener("scroll", () => { if (!moving) ours = performance.now() < ourUntil; moving = true; }, { passive: true });
-  addEventListener("scrollend", () => { moving = false; if (ours) land(); else landing = null; }); // somebody else scrolls: no pulling back
+  addEventListener("scrollend", () => { moving = false; if (ours) land(); else landing = null; }); // the reader scrolled, so the page must not scroll back
   const jumpTo = (place) => {
     landing = place;
     ourUntil = performance.now() + 500;
@@ -86,7 +86,7 @@ page.ready(() => {
     return paint;
   });
 
-  // ---- the sentences that losses were taken on, chosen for all charts of a section
+  // ---- the sentences on which losses were measured, chosen for all charts of a section
   const onSet = (view, set) => {
     try { view.signal("shown", Number(set)).runAsync(); } catch { /* a chart of one set */ }
   };
@@ -145,7 +145,7 @@ page.ready(() => {
   // ---- downloads: the static picture, in light colours
   const pictureOf = (figure) => {
     let top = 0, width = 0;
-    // A panel without a still picture, of a measure that was chosen, is taken as it is drawn.
+    // A chosen measure without static pictures is exported as it is drawn.
     const still = all(".static > svg", figure).filter((svg) => !svg.closest(".away"));
     const shown = still.length ? still : all(".metric:not(.away) .live svg", figure);
     const parts = shown.map((svg) => {
@@ -191,7 +191,7 @@ page.ready(() => {
     const seed = () => (map.seeds.map(String).includes(state.seed) ? Number(state.seed) : map.seeds[0]);
     const grid = (id, trained) => map.grids.find((g) => g.id === id && g.trained === trained && g.seed === seed()) || map.grids.find((g) => g.id === id && g.trained === trained);
     const cells = (id, trained, name = statistic().id) => grid(id, trained)?.statistics[name];
-    // What the colour shows: the value, or its lead over the control; trained less untrained where that is asked for.
+    // The number that the colour shows: the value, or its lead over the control; trained minus untrained on request.
     const amountAt = (id, trained, index) => {
       const own = cells(id, trained), value = own?.value[index] ?? null;
       return value !== null && statistic().margin ? value - (own.baseline[index] ?? NaN) : value;
@@ -389,7 +389,7 @@ page.ready(() => {
         paint();
       });
     }
-    // The map's numbers as a table; they are on the page already, so the file is made when it is asked for.
+    // The map's numbers as a table; they are on the page already, so the file is made only on request.
     one("[data-csv]", figure)?.addEventListener("click", (event) => {
       const harmless = (value) => (typeof value === "string" && /^([=@\t\r]|[+-](?![\d.]+$))/.test(value) ? `'${value}` : value); // no spreadsheet's formula
       const quoted = (value) => (/[",\n\r]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
@@ -468,7 +468,7 @@ page.ready(() => {
   const metrics = (box) => {
     const buttons = all("button[data-metric]", box);
     const groups = all(".metric", box);
-    const key = box.dataset.key || "metric"; // figures that are chosen for by themselves have a name of their own
+    const key = box.dataset.key || "metric"; // figures with a choice of their own have their own key in the address
     const paint = () => {
       const wanted = groups.find((group) => group.dataset.metric === state[key]) || groups[0];
       for (const group of groups) group.classList.toggle("away", group !== wanted);

@@ -1,7 +1,7 @@
 "use strict";
-// One sentence in one model: all heads, a head at a time, queries and keys, and what further files add (route, lens,
+// One sentence in one model: all heads, a head at a time, queries and keys, and the views of other files (route, lens,
 // relevance, changes, swap). The file of `infoflow view` and the live explorer share it: `data` is what `view_payload` wrote,
-// with `block(name)`, which brings bytes, and `ask(what, request)`, which brings what is not there yet.
+// with `block(name)`, which returns bytes, and `ask(what, request)`, which fetches what is missing.
 // The address keeps the state: #;show=…;kind=…;layer=…;head=…;with=3.5;map=…;token=q3;at=3;trace=0.9.2;least=0.04;special=hide;
 // between=AB (of a pair of sentences: from the first to the second). A second model's own choices are kept under names with a 1 behind them.
 /** @type {Record<string, FurtherView>} */
@@ -79,20 +79,20 @@ const sentenceView = (root, first, number = 0) => {
     at("special")?.addEventListener("change", (event) => change({ special: event.target.checked ? "hide" : "" }));
   };
 
-  // ---- what the address says, as far as it makes sense here
+  // ---- the choices in the address, as far as they are valid here
   const own = (name) => state[name + suffix];
   const kind = () => data.kinds.find((one) => one.id === own("kind")) || data.kinds[0];
   const layerOf = (chosen) => chosen.layers.find((one) => String(one.layer) === own("layer")) || chosen.layers[0];
   const layer = () => layerOf(kind());
   const head = () => (/^\d+$/.test(own("head") || "") && Number(own("head")) < layer().heads ? Number(own("head")) : 0);
-  // Where no picture is named: that of the head that is, or all of them.
+  // If the address names no view: the view of the head that it names, or all heads.
   const opening = () => data.opens || (own("head") || own("layer") || own("token") ? "head" : "model");
   const view = () => (offered().some(([name]) => name === state.show) ? state.show : opening());
   const mapsOf = () => ["attention", "value", ...(data.before ? ["before", "difference"] : [])];
   const shownMap = () => (mapsOf().includes(state.map) ? state.map : "attention");
   const isPair = () => data.tokens[data.last].some((token) => token.segment === 1);
   const between = () => (isPair() && Object.hasOwn(BETWEEN, state.between || "") ? state.between || "" : "");
-  // Of queries and keys: the sentence to which the picture is limited.
+  // For queries and keys: the sentence to which the picture is limited.
   const segments = () => (between() && ["head", "model"].includes(view()) ? [...between()].map((letter) => "AB".indexOf(letter)) : [null, null]);
   const shownQueries = () => attention.shownTokens(queries(), hideSpecial(), segments()[0]);
   const shownKeys = () => attention.shownTokens(keys(), hideSpecial(), segments()[1]);
@@ -387,7 +387,7 @@ const sentenceView = (root, first, number = 0) => {
     if (at("special")) at("special").checked = hideSpecial();
     for (const control of all("[data-for]", root)) control.hidden = !control.dataset.for.split(" ").includes(view());
   };
-  // ---- further views get what they need to know, and say whether their answer still is what is shown
+  // ---- the context that further views get; `current()` says whether the reader still waits for their answer
   const context = () => {
     const mine = ++turn;
     drawing = () => "";

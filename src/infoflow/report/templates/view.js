@@ -1,5 +1,5 @@
 "use strict";
-// The file of one sentence: its numbers lie in the file, packed.
+// The file of one sentence, which holds its numbers in packed form.
 (() => {
   const { one, readState } = page;
   const unpacked = new Map();
@@ -8,7 +8,7 @@
     return unpacked.get(name);
   };
   const data = { ...JSON.parse(one("#view-data").textContent), block };
-  // What the explorer kept with the file, by question; what it did not keep cannot be had.
+  // Answers that the explorer saved in the file, by question; others are not available.
   data.ask = async (what, request = {}) => {
     const kept = (data.answers?.[what] || []).find((answer) => Object.entries(request).every(([key, value]) => answer[key] === undefined || value === undefined || answer[key] === value));
     if (!kept) throw new Error("This was not computed before the file was saved.");

@@ -20,8 +20,8 @@ MATCH = Method(
     Operations are those of matrix products and attention, forward and backward (a multiplication and an addition count
     as two). They are counted during some updates of the training and scaled to the whole training by its number of
     tokens. For one stack, they come to about 6 per parameter and token plus 12 <i>L T d</i> for attention (Kaplan et
-    al. 2020). Norms, activations, look-ups and the optimiser are left out. Initial weights match if a tensor of random
-    numbers equals, bit for bit, one of the masked LM with BERT's blocks and the same seed.
+    al. 2020). Norms, activations, look-ups and the optimiser are left out. Initial weights are compared by tensor: a
+    random one matches if it equals, bit for bit, one of the masked LM with BERT's blocks and the same seed.
     """,
 )
 _NUMBERS = ("parameters", "measured_parameters", "flops", "updates", "source_tokens", "target_tokens")

@@ -77,7 +77,7 @@ class MatchModel(OfRecipe, AbstractFactStage):
 
 
 def matched_weights(model: nn.Module, reference: nn.Module) -> tuple[int, int]:
-    """How many initial weights of `model` were drawn at random, and how many of them the reference has bit for bit.
+    """How many initial weights of `model` were drawn at random, and how many of these equal the reference bit for bit.
 
     Tensors are compared as a whole, regardless of name: chance agreement of two drawn tensors is impossible in
     practice.
@@ -149,8 +149,8 @@ class Check(AbstractStage):
 def write_tables(folder: RunFolder, stages: Sequence[AbstractStage], alone: bool) -> None:
     """Write the tables of the run: the rows of all stages, concatenated in their order.
 
-    `alone`: other tables that infoflow wrote there belong to an earlier plan and are removed. Otherwise only those
-    tables are removed that these stages would have written if no measure had failed.
+    With `alone`, all other tables of the run are removed, since they belong to an earlier plan. Otherwise only tables
+    are removed that these stages would have written if no measure had failed.
     """
     schemas: dict[str, TableSchema] = {}
     for stage in stages:
@@ -164,14 +164,13 @@ def write_tables(folder: RunFolder, stages: Sequence[AbstractStage], alone: bool
 
 
 def write_derived(folder: RunFolder, own: Sequence[Finding] = ()) -> None:
-    """Make the subjects' tables from the run's tables: those that claims read, or those that depend on the verdicts."""
+    """Judge the claims, and make the subjects' tables that claims read and those that depend on the verdicts."""
     _derive(folder, judged=True)
     folder.tables.write(evaluate(folder.tables, [*FINDINGS.values(), *own]), FINDINGS_TABLE)
     _derive(folder, judged=False)
 
 
 def _derive(folder: RunFolder, judged: bool) -> None:
-    """Make the subjects' tables from the run's tables: those that claims read, or those that follow the verdicts."""
     for derived in (derived for own in provided("claims", "DERIVED") for derived in own):
         if derived.judged == judged:
             _replace(folder, derived.schemas, derived.make(folder.tables))

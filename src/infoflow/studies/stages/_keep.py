@@ -146,7 +146,7 @@ class Keep(OfRecipe):
         except _Enough:
             pass
         except UserError:
-            if is_first():  # it alone compares: the others are still training
+            if is_first():  # only this process compares weights; the others are still training
                 shutil.rmtree(folder, ignore_errors=True)
             raise
         if is_first():
@@ -185,7 +185,7 @@ class _StopAfter(TrainingHook):
 
 
 def _proven(last: int, proofs: Mapping[int, Any]) -> int:
-    """The update at which a repeated training may end: when it has matched a hash other than the initial one."""
+    """The update at which a repeated training may end, after it has matched a hash other than the initial one."""
     if any(0 < update <= last for update in proofs):
         return last
     return min(update for update in proofs if update > last)
@@ -203,7 +203,7 @@ class _Kept:
     """The checkpoints of one training."""
 
     parameters: int
-    training: TrainConfig  # as long as it really is
+    training: TrainConfig  # with its actual length
     dtype: str
 
     def size(self, steps: list[int]) -> int:
@@ -227,11 +227,11 @@ def check_budget(models: StudyModels) -> None:
         return
     count = len(plan.steps(kept[0].training))
     fitting = _largest(lambda k: sum(one.size(_log(k, one)) for one in kept) <= plan.budget * 1e9)
-    way_out = f'checkpoints.schedule = "log:{fitting}" fits' if fitting else "Even the first and the last do not fit"
+    way = f'checkpoints.schedule = "log:{fitting}" fits; or' if fitting else "Even the first and the last do not fit:"
     share = f"for each of {len(kept)} training runs" if len(kept) > 1 else "for one training run"
     raise UserError(
         f"checkpoints.budget must cover all checkpoints of the study: {count} {share}, {needed / 1e9:.3g} GB. Got "
-        f"{plan.budget:g} GB. {way_out}; or raise the budget."
+        f"{plan.budget:g} GB. {way} raise the budget."
     )
 
 

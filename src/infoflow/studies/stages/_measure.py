@@ -232,7 +232,7 @@ SHARDS = "shards"
 class MeasureGiven(AbstractMeasureStage):
     """One model, as it is or with random weights, in memory only while needed.
 
-    `merging`: its tables come from shards of other calls.
+    With `merging`, its tables come from shards of other calls.
     """
 
     guess = 1.0
@@ -243,7 +243,7 @@ class MeasureGiven(AbstractMeasureStage):
     corpus: Corpus
     measures: Sequence[AbstractMeasure]
     parameters: int
-    model_keys: dict[str, str]  # of its tables
+    model_keys: dict[str, str]  # keys of its tables
     pass_key: str
     merging: bool = False
 

@@ -212,7 +212,7 @@ class Compare(AbstractTableStage):
 
 
 def measured_subjects(models: StudyModels, recipes: Sequence[Recipe]) -> list[Subject]:
-    """Controls, then trained models; variants start like the plain objective, so they need no control."""
+    """Controls, then trained models; variants start with the plain objective's weights, so they need no control."""
     trained = [Subject(recipe=recipe) for recipe in recipes]
     plain = [one for one in trained if not one.recipe.objective.variant]
     controls = [one.before_training() for one in plain] if models.plan.analysis.untrained else []
@@ -220,7 +220,7 @@ def measured_subjects(models: StudyModels, recipes: Sequence[Recipe]) -> list[Su
 
 
 def behind_each_other(stages: Sequence[StudyStage]) -> list[StudyStage]:
-    """The stages with their needs: the training, or the first control with equal states, which is measured in full."""
+    """The stages with their needs: for a trained model its training, for a control the first with equal states."""
     found: list[StudyStage] = []
     for stage, first in zip(stages, firsts(stages, lambda one: one.models.states_key(one.subject)), strict=True):
         models, subject = stage.models, stage.subject
@@ -235,7 +235,7 @@ def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:
     "objectives": all pairs of objectives with one seed, and each seed of an objective with the next, the last with the
     first (with up to three seeds, all pairs); a variant of an objective only with that objective. "neighbours": those
     of these pairs that are adjacent in the plan. "NAME|NAME": these two of each seed; with one name twice, its seeds.
-    None if nothing is measured, and none with static vectors, which have no layers.
+    There are no pairs if nothing is measured, and none with static vectors, which have no layers.
     """
     if not pair_measures(plan.analysis):
         return []

@@ -164,13 +164,13 @@ def pass_options(models: StudyModels, recipe: Recipe) -> PassOptions:
 
 # Train a converged model further with closed self-attention, with a fully open control.
 #
-# A loss at test time may only show that the model had no reason to get the information elsewhere; a loss that remains
+# A rise of the loss at test time may only show that the model had no reason to get the information elsewhere; a rise
 # after retraining shows what only the closed context provides. The published models stay unchanged: each stage trains a
 # copy.
 
 
 _OPEN = ""
-"""In place of a kind: nothing is closed, the control of all kinds."""
+"""The kind of the control, in which nothing is closed."""
 _WARMUP = 0.1  # share of the updates
 _VERSION = 1  # increase when the same plan trains or scores differently
 
@@ -313,7 +313,7 @@ def _losses(stage: Retrain, model: Model, closings: Sequence[Closing]) -> Varian
 def _against(before: VariantScores, after: VariantScores) -> VariantScores:
     """Combine the open scores of one model with the scores of another, on the same sentences.
 
-    `before` has none closed. Scores of losses end with those of frequencies, which are equal in both.
+    `before` has no closed scores. Losses end with those of token frequencies, which are equal in both.
     """
     sums_VKS = np.concatenate([before.sums_VKS[:1], after.sums_VKS[1:2], before.sums_VKS[1:]])
     return dataclasses.replace(after, sums_VKS=sums_VKS)

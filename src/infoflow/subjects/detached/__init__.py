@@ -1,1 +1,1 @@
-"""Detached: whether the share of the source in a translation's relevance shows that it ignores its source."""
+"""Detached: whether the source's share in the relevance of a translation shows that it ignores the source."""

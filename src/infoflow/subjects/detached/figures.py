@@ -22,8 +22,8 @@ _METHOD = Method(
     title="Detached translations",
     text=r"""
     The score of a translation is the mean over its tokens of the share of the source (ALTI+) after a decoder layer, or
-    of its log-probability. The AUC is the probability that a detached translation has the lower score, with half of
-    the ties. Detached translations are the corpus's own with another source: of a sentence of similar length (swapped),
+    of its log-probability. The AUC is the probability that a detached translation has the lower score; ties count as
+    one half. Detached translations are the corpus's own with another source: of a sentence of similar length (swapped),
     without text (emptied), or with half of its tokens from another sentence (replaced); and the fifth of the model's
     own translations with the lowest chrF (worst).
     """,

@@ -20,7 +20,7 @@ _METHOD = Method(
     text="""
     A router is a module inside a block that returns the chosen experts of each token. The share of an expert is the
     number of tokens that it gets, divided by all tokens (or by those with the tag). A token goes to several experts, so
-    shares of a layer add up to that number. Special tokens do not count.
+    shares of a layer add up to their number. Special tokens do not count.
     """,
 )
 _ROW = 20

@@ -25,7 +25,7 @@ def _agreement(weights: SeedRows, text: SeedRows) -> np.ndarray:
     own, other = weights.frame.set_index(_HEAD), text.frame.set_index(_HEAD)
     common = own.index.intersection(other.index)
     if len(common) < 4:
-        raise Absent(f"{len(common)} heads have both numbers, needed 4")
+        raise Absent(f"{len(common)} heads have both numbers, but 4 are needed")
     numbers = SeedRows(other.loc[common], text.number).numbers
     fixed = np.broadcast_to(own.loc[common, "value"].to_numpy(float), numbers.shape)
     return spearman(fixed, numbers)

@@ -152,7 +152,7 @@ COPYING = DeclaredFigure(
         "Each square is a head. At 1 (dark blue), whatever token it reads, it raises the logit of that token; at −1 "
         "(dark orange) it lowers it. "
         "Random matrices with the same singular values are near 0.",
-        "Only the direct way from embeddings to logits counts, so the score says less about heads in the middle.",
+        "Only the direct path from embeddings to logits counts, so the score says less about heads in the middle.",
     ),
     draw=_copying,
     findings=("weights:W1",),

@@ -212,7 +212,7 @@ EXAMPLES = DeclaredFigure(
 _SECTION = Section(
     id="neurons",
     title="What do single neurons do?",
-    lead="Between attention and attention, each token passes through thousands of feed-forward neurons. Some never "
+    lead="Between two attention layers, each token passes through thousands of feed-forward neurons. Some never "
     "fire, some fire for one word, some for one range of positions.",
     names=names_of([COURSE, EXAMPLES]) | {_KINDS.id: "neurons/kinds"},
 )

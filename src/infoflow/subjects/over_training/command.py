@@ -34,7 +34,7 @@ def over_training(
     *source: str,
     corpus: Annotated[
         str | None,
-        Parameter(help="As for `analyze --corpus`. Default: tatoeba-en-fr; with --check grammar, for the loss."),
+        Parameter(help="As for `analyze --corpus`. Default: tatoeba-en-fr; with --check, grammar (for the loss)."),
     ] = None,
     text_column: TextColumn = None,
     translation_column: TranslationColumn = None,
@@ -116,7 +116,7 @@ def over_training(
 
 
 def _show(run: "Run", check: bool) -> None:
-    """Print what the checks found, and what the run holds; Incomplete if a checkpoint differs from what was written."""
+    """Print what the checks found and what the run holds; raise Incomplete if checkpoints changed since writing."""
     found = run.tables["checkpoint_checks"]
     if rows := [[one.level, one.check, one.message] for one in found.itertuples()]:
         show_table(["level", "check", "message"], rows)

@@ -59,7 +59,7 @@ def p1(curves: Curves) -> list[Condition]:
 
 
 def _distances(rows: SeedRows) -> np.ndarray:
-    """Distance of the kept share from 1, averaged over numbers of kept parts: of each ranking, and the random limit.
+    """Distance of the kept share from 1, averaged over numbers of kept parts, for each ranking and the random limit.
 
     Another random order is nearer to 1 than the limit with probability .025.
     """

@@ -61,7 +61,7 @@ def prune(
         corpus: A file (text, .tsv, ...), two aligned files (a.en,a.fr), tatoeba-en-fr, grammar, grammar:SIZE, or
             hf:NAME. One half ranks the heads, the other scores the models.
         sentences: Maximum number of sentences, chosen by hash.
-        recover: Updates of further training of each smaller model, on all sentences that do not score it.
+        recover: Updates of further training of each smaller model, on all sentences that are not used to score it.
         recover_rate: Highest learning rate of this training.
         seed: Seed of the random order (--by random), and of further training.
         masked: Folder for a copy of the full model with removed heads set to zero, which plain transformers can

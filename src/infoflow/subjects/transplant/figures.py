@@ -98,7 +98,7 @@ def _roles(heads: pd.DataFrame | None) -> str:
     holding = int((own["roles"] != "").sum())
     chance = own["by_chance"].max()
     said = f"{holding} of the {len(own)} specialised heads hold a role"
-    return f" {said}; by chance, at most {chance:.1f} roles would hold per model."
+    return f" {said}; by chance, at most {chance:.1f} roles would be held per model."
 
 
 def _chart(own: pd.DataFrame, series: Series, what: str, variants: list[LineKind], y: Channel) -> dict[str, Any]:

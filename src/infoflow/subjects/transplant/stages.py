@@ -197,7 +197,7 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
         return held, chance
 
     def _tell(self, chosen: list[Head]) -> None:
-        """Report if the plan requests more heads than exist of the kind."""
+        """Warn if fewer heads have a role than the plan requests."""
         asked = self.models.plan.transplant
         wanted = asked.num_heads(len(self.head_scores()))
         if len(chosen) < wanted:

@@ -52,7 +52,7 @@ def summary(distances: list[ObjectiveDistance]) -> dict[str, Any]:
 
 
 def spaces_by_pwcca(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
-    """1 − PWCCA between equal layers, mean over those above the embeddings."""
+    """1 − PWCCA between the same layers of both models, mean over those above the embeddings."""
     frame = models.tables.get(MODEL_DISTANCE.name)
     if frame is None:
         return
@@ -60,7 +60,7 @@ def spaces_by_pwcca(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDist
 
 
 def spaces_by_cka(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
-    """1 − unbiased CKA between equal layers, mean over those above the embeddings."""
+    """1 − unbiased CKA between the same layers of both models, mean over those above the embeddings."""
     frame = models.tables.get(SPACE_SIMILARITY.name)
     if frame is None:
         return
@@ -71,7 +71,7 @@ def spaces_by_cka(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistan
 def learning(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
     """1 − rank correlation of the shares of layers × components in the loss change, for stacks that read the text.
 
-    A training has no preceding state, so there is no untrained counterpart.
+    Only training changes the loss, so there is no untrained counterpart.
     """
     frame = models.tables.get(ALLOCATION_SIMILARITY.name)
     if frame is None or not trained:
@@ -155,7 +155,7 @@ def _numbers(row: Mapping[str, Any]) -> np.ndarray:
 
 
 def _distance(row: Mapping[str, Any], value: float, replicates: np.ndarray) -> Iterator[ObjectiveDistance]:
-    """The pair's distance, if it has one seed or one objective and is a number; negative values become 0."""
+    """The pair's distance, if the models share a seed or an objective and it is a number; negative values become 0."""
     ends = [(Spec(row[f"objective_{s}"], row[f"variant_{s}"]).label, int(row[f"seed_{s}"])) for s in "ab"]
     (one, seed), (other, other_seed) = sorted(ends)
     if np.isfinite(value) and (one == other) != (seed == other_seed):

@@ -136,7 +136,7 @@ _ABOUT = (
     _text("aspect", "in what the models are compared: spaces, spaces by CKA, heads, learning"),
     Column("trained", "bool", "", "false: models as initialised (the control)"),
 )
-_SEEDS = Column("seeds", "int64", "seeds", "how many seeds the number is of")
+_SEEDS = Column("seeds", "int64", "seeds", "number of seeds behind the value")
 
 OBJECTIVE_DISTANCES = TableSchema(
     name="objective_distances",
@@ -148,7 +148,7 @@ OBJECTIVE_DISTANCES = TableSchema(
         _text("first", "objective, with its variant"),
         _text("second", "the other one, or the same: then of two seeds"),
         _number("value", "see measure", "distance, at least 0"),
-        _number("low", "see measure", "lower end of its 95% interval over seeds and sentences; NaN where neither is"),
+        _number("low", "see measure", "lower end of its 95% interval over seeds and sentences; NaN without either"),
         _number("high", "see measure", "upper end"),
         _SEEDS,
     ),
@@ -161,16 +161,16 @@ OBJECTIVE_MAP = TableSchema(
         *_ABOUT,
         _text("objective", "what the models were trained for"),
         _text("variant", 'what sets it apart; "": nothing'),
-        _text("family", "that the objective declares"),
+        _text("family", "family that the objective declares"),
         Column("seed", "int64", "", "seed; -1: the mean of all"),
         _number("x", "of the distance", "place across"),
         _number("y", "of the distance", "place upwards"),
         _number("stress", "", "Kruskal's stress-1 of the picture: 0 is exact, .2 is poor"),
-        _number("shuffled_stress", "", "the same for shuffled distances, mean of 10; of the mean"),
+        _number("shuffled_stress", "", "the same for shuffled distances, mean of 10; NaN for single seeds"),
         _text("nearest", "the closest objective, with its variant; ties: the first by name"),
         _text("nearest_family", "its family"),
         _number("nearest_distance", "of the distance", "its distance"),
-        Column("equally_near", "int64", "objectives", "that are at this distance"),
+        Column("equally_near", "int64", "objectives", "objectives at this distance"),
         _SEEDS,
     ),
 )
@@ -181,11 +181,11 @@ OBJECTIVE_FAMILIES = TableSchema(
     columns=(
         *_ABOUT,
         _number("value", "share", "share of the objectives"),
-        _number("low", "share", "lower end: Wilson's 95% interval for as many, and no higher than any seed by itself"),
+        _number("low", "share", "lower end: Wilson's 95% interval for this number, and no higher than any single seed"),
         _number("high", "share", "upper end, likewise"),
         _number("baseline", "share", "expected with shuffled families"),
         _number("p", "probability", "that shuffled families reach the share (9,999 permutations)"),
-        Column("count", "int64", "objectives", "that have a relative in the map"),
+        Column("count", "int64", "objectives", "objectives with a relative in the map"),
         _SEEDS,
     ),
 )

@@ -295,7 +295,7 @@ def _bleu_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure:
         how_to_read=[
             "The masked LM's encoder replaces the translation model's own, and it and the decoder are trained further "
             "on few sentences: how fast BLEU rises shows how much the encoder holds of what the decoder needs.",
-            "The dashed grey mark is the source copied.",
+            "The dashed grey mark is a copy of the source.",
         ],
         method=_METHOD,
         data=table,

@@ -16,9 +16,9 @@ from ._plane import MEAN, PlaneView, map_chart
 ALIKE = Section(
     id="objectives",
     title="How alike are the objectives?",
-    lead="Each objective asked something else of the same blocks: to predict what comes next, to fill in what is "
-    "hidden, to translate, to tell true from false, to put damaged text right. Here is what became of them, all at "
-    "once: which ended up near each other, and whether these are the ones that were asked the same kind of thing.",
+    lead="Each objective asks something different of the same blocks: to predict what comes next, to fill in what is "
+    "hidden, to translate, to tell true from false, to restore damaged text. The map shows which of them ended up near "
+    "each other, and whether those are the ones that were asked the same kind of thing.",
     names={
         "objective-map": "objectives/map",
     },
@@ -35,7 +35,7 @@ _METHOD = Method(
     Pictures are metric multidimensional scaling by SMACOF (de Leeuw 1977) with Kruskal's stress
     σ = √(Σ(<i>d</i> − δ)² / Σ<i>d</i>²); pictures of the seeds are turned onto that of the mean (Schönemann 1966).
     The share of nearest neighbours within a family has Wilson's interval for so many
-    objectives, which treats them as independent; chance is what dealing the families out at random gives.
+    objectives, which treats them as independent; chance is the expected share if families are assigned at random.
     """,
 )
 _LABELS = {
@@ -188,8 +188,8 @@ def _map_caption(rows: pd.DataFrame, models: ModelSelection) -> str:
     shown = set(rows.loc[rows["trained"], "series"])
     left = [series.label for series in models.series if series.key not in shown]
     missing = (
-        f" Not on the map, since they were not compared with all others (or wrote parts of texts, of which nothing is "
-        f"measured): {listed(left)}."
+        f" Not on the map, since they were not compared with all others (or generate only parts of texts, which are "
+        f"not measured): {listed(left)}."
         if left
         else ""
     )

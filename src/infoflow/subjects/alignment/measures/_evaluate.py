@@ -143,13 +143,13 @@ ALIGNMENT = TableSchema(
         Column("layer", "int64", "layer", "state 0..L of the encoder (0 = embeddings); −1: all layers together"),
         Column("metric", "string", "", "what is measured, see above"),
         Column(
-            "least", "int64", "occurrences", "of self-similarity: words with fewer are left out; 0 for other metrics"
+            "least", "int64", "occurrences", "minimum for self-similarity; rarer words are left out; 0: other metric"
         ),
         *estimate_columns(
             "see metric: squared units, share, correlation, cosine, percent",
             "the score",
             "mse: of the mean vector; retrieval: chance; rsa, pwcca: shuffled words; similarities: an isotropic space; "
-            "gaps: of an isotropic space; bleu: of the source copied",
+            "gaps: of an isotropic space; bleu: of a copy of the source",
             "words; sentences for bleu",
         ),
         Column("signature", "string", "", "sacreBLEU's signature; empty for other metrics"),

@@ -26,7 +26,7 @@ _TOKENS = 4096
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class HeldOutWords:
-    """The target encoder's side of the words, and their identity; in the order of a hash."""
+    """The words in the target encoder, and their identity, in the order of a hash."""
 
     sentences: LinkedSentences
     order: Int[np.ndarray, " word"]
@@ -185,7 +185,7 @@ def _words(sentences: LinkedSentences, text: str) -> list[str]:
 
 
 def _types(texts: list[list[str]], ids: np.ndarray, places: np.ndarray, corpus: Corpus) -> Int[np.ndarray, " word"]:
-    """A number for each word; words that are equal but for case and surrounding punctuation share one."""
+    """A number for each word, shared by words that differ only in case and surrounding punctuation."""
     row = {int(sentence): index for index, sentence in enumerate(corpus.content_ids)}
     words = [texts[row[sentence]][place] for sentence, place in zip(ids.tolist(), places.tolist(), strict=True)]
     names = np.array([_bare(word).casefold() or word for word in words], dtype=object)

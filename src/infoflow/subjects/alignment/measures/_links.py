@@ -31,7 +31,7 @@ _LINK = re.compile(r"(\d+)-(\d+)")
 
 
 class AbstractWordLinks(ABC):
-    """Pairs of words, one to one. Words are the corpus's own, or those of running text if it has none."""
+    """Pairs of words, one to one: the corpus's own words, or those of running text if it has none."""
 
     name: ClassVar[str]
 

@@ -88,7 +88,7 @@ def halves_agree(objectives: Sequence[Spec] = OBJECTIVES, *, parameters: bool = 
     At a correlation of .7, the mean of both halves would correlate by 2 · .7 / 1.7 = .82 with that of other sentences.
     """
     which = "parameters" if parameters else "groups without embeddings"
-    absent = "the recording has no halves: [dynamics] parts must be 2 or more, and also followed for single parameters"
+    absent = "the recording has no halves: [dynamics] parts must be 2 or more; single parameters must be followed, too"
     reads = {NAMES[one]: reliability(one, f"half correlation of {which}").changed(absent=absent) for one in objectives}
     return Agreement(
         reads=reads, least=_LEAST_AGREEMENT, of=f"totals of {'single' if parameters else 'groups of'} parameters"

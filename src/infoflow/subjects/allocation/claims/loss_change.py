@@ -147,7 +147,7 @@ RULES = ("simpson", "first-order")
         ),
     ),
     learned=OBJECTIVES,
-    uncontrolled="first order in its own place is 1 times itself, whatever the residuals are",
+    uncontrolled="first order divided by itself is 1, whatever the residuals are",
 )
 def l6(curves: Curves) -> list[Condition]:
     """Residuals of two rules on the same steps; intervals over seeds."""
@@ -160,7 +160,7 @@ def l6(curves: Curves) -> list[Condition]:
             1e-3,
             "nats per step",
             labels,
-            alone=False,  # with small steps first order passes too: it counts with the ratio of the two
+            alone=False,  # with small steps first order passes too, so it counts only with the ratio
         ),
         exceeds("residual of first order over that of Simpson's rule", first / simpson, 5.0, "ratio", labels),
     ]
@@ -220,7 +220,7 @@ def l4(curves: Curves) -> list[Condition]:
             "alternated",
             0.1,
             "share of parameters",
-            alone=False,  # random signs alternate too: it counts with the heavy tail
+            alone=False,  # random signs alternate too, so it counts only with the heavy tail
         ),
     ]
 
@@ -250,7 +250,7 @@ STATISTIC = "half correlation of groups without embeddings"
         ),
     ),
     learned=OBJECTIVES,
-    uncontrolled="halves that say nothing of each other correlate by 0, whatever is trained",
+    uncontrolled="unrelated halves correlate by 0, whatever is trained",
 )
 def z1(curves: Curves) -> list[Condition]:
     """Two halves of the evaluated sentences; intervals over seeds."""

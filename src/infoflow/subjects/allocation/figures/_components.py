@@ -138,7 +138,7 @@ class _Shares(NamedTuple):
 
     cells: pd.DataFrame  # layer, component, update: the sum until then
     components: pd.DataFrame  # component, update: the sum over layers
-    raised: pd.DataFrame  # component, update: what its layers raised since the update before
+    raised: pd.DataFrame  # component, update: by how much its layers raised the loss since the update before
 
     @property
     def final(self) -> pd.DataFrame:
@@ -163,7 +163,7 @@ def _components(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: Mo
         words=_words({part: of_part(steps["train"], part) for part in parts}, groups),
         caption=f"{band_words(int(groups['seed'].nunique()), over='')}. 100% is the total by which the blocks of a "
         "stack lowered the loss by the end of training; parts below 0 raised it. Grey, dashed: if every parameter had "
-        "done the same.",
+        "contributed the same.",
         payload={
             "metrics": views,
             "key": "allocation",
@@ -334,7 +334,7 @@ _VIEWS = (
     _View(
         "raised",
         "what raised the loss",
-        "The positive part alone: in each stretch of training, what the layers of a component raised.",
+        "Only the positive part: by how much the layers of a component raised the loss in each stretch of training.",
         lambda shares: shares.raised,
         _over_training,
     ),

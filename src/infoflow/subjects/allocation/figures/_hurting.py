@@ -43,7 +43,6 @@ from ._components import (
 
 
 def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ModelSelection) -> Drawn:
-    """The table of hurting parameters."""
     counts, table = hurting_counts(hurting, by="series"), hurting_table(hurting, by="series")
     every, series = int(hurting["updates_per_chord"].max()), models.present(hurting)
     step = "steps" if every == 1 else f"stretches of {every} updates"

@@ -244,9 +244,9 @@ def pass_gradients(
     passes: Sequence[ModelPass],
     used: set[int],
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
-    """Sum of each term over the passes and its gradient as a vector, both undivided.
+    """Sum of each term over the passes and its gradient as a vector, neither divided by the number of items.
 
-    `.grad` is neither read nor written. The numbers of parameters that a term depends on are added to `used`.
+    `.grad` is neither read nor written. The indices of parameters that a term depends on are added to `used`.
     """
     names = list(objective.term_weights)
     totals = dict.fromkeys(names, 0.0)

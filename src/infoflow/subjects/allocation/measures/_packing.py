@@ -62,7 +62,7 @@ def packed(
     Args:
         batches: Right-padded sentences with a label for each position of the predicting stack.
         readers: The stack that reads the input and, if there is one, the stack that reads the decoder's input.
-        budget: Positions of all stacks in a pass; a longer sentence gets its own pass.
+        budget: Maximum positions of all stacks in a pass; a longer sentence gets its own pass.
         share: Selection of the sentences, in order of length.
         dtype: Data type of the masks: that of the weights.
     """

@@ -272,7 +272,7 @@ def _parameters(recorder: LossChangeRecorder) -> dict[str, Tensor]:
 
 
 def part_estimate(sums_P: np.ndarray, shares_P: np.ndarray, baseline: float, count: int) -> dict[str, Any]:
-    r"""The columns of `estimate_columns` for a sum $v = \sum_p v_p$ over parts with shares n_p of the items.
+    r"""The columns of `estimate_columns` for a sum $v = \sum_p v_p$ over parts that hold shares n_p of the items.
 
     $$ v_r = v + \sqrt{\tfrac{P}{P-1}} \left(\frac{\sum_p w_{rp} v_p}{\sum_p w_{rp} n_p} - v\right) $$
 

@@ -76,7 +76,7 @@ class Profile:
 
 
 def profiles_of(groups: pd.DataFrame) -> dict[TrainedStack, Profile]:
-    """By the columns that name a model, and its stack."""
+    """The profile of each stack, keyed by the columns that name its model and by the stack."""
     groups = with_keys(groups)
     inside = (groups["set"] == "train") & (groups["layer"] >= 0) & (groups["kind"] != "cross")
     compared = groups["component"].isin(_COMPARED) & (groups["term"] == _first_term(groups))
@@ -176,7 +176,7 @@ ALLOCATION_CORPORA = TableSchema(
     version=2,
     description="Similarity of the distribution of two training runs' loss changes over layers × components, as in "
     "allocation_similarity, for pairs that differ in the corpus or in the objective and stack, but not in both.",
-    made_by="it needs recordings on several corpora, and a study has one: run one study for each and compare their "
+    made_by="it needs recordings on several corpora, and a study has only one: run a study for each and compare the "
     "folders with infoflow dynamics RUN RUN",
     columns=(*_CORPORA, *ALLOCATION_SIMILARITY.columns),
 )

@@ -295,7 +295,7 @@ ALLOCATION_HURTING = TableSchema(
         _number("hurt", "share", "chords with a positive allocation"),
         _number("helped", "share", "chords with a negative allocation"),
         _number("zero", "share", "chords with an allocation of exactly 0"),
-        _whole("last_hurt", "update", "end of the last chord that hurt; -1: none did (parameters: of any)"),
+        _whole("last_hurt", "update", "end of the last chord that hurt; -1: none did (parameters: of any of them)"),
         _number("largest", "nats per item", "largest allocation in one chord; negative where none hurt"),
         _whole("largest_update", "update", "end of that chord"),
     ),

@@ -65,7 +65,7 @@ class Targets:
         self.sets = tuple(sets)
         self.rows = [(index, term) for index, one in enumerate(sets) for term in one.objective.term_weights]
         self.parts = len(sets[0].parts)
-        self.used: set[int] = set()  # numbers of the parameters with a gradient
+        self.used: set[int] = set()  # indices of the parameters with a gradient
         self._passes: list[tuple[tuple[ModelPass, ...], ...]] = []  # by set and part
 
     def prepare(self, module: PreTrainedModel, flat: FlatParameters, anatomy: Anatomy) -> None:
@@ -131,8 +131,8 @@ def batch_set(objective: AbstractObjective) -> EvaluationSet:
     dropout. That loss falls more than the loss of other sentences, since the update follows its gradient, noise
     included; and as every update has different sentences, sums over updates are not the change of a single loss. Use a
     fixed set to measure what was learned, and this one to see what the updates optimise. End points cannot be shared:
-    each rule costs one more gradient. For one process and single updates (`RecordConfig(every=1)`). Examples and tokens
-    in `allocation_reliability` are those of the last batch.
+    each rule costs one more gradient. It needs one process and single updates (`RecordConfig(every=1)`). Examples and
+    tokens in `allocation_reliability` are those of the last batch.
 
     Source: [@lan2019lca] use the loss on the whole training set; this mode is a cheap approximation.
     """

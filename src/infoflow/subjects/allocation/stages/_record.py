@@ -116,7 +116,7 @@ class Record(OfRecipe, AbstractKept):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompareRecordings(AbstractTableStage):
-    """Similarity of a study's training runs in how they distribute learning; it is cheap, and needs all of them."""
+    """How similarly a study's training runs distribute learning: a cheap stage that needs all of them."""
 
     kind = "compare"
     named = "compare recordings"
@@ -144,7 +144,7 @@ class CompareRecordings(AbstractTableStage):
 
 
 def is_begun_with(folder: Path, key: str, recorded: bool) -> bool:
-    """Whether the training in `folder` records `key`: it starts now, or started with it.
+    """Whether the training in `folder` records `key`: either it starts now, or it started with this recording.
 
     Args:
         folder: Folder of the training; created with a note if it does not exist.

@@ -1,4 +1,4 @@
-"""How well scores of a translation show that it ignores its source."""
+"""How well scores of a translation show that the translation ignores its source."""
 
 from ._detached_translation import (
     DETACHED_TRANSLATION,

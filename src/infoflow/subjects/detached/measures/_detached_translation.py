@@ -126,7 +126,7 @@ class DetachedTranslation(Intervention):
         cut = np.sort(quality)[max(0, round(self.worst * len(pairs)) - 1)]
         worst = quality <= cut if cut < quality.max() else quality < cut
         if not worst.any():
-            current_display().note(f"Translations of {reader.model.name} are alike in chrF: none is the worst.")
+            current_display().note(f"Translations of {reader.model.name} have equal chrF: none is the worst.")
             return []
         return list(_rows(WORST, scores.at(worst), scores.at(~worst)))
 

@@ -1,4 +1,4 @@
-"""The share of the source in a prediction after every decoder layer, and how well such a score detects."""
+"""The share of the source in a prediction after every decoder layer, and how well such a score detects translations."""
 
 # T target position, S source token, L decoder layer, N translation
 

@@ -117,7 +117,7 @@ class Responses:
     def _further(
         self, reading: SentenceReading, name: str, answer: ViewAnswer, choices: Mapping[str, str]
     ) -> dict[str, Any]:
-        """The answer of a subject's view for the sentence with its change, and the choices that it used."""
+        """The answer of a subject's view for the sentence with its change, and the choices behind the answer."""
         model = reading.subject.model
         with changed(model, reading.change, in_weights=True):
             found = self.attempted(lambda: {**answer(model, reading.sentence, choices), **choices})

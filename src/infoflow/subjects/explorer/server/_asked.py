@@ -19,7 +19,7 @@ from infoflow.report import further_views
 
 
 Place = tuple[str, int]
-"""A token of a stack, or a layer of it."""
+"""A token or a layer of a stack."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

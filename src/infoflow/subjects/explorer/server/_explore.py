@@ -189,7 +189,7 @@ def explore(
     not use the models for anything else meanwhile.
 
     Args:
-        models: One or two models from `load_model`, or its sources: folders or names.
+        models: One or two models from `load_model`, or their sources: folders or names.
         sentence: The initial sentence.
         translation: Decoder input of an encoder–decoder; default: the model's own translation.
         pair: The initial second sentence of an encoder's pair.
@@ -197,7 +197,7 @@ def explore(
         longest: Maximum number of tokens of a sentence.
 
     Returns:
-        Its `address` opens the page; in a notebook it also shows the first sentence.
+        The explorer: its `address` opens the page; in a notebook it also shows the first sentence.
 
     Raises:
         UserError: The extra is not installed, there are more than two models, or one has no attention.
@@ -231,14 +231,14 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 class _NotOurs(logging.Filter):
-    """A log filter for the server's messages about requests that are not HTTP: a port scan would fill the terminal."""
+    """Drops log messages about requests that are not HTTP, with which a port scan would fill the terminal."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind = record.exc_info[0] if record.exc_info else None
         return (kind is None or kind.__name__ != "LocalProtocolError") and "Invalid HTTP request" not in str(record.msg)
 
 
-_NOT_OURS = _NotOurs()  # one: a logger takes the same filter once
+_NOT_OURS = _NotOurs()  # one instance, since a logger adds the same filter only once
 
 
 def _server(app: Any) -> "uvicorn.Server":

@@ -111,7 +111,7 @@ class SentenceReading:
 
 
 def reading_key(model: Model, sentence: ReadSentence, change: Change, number: int = 0) -> str:
-    """Identifies a computation: the model's number, its ids, the change."""
+    """The key of a computation: the model's number, the token ids, the change."""
     ids = {stack: [(token.id, token.type_id) for token in tokens] for stack, tokens in sentence.tokens.items()}
     parts = [sorted(change.hide), sorted(change.heads), sorted(change.layers), change.mode]
     return digest(

@@ -1,9 +1,9 @@
 "use strict";
-// The live page: what is typed is asked for, what is asked for is shown by the views of the offline page.
+// The live page: it sends what is typed to the server, and the views of the offline page show the answers.
 // The address keeps text and choices: #;text=…;translation=…;pair=…;hide=encoder.3;heads=encoder.self.0.1;layers=encoder.2;…
-// What the address and the server's answers say, without a page.
+// Reads the address and the server's answers, independently of the page.
 const wire = (() => {
-  /** Names and numbers divided by points, the places by commas: encoder.self.0.1,encoder.self.1.3
+  /** Places, separated by commas, each with names and numbers separated by points: encoder.self.0.1,encoder.self.1.3
    * @type {(text: string | undefined) => (string | number)[][]} */
   const places = (text) => (text || "").split(",").filter(Boolean).map((one) => one.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part)));
   /** @type {(list: (string | number)[][]) => string} */
@@ -84,7 +84,7 @@ const wire = (() => {
     const change = () => ({ hide: places(own("hide")), close: { heads: places(own("heads")), layers: places(own("layers")) }, mode: own("mode") === "mean" ? "mean" : "zero" });
     const isChanged = () => Boolean(own("hide") || own("heads") || own("layers"));
 
-    // What a view shows, from an answer: numbers by name, and ask() for what is not there yet.
+    // The data of a view, from an answer: numbers by name, and ask() to request what is missing.
     const documentOf = (head, arrays, before) => {
       const answers = new Map(), data = { ...head.view, key: head.key, live: true, opens: "model", strips: {}, running: "" };
       data.block = async (name) => arrays.get(name);
@@ -143,7 +143,7 @@ const wire = (() => {
       stream?.abort();
       if (!isChanged()) { show(plain); return; }
       root.classList.add("waiting");
-      const done = tellWaiting("Reading without it");
+      const done = tellWaiting("Reading with the change");
       try {
         const { head, arrays } = await unwired(await send("/api/change", { model: number, key: plain.key, want: ["attention"], ...change() }));
         if (mine !== turn) return;
@@ -156,7 +156,7 @@ const wire = (() => {
       } finally { done(); }
     };
 
-    // ---- strips and sweeps: lines that come one by one
+    // ---- strips and sweeps: results that arrive line by line
     const strip = async (data, what) => {
       stream?.abort();
       const mine = (stream = new AbortController());
@@ -186,7 +186,7 @@ const wire = (() => {
       }
     };
 
-    // ---- what is taken away
+    // ---- what is ablated
     const tokenNow = () => {
       const data = view?.data();
       if (!data) return null;

@@ -122,7 +122,7 @@ class HeadComposition(Intervention):
 
 
 class _Factor:
-    """A matrix (d, D), of some head, with the sums of its squared singular values and of their squares."""
+    """A matrix (d, D) of one head, with the sums of its squared singular values and of their squares."""
 
     __slots__ = ("fourth", "head", "layer", "matrix", "square")
 

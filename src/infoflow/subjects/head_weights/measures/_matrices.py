@@ -137,7 +137,7 @@ def _writing(parameters: dict[str, Tensor], part: ParameterSlice) -> Float[Tenso
 
 
 def norms_before(model: Model) -> dict[str, Fold]:
-    """By name of a weight, the norm of its own block whose output it reads; "" is the output matrix of logits."""
+    """For each weight by name, the norm in its block whose output it reads; "" is the output matrix of logits."""
     seen: dict[int, nn.Module] = {}
     folds: dict[str, Fold] = {}
     kept: list[Tensor] = []

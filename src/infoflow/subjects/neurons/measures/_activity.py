@@ -32,7 +32,7 @@ class FeedForward:
 
 
 Show = Callable[[FeedForward, Bool[Tensor, "place neuron"], Float[Tensor, "place neuron"]], None]
-"""Receives a layer, which neurons are active at each place of the batch, and the activations that it writes."""
+"""Receives a layer, which neurons are active at each position of the batch, and the activations that it writes."""
 
 
 Calls = list[tuple[str, nn.Module, Tensor]]

@@ -22,7 +22,7 @@ GROUPS = 8
 KEPT = 32
 """Tokens held for each neuron and group."""
 _SINGLE = 64  # positions with a bin each
-_PER_OCTAVE = 8  # bins from there on
+_PER_OCTAVE = 8  # bins for each doubling from there on
 
 
 def position_bin(position: Int[np.ndarray, "*any"]) -> Int[np.ndarray, "*any"]:
@@ -58,7 +58,7 @@ class TokenCounts:
     def add(self, group: int, tokens: Int[Tensor, " token"], active: Bool[Tensor, "token neuron"]) -> None:
         """Add the tokens of a batch."""
         types, place = tokens.unique(return_inverse=True)
-        fresh_UF = _sums(place, active, len(types) + 1)  # the last row takes what is written nowhere
+        fresh_UF = _sums(place, active, len(types) + 1)  # the last row is 0: for tokens not in the batch
         ids_KF, counts_KF = self.ids[group], self.counts[group]
         at_KF = torch.searchsorted(types, ids_KF.long()).clamp(max=len(types) - 1)
         at_KF = torch.where(types[at_KF] == ids_KF, at_KF, len(types))
@@ -116,8 +116,8 @@ class StackCounts:
 
     layers: dict[int, ActivityCounts] = field(default_factory=dict)
     controls: dict[int, ActivityCounts] = field(default_factory=dict)
-    """The same activity with the token of any other place in the batch, and the position of another occurrence of the
-    same token; one group."""
+    """The control: the same activity with shuffled tokens of the batch, and with the position of another occurrence of
+    the same token; one group."""
     frequencies: Int[Tensor, "group type"]
     positions: Int[Tensor, "group bin"]
     control_positions: Int[Tensor, " bin"]

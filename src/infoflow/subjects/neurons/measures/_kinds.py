@@ -12,7 +12,7 @@ TRIGGERS = 5
 """Maximum number of tokens that a detector detects."""
 _COVERED = 0.95
 LEAST = 10
-"""Occurrences of a token: with fewer, no neuron is said to detect it."""
+"""Minimum occurrences of a token that a neuron can detect."""
 
 OSCILLATING, TWO_SIDED, ONE_SIDED, OTHER = "oscillating", "two-sided", "one-sided", "other position"
 SHAPES = (OSCILLATING, TWO_SIDED, ONE_SIDED, OTHER)
@@ -20,7 +20,7 @@ SHAPES = (OSCILLATING, TWO_SIDED, ONE_SIDED, OTHER)
 POSITIONAL_NATS = 0.05
 """Mutual information with position above which a neuron is positional."""
 _EXTREME = 0.05  # a bin is an extreme if a neuron is active at less than this share of tokens, or inactive
-_JUDGED = 50  # tokens of a bin whose share is looked at
+_JUDGED = 50  # minimum tokens of a bin that can be an extreme
 
 
 def position_information(
@@ -60,8 +60,8 @@ def position_information(
 def shapes(active: Int[np.ndarray, "bin neuron"], tokens: Int[np.ndarray, " bin"]) -> Int[np.ndarray, " neuron"]:
     """Index in `SHAPES` of each profile.
 
-    A bin with 50 tokens is an extreme if the neuron is active at less than 5 % or more than 95 % of them. Oscillating:
-    the profile goes from one extreme to the other and back; two-sided: it reaches both; one-sided: only one.
+    A bin with at least 50 tokens is an extreme if the neuron is active at less than 5 % or more than 95 % of them.
+    Oscillating: the profile goes from one extreme to the other and back; two-sided: it reaches both; one-sided: one.
     """
     judged_P = tokens >= _JUDGED
     share_PF = active[judged_P] / tokens[judged_P, None]
@@ -79,11 +79,11 @@ class Detectors(NamedTuple):
     """Which neurons detect tokens."""
 
     found: np.ndarray
-    """(F,) bool: whether the neuron is a detector, by counts that are too low if anything."""
+    """(F,) bool: whether the neuron is a detector by these counts, which are exact or too low."""
     undecided: np.ndarray
-    """(F,) bool: whether it is none by these counts, but would be by the highest that they allow."""
+    """(F,) bool: whether it is no detector by these counts, but would be one by the highest possible ones."""
     tokens: np.ndarray
-    """(5, F): its triggers, most frequent first; −1: no further one."""
+    """(5, F): its triggers, most frequent first; −1: none."""
     share: np.ndarray
     """(F,) share of its activations that are on its triggers."""
 

@@ -20,7 +20,7 @@ from ._counts import GROUPS, Counted, TokenCounts, position_bin
 from ._kinds import LEAST, POSITIONAL_NATS, SHAPES, Detectors, position_information, shapes, token_detectors
 
 DETECTOR = "detector"
-_CANDIDATES = 16  # tokens of a neuron looked at without a group of sentences
+_CANDIDATES = 16  # most frequent tokens of a neuron that may be its triggers
 _WRITTEN = 5  # tokens that an update promotes or suppresses most
 _SENTENCE = 160  # characters
 
@@ -129,7 +129,7 @@ class LayerNeurons:
         return ", ".join(f"“{name}”" for name in names)
 
     def _sentence(self, triggers: np.ndarray) -> str:
-        """The first text with the most frequent trigger, if its text is that of this stack."""
+        """The first text with the most frequent trigger, if this stack reads the text; otherwise ""."""
         for row in self.reader.rows.tolist() if self.stack == self.reader.source_stack else ():
             if triggers[0] in self.reader.sentence_rows(row, "clean", 0)[self.stack].tokens:
                 (sentence,) = self.reader.corpus.select([row])

@@ -62,7 +62,7 @@ NEURON_EXAMPLES = TableSchema(
             "effect",
             "float64",
             "logits",
-            "that its update adds to those of its triggers where it is active, mean; NaN: no head",
+            "mean that its update adds to the logits of its triggers where it is active; NaN: no head",
         ),
         Column("promoted", "string", "", "tokens with the highest logits of the update; empty: no head"),
         Column("suppressed", "string", "", "tokens with the lowest logits of the update"),
@@ -158,7 +158,7 @@ class NeuronExamples(_OfNeurons):
     be negative. A positional neuron has its profile: the share of tokens at which it is active, by position.
 
     Args:
-        each: Maximum number of neurons of each of both kinds in a layer.
+        each: Maximum number of neurons of each kind in a layer.
 
     Source: [@voita2023neurons], figures 5 and 7.
     """

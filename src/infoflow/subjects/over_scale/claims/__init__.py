@@ -1,4 +1,4 @@
-"""Claims about over scale, and how their tables are read."""
+"""Claims over scale: effects and trends of several studies, and how their tables are read."""
 
 from ._over_scale import ScaleRun, scale_runs
 from ._over_scale import findings_over_scale as findings_over_scale

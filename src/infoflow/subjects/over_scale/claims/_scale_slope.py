@@ -15,8 +15,8 @@ from infoflow.foundation import sentence_df, t_quantile
 # $$ b = \sum_k c_k y_k, \quad c_k = w_k (x_k - \bar x) / \sum_j w_j (x_j - \bar x)^2, \quad w_k = 1 / (\hat\sigma^2 /
 # n_k + s_k^2), \quad x_k = \log_{10} \text{scale} $$
 #
-# y_k is the effect of run k, \(\bar x\) the weighted mean. The variance V_k behind its interval has a part by its n_k
-# seeds and one by sentences, s_k²; both are stretched if the interval is wider than these two imply. Weights pool the
+# y_k is the effect of run k, \(\bar x\) the weighted mean. The variance V_k of the effect has a part from its n_k
+# seeds and one from sentences, s_k²; both are stretched if the interval is wider than these two imply. Weights pool the
 # seeds' part over all runs, \(\hat\sigma^2\): that of three seeds may by chance be a tenth of the true one, and would
 # let that run dominate the regression (weights by each run's own variance covered .91 of the slopes over six scales).
 #
@@ -229,7 +229,7 @@ Trend = Literal["grows", "flat", "falls", "undetermined"]
 FLAT = 0.1
 """Maximum change of a flat effect per tenfold scale, as a share of the distance from threshold to published value.
 
-From a million tokens, where small studies begin, to the hundred thousand million of large models there are five
+From a million tokens, where small studies begin, to the hundred billion of large models there are five
 decades. An effect that changes by less than a tenth of the distance in each would not cover half of it over the whole
 range: a claim at its threshold would not reach the published value, nor one at the published value its threshold.
 """

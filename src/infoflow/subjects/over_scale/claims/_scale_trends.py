@@ -33,14 +33,14 @@ TRENDS = TableSchema(
     columns=(
         Column("id", "string", "", "group and number of the claim"),
         Column("architecture", "string", "", "family of the blocks of the models"),
-        Column("condition", "string", "", "what of the claim the effect is of"),
+        Column("condition", "string", "", "condition of the claim that the effect belongs to"),
         Column("followed", "bool", "", "the claim's condition that decides in most runs"),
-        Column("axis", "string", "", "tokens, width (a point a run), or checkpoints (of a run)"),
+        Column("axis", "string", "", "tokens or width (one point per run), or checkpoints (of one run)"),
         Column("corpus", "string", "", "of all points"),
         Column("width", "int64", "units", "of all points; 0: it is the axis"),
         Column("layers", "int64", "layers", "of all points"),
         Column("decoder_layers", "int64", "layers", "of all points"),
-        Column("run", "string", "", "whose checkpoints these are; empty: a point is a run"),
+        Column("run", "string", "", "run of the checkpoints; empty: each point is a run"),
         Column("points", "int64", "", "effects behind the slope"),
         Column("scales", "int64", "", "scales that differ by a quarter or more"),
         Column("smallest", "float64", "see axis", "tokens or width of the first scale"),
@@ -173,7 +173,7 @@ def _row(own: pd.DataFrame, axis: str, sizes: Sequence[float], slope: ScaleSlope
         published=float(last["published"]),
     )
     scales = num_scales(sizes)
-    few = f"{scales} scales, of {LEAST_SCALES} that it takes" if scales < LEAST_SCALES else ""
+    few = f"{scales} scales, but {LEAST_SCALES} are needed" if scales < LEAST_SCALES else ""
     return {
         **{name: last[name] for name in [*_CLAIM, *_DEPTH, "followed", "unit"]},
         "axis": axis,

@@ -1,3 +1,3 @@
-"""Stages of a study on over scale."""
+"""The comparison of several studies over scale."""
 
 from ._over_scale import over_scale

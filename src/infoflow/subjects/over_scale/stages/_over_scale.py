@@ -43,7 +43,7 @@ _SCALE = {  # sections of a plan that define its scale; the others should be equ
 _CLAIM = "time:T19"
 _AGREEMENT = NGRAM_AGREEMENT.at_checkpoints
 _FREE = ("warmup", "device", "micro_tokens", "log_every", "evaluate_every", "save_every", "keep_last")
-"""Training settings that may differ: the warm-up, and those without effect on updates."""
+"""Training settings that may differ: the warm-up, and settings without effect on updates."""
 
 
 def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale") -> Run:
@@ -176,7 +176,7 @@ def _only_warmup_differs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bo
 
 
 def _training(plan: Mapping[str, Any]) -> TrainConfig:
-    """The section alone; other sections may name objectives in files of the user's."""
+    """The section alone; other sections may name objectives in the user's own files."""
     return StudyPlan.from_json({"training": plan["training"]} if "training" in plan else {}).training
 
 

@@ -1,4 +1,4 @@
-"""Claims about over training, and how their tables are read."""
+"""Claims about models over training, and how their tables are read."""
 
 from collections.abc import Mapping
 

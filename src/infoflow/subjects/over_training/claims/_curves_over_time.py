@@ -1,4 +1,4 @@
-"""Readings of curves over training: that leave and return, by frequency decile, and changes of phase."""
+"""Readings of curves over training: dips and returns, times by token frequency, and phase changes."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -43,11 +43,11 @@ _LEVEL = 3  # checkpoints averaged for the final level
 def identity_dip(objective: Spec, regime: str = "training", *, at_start: bool = False) -> Reading:
     """Depth and timing of the dip in token identity over layers.
 
-    It returns how deep the curve dips between the first and the last state at the end of training, in nats; the
-    doublings of updates from the minimum of KL(Q2||P) until half of that depth exists; and the reach of the latter.
+    The columns are the depth at the end of training, in nats; the doublings of updates from the minimum of KL(Q2||P)
+    until the dip has half of that depth; and the reach of this time.
 
-    The depth is the smaller of the fall from the first state to the lowest one between, and the rise from there to the
-    last. Its level is the mean of three checkpoints; a dip that exists at the first checkpoint counts from that one on.
+    The depth is the smaller of the fall from the first state to the lowest inner one and the rise from there to the
+    last, averaged over the last three checkpoints. A dip from step 0 on is dated to the first checkpoint after it.
     `at_start`: use step 0 at all checkpoints.
     """
     needs = ("layer", "update", "replicates")
@@ -139,12 +139,12 @@ _LEAST_GAIN, _LEAST_DECILES = 0.05, 5  # nats
 
 
 def times_by_frequency(objective: Spec, *, raw: bool = False) -> Reading:
-    """log2 of the update from which a decile's tokens have half of their gain over the unigram loss.
+    """log2 of the update from which each decile's tokens keep half of their final gain over the unigram loss.
 
     Deciles start with the most frequent; NaN if the gain is below .05 nats. Further columns say for each decile whether
     the true time may be earlier, and whether it may be later.
 
-    `raw`: half of the total fall of the loss, for which unigrams suffice.
+    `raw`: use half of the total fall of the loss, which unigrams alone can explain.
     """
     needs = ("decile", "update", "baseline", "replicates")
     table = Table(LOSS_BY_FREQUENCY.at_checkpoints, objective, needs=needs, course=True)
@@ -152,19 +152,19 @@ def times_by_frequency(objective: Spec, *, raw: bool = False) -> Reading:
 
 
 def embeddings_settled(objective: Spec) -> Reading:
-    """log2 of the update from which a decile's embeddings have covered nine tenths of their displacement.
+    """log2 of the update from which each decile's embeddings have covered nine tenths of the way to the last ones.
 
-    The displacement is measured from the last embeddings, and deciles start with the most frequent. Further columns say
-    for each decile whether the true time may be earlier, and whether it may be later.
+    Deciles start with the most frequent. Further columns say for each decile whether the true time may be earlier, and
+    whether it may be later.
     """
     table = Table(EMBEDDING_CHANGE.at_checkpoints, objective, needs=("decile", "update"), course=True)
     return table.reduce(_embeddings_settled)
 
 
 def frequency_correlation(times: np.ndarray) -> np.ndarray:
-    """Rank correlation of frequency with the numbers of deciles, which start with the most frequent, (N, 1).
+    """Rank correlation of frequency with the times of deciles, which start with the most frequent, (N, 1).
 
-    0 if all numbers are equal.
+    0 if all times are equal; NaN if too few deciles have one.
     """
     times = times[:, :NUM_DECILES]
     known = np.flatnonzero(np.isfinite(times[0]))
@@ -174,7 +174,7 @@ def frequency_correlation(times: np.ndarray) -> np.ndarray:
 
 
 def reach_of_correlation(curve: np.ndarray) -> Reach:
-    """How far the true correlation may lie below and above, if times are only bounds."""
+    """How far the true correlation may lie below and above the estimate where times are only bounds."""
     times, *bounds = np.split(curve[0], range(NUM_DECILES, curve.shape[1], NUM_DECILES))
     known = np.isfinite(times)
     if not bounds or known.sum() < _LEAST_DECILES:
@@ -220,7 +220,7 @@ def _times_by_frequency(rows: SeedRows, raw: bool) -> np.ndarray:
     known = np.isfinite(found[0])
     if known.sum() < _LEAST_DECILES:
         raise Absent(
-            f"{known.sum()} deciles gain {_LEAST_GAIN} nats over their unigram loss, needed {_LEAST_DECILES}: the "
+            f"{known.sum()} deciles gain {_LEAST_GAIN} nats over their unigram loss, but {_LEAST_DECILES} must: the "
             "vocabulary is too small, or the training too short"
         )
     return np.concatenate([found, np.tile(bounds.ravel(), (len(found), 1))], axis=1)
@@ -276,7 +276,7 @@ def doublings_between(objective: Spec, first: str, second: str) -> Reading:
 def gain_within(objective: Spec, *, elsewhere: bool = False) -> Reading:
     """Share of the change of the gain that falls between t10 and t90 of induction, and its reach.
 
-    With `elsewhere`, the largest share in any window of as many doublings that does not overlap that one.
+    With `elsewhere`, the largest share in any other window of that many doublings that does not overlap it.
     """
     phases = _phases(objective, "t10", "t90")
     gains = Table(IN_CONTEXT_LEARNING.at_checkpoints, objective, needs=("update", "measure"), course=True)
@@ -335,7 +335,7 @@ def _gain_within(phases: SeedRows, gains: SeedRows, elsewhere: bool) -> np.ndarr
     starts = np.linspace(logs[0], logs[-1] - (high - low), 200) if logs[-1] - logs[0] > high - low else np.array([])
     others = [share(start) for start in starts if start + high - low <= low or start >= high]
     if not others:
-        raise Absent("no window as wide lies outside the one of induction")
+        raise Absent("no window of that width lies outside the one of induction")
     return exact([max(others), *EXACT])
 
 

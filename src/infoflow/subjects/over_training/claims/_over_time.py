@@ -38,7 +38,7 @@ def prunable(order: str) -> Reading:
 def settling_order(objective: Spec, kind: str, number: str = "time") -> Reading:
     """Kendall's tau of depth and settling time, over states or over blocks from the second on, and its reach.
 
-    Layers with equal times settled between the same two checkpoints, in any order.
+    Layers with equal times settled between the same two checkpoints, so their order is unknown.
     """
     table = Table(CONVERGENCE_TIME.name, objective, needs=("layer",), number=number)
     return table.where(kind=kind, reference="final", similarity="cka").reduce(_tau, first=int(kind == "block"))
@@ -59,16 +59,16 @@ def role_sets(objective: Spec, column: str = "jaccard_previous") -> Reading:
     """Stability of roles that two heads or more hold, once their number is near the final one.
 
     The columns are the spread of the number as a share of the final one, the overlap with the preceding checkpoint, and
-    that of random sets; all are means over roles.
+    the ratio of this overlap to that of random sets; all are means over roles.
     """
     needs = ("kind", "role", "update", "size", "expected_previous")
     return Table(ROLE_TURNOVER.name, objective, needs=needs, number=column, course=True).reduce(_turnover)
 
 
 def lower_more_alike(objective: Spec, *, at_start: bool = False) -> Reading:
-    """How often state 1 is closer to another seed's than the last state is.
+    """Share of the checkpoints after the warm-up at which state 1 is closer to another seed's than the last state is.
 
-    It is a share of the checkpoints after the warm-up; a second column is the number of these checkpoints.
+    A second column is the number of these checkpoints. `at_start` uses step 0 instead.
     """
     table = Table(CONVERGENCE.name, objective, needs=("layer", "update", "progress"), course=True)
     chosen = table.where(kind="state", reference="other-seed", similarity="cka")
@@ -80,7 +80,7 @@ def ngram_minima(objective: Spec, number: str = "value") -> Reading:
 
     The columns are the doublings from the minimum of Q1 to that of Q2 and from there to that of Q3, the rise of the
     divergences from Q1 and Q2 after their minima, in nats, and the reach of each. A minimum at the first or last
-    checkpoint does not count.
+    checkpoint is only a bound.
     """
     needs = ("order", "update", "replicates")
     table = Table(NGRAM_AGREEMENT.at_checkpoints, objective, needs=needs, number=number, course=True)
@@ -121,7 +121,7 @@ def _stage_curve(rows: SeedRows, measure: str, n: int = -1, number: str = "value
 
 
 def _middle(updates: np.ndarray, curve: np.ndarray, share: float = 0.5) -> int:
-    """Index of the checkpoint from which the curve stays beyond a share of its way."""
+    """Index of the checkpoint from which the curve stays beyond a share of its total rise."""
     risen = (curve - curve[0]) / (curve[-1] - curve[0])
     below = np.flatnonzero(risen < share)
     return int(below[-1]) + 1 if len(below) else 0
@@ -180,8 +180,7 @@ def rank_course(objective: Spec, number: str = "value") -> Reading:
     """Course of the effective rank of the last states.
 
     The columns are, in ln, its fall from step 0 to a minimum, the rise from there to a later maximum, and the fall from
-    that to the end. Of all pairs of minimum and maximum, the one is used for which the smallest of these changes is
-    largest.
+    that to the end. The minimum and maximum are the pair for which the smallest of these changes is largest.
 
     `number="noise"` is a control: step 0 only, resampled as often as there are checkpoints.
     """
@@ -219,7 +218,7 @@ def _divergence_left(rows: SeedRows, share: float, clock: str) -> np.ndarray:
 def _dip(rows: SeedRows, rule: int) -> np.ndarray:
     rules = sorted(set(rows.frame["rule"]))
     if rule >= len(rules):
-        raise Absent("the share of the source was measured by one rule alone")
+        raise Absent("the share of the source was measured by only one rule")
     own = rows.frame[rows.frame["rule"] == rules[rule]]
     numbers = SeedRows(own.sort_values("update"), rows.number).numbers
     if numbers.shape[1] < 4:
@@ -272,7 +271,7 @@ def _way_done(rows: SeedRows, share: float) -> np.ndarray:
         values = (curve[rows.number].to_numpy(float) - float(start.iloc[0])) / (1 - float(start.iloc[0]))
         done.append(np.interp(np.log2(share), np.log2(curve["progress"].to_numpy(float)), values))
     if not done:
-        raise Absent("no layer has a way to go, or step 0 was not measured")
+        raise Absent("every layer is at its reference from the start, or step 0 was not measured")
     return exact([np.mean(done)])
 
 

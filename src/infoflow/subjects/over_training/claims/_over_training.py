@@ -22,8 +22,8 @@ FINDINGS_OVER_TRAINING = replace(
     FINDINGS_TABLE,
     name=f"findings{SUFFIX}",
     version=2,
-    description="Published claims, each tested on the models at every checkpoint, in the sizes that checkpoints are "
-    "measured in: not those of `findings`.",
+    description="Published claims, each tested on the models at every checkpoint, with the sample sizes of "
+    "checkpoints, which differ from those of `findings`.",
 )
 FINDINGS_SINCE = TableSchema(
     name="findings_since",
@@ -38,13 +38,13 @@ FINDINGS_SINCE = TableSchema(
             "since",
             "int64",
             "updates",
-            "first checkpoint from which it holds at all that follow; -1: it does not hold at the last",
+            "first checkpoint from which it holds without interruption; -1: it does not hold at the last",
         ),
         Column(
             "before",
             "int64",
             "updates",
-            "the checkpoint before that: it became true after this one; -1: `since` is the first measured",
+            "the checkpoint before `since`: it became true between the two; -1: `since` is the first one",
         ),
         Column("effect", "float64", "see unit", "at the last checkpoint"),
         Column("change", "float64", "see unit", "of the effect over the last third of the checkpoints, at least three"),
@@ -52,7 +52,7 @@ FINDINGS_SINCE = TableSchema(
             "moves",
             "string",
             "",
-            "grows, falls: the effect changed in one direction at each of those checkpoints, in all by "
+            "grows, falls: the effect changed in one direction at each of those checkpoints, in total by "
             "more than half its interval; settled: it did not; unknown: fewer than three checkpoints have one",
         ),
         Column("unit", "string", "", "unit of effect and change"),

@@ -148,7 +148,7 @@ def _heads_with_the_loss(phases: SeedRows, loss: SeedRows, pairs: SeedRows) -> n
 def _steepest_fall(loss: SeedRows) -> tuple[float, float, Bound]:
     """The checkpoints with the steepest fall of the loss between them, in log2 of updates, and whether they are bounds.
 
-    They are if the loss fell more before the first checkpoint, or most up to the last one.
+    They are bounds if the loss fell more before the first checkpoint, or most just before the last one.
     """
     course = loss.frame.sort_values("update")
     updates, values = course["update"].to_numpy(float), course["value"].to_numpy(float)

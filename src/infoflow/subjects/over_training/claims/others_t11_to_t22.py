@@ -23,7 +23,7 @@ from ._curves_over_time import seeds_apart
 from ._over_time import divergence_left, language_first, lower_more_alike, order_last, prunable, rank_course, source_dip
 from ._probes_over_time import best_layer_moves
 
-FACTOR = 1.5  # how much later a stage must occur to count as later: the square root of a fourfold warm-up would be 2
+FACTOR = 1.5  # times as late, at least, to count as later; the square root of a fourfold warm-up would be 2
 
 
 @claim(
@@ -66,9 +66,9 @@ def t11(curves: Curves) -> list[Condition]:
     cause="Short sentences: the order of words hardly changes once chrF has settled.",
     examined="over-training",
     published="translations become less monotone while BLEU hardly changes any more",
-    statistic="fuzzy reordering score of greedy translations (with begin and end) against one word aligner: after "
-    "chrF has come to .9 of its end it moves over a fifth of its range, and so it does over the last half of the "
-    "updates",
+    statistic="fuzzy reordering score of greedy translations (with begin and end) by one word aligner: after chrF "
+    "has reached .9 of its final value, the score still moves by over a fifth of its range, and also over the last "
+    "half of the updates",
     reads={"order": order_last()},
     controls=(Control(name="the same words in random order", reads={"order": order_last("baseline")}),),
     learned=(TRANSLATION,),
@@ -106,7 +106,7 @@ def t12(curves: Curves) -> list[Condition]:
 )
 def t13(curves: Curves) -> list[Condition]:
     """The source's share in a translation's predictions, over training."""
-    name = "lowest share of the source below the lower one of its start and its end"
+    name = "how far the share of the source falls below both its start and its end"
     return [exceeds(name, curves["dip"], 0.03, "share of relevance")]
 
 
@@ -123,7 +123,7 @@ _T14_SHARE = 0.25
     reads={"left": divergence_left(TRANSLATION, _T14_SHARE)},
     controls=(
         Control(
-            name="a quarter of the sum of the learning rates, for a quarter of the updates",
+            name="a quarter of the sum of the learning rates instead of the updates",
             reads={"left": divergence_left(TRANSLATION, _T14_SHARE, "lr_share")},
             decisive=False,
         ),
@@ -134,7 +134,7 @@ _T14_SHARE = 0.25
 )
 def t14(curves: Curves) -> list[Condition]:
     """How early predictions match those of the final model."""
-    name = "divergence from the last checkpoint's predictions after a quarter of the updates, of that at step 0"
+    name = "divergence from the last checkpoint's predictions after a quarter of the updates, relative to step 0"
     return [stays_below(name, curves["left"], 0.1, "share")]
 
 
@@ -169,8 +169,8 @@ def t16(curves: Curves) -> list[Condition]:
     "Models of different seeds start alike, diverge and converge again.",
     source=FOUR_PHASES,
     published="four phases of the divergence between outputs of seeds: uniform, sharp convergence, sharp divergence, "
-    "slow reconvergence, the last in larger models alone; no number",
-    statistic="KL between the predictions of two seeds at one update, of each seed and the next: a maximum before the "
+    "slow reconvergence (only in larger models); no number",
+    statistic="KL between the predictions of each seed and the next at the same update: a maximum before the "
     "end that is .1 nats above an earlier minimum, and above the end (threshold ours)",
     reads={"moves": seeds_apart(CAUSAL)},
     controls=(
@@ -213,13 +213,13 @@ def t18(curves: Curves) -> list[Condition]:
 
 
 def unigram_stage(objective: Spec, compared: str = "warm-up") -> Reading:
-    """How much later the divergence from unigrams is least with the longer warm-up.
+    """How much later the divergence from unigrams reaches its minimum with the longer warm-up.
 
     The columns are doublings of updates, doublings of the sum of learning rates, and the spacing of checkpoints there
     in doublings of updates.
 
-    `compared="seed"`: the difference to the next seed with the same warm-up in either direction, by its updates alone;
-    the sum, which only describes another warm-up, is 0.
+    `compared="seed"`: the absolute difference from the next seed with the same warm-up, in updates only; the column of
+    the sum, which matters only for another warm-up, is 0.
     """
     table = Table(STAGES_BY_WARMUP.name, objective, needs=("measure", "gap", "replicates"))
     return table.where(compared=compared, order=1).reduce(_grown, signed=compared == "warm-up")
@@ -234,8 +234,8 @@ def _grown(rows: SeedRows, signed: bool) -> np.ndarray:
         raise Absent("the divergence from unigrams has no minimum between the first checkpoint and the last")
     if (gap := float(ordered.frame["gap"].max())) > np.log2(FACTOR):
         raise Absent(
-            f"checkpoints around the minimum lie {gap:.2f} doublings of updates apart, and no time is more exact: "
-            f"{np.log2(FACTOR):.2f} or less are needed, a schedule with more steps"
+            f"checkpoints around the minimum lie {gap:.2f} doublings of updates apart, but at most "
+            f"{np.log2(FACTOR):.2f} are allowed: use a schedule with more steps"
         )
     grown = numbers if signed else np.abs(numbers) * [1, 0]
     return np.column_stack([grown, np.full(len(grown), gap)])
@@ -249,8 +249,8 @@ def _grown(rows: SeedRows, signed: bool) -> np.ndarray:
     published="14m: minima at 256 and 1,000 updates, with a longer warm-up at 1,000 and 2,000 (published data; by "
     "what factor the warm-up grew is unverified)",
     statistic="two studies with the same seeds and data, one with four times the warm-up: the divergence from "
-    "unigrams is least 1.5 times as many updates later, or more, and at less than 1.5 times the sum of learning rates "
-    "(limits ours; a sum that decided alone would give 2 and 1)",
+    "unigrams reaches its minimum after at least 1.5 times as many updates, and at less than 1.5 times the sum of "
+    "learning rates (limits ours; if the sum alone decided, the factors would be 2 and 1)",
     reads={"grown": unigram_stage(CAUSAL)},
     controls=(
         Control(
@@ -347,6 +347,6 @@ def m7(curves: Curves) -> list[Condition]:
             labels=["middle"],
             threshold=0.0,
             unit="share of heads",
-            alone=False,  # a constant share has its last value early: it counts with the rise
+            alone=False,  # a constant share meets it too, so it counts only with the rise
         ),
     ]

@@ -46,8 +46,8 @@ def _order(name: str, curve: np.ndarray, least: float, **how: bool) -> Condition
     source=SVCCA_PAPER,
     published="networks converge from the bottom up; no number",
     statistic="debiased CKA to the final model: Kendall's tau of depth and the update from which nine tenths of the "
-    "way are done at least .6 over states, and at least .3 over what blocks add on the final model's states, from the "
-    "second block on (thresholds ours)",
+    "way are covered is at least .6 over states, and at least .3 over what blocks add on the final model's states, "
+    "from the second block on (thresholds ours)",
     reads=reads(),
     controls=(Control(name="final weights with noise as large as the remaining distance", reads=reads("null_time")),),
     learned=(CAUSAL,),
@@ -56,7 +56,7 @@ def t1(curves: Curves) -> list[Condition]:
     """The order in which layers settle, of states and of blocks on the final model's own input."""
     name = "Kendall's tau of depth and time of settling, {}s"
     return [
-        # For states, depth accumulates whatever a layer has learned, so that alone means nothing.
+        # States accumulate the changes of all lower layers, so their order alone means nothing.
         _order(name.format("state"), curves["state"], 0.6, alone=False),
         _order(name.format("block"), curves["block"], 0.3),
     ]
@@ -80,7 +80,7 @@ SHARE = 0.2
             reads={"done": settled_share(CAUSAL, SHARE, number="null")},
         ),
         Control(
-            name="another seed's final model, which nothing draws them to",
+            name="another seed's final model, to which training does not lead",
             reads={"done": settled_share(CAUSAL, SHARE, reference="other-seed")},
         ),
     ),
@@ -101,7 +101,7 @@ _T3_READS: dict[str, Reading] = {"times": times_by_frequency(CAUSAL)}
     source=CHARACTERISTICS,
     published="sigmoid over log steps: n-gram curves of tokens; frequent ones earlier (published code)",
     statistic="deciles of the types by frequency in the training text: rank correlation of frequency and the update "
-    "from which on half of the gain over the tokens' unigram loss is there, -.6 or less (threshold ours)",
+    "from which half of the gain over the tokens' unigram loss is reached, -.6 or less (threshold ours)",
     reads=_T3_READS,
     controls=(
         shuffled_deciles(_T3_READS),
@@ -116,7 +116,7 @@ _T3_READS: dict[str, Reading] = {"times": times_by_frequency(CAUSAL)}
 def t3(curves: Curves) -> list[Condition]:
     """When tokens of different frequency are learned."""
     found = frequency_correlation(curves["times"])
-    name, unit = "frequency and the update at which half of the gain is there", "rank correlation"
+    name, unit = "frequency and the update at which half of the gain is reached", "rank correlation"
     return [stays_below(name, found, -0.6, unit, bounds=CORRELATION, reach=reach_of_correlation(curves["times"]))]
 
 
@@ -126,8 +126,8 @@ def t3(curves: Curves) -> list[Condition]:
     source=NGRAM_STAGES,
     published="Pythia 70m, loss on texts drawn from unigrams least at 128 updates, from bigrams at 256; 12b: "
     "divergence from unigrams least (.889 nats) at 64, from bigrams (1.441) at 256",
-    statistic="divergence of n-gram models of the training text from the model: least first for unigrams, later for "
-    "bigrams, then or later for trigrams; over .1 nats of rise after the first two",
+    statistic="divergence of n-gram models of the training text from the model: the minimum comes first for unigrams, "
+    "later for bigrams, then or later for trigrams; a rise of over .1 nats after the first two",
     reads={"minima": ngram_minima(CAUSAL)},
     controls=(
         Control(
@@ -137,7 +137,7 @@ def t3(curves: Curves) -> list[Condition]:
         ),
     ),
     learned=(CAUSAL,),
-    uncontrolled="a model without frequencies has no least divergence from them, whatever was trained",
+    uncontrolled="the divergence of a uniform model has no minimum, whatever was trained",
 )
 def t4(curves: Curves) -> list[Condition]:
     """The order of n-grams in learning."""
@@ -186,8 +186,8 @@ def t5(curves: Curves) -> list[Condition]:
     published="heads for syntactic relations are acquired abruptly, with a steep drop of the loss, and grammar "
     "follows (abstract; at about 20,000 of 1,000,000 updates, grammar at 20,000 to 30,000: as summarised)",
     statistic="best heads of dependency relations: most of their curves abrupt by the rules of the table `phases`; "
-    "their middle in or half a doubling beside the two checkpoints between which the test loss falls most; half of "
-    "the gain in minimal pairs comes later (thresholds ours)",
+    "their median time between the two checkpoints with the steepest fall of the test loss, or up to half a doubling "
+    "away; half of the gain in minimal pairs comes later (thresholds ours)",
     reads={"heads": heads_with_the_loss()},
     controls=(
         Control(
@@ -203,7 +203,7 @@ def t6(curves: Curves) -> list[Condition]:
     unit, relations = "doublings of updates", int(curves["heads"][0, 3])
     return [
         exceeds(
-            "share of relations whose best head comes at once",
+            "share of relations whose best head appears abruptly",
             abrupt,
             0.5,
             "share of curves",
@@ -246,7 +246,7 @@ def t7(curves: Curves) -> list[Condition]:
     abrupt, apart = (curves["both"][:, [place]] for place in range(2))
     return [
         exceeds(
-            "share of seeds in which both come at once",
+            "share of seeds in which both appear abruptly",
             abrupt,
             0.5,
             "share of seeds",
@@ -272,7 +272,7 @@ def t7(curves: Curves) -> list[Condition]:
     statistic="share of the change of the gain on repeated tokens that falls between t10 and t90 of the best head's "
     "prefix matching: at least .75",
     reads={"share": gain_within(CAUSAL)},
-    controls=(Control(name="the best window as wide elsewhere", reads={"share": gain_within(CAUSAL, elsewhere=True)}),),
+    controls=(Control(name="the best other window as wide", reads={"share": gain_within(CAUSAL, elsewhere=True)}),),
     learned=(CAUSAL,),
 )
 def t8(curves: Curves) -> list[Condition]:
@@ -285,9 +285,9 @@ def t8(curves: Curves) -> list[Condition]:
     "time:T10",
     "Which heads have a role changes, while their number stays the same.",
     source=CIRCUITS_OVER_TRAINING,
-    published="components may be implemented by other heads over time, the algorithm that they implement stays; no "
+    published="the heads that implement a component may change over time, while the algorithm stays the same; no "
     "number",
-    statistic="roles that at least two heads hold at the end, from where their number stays above .9 of the last one: "
+    statistic="roles that at least two heads hold at the end, once their number stays above .9 of the last one: "
     "it varies by less than a fifth, and the sets of neighbouring checkpoints share less than .9 but over three times "
     "what random sets of these sizes share; means over roles (thresholds ours)",
     reads={"roles": role_sets(CAUSAL)},
@@ -298,10 +298,10 @@ def t8(curves: Curves) -> list[Condition]:
     uncontrolled="the overlap is counted in units of what random sets share",
 )
 def t10(curves: Curves) -> list[Condition]:
-    """Heads that hold a role: their number stays, the members change."""
+    """Heads that hold a role: their number stays the same, but the heads change."""
     spread, overlap, over_chance = (curves["roles"][:, [place]] for place in range(3))
     return [
-        stays_below("spread of the number of heads, of the last one", spread, 0.2, "share", alone=False),
+        stays_below("spread of the number of heads, as a share of the last one", spread, 0.2, "share", alone=False),
         stays_below("overlap with the checkpoint before", overlap, 0.9, "Jaccard index", alone=False),
-        exceeds("the same over that of random sets", over_chance, 3.0, "times"),
+        exceeds("this overlap divided by that of random sets", over_chance, 3.0, "times"),
     ]

@@ -23,8 +23,8 @@ from ._curves_over_time import (
     "Induction heads appear long before attention concentrates on the first token.",
     source=OURS,
     published="none: ours, exploratory",
-    statistic="four times as many updates or more at the middle of the change of attention to the first token, mean "
-    "over heads, than at that of the best head's prefix matching (threshold ours)",
+    statistic="the middle of the change of attention to the first token, mean over heads, comes after at least four "
+    "times as many updates as that of the best head's prefix matching (threshold ours)",
     reads={"later": doublings_between(CAUSAL, INDUCTION_CURVE, FIRST_TOKEN_CURVE)},
     controls=(
         Control(
@@ -81,7 +81,7 @@ _T21_READS: dict[str, Reading] = {"times": embeddings_settled(CAUSAL)}
     source=OURS,
     published="none: ours, exploratory",
     statistic="deciles of the types by frequency in the training text: rank correlation of frequency and the update "
-    "from which on their rows of the embedding matrix are within a tenth of the way to the last ones, -.6 or less "
+    "from which their rows of the embedding matrix have covered nine tenths of the way to the last ones, -.6 or less "
     "(threshold ours)",
     reads=_T21_READS,
     controls=(shuffled_deciles(_T21_READS),),
@@ -90,5 +90,5 @@ _T21_READS: dict[str, Reading] = {"times": embeddings_settled(CAUSAL)}
 def t21(curves: Curves) -> list[Condition]:
     """Rows of the embedding matrix."""
     found = frequency_correlation(curves["times"])
-    name, unit = "frequency and the update from which on nine tenths of the way are done", "rank correlation"
+    name, unit = "frequency and the update from which nine tenths of the way are covered", "rank correlation"
     return [stays_below(name, found, -0.6, unit, bounds=CORRELATION, reach=reach_of_correlation(curves["times"]))]

@@ -108,7 +108,7 @@ def _cell(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def since(own: pd.DataFrame) -> str:
-    """`holds since update 512`, `held from 64 to 256; fails since 500`, ...: from verdicts by update."""
+    """When a claim holds, in words: `holds since update 512`, `held from 64 to 256; fails since 500`, ..."""
     *earlier, last = verdict_runs(own)
     stated = _last(last.verdict, last.first, throughout=not earlier)
     held = [run for run in earlier if run.verdict == "holds"]
@@ -166,7 +166,7 @@ def _chart(shown: pd.DataFrame, updates: list[int]) -> dict[str, Any]:
 
 
 def _checks(course: CheckpointTables) -> Drawn | None:
-    """One row per complaint, the most severe first."""
+    """One row per problem, the most severe first."""
     frame = course[CHECKPOINT_CHECKS.name]
     if frame.empty:
         return None

@@ -70,7 +70,7 @@ def _ngrams(course: CheckpointTables) -> pd.DataFrame:
 
 
 def ngrams(order: int) -> str:
-    """Name of n tokens in the plural."""
+    """Plural name of the n-grams of one order, such as `bigrams`."""
     return _ORDERS.get(order, f"{order}-grams")
 
 
@@ -109,7 +109,7 @@ def _group(course: CheckpointTables, table: pd.DataFrame, name: str, beside: lis
 
 
 def _rank(measure: str) -> tuple[bool, str]:
-    """The distance of counts from the model comes first: it measures what the model lacks of them."""
+    """Sort key: KL(Q||P) comes first, because it measures what the model has not yet learned of the counts."""
     return not _title(measure).startswith("KL(Q"), _title(measure)
 
 

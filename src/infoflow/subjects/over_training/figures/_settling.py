@@ -29,7 +29,7 @@ CONVERGENCE = Method(
     block on the finished model's own input with its final output, so changes of lower layers do not add up. Null
     model: the finished weights plus random directions, each tensor as far from its end as it was at that update. CKA
     and PWCCA ignore rotations; displacement (‖<i>X<sub>t</sub></i> − <i>X<sub>r</sub></i>‖ / ‖<i>X<sub>r</sub></i> −
-    mean‖) does.
+    mean‖) does not.
     """,
 )
 _KINDS = {"state": "states", "block": "blocks"}
@@ -137,7 +137,7 @@ def _chart(axis: TimeAxis, rows: pd.DataFrame, y: Channel) -> dict[str, Any]:
 
 
 def _null(axis: TimeAxis, rows: pd.DataFrame, y: Channel) -> list[Layer]:
-    """From the lowest to the highest layer of the null model."""
+    """The area from the lowest to the highest layer of the null model."""
     known = rows.dropna(subset="null").round({"null": 4})
     if known.empty:
         return []

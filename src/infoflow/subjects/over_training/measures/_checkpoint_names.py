@@ -1,4 +1,4 @@
-"""What is known of a checkpoint: from its name, from a public suite, and from its training's records."""
+"""What is known about a checkpoint from its name, a public suite, and the records of its training."""
 
 import math
 import re
@@ -37,9 +37,9 @@ class CheckpointName:
 
 
 def checkpoint_name(text: str) -> CheckpointName | None:
-    """Parses a name such as `step1000`, `step_20k` or `stage1-step101000-tokens424B`; None if it has no step.
+    """Parse a name such as `step1000`, `step_20k` or `stage1-step101000-tokens424B`; None if it has no step.
 
-    The number after step or checkpoint counts; k and M are factors on it, as are M, B and T on the number of tokens.
+    The step is the number after "step" or "checkpoint", with factors k and M; numbers of tokens have M, B and T.
 
     >>> checkpoint_name("step-001000-2BT")
     CheckpointName(text='step-001000-2BT', step=1000, tokens=2000000000.0, stage=0, ingredient=0)
@@ -138,7 +138,7 @@ PUBLIC_SUITES = (
         ),
         tokens_per_update=524_288,
     ),
-    PublicSuite(name="OLMo", pattern=r"allenai/OLMo[\w.-]*"),  # names tell step and tokens
+    PublicSuite(name="OLMo", pattern=r"allenai/OLMo[\w.-]*"),  # names contain step and tokens
 )
 """PolyPythias are part of Pythia: `EleutherAI/pythia-160m-seed3`."""
 
@@ -157,7 +157,7 @@ _MOST = 1e300
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerState:
-    """A checkpoint's position in its training, as recorded by the training; None and NaN: not recorded."""
+    """A checkpoint's position in its training, as the training recorded it; None and NaN: not recorded."""
 
     step: int | None = None
     updates: int | None = None  # of the whole training

@@ -37,7 +37,7 @@ CONVERGENCE = TableSchema(
     made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
         Column("stack", "string", "", "encoder or decoder"),
-        Column("layer", "int64", "", "state, 0 = embeddings; of kind block, from 0"),
+        Column("layer", "int64", "", "state (0 = embeddings), or block (from 0)"),
         Column("kind", "string", "", "state, or block: its update on the reference's input"),
         Column("reference", "string", "", "final, previous, initial or other-seed"),
         Column(
@@ -47,13 +47,13 @@ CONVERGENCE = TableSchema(
             "cka (debiased), cka without outliers (without the reference's 3 dimensions of most variance), "
             "pwcca, procrustes (cosine of the angle); displacement is a distance: |X - R| / |R - mean|, not aligned",
         ),
-        *estimate_columns("1", "similarity, or displacement", "the same with the tokens of one of both shuffled"),
+        *estimate_columns("1", "similarity, or displacement", "the same with the tokens of one model shuffled"),
         Column(
             "null",
             "float64",
             "1",
-            "the same of the final weights with noise as large, tensor by tensor, as what they still have "
-            "to go: mean of 3 draws; NaN for other references",
+            "the same for the final weights with noise that is, in each tensor, as large as the remaining "
+            "distance: mean of 3 draws; NaN for other references",
         ),
     ),
 )
@@ -75,7 +75,7 @@ class LayerConvergence(Intervention):
     Args:
         references: Loads the models to compare with; blocks and null need `final` among them.
         key: A name or hash that stands for the references in the keys of results.
-        occurrences: Maximum number of tokens, from whole sentences in the order of their hashes.
+        occurrences: Approximate number of tokens, from whole sentences in the order of their hashes.
         draws: Number of draws of the noise.
 
     Source: [@raghu2017], [@kornblith2019]; nulls are ours.
@@ -119,7 +119,7 @@ class _Read:
 
 
 def _batches(reader: Reader, occurrences: int, tokens_per_batch: int) -> list[np.ndarray]:
-    """Batches of the first sentences, by a hash of their text, with `occurrences` tokens."""
+    """Batches of the first sentences, by a hash of their text, with `occurrences` tokens or a few more."""
     chosen, tokens = set[int](), 0
     for row in reader.rows.tolist():
         if tokens >= occurrences:
@@ -131,7 +131,7 @@ def _batches(reader: Reader, occurrences: int, tokens_per_batch: int) -> list[np
 
 
 def _read(model: Model, reader: Reader, batches: Sequence[np.ndarray], others: Sequence[Model] = ()) -> _Read:
-    """One pass of `model`; with `others`, also the updates of its blocks and theirs on its states."""
+    """One pass of `model`; with `others`, also what its blocks and theirs add to its states."""
     states, updates = list[Layers](), list[Layers]()
     theirs: list[list[Layers]] = [[] for _ in others]
     blocks: list[np.ndarray] = []

@@ -78,7 +78,7 @@ class PredictionDivergence(_AgainstCheckpoints):
     """`prediction_divergence` from the last checkpoint of the same training.
 
     Args:
-        references: Loads it, as "final".
+        references: Loads that checkpoint, as "final".
         key: A name or hash that stands for it in the keys of results.
     """
 
@@ -95,7 +95,7 @@ class EmbeddingChange(_AgainstCheckpoints):
     """`embedding_change` from the last checkpoint of the same training, by frequency in its training text.
 
     Args:
-        references: Loads it, as "final".
+        references: Loads that checkpoint, as "final".
         key: A name or hash that stands for it in the keys of results.
     """
 
@@ -141,8 +141,8 @@ CONVERGENCE_OVER_TRAINING = CONVERGENCE.named(
             "normalised",
             "float64",
             "1",
-            "share of the way from the similarity at step 0 to 1; NaN where the layer began there, or step "
-            "0 is not there",
+            "share of the way from the similarity at step 0 to 1; NaN where the layer began close to 1, or "
+            "without step 0",
         ),
     ),
 )
@@ -162,7 +162,7 @@ CONVERGENCE_TIME = TableSchema(
             "null_time",
             "float64",
             "updates",
-            "the same of the null: when final weights with noise as large as what is left of the way would "
+            "the same for the null: when the final weights with noise as large as the remaining distance would "
             "have settled; NaN: never, or another reference",
         ),
         Column("area", "float64", "1", "mean of the normalised curve over log2 t"),
@@ -274,9 +274,7 @@ COURSE_TABLES: tuple[TableSchema, ...] = (
 
 
 def course_tables(tables: Mapping[str, pd.DataFrame], warmup: float = float("nan")) -> dict[str, pd.DataFrame]:
-    """Convergence, roles and phases of one model, from its measures' tables at all checkpoints (with `KEYS` and
-    `CLOCKS`).
-    """
+    """Convergence, roles and phases of one model, from its tables at all checkpoints (with `KEYS` and `CLOCKS`)."""
     found = role_tables(tables)
     if CONVERGENCE.name in tables and len(tables[CONVERGENCE.name]):
         rows, times = settled(tables[CONVERGENCE.name])

@@ -35,13 +35,13 @@ IN_CONTEXT_LEARNING = TableSchema(
             "gain: mean loss around token i less that around token j of the same texts; repeat_gain: mean "
             "loss in the first copy of random tokens less that in the second, without each copy's first token",
         ),
-        Column("i", "int64", "tokens", "the early place, from 1; -1 for repeat_gain"),
-        Column("j", "int64", "tokens", "the late place; -1 for repeat_gain"),
+        Column("i", "int64", "tokens", "the early position, from 1; -1 for repeat_gain"),
+        Column("j", "int64", "tokens", "the late position; -1 for repeat_gain"),
         Column("length", "int64", "tokens", "of the texts; of one copy (repeat_gain)"),
         *estimate_columns(
             "nats per token",
-            "the gain: above 0 where what was read helps",
-            "gain: that of the same tokens' unigram loss, which knows no context; repeat_gain: with other random "
+            "the gain: above 0 where the preceding context helps",
+            "gain: that of the same tokens' unigram loss, which ignores context; repeat_gain: with other random "
             "tokens in place of the second copy",
             "texts",
         ),

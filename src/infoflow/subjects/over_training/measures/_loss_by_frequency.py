@@ -50,7 +50,7 @@ LOSS_BY_FREQUENCY = TableSchema(
             "decile",
             "int64",
             "",
-            "tenth of the types by their number in the counted text, from 0, the most frequent; -1: types "
+            "decile of the types by frequency in the counted text, from 0, the most frequent; -1: types "
             "that never occur in it",
         ),
         Column("corpus", "string", "", "where tokens were counted"),
@@ -59,7 +59,7 @@ LOSS_BY_FREQUENCY = TableSchema(
             "log_frequency",
             "float64",
             "ln of a share",
-            "mean over these types of ln((n + 1/2) / (N + V/2)): n times among N counted tokens, V types",
+            "mean over these types of ln((n + 1/2) / (N + V/2)): n of the N counted tokens are of the type; V types",
         ),
         *estimate_columns(
             "nats per token",
@@ -108,8 +108,8 @@ class LossByFrequency(AbstractLossMeasure):
 
 LOSS_BY_POSITION = TableSchema(
     name="loss_by_position",
-    description="Mean loss of the first, second, ... token of a text: the next token of a causal LM and of a decoder "
-    "that reads the reference, the hidden one of a masked LM.",
+    description="Mean loss of the first, second, ... token of a text: the next token for a causal LM or a decoder that "
+    "reads the reference, the masked token for a masked LM.",
     light=True,
     columns=(
         Column(
@@ -121,7 +121,7 @@ LOSS_BY_POSITION = TableSchema(
         ),
         *estimate_columns(
             "nats per token",
-            "mean loss of the tokens at that place",
+            "mean loss of the tokens at that position",
             "mean loss of the same tokens by their frequency alone, counted in the training corpus where it is known",
             "predicted tokens",
         ),
@@ -162,16 +162,16 @@ class LossByPosition(AbstractLossMeasure):
 
 EMBEDDING_CHANGE = TableSchema(
     name="embedding_change",
-    description="Distance of rows of the input embedding matrix from those of the last checkpoint: deciles of "
-    "the types of the counted text.",
+    description="Distance of rows of the input embedding matrix from those of the last checkpoint, by decile of "
+    "the types in the counted text.",
     light=True,
     columns=(
         Column(
             "decile",
             "int64",
             "",
-            "tenth of the types by their number in the counted text, from 0, the most frequent; -1: types "
-            "that never occur in it, among them special ones",
+            "decile of the types by frequency in the counted text, from 0, the most frequent; -1: types "
+            "that never occur in it, including special ones",
         ),
         Column("types", "int64", "types", "rows of the decile"),
         Column(

@@ -34,7 +34,7 @@ NGRAM_AGREEMENT = TableSchema(
     name="ngram_agreement",
     description="How close a model's predictions are to n-gram models of the text in `corpus`, in the model's own "
     "tokens. A masked LM is compared at its hidden tokens, with bigrams where the neighbour is visible; a "
-    "decoder of translations, which sees its source too, as the language model that it is of its target.",
+    "translation decoder, which also sees its source, as a language model of its target.",
     light=True,
     columns=(
         Column("order", "int64", "tokens", "n: 1 unigram, 2 bigram, 3 trigram"),
@@ -209,14 +209,14 @@ def _replaced(reader: Reader, rows: np.ndarray, texts: dict[int, np.ndarray]) ->
 # Times of n-gram stages in two training runs that differ only in their warm-up.
 
 WARMUP_FACTOR = 4
+"""How many times as long the second warm-up must be; the published numbers say nothing about other factors."""
 CHECKPOINT_STEPS = {"updates": 1, "rates": 2}
 """Tolerance of a stage's time, in steps between checkpoints.
 
 Each minimum is at most half a step from its checkpoint, and while the rate rises its sum grows with the square of the
 updates.
 """
-"""How many times as long the second warm-up must be: of another factor the published numbers say nothing."""
-_ROUNDING = 0.05  # of that factor: a warm-up is a whole number of updates
+_ROUNDING = 0.05  # tolerance of that factor: a warm-up is a whole number of updates
 STAGES_BY_WARMUP = TableSchema(
     name="stages_by_warmup",
     description="How much later the divergence KL(Q||P) from an n-gram model reaches its minimum with a longer "
@@ -230,13 +230,13 @@ STAGES_BY_WARMUP = TableSchema(
         Column("warmup", "int64", "updates", "of the training"),
         Column("other_warmup", "int64", "updates", "of the training that it is compared with"),
         Column("order", "int64", "tokens", "n: 1 unigram, 2 bigram, 3 trigram"),
-        Column("measure", "string", "", "what grew: updates, or the sum of the learning rates, until the minimum"),
-        Column("value", "float64", "doublings", "log2 of how many times as many; NaN: no minimum inside the training"),
+        Column("measure", "string", "", "updates, or the sum of the learning rates (rates), until the minimum"),
+        Column("value", "float64", "doublings", "log2 of the ratio other / this; NaN: no minimum inside the training"),
         Column(
             "gap",
             "float64",
             "doublings",
-            "of updates, from either minimum to the farthest checkpoint beside it: no value is more exact",
+            "in updates, from either minimum to the farther neighbouring checkpoint: no value is more exact",
         ),
         Column("replicates", "list<float64>", "doublings", "of the value, over draws of sentences"),
     ),

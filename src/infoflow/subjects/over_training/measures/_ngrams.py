@@ -156,7 +156,7 @@ class NgramModel:
     def chances(
         self, tokens: Int[np.ndarray, " N"], before: Int[np.ndarray, "N back"], order: int
     ) -> Float[np.ndarray, " N"]:
-        """Q_order of tokens below V after the tokens `before` them, the last one first."""
+        """Q_order of tokens (all below V) after the tokens `before` them, nearest first."""
         return self._chances(self.histories(before[:, : order - 1]), np.asarray(tokens, dtype=np.int64))
 
     def divergences(
@@ -273,7 +273,7 @@ def words_of(text: str) -> list[str]:
 
 
 class WordAligner:
-    r"""Fitted to translated sentences; gives the source word of each target word, and a word's most likely translation.
+    r"""Word aligner fitted to translated sentences: the source word of each target word, and word-by-word translation.
 
     $$ p(f_j, a_j = i) = t(f_j \mid e_i) \begin{cases} p_0 & i = 0 \text{ (no word)} \\
        (1 - p_0)\, e^{-λ |i/m - j/n|} / Z_j & i = 1..m \end{cases} $$

@@ -1,4 +1,4 @@
-"""Whether a curve changed abruptly during training, when, and its piecewise linear fits."""
+"""Whether and when a curve changed abruptly during training, and piecewise linear fits of curves."""
 
 # N step, S segments
 
@@ -232,7 +232,7 @@ def change_points(
     $$ \min_{S \le 4} \; \min_{cuts} \sum_{s \le S} \sum_{i \in s} \Big(\frac{y_i - a_s - b_s x_i}{σ_i}\Big)^2
        + 3 S \ln N $$
 
-    (a line and a cut for each), over all cuts that leave each phase two points: an exact search, in real x. Lines are
+    (the penalty counts a line and a cut for each phase), over all cuts that leave each phase two points. Lines are
     fitted without weights, as in common change-point packages; residuals are in standard errors.
 
     Args:
@@ -240,7 +240,7 @@ def change_points(
         values: At each step.
         sigma: Standard error of each value.
         most: Maximum number of phases, 1 to 4.
-        penalty: Instead of 3 ln N for each phase.
+        penalty: Penalty for each phase instead of 3 ln N.
     """
     times, curve = checked_curve(steps, values)
     errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)

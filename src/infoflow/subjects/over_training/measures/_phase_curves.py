@@ -20,26 +20,26 @@ from ._translation_stages import TRANSLATION_STAGES
 
 PHASE_CURVES = TableSchema(
     name="phase_curves",
-    description="The curves over training that `phases` is about, at every checkpoint, and straight lines over log2 of "
-    "the update, one after the other, whose number is chosen by BIC over 1 to 4: a visual aid, not a finding by "
-    "itself. Errors are those of the choice of sentences.",
+    description="The curves over training that `phases` analyses, at every checkpoint, with their fit by one to four "
+    "consecutive straight lines over log2 of the update (number chosen by BIC): a visual aid, not a finding by itself. "
+    "Errors are those of the choice of sentences.",
     over_training=True,
     columns=(
         *KEYS,
         *CLOCKS,
-        Column("table", "string", "", "where the curve is from"),
-        Column("curve", "string", "", "what it is of"),
+        Column("table", "string", "", "table that the curve comes from"),
+        Column("curve", "string", "", "what the curve shows"),
         Column("value", "float64", "of the curve", "at this checkpoint"),
         Column("error", "float64", "of the curve", "its standard error"),
         Column("segment", "int64", "", "number of its line, from 0; -1: step 0 has none"),
-        Column("line", "float64", "of the curve", "the line there; NaN at step 0"),
+        Column("line", "float64", "of the curve", "height of the line; NaN at step 0"),
     ),
 )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Curves:
-    """Curves of a table: one for each value of `by`, over filtered rows; of several rows the highest, or the mean."""
+    """Curves of a table: one for each value of `by`, over filtered rows; the highest or the mean of several rows."""
 
     table: str
     name: str  # with columns in braces

@@ -41,7 +41,7 @@ PHASES = TableSchema(
             Column(f"{time}{side}", "float64", "updates", description)
             for time in _TIMES
             for side, description in (
-                ("", f"update at which {time[1:]} % of the change are over; NaN: no change"),
+                ("", f"update at which {time[1:]} % of the change is done; NaN: no change"),
                 ("_before", "the checkpoint before it"),
                 ("_after", "the checkpoint at or after it; inf: none"),
             )
@@ -56,7 +56,7 @@ PHASES = TableSchema(
             "abrupt, gradual, unresolved (too few checkpoints around it), unfinished, started before, no "
             "change, or goes and returns, which has no t10, t50 and t90",
         ),
-        Column("delta_bic", "float64", "", "by which a step beats the gradual curves"),
+        Column("delta_bic", "float64", "", "BIC by which the logistic beats the gradual curves"),
         Column(
             "at_warm_up",
             "bool",
@@ -67,8 +67,8 @@ PHASES = TableSchema(
             Column(f"{name}{side}", "float64", "updates", description.format(what))
             for name, what in (
                 ("turn", "of the extremum of a curve that goes and returns"),
-                ("out", "at which half of the way to the extremum is over"),
-                ("back", "at which half of the way back is over"),
+                ("out", "at which half of the way to the extremum is done"),
+                ("back", "at which half of the way back is done"),
             )
             for side, description in (
                 ("", "update {}; NaN: it does not return"),
@@ -151,8 +151,8 @@ def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: floa
 
     In simulated curves (5,000 updates, errors of .03 to .08 of the change, 200 draws each), seven kinds of monotone
     curves and flat ones had no turning point, except a straight line in t in one of 200 draws. At the default schedule,
-    humps as high as the change were found in all draws, half as high in .95 to 1; with 12 checkpoints in .57 to .72 and
-    .1 to .27: add checkpoints if a curve seems to return.
+    humps as high as the change were found in all draws, and humps half as high in .95 to 1 of them; with 12 checkpoints
+    in .57 to .72 and .1 to .27. Add checkpoints if a curve seems to return.
 
     Args:
         steps: Ascending, at least eight after step 0, which counts only for the first level.
@@ -215,17 +215,17 @@ PHASES_OVER_SEEDS = TableSchema(
         Column("variant", "string", "", "of the objective"),
         Column("architecture", "string", "", "of the models"),
         Column("start", "string", "", "what their training began from; empty: random"),
-        Column("update", "int64", "updates", "-1: of their whole course"),
+        Column("update", "int64", "updates", "-1: over the whole training"),
         Column("table", "string", "", "where the curve is from"),
         Column("curve", "string", "", "what it is of"),
-        Column("seeds", "int64", "seeds", "that have the curve"),
-        Column("changed", "int64", "seeds", "whose change begins and ends in the training"),
-        Column("abrupt", "int64", "seeds", "whose change comes at once"),
+        Column("seeds", "int64", "seeds", "seeds that have the curve"),
+        Column("changed", "int64", "seeds", "seeds whose change begins and ends in the training"),
+        Column("abrupt", "int64", "seeds", "seeds whose change is abrupt"),
         Column("verdict", "string", "", "the verdict of all seeds; mixed: they differ; unknown: fewer than three"),
         *(
             Column(f"{name}{part}", "float64", unit, description.format(what))
             for name, unit, what in (
-                *((time, "updates", f"update at which {time[1:]} % of the change are over") for time in _TIMES),
+                *((time, "updates", f"update at which {time[1:]} % of the change is done") for time in _TIMES),
                 ("t50_tokens", "tokens", "tokens that the loss had seen at t50"),
                 ("width", "doublings", "doublings from 10 to 90 % of the fitted logistic"),
                 ("share", "", "the same as a share of the training"),
@@ -239,7 +239,7 @@ PHASES_OVER_SEEDS = TableSchema(
         Column("t50_mean", "float64", "updates", "geometric mean of t50 over seeds"),
         Column("t50_low", "float64", "updates", "lower end of its 95 % interval over seeds"),
         Column("t50_high", "float64", "updates", "its upper end; NaN below three seeds"),
-        Column("at_warm_up", "int64", "seeds", "whose t50 lies at the end of the warm-up"),
+        Column("at_warm_up", "int64", "seeds", "seeds whose t50 lies at the end of the warm-up"),
     ),
 )
 

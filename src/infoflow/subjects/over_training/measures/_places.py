@@ -60,7 +60,7 @@ class AbstractPlace(ABC):
 
     @abstractmethod
     def opened(self, keep: bool = False) -> "AbstractOpened":
-        """A context that provides the folder, fetching it if necessary; fetched files go afterwards, unless `keep`."""
+        """A context with the folder, fetched if necessary; fetched files are removed afterwards, unless `keep`."""
 
 
 class AbstractOpened(ABC):

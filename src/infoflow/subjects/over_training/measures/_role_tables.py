@@ -30,10 +30,10 @@ _HEAD_PLACE = [column for column in HEAD_ROLES.columns if column.name in ("stack
 HEAD_ROLE_EVENTS = TableSchema(
     name="head_role_events",
     version=2,
-    description="Heads that take a role or leave it. A birth is the first of two consecutive checkpoints that hold it, "
-    "a death the first of two that do not; roles held before training are `initial`. The roles are those of "
-    "head_roles, by thresholds, tested at every checkpoint on other sentences than those they are chosen on: see also "
-    "the rank correlations of role_turnover, which have no thresholds.",
+    description="Heads that take on or lose a role. A birth is the first of two consecutive checkpoints at which a "
+    "head holds it, a death the first of two at which it does not; roles held before training are `initial`. The roles "
+    "are those of head_roles: they depend on thresholds, and at every checkpoint they are tested on other sentences "
+    "than those they are chosen on. The rank correlations of role_turnover have no thresholds.",
     over_training=True,
     made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
@@ -42,8 +42,8 @@ HEAD_ROLE_EVENTS = TableSchema(
         Column("event", "string", "", "initial, birth or death"),
         Column("before", "int64", "updates", "the last checkpoint before it"),
         Column("after", "int64", "updates", "the first checkpoint after it"),
-        Column("open", "bool", "", "only the last checkpoint says so"),
-        Column("flickers", "int64", "", "changes of this head that were no event"),
+        Column("open", "bool", "", "only the last checkpoint shows it"),
+        Column("flickers", "int64", "", "changes of this head that do not count as events"),
     ),
 )
 ROLE_TURNOVER = TableSchema(
@@ -64,11 +64,11 @@ ROLE_TURNOVER = TableSchema(
             "heads",
             "how many of them hold it by chance, at most: 2.5 % of those chosen, see `head_roles`",
         ),
-        Column("heads", "int64", "heads", "heads that could"),
-        Column("jaccard_previous", "float64", "1", "with the checkpoint before; NaN: none"),
-        Column("expected_previous", "float64", "1", "of random sets of these sizes"),
-        Column("jaccard_final", "float64", "1", "with the last checkpoint"),
-        Column("expected", "float64", "1", "of random sets of these sizes"),
+        Column("heads", "int64", "heads", "heads that could hold it"),
+        Column("jaccard_previous", "float64", "1", "overlap with the previous checkpoint; NaN: none"),
+        Column("expected_previous", "float64", "1", "overlap of random sets of these sizes"),
+        Column("jaccard_final", "float64", "1", "overlap with the last checkpoint"),
+        Column("expected", "float64", "1", "overlap of random sets of these sizes"),
         Column("rank_previous", "float64", "1", "Spearman correlation of all heads' scores"),
         Column("rank_final", "float64", "1", "the same with the last checkpoint"),
     ),
@@ -183,7 +183,7 @@ PRUNABLE_BY_UPDATE = TableSchema(
         *KEYS,
         *CLOCKS,
         Column("order", "string", "", "importance, or random (mean of its draws)"),
-        Column("kind", "string", "", "which heads may go: all"),
+        Column("kind", "string", "", "which heads may be removed: all"),
         Column("value", "float64", "share", "of the heads"),
         Column("replicates", "list<float64>", "share", "over the choice of sentences"),
         Column(
@@ -269,7 +269,7 @@ _NO_MASK = {"mask_previous": float("nan"), "mask_final": float("nan")}
 
 
 def _masks(importance: pd.DataFrame | None, model: str, updates: list[int]) -> dict[int, dict[str, float]]:
-    """By update, how much its less important half of the heads differs from that of other updates."""
+    """For each update, how much the less important half of the heads differs from that at other updates."""
     halves: dict[int, set] = {}
     if importance is not None:
         own = importance[(importance["model"] == model) & (importance["convention"] == "paper")]

@@ -59,7 +59,7 @@ class CheckpointSeries:
 
     @property
     def updates(self) -> int:
-        """N of the whole training: as recorded, from its suite, or else the last checkpoint."""
+        """Number of updates of the whole training: as recorded, from its suite, or else that of the last checkpoint."""
         reported = [one.state.updates for one in self.checkpoints if one.state.updates]
         last = max(one.update for one in self.checkpoints)
         known = max([*reported, *(self.suite.steps if self.suite else ())], default=last)
@@ -219,7 +219,7 @@ def _digests(folder: Path) -> tuple[str, ...]:
 
 
 def _name(folder: Path) -> str:
-    """The last part of the path; for a folder called checkpoints, with its parent's."""
+    """The last part of the path, with the parent's if the folder is called checkpoints."""
     path = folder.resolve()
     return f"{path.parent.name}/{path.name}" if path.name in _INSIDE else path.name
 
@@ -242,7 +242,7 @@ def _root(folder: Path, home: Path) -> Path | None:
 def _series(
     name: str, home: Path, root: Path | None, choice: str, steps: Mapping[str, int], source: str
 ) -> list[CheckpointSeries]:
-    """The checkpoints in one folder; a subfolder without configuration and number does not count."""
+    """The checkpoints in one folder; a subfolder with neither a configuration nor a number does not count."""
     known = listed(home)
     paths = {
         path.name: path

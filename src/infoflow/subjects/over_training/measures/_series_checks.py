@@ -56,8 +56,8 @@ def check_series(series: Sequence[WeighedCheckpoint], missing: Sequence[Missing]
 def loss_checks(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
     """Losses outside the decreasing fit of all others: above earlier ones or below later ones; largest deviation first.
 
-    Deviations exceed 5 standard errors of the two and .1 nats. Above: divergence, or a file of an earlier step; below:
-    a file of a later step.
+    Reported deviations exceed .1 nats and 5 standard errors of the difference. Above: divergence, or a file of an
+    earlier step; below: a file of a later step.
     """
     live = [one for one in series if math.isfinite(one.loss)]
     rows = []
@@ -126,7 +126,7 @@ def _twins(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 
 def _shards(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """A shard from another checkpoint in one whose other shards are its own; one that all share is frozen."""
+    """K2: shards that belong to another checkpoint; a shard that most checkpoints share may be frozen."""
     whole = {one.name for group in _groups(series) for one in group}
     split = [one for one in series if len(one.files) > 1 and one.name not in whole]
     holders: dict[tuple[str, str], list[WeighedCheckpoint]] = {}

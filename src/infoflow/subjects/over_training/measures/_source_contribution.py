@@ -1,4 +1,4 @@
-"""How much a translation depends on its source and on its prefix, and its word order."""
+"""How much a translation depends on its source and on its prefix, and how monotone its word order is."""
 
 # S source token, J target position (decoder step)
 
@@ -103,12 +103,12 @@ _CONSERVED = 0.05  # share of the relevance that may be lost: stabilisers take .
 
 SOURCE_CONTRIBUTION = TableSchema(
     name="source_contribution",
-    description="Share of the source in the relevance of all tokens for a translation's next one, and how widely the "
-    "relevance is spread, on sentences of one length. The reference is read at every step. Shares depend on the rule: "
-    "compare a rule with itself, never one with the other.",
+    description="Share of the source in the relevance of all tokens for the next token of a translation, and how "
+    "widely the relevance is spread, on sentences of one length. The reference is read at every step. Shares depend on "
+    "the rule: compare a rule only with itself.",
     columns=(
         Column("rule", "string", "", "method of heads.token_relevance"),
-        Column("explained", "string", "", "top: the likeliest token at each step; reference: the reference's"),
+        Column("explained", "string", "", "token whose prediction is explained: top, the likeliest one, or reference"),
         Column(
             "position",
             "int64",
@@ -120,7 +120,7 @@ SOURCE_CONTRIBUTION = TableSchema(
             "string",
             "",
             "share: of the source; entropy: of the relevance over source tokens; prefix_entropy: over the "
-            "tokens read so far, the start symbol among them",
+            "tokens read so far, including the start symbol",
         ),
         Column("source_length", "int64", "tokens", "of each of the sentences"),
         Column("target_length", "int64", "tokens", "decoder steps of each of them"),

@@ -88,7 +88,7 @@ def hub_series(repository: str, choice: str, steps: Mapping[str, int]) -> list[C
 
 
 def braced_series(source: str, repositories: Sequence[str], steps: Mapping[str, int]) -> list[CheckpointSeries]:
-    """The series of repositories with one checkpoint each, as `google/multiberts-seed_0-step_{20k,40k}`."""
+    """The series of repositories with one checkpoint each, such as `google/multiberts-seed_0-step_{20k,40k}`."""
     names = checkpoint_names(repositories, steps, source)
     suite = public_suite(repositories[0])
     with patient_hub():
@@ -122,7 +122,7 @@ def _readable(
         )
     names_listed = ", ".join(odd[:_LISTED]) + (f" and {len(odd) - _LISTED} more" if len(odd) > _LISTED else "")
     notes = (
-        [f"Left out of {repository}, as their names tell no step (--steps NAME=STEP): {names_listed}."] if odd else []
+        [f"Left out of {repository}, whose names contain no step (--steps NAME=STEP): {names_listed}."] if odd else []
     )
     return checkpoint_names([name for name in wanted if name not in odd], steps, repository), notes
 
@@ -244,7 +244,7 @@ def _listing(repository: str, required: bool = True) -> _Listing:
 
 def _unknown(repository: str) -> UserError:
     return UserError(
-        f"The model hub has no repository {repository[:120]}, and no folder is there of that name. Check it, or write "
+        f"The model hub has no repository {repository[:120]}, and there is no folder of that name. Check it, or write "
         f"{GRAMMAR}."
     )
 
@@ -285,7 +285,7 @@ def _cached_files(repository: str, commit: str) -> tuple[_Files, _Files, bool]:
 
 
 def _hub_files(repository: str, commit: str) -> tuple[_Files, _Files, bool]:
-    """Weights of a commit, and other relevant files, as listed by the hub; last, whether its training left a record."""
+    """Weights and other relevant files of a commit, as listed by the hub, and whether its training left a record."""
     from huggingface_hub import HfApi
 
     siblings: Any = HfApi().model_info(repository, revision=commit, files_metadata=True).siblings or []

@@ -32,7 +32,7 @@ CHECKPOINT_CHECKS = TableSchema(
             "string",
             "",
             "K1 equal weights, K2 equal shards, K3 far from both neighbours, K4 nearer to the start than "
-            "the one before, K5 no descendant of step 0, K6 loss beside its decreasing fit, K7 no finite or only equal "
+            "the one before, K5 no descendant of step 0, K6 loss off its decreasing fit, K7 non-finite or only equal "
             "numbers, K8 another configuration or tokenizer, K9 missing or unexpected tensors, K10 precision, "
             "K11 another step than its name says, K12 missing, or norms that jump",
         ),
@@ -133,14 +133,12 @@ def alike(series: Sequence[WeighedCheckpoint]) -> list[WeighedCheckpoint]:
 
 
 def ratio(before: WeighedCheckpoint, one: WeighedCheckpoint, after: WeighedCheckpoint) -> float:
-    """How far a checkpoint lies from the path between its neighbours, see `triangle_ratios`; NaN if all three are
-    equal.
-    """
+    """How far a checkpoint lies from the path between its neighbours (`triangle_ratios`); NaN if all are equal."""
     return float(triangle_ratios(np.stack([before.sketch, one.sketch, after.sketch]))[0])
 
 
 def outliers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K3: the checkpoint farthest from both its neighbours first, then the others without it."""
+    """K3: first the checkpoint farthest from both neighbours, then further ones with that one left out."""
     rows, live = [], alike(series)
     while len(live) > 2:
         ratios = _ratios(live)

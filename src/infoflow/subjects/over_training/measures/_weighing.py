@@ -21,7 +21,7 @@ SKETCHED = 1 << 20
 """Weights in a sketch.
 
 For a larger model this many are sampled, the same ones at each checkpoint: a distance is then off by about a third of a
-percent (a million draws of squares whose kurtosis is 50), where K4 asks for two.
+percent (a million draws of squares whose kurtosis is 50), while K4 reacts to two.
 """
 
 _BUFFERS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq",
@@ -74,7 +74,7 @@ class Weight:
 def weigh(folder: Path) -> tuple[Weight, Float[np.ndarray, " drawn"]]:
     """A checkpoint's summary and its sketch, whose Euclidean distances are those of its matrices.
 
-    Matrices only: gains start at 1 and biases at 0 for every seed, so that with them another run's model would look
+    Matrices only: gains start at 1 and biases at 0 for every seed, so with them a model of another run would look
     related. Up to `SKETCHED` weights the sketch is all of them; otherwise, a sample by tensor, name and shape.
     """
     tensors, digests, sketches = Tensors(), {}, {}

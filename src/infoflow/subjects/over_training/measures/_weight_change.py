@@ -162,7 +162,7 @@ WEIGHT_CHANGE = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
-    """Slices that are measured together."""
+    """Slices of matrices that are measured together."""
 
     part: str
     pieces: tuple[ParameterSlice, ...]

@@ -1,4 +1,4 @@
-"""Stages of a study on over training."""
+"""Stages that measure the checkpoints of a training."""
 
 from ._measure_checkpoint import Course, MeasureCheckpoint, ProbeCheckpoint
 from ._over_training import merge_over_training

@@ -52,7 +52,7 @@ COMPARED_WITH: Mapping[type[WeightChange | PredictionDivergence | EmbeddingChang
     PredictionDivergence: (FINAL,),
     EmbeddingChange: (FINAL,),
 }
-"""Measures of a checkpoint besides `LayerConvergence`, and the checkpoints of its training that each refers to."""
+"""Measures of a checkpoint besides `LayerConvergence`, and the checkpoints that each compares it with."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,7 +94,7 @@ class MeasureCheckpoint(AbstractCheckpoint, AbstractScoredMeasure):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureCheckpoint]":
-        """All kept updates of all models, each after its training and those of its references."""
+        """A stage for each kept update of each model, after its training and those of its references."""
         if not models.plan.checkpoints.on:
             return []
         trained, kept = _trained_and_kept(before)
@@ -200,7 +200,7 @@ class ProbeCheckpoint(AbstractCheckpoint, AbstractProbing):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[ProbeCheckpoint]":
-        """The updates with requested probes, each after its training."""
+        """A stage for each update with requested probes, after its training."""
         if not models.plan.checkpoints.on:
             return []
         trained, kept = _trained_and_kept(before)

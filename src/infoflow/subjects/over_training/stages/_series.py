@@ -175,11 +175,11 @@ class MeasureSuiteCheckpoint(AbstractStage):
         return f"{self.weighing.series} {self.weighing.checkpoint.name}"
 
     def _keys(self) -> dict[str, str]:
-        """Keys of its tables, known once its weights were read."""
+        """Keys of the checkpoint's tables, known once its weights were read."""
         return self.weighing.bench.read_facts(_DONE, self.key)["tables"]
 
     def rows(self, subject: Subject, clock: Clock) -> Part:
-        """Its tables over training, for a checkpoint with these weights."""
+        """The tables over training of a checkpoint with these weights."""
         stored = self.weighing.bench.read_each(MEASURED, self._keys())
         keys = {**subject.keys(), **clock.columns()}
         named = {measure.name: over_training(measure.table).name for measure in self.measures}

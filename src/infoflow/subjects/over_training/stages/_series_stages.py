@@ -58,7 +58,7 @@ class SeriesOptions:
     references: tuple[str, ...] = ()
 
     def plan(self) -> dict[str, Any]:
-        """Values that determine whether the folder's tables belong to this call, and which tables it computes."""
+        """Values that determine whether the folder's tables belong to this call, and which tables the call computes."""
         plan = dataclasses.asdict(self)
         return {"models": plan.pop("sources"), **plan}
 
@@ -156,7 +156,7 @@ class SeriesStages:
 
     @contextmanager
     def references_held(self, left: Sequence[SuiteCheckpoint]) -> Iterator[bool]:
-        """Fetch a hub revision with which all others are compared once; yields whether there is one."""
+        """Fetch once the hub revision that all others are compared with; yields whether there is one."""
         named = {"final": left[-1], "initial": left[0]}
         held = [named[name] for name in self.asked.references if name in named and not named[name].place.is_here]
         if not held:

@@ -6,7 +6,7 @@ page.ready(() => {
   const PAUSE = 550; // milliseconds at a checkpoint while playing
 
   const signal = (view, name, value) => {
-    try { view.signal(name, value); return true; } catch { return false; } // a chart that does not know it
+    try { view.signal(name, value); return true; } catch { return false; } // a chart without this parameter
   };
 
   const timeline = (box) => {
@@ -39,12 +39,12 @@ page.ready(() => {
       paint();
     };
 
-    // ---- playing; who wants no motion goes on by a step at a time
+    // ---- playing; for readers who prefer reduced motion, one step per click
     const stop = () => {
       clearInterval(timer);
       timer = 0;
       play.textContent = still.matches ? "⏭" : "▶";
-      play.setAttribute("aria-label", still.matches ? "Go on by one checkpoint" : "Play through training");
+      play.setAttribute("aria-label", still.matches ? "Advance by one checkpoint" : "Play through training");
     };
     const step = () => {
       if (place() < moments.length - 1) go(place() + 1); else stop();

@@ -90,7 +90,7 @@ def _pair(path: Path, number: int, record: Mapping[str, Any]) -> "PatchPair | st
             got = "nothing" if value == "" else as_written(value)
             raise UserError(
                 f"{path}, line {number}: {names[0]} must be a text. Got {got}.\nComplete or delete the line. Columns "
-                "and keys are clean, corrupted, answer and, if you like, wrong and target."
+                "and keys are clean, corrupted, answer and optionally wrong and target."
             )
         texts[field] = value
     if not texts["answer"].strip():

@@ -29,7 +29,7 @@ from ._encoded import POSITIONS, PairBatch
 HEAD, QUERY, KEY, VALUE = "head", "query", "key", "value"
 ATTENTION, FEED_FORWARD, RESIDUAL = "attention", "feed-forward", "residual"
 INPUTS = (QUERY, KEY, VALUE)
-"""Of one head: they need infoflow's own attention."""
+"""Parts of a single head that need infoflow's own attention."""
 PARTS = (HEAD, *INPUTS, ATTENTION, FEED_FORWARD, RESIDUAL)
 DEFAULT = (HEAD, ATTENTION, FEED_FORWARD, RESIDUAL)
 ALL = "all"

@@ -56,7 +56,7 @@ class PairRuns:
 
     @property
     def share(self) -> int:
-        """Tokens of a batch, so that several variants of it run together."""
+        """Maximum tokens of a batch, so that several variants of it run together."""
         return max(1, self.budget // 8)
 
     def sides(self, batch: PairBatch, parts: Sequence[Part]) -> tuple[Recorded, Recorded]:

@@ -93,7 +93,7 @@ PATCHING_FAITHFULNESS = TableSchema(
         _text("ranking", "the method whose effects (size, denoising) rank the parts, or random 1 to 10"),
         Column("parts", "int64", "parts", "kept parts"),
         Column("total", "int64", "parts", "all parts"),
-        *estimate_columns("share of the difference", "the share", "mean of random parts, as many", "pairs"),
+        *estimate_columns("share of the difference", "the share", "mean of as many random parts", "pairs"),
     ),
 )
 PATCHING_EXAMPLE = TableSchema(

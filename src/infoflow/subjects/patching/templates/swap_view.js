@@ -1,6 +1,6 @@
 "use strict";
-// A part of the model swapped between two sentences of equal length: one gets the part's value in the other. A square is
-// the share of the difference in the prediction that the part carries (0: nothing changes, 1: the other prediction).
+// A part of the model swapped between two sentences of equal length: one gets the part's value from the other. A square
+// is the share of the difference in the prediction that the part carries (0: nothing changes, 1: the other prediction).
 // The address keeps other=…;part=heads;into=second;swapped=decoder.self.3.2;answer=592;wrong=436.
 const swap = (() => {
   /** A square by its address, with the rest of its grid.
@@ -38,7 +38,7 @@ furtherViews.swap = (() => {
     const where = data.kinds.length > 1 ? `${grid.stack} ` : "";
     const what = grid.kind ? `${where}${grid.kind === "cross" ? "cross-attention " : ""}head ${column} of layer ${layer}` : SUBLAYERS[column] ? `the ${where}${name} of layer ${layer}` : `${where}state ${layer} at “\u2068${name}\u2069”`;
     const [[, answer], [, wrong]] = of.chosen;
-    return `With ${what} as in ${from ? "the first" : "the other"} sentence, the logit of “\u2068${answer}\u2069” less that of “\u2068${wrong}\u2069” goes from ${nats(of.metrics[from])} to ${nats(cell.metric)} nats; in that sentence it is ${nats(of.metrics[to])}. This part carries ${attention.percent(cell.effect)} of the difference.`;
+    return `With ${what} as in ${from ? "the first" : "the other"} sentence, the logit of “\u2068${answer}\u2069” minus that of “\u2068${wrong}\u2069” goes from ${nats(of.metrics[from])} to ${nats(cell.metric)} nats; in that sentence it is ${nats(of.metrics[to])}. This part carries ${attention.percent(cell.effect)} of the difference.`;
   };
   const controls = (context, request, of, ready) => {
     const { data, change, suffix } = context, row = make("div", "", { class: "controls" });
@@ -51,7 +51,7 @@ furtherViews.swap = (() => {
       box.append(list);
       row.append(box);
     };
-    const label = make("label", "other sentence ", { class: "other-sentence" }), field = make("input", "", { type: "text", dir: "auto", maxlength: 2000, "data-choice": "other", placeholder: "As many tokens, one thing different" });
+    const label = make("label", "other sentence ", { class: "other-sentence" }), field = make("input", "", { type: "text", dir: "auto", maxlength: 2000, "data-choice": "other", placeholder: "Same number of tokens, one thing different" });
     field.value = page.state.other || "";
     field.disabled = !data.live;
     field.addEventListener("change", () => { if (field.value.trim() !== (page.state.other || "")) change({ other: field.value.trim(), ["answer" + suffix]: "", ["wrong" + suffix]: "" }); });
@@ -73,7 +73,7 @@ furtherViews.swap = (() => {
     const [label, row] = controls(context, request, null, false);
     if (!request.other) {
       context.show(label, row);
-      say("Write a second sentence that differs in one thing and has as many tokens, such as “the key” instead of “the keys”. Each part of the model in turn then gets its value in that sentence, and you see how the prediction moves.");
+      say("Write a second sentence that differs in one thing and has the same number of tokens, such as “the key” instead of “the keys”. Each part of the model in turn then gets its value in that sentence, and you see how the prediction moves.");
       return;
     }
     if (data.live) { context.show(label, row); say(""); }

@@ -64,7 +64,7 @@ def pruned_less_scratch(pruned: str = GATES) -> Reading:
 
 
 def alive_by_kind(method: str = GATES, *, uniform: bool = False) -> Reading:
-    """Mean share of living heads over the sweep steps among all heads that left some but not all.
+    """Mean share of living heads over the steps that left some heads but not all, in the sweep among all heads.
 
     It returns one number for each of `KINDS`, then the lower half of the layers minus the upper half for the decoder's
     self-attention, and the upper minus the lower for cross-attention (the middle layer of an odd number is in neither;
@@ -83,7 +83,7 @@ def surviving_roles(kept: Literal["sweep", "random"] = "sweep") -> Reading:
     that m of n heads hold, with k heads drawn. The second number is the number of functions.
     """
     table = _sweep(PRUNED_ROLES.name, *_HEAD, "role", "present", number="alive")
-    table = replace(table, absent="no head of the converged models held a function, or no sweep was given their roles")
+    table = replace(table, absent="no head of the converged models held a function, or no sweep measured roles")
     return table.where(stack="encoder", kind="self", scope=ENCODER).reduce(_surviving_roles, kept=kept)
 
 
@@ -119,7 +119,7 @@ def _chosen_by(table: Table, method: str, scope: str) -> Table:
 
 
 def _not_chosen(method: str, scope: str) -> str:
-    heads = "heads among all" if scope == ALL else "heads of the encoder"
+    heads = "heads (scope all)" if scope == ALL else "heads of the encoder"
     return f"no {heads} were chosen by {method} in a {TRANSLATION.name} model: set it in the plan's [pruning]"
 
 
@@ -171,7 +171,7 @@ def _gap(pruned: SeedRows, scratch: SeedRows, metric: str, method: str) -> np.nd
         return np.array([sign * float((expected - scratch.frame["value"]).mean())])
     both = pruned.frame.merge(scratch.frame, on=["draw", "point"], suffixes=("", "_scratch"))
     if both.empty:
-        raise Absent("pruning has no point at which the pruned map was also trained from scratch")
+        raise Absent("pruning has no point whose heads were also trained from scratch")
     other = both[["value_scratch", "replicates_scratch"]].set_axis(["value", "replicates"], axis=1)
     return sign * paired_difference(SeedRows(both).numbers, SeedRows(other).numbers).mean(axis=1)
 

@@ -45,7 +45,7 @@ def v1(curves: Curves) -> list[Condition]:
     """Encoder heads that learned gates remove from the converged translation model."""
     return [
         exceeds(
-            "largest share of the encoder's heads that goes at almost no cost",
+            "largest share of the encoder's heads that can be removed at almost no cost",
             curves["removable"],
             0.5,
             "share of heads",
@@ -289,10 +289,10 @@ _GAP_UNITS = ("BLEU", "nats per token")
     examined="pruning-scale",
     published=f"none for models trained further, so the threshold, {LOST[0]} BLEU, is ours: twice the cost of "
     "the 10 of 48 heads that gates left (heads:V1)",
-    statistic="at the step of a gate sweep that left closest to 10 of 48 encoder heads (fewer than half), trained "
-    f"further without gates: BLEU (without it: the loss) minus that of the converged model is above −{LOST[0]} "
-    f"({LOST[1]} nats per token), so is BLEU minus that with all heads, and BLEU minus that with as many random heads "
-    "is above 0; the last two were trained further for as many updates all, from the converged model",
+    statistic="at the step of a gate sweep that left closest to 10 of 48 encoder heads (fewer than half), after "
+    "further training without gates: BLEU (without it: the loss) minus that of the converged model, and minus that "
+    f"with all heads, is above −{LOST[0]} ({LOST[1]} nats per token), and minus that with as many random heads it is "
+    "above 0; the last two models were trained further from the converged one, for as many updates in total",
     reads={"gaps": recovered_gaps(than=tuple(THAN))},
     controls=(
         Control(

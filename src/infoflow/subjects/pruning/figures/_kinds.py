@@ -73,7 +73,7 @@ def kinds_figure(heads: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         question="Which heads are removed first?",
         words=sentence("; ".join(_words(pool, tables[pool], rows) for pool, rows in own.items())),
         panels=panels,
-        caption=f"Heads that are alive by {gates}. {over_seeds(seeds)}; squares hold their number, rounded. Grey and "
+        caption=f"Heads that {gates} keep. {over_seeds(seeds)}; squares hold their number, rounded. Grey and "
         "dashed: the same share removed of every kind.",
         how_to_read=[
             "Lines: the share of each kind's heads that is left, by the number of heads left in all. A kind above the "

@@ -68,7 +68,7 @@ def quality_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         f"Dotted: the model with all heads.{signature(frame)}",
         how_to_read=[
             "Across: the heads that are left, all of them at the left end. Up: the quality of what is left. Flat, then "
-            "steep means that most heads were not needed; the further right the bend, the fewer are.",
+            "steep means that most heads were not needed; the further right the bend, the fewer are needed.",
             "Learned gates and gates for exactly k train the model while heads are removed, with the decoder frozen "
             "where only encoder heads may be removed; other methods train nothing, except infoflow prune --recover. So "
             "gates may win by training as well as by their choice: the next figures show which heads they chose.",
@@ -198,8 +198,8 @@ SECTION = Section(
 
 _TRAINED = (LEARNED, SUBSET, SCRATCH, "straight-through")
 _RANKED = (
-    "Heads are ranked, and the lowest are removed. A model that could adapt loses more here, unless --recover trained "
-    "it on."
+    "Heads are ranked, and the lowest are removed. A model loses more here than if it could adapt, unless "
+    "--recover trained it further."
 )
 
 

@@ -79,7 +79,7 @@ class Functions:
 
     @property
     def telling(self) -> int:
-        """The sweep step below half of the heads nearest to the published 17 of 48; otherwise the last step."""
+        """The sweep step with fewer than half of the heads nearest to the published 17 of 48, or else the last step."""
         shares = {point: self.left(point) / self.size for point in self.points if point != BEFORE}
         few = {point: share for point, share in shares.items() if share < 0.5}
         return min(few, key=lambda point: abs(few[point] - 17 / 48)) if few else max(shares)

@@ -20,7 +20,7 @@ RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL = "recovered", "recovered-random", "r
 UNPRUNED = "unpruned"
 """The converged model, before any pruning."""
 CHEAP = {"bleu": 0.5, "loss": 0.05}
-"""Cost that the sentences call almost none, as in the claim heads:V1."""
+"""Cost that the figures' sentences call almost none, as in the claim heads:V1."""
 METRICS = {"bleu": ("BLEU", ""), "loss": ("loss", " (nats per token)")}
 
 _SCOPES = {
@@ -111,7 +111,7 @@ def with_counts(frame: pd.DataFrame) -> pd.DataFrame:
 def quality_curves(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean and interval at each sweep step of each line, pool, method and metric, from `with_counts`.
 
-    Sweep steps with one number share a penalty or a number of heads; their heads are also means over seeds. Random
+    Sweep steps with one number share a penalty or a number of heads; heads left are also means over seeds. Random
     orders of one seed count once, as their mean.
     """
     rows = []
@@ -176,7 +176,7 @@ METHOD = Method(
     <i>α</i>) − .1)), undecided where |log <i>α</i>| &lt; 2.4; a head counts as removed once its gate is 0 (log <i>α</i>
     &lt; −2.4), so an undecided one is left. After Voita et al. (2019) and Louizos, Welling and Kingma (2018). Trained
     further: without gates or penalty; removed heads stay removed; the rate begins high and falls again (learning-rate
-    rewinding, Renda, Frankle and Carbin 2020). Gates for exactly <i>k</i> heads after Li et al. (2021). All other ways
+    rewinding, Renda, Frankle and Carbin 2020). Gates for exactly <i>k</i> heads after Li et al. (2021). Other methods
     rank heads on validation sentences and train nothing. Every choice is scored on the same held-out sentences; BLEU is
     sacreBLEU's. Roles are measured again at every point by the thresholds of the head map.
     """,

@@ -44,7 +44,7 @@ PRUNING = TableSchema(
             "",
             "hard-concrete (learned gates), subset (exactly k), straight-through (exactly k at every update), "
             "importance, iterative, confidence, relevance or random; scratch: trained from the start with the heads of "
-            "the hard-concrete point of the same place; recovered: that point, trained further without gates; "
+            "the hard-concrete point of the same number; recovered: that point, trained further without gates; "
             "recovered-random: as many random heads, trained further; recovered-all: all heads, trained further; "
             "unpruned: the model before, at point -1",
         ),
@@ -56,8 +56,8 @@ PRUNING = TableSchema(
             "several (with commas between); empty for unpruned and recovered-all",
         ),
         Column("draw", "int64", "", "seed of gates or training, or number of the random order"),
-        Column("point", "int64", "", "place in the sweep, from 0"),
-        Column("setting", "float64", "", "weight of the penalty, or heads to keep of those that may go"),
+        Column("point", "int64", "", "position in the sweep, from 0"),
+        Column("setting", "float64", "", "weight of the penalty, or number of removable heads to keep"),
         Column("kept", "int64", "heads", "heads of the model that are left, of all kinds"),
         Column("total", "int64", "heads", "heads of the unpruned model"),
         *(Column(f"kept_{kind.replace('-', '_')}", "int64", "heads", f"{kind} heads left") for kind in KINDS),
@@ -72,7 +72,7 @@ PRUNING = TableSchema(
         *estimate_columns(
             "nats per token (loss), percent (bleu)",
             "score of the pruned model",
-            "score of the model before any head went",
+            "score of the model before any head was removed",
             "sentences",
         ),
         Column("signature", "string", "", "sacreBLEU's signature; empty for other metrics"),
@@ -86,7 +86,7 @@ PRUNED_HEADS = TableSchema(
     made_by="a plan with [pruning] on = true makes it",
     columns=(
         Column("method", "string", "", "how heads were chosen, as in the table pruning"),
-        Column("scope", "string", "", "heads that could go, as in the table pruning"),
+        Column("scope", "string", "", "heads that could be removed, as in the table pruning"),
         Column("draw", "int64", "", "as in the table pruning"),
         Column("point", "int64", "", "as in the table pruning"),
         Column("stack", "string", "", "encoder or decoder"),
@@ -117,7 +117,7 @@ def quality(
     """Score of a model without some heads: metric, sacreBLEU's signature, estimate and replicates (1 + R), sentences.
 
     Args:
-        model: The model, with learned gates attached or not.
+        model: The model, with or without learned gates attached.
         corpus: Held-out sentences.
         removed: Heads to ablate.
         metric: `"loss"` (nats per predicted token), `"bleu"`, or a function of (model, corpus) that returns a number
@@ -162,7 +162,7 @@ def point_tables(
     """The rows of one point of a sweep in the tables `pruning` and `pruned_heads`.
 
     Args:
-        model: The model, with learned gates attached or not.
+        model: The model, with or without learned gates attached.
         corpus: Held-out sentences.
         removed: Heads to ablate.
         keys: `method`, `scope`, `draw`, `point`, `setting`, and `undecided` for learned gates.
@@ -232,9 +232,9 @@ PRUNED_ROLES = TableSchema(
     made_by="a plan with [pruning] on = true makes it",
     columns=(
         Column("method", "string", "", "how heads were chosen, as in the table pruning"),
-        Column("scope", "string", "", "heads that could go, as in the table pruning"),
+        Column("scope", "string", "", "heads that could be removed, as in the table pruning"),
         Column("draw", "int64", "", "as in the table pruning"),
-        Column("point", "int64", "", "as in the table pruning; -1 is the converged model before any head went"),
+        Column("point", "int64", "", "as in the table pruning; -1 is the converged model before any head was removed"),
         Column("stack", "string", "", "encoder or decoder"),
         Column("kind", "string", "", "self or cross"),
         Column("layer", "int64", "", "block, from 0"),
@@ -274,7 +274,7 @@ def roles_left(
     """The table `pruned_roles` for a model without some of its heads.
 
     Args:
-        model: The model, with learned gates attached or not.
+        model: The model, with or without learned gates attached.
         corpus: Sentences for measuring roles; syntactic ones need trees.
         removed: Heads to ablate.
         keys: `method`, `scope`, `draw` and `point`.

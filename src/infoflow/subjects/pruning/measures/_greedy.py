@@ -107,7 +107,7 @@ def greedy_removals(
     draw: int = 0,
     options: PassOptions | None = None,
 ) -> Iterator[tuple[int, HeadSet]]:
-    """The selections for `greedy_pruning`: removed heads for each number to keep, the largest first."""
+    """The choices of `greedy_pruning`: removed heads for each number of heads to keep, the largest number first."""
     pool = gated_heads(model, kinds)
     if wrong := [k for k in keep if not 0 <= k <= len(pool)]:
         raise UserError(f"keep must lie between 0 and the number of removable heads, {len(pool)}. Got {wrong[0]}.")

@@ -339,7 +339,7 @@ def subset_gates(
 
 
 def subset_mask(logits: Float[Tensor, " head"], k: int) -> Float[Tensor, " head"]:
-    """1 for the k largest logits, otherwise 0; ties go by index, so that there are always k."""
+    """1 for the k largest logits, otherwise 0; ties are broken by index, so there are always k ones."""
     _check(logits, k)
     mask = torch.zeros_like(logits)
     mask[torch.argsort(logits.detach(), descending=True, stable=True)[:k]] = 1

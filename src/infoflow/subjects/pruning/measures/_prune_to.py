@@ -145,7 +145,7 @@ def prune_to(
         options: How the corpus is run.
         masked: Folder for an additional copy of the whole model, with zeros in place of the removed heads, which plain
             transformers can load (see `save_masked`).
-        recover: Train the smaller model on, on all sentences of the corpus that do not score it.
+        recover: Train the smaller model further, on all sentences of the corpus that are not used to score it.
 
     An encoder that predicts no tokens is scored by the cosine of its sentence vectors (the mean of the last states)
     with the whole model's. A translation model is also scored by BLEU, on the first 200 of the scoring sentences, and
@@ -178,7 +178,7 @@ class Start:
     before: list[dict]  # see `quality`: the first metric, and BLEU for a translation model
     samples: pd.DataFrame  # source, reference, before
     recover: Recovery | None
-    trained_on: Corpus  # all sentences that do not score
+    trained_on: Corpus  # all sentences that are not used for scoring
     objective: AbstractObjective | None  # of the further training
     seed: int
 
@@ -235,7 +235,7 @@ class Start:
         return len(all_heads(self.model.anatomy))
 
     def scored(self, keep: int) -> tuple[Model, str, list[dict]]:
-        """The model with `keep` heads, how it was trained on, and its scores."""
+        """The model with `keep` heads, how it was trained further, and its scores."""
         with current_display().progress(f"keeping {keep} heads", 1 if self.recover is None else 3) as progress:
             smaller, training = self._recovered(prune(self.model, self.removed[keep]), progress)
             if self.recover is not None:
@@ -350,7 +350,7 @@ def _change(before: dict, after: dict) -> pd.DataFrame:
 
 
 def _card(name: str, by: str, heads: tuple[int, int, int], quality: pd.DataFrame, training: str) -> dict[str, Any]:
-    """Contents of the model card; `heads` are the numbers after pruning, before, and of those that could be removed."""
+    """Contents of the model card; `heads` are the numbers of heads after pruning, before it, and of removable ones."""
     left, total, can_go = heads
     rows = [
         f"| {r['metric']} | {r['before']:.4f} | {r['after']:.4f} | {_change_of(r)} | {r['sentences']:,} |"

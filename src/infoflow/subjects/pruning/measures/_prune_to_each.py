@@ -67,8 +67,9 @@ def prune_to_each(
     masked: Path | None = None,
     recover: Recovery | None = None,
 ) -> PrunedToEach:
-    """`prune_to` for each number of heads, the most first. Heads are ranked once, so that fewer heads are always a part
-    of more. The control is three random orders, or one if models are trained on, which costs as much as the other.
+    """Run `prune_to` for each number of heads, the largest first; heads are ranked once, so smaller sets are nested.
+
+    The control is three random orders, or only one if models are trained further, since it costs as much again.
 
     Args:
         model: A loaded model with its tokenizer.

@@ -90,7 +90,7 @@ class Prune(OfRecipe):
         return trained.get(self.piece.way, 0.5)
 
     def depends(self) -> list[Any]:
-        """Its steps have their own keys."""
+        """What the stage depends on; its steps have their own keys."""
         plan, trained = self.models.plan, self.models.train_key(self.recipe)
         return ["prune", trained, self.recipe.name, str(self.piece), plan.pruning, plan.analysis]
 
@@ -308,7 +308,7 @@ def prune(
         sentences: Maximum number of sentences, chosen by hash.
         seed: Seed of the random order.
         masked: Folder for a copy of the whole model with zeros in place of the removed heads; it is never trained.
-        recover: Updates of further training on all sentences of the corpus that do not score the model.
+        recover: Updates of further training on all sentences of the corpus that are not used to score the model.
         recover_rate: Its highest learning rate.
 
     Raises:

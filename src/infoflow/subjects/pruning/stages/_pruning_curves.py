@@ -47,12 +47,12 @@ class RemovalOrder:
         return None if self.scope == ALL_HEADS else (self.scope,)
 
     def draw(self, recipe: Recipe) -> int:
-        """The number of the draw in tables: that of the random order, or the seed of what was trained."""
+        """The number of the draw in tables: that of the random order, or the seed of the training."""
         return recipe.seed if self.way in _TRAINED else self.order
 
     @property
     def piece(self) -> "Piece":
-        """The piece that contains it: greedy choices are cheap and share one."""
+        """The piece that contains this curve: greedy choices are cheap and share one."""
         return Piece(self.way if self.way in _TRAINED else GREEDILY, self.scope)
 
 
@@ -158,7 +158,7 @@ def too_many(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[i
 
 
 def learning_key(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> str:
-    """Key of learned gates apart from their penalties or number."""
+    """Key of learned gates, regardless of their penalties or number."""
     plan = models.plan.pruning
     return digest(
         [_VERSION, curve.way, curve.scope, models.train_key(recipe), plan.updates, plan.learning_rate, plan.gate_rate]

@@ -120,7 +120,7 @@ class RouteImportance(Intervention):
 
 
 def _labels(reader: Reader, chosen: np.ndarray) -> tuple[dict[int, int], list[tuple[str, str]]]:
-    """Number of each sentence's label, from the end of the names: -1 is the last; empty if all are the same."""
+    """Index of each sentence's label among the names, from the end (-1: the last); empty if all are the same."""
     if LABEL not in reader.corpus.columns:
         return {}, []
     wanted, own = set(chosen.tolist()), enumerate(reader.corpus.column(LABEL))

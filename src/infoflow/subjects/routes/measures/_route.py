@@ -81,7 +81,7 @@ def find_route(
     a part is `part_importance`. From the last state of the token at `position` downwards, edges with importance of at
     least `threshold` are kept, and followed from the states that they come from.
 
-    A norm behind a sum (BERT) or behind a part (Gemma 2) is a linear map with the deviation of that token as a
+    A norm after a sum (BERT) or after a part (Gemma 2) counts as a linear map, with the deviation of that token as a
     constant. Cross-attention leads to the encoder's last states. Where both blocks read the same state (parallel
     blocks), the feed-forward block counts as the second one. Biases are included in the state, but are not parts.
 
@@ -98,7 +98,7 @@ def find_route(
 
     Source: [@ferrando2024]. Verified in the authors' code (facebookresearch/llm-transparency-tool): the importance, the
     L1 norm, top-down search with one threshold for all edges, and its values .01 to .1, by default .04, applied to each
-    pair of head and source token. Their code adds the bias of values twice and leaves out models with norms behind a
+    pair of head and source token. Their code adds the bias of values twice and leaves out models with norms after a
     sum, parallel blocks and encoder–decoders. Not verified: the paper's text.
     """
     if not 0 <= threshold < 1:

@@ -72,7 +72,7 @@ class BlockShares:
 
 
 def refusal(model: Model) -> str | None:
-    """Why a model has no routes, as far as its anatomy tells."""
+    """Why a model has no routes, as far as its anatomy shows."""
     if any(one.gated for one in model.anatomy.attentions()):
         return "a gate multiplies what its heads read, so their outputs are not sums over tokens"
     return model.anatomy.lacks() or model.anatomy.beside_attention() or model.anatomy.several_streams()
@@ -371,7 +371,7 @@ def head_proximities(
 ) -> Float[Tensor, "sentence head query key"]:
     r"""$\max(0, \lVert y_i \rVert_1 - \lVert y_i - a^h_{ij} f_h(x_j) \rVert_1)$ for all heads, queries and keys.
 
-    It is at most $a^h_{ij}\, \mathrm{sign}(y_i) \cdot f_h(x_j)$, one matrix product, so most pairs need no more.
+    It is at most $a^h_{ij}\, \mathrm{sign}(y_i) \cdot f_h(x_j)$, one matrix product, which is enough for most pairs.
     """
     signs_B1DT = whole_BTD.sign().mT.unsqueeze(1)
     most_BHTS = (weights_BHTS * (written_BHSD @ signs_B1DT).mT).clamp(min=0)

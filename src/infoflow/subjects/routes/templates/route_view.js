@@ -34,7 +34,7 @@ const route = (() => {
     }
     return { edges, reached };
   };
-  // One line for all heads from a token to another, and for each other part: the strongest first, as its edges are.
+  // One line for all heads from a token to another, and one for each other part; lines, and their edges, strongest first.
   /** @type {(edges: RouteEdge[]) => RouteEdge[][]} */
   const lines = (edges) => {
     const found = new Map();
@@ -136,7 +136,7 @@ furtherViews.route = (() => {
     const ends = Object.keys(of.rows).flatMap((stack, number) => data.tokens[stack].filter((_, token) => reached.has(route.key({ stack: number, row: 0, token }))).map((one) => attention.quoted(one)));
     const heads = edges.filter((edge) => edge.part === route.HEAD).length, count = `${edges.length} edge${edges.length === 1 ? "" : "s"} of at least ${attention.percent(least)}, ${heads} of them through heads`;
     const best = [strongest(route.HEAD, 3), strongest(route.FEED_FORWARD, 2)].filter(Boolean).join("; ");
-    return `${stateName(of, data, start)} has ${count}. ${ends.length ? `The route starts from ${ends.slice(0, 8).join(", ")}${ends.length > 8 ? ` and ${ends.length - 8} more` : ""}` : "None reaches a token"}. Strongest: ${best || "residual connections alone"}.`;
+    return `${stateName(of, data, start)} has ${count}. ${ends.length ? `The route starts from ${ends.slice(0, 8).join(", ")}${ends.length > 8 ? ` and ${ends.length - 8} more` : ""}` : "None reaches a token"}. Strongest: ${best || "only residual connections"}.`;
   };
 
   const paint = async (context) => {

@@ -1,4 +1,4 @@
-"""How much of each head's attention falls on the first token, special tokens and punctuation, and their values."""
+"""Attention of each head on the first token, special tokens and punctuation, and the length of their values."""
 
 # B sentence, H head, Q query, K key, C class of keys: those of `CLASSES`, then the learned sink
 
@@ -40,7 +40,7 @@ ATTENTION_SINK = TableSchema(
         *HEAD_KEYS,
         TOKEN.named("token", f"{TOKEN.description}; {LEARNED}: the sink that the model has learned, a key of no token"),
         STATISTIC,
-        Column("threshold", "float64", "share of attention", "from which a sentence counts for the rate"),
+        Column("threshold", "float64", "share of attention", "share above which a sentence counts for the rate"),
         *estimate_columns(
             "share of attention, share of sentences, or ratio of lengths",
             "mean over queries or sentences",

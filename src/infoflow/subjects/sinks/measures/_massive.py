@@ -31,7 +31,7 @@ STATISTIC = Column(
     "string",
     "",
     "largest: the largest magnitude as a multiple of the median magnitude of the sentence's state; above_100, "
-    "above_1000: activations of at least so many times the median; massive: of at least 1,000 times and above 100",
+    "above_1000: activations of at least 100 or 1,000 times the median; massive: of at least 1,000 times and above 100",
 )
 DIMENSION = Column("dimension", "int64", "", "of the state, from 0; −1: all")
 MASSIVE_ACTIVATION = TableSchema(

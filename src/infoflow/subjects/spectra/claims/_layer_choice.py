@@ -35,7 +35,7 @@ LAYER_CHOICE = TableSchema(
         *estimate_columns(
             "Spearman's rho",
             "rank correlation over layers of the measure with the accuracy",
-            "the same of the layer's number, which needs no measure",
+            "the same for the layer's number, which needs no measure",
             "layers",
         ),
         Column("highest", "int64", "", "layer where the measure is highest"),

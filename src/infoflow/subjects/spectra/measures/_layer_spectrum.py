@@ -78,7 +78,7 @@ class LayerSpectrum(Intervention):
     common offset and no long state fills the spectrum. A corruption replaces each token, with probability `corrupted`,
     by a token drawn from the corpus. LiDAR's ridge and InfoNCE's temperature are those of the published code
     [@skean2025], which also sets negative similarities to 0 and means states after centring them within their text:
-    neither is done here, since the result would not be a Gram matrix, or be near 0.
+    neither is done here, since the result would not be a Gram matrix, or would be near 0.
 
     Error bars of the first and third measure come from blocks of sentences, those of the others from the derivative of
     the spectrum with respect to each text's weight, with the centre fixed. Compare only rows of equal `count`.

@@ -14,7 +14,7 @@ from infoflow.foundation import UserError, stream
 from infoflow.representations._views import Matrix, as_view
 
 TEMPERATURE = 0.1
-"""Of `info_nce`, as in the published code."""
+"""Temperature of `info_nce`, as in the published code."""
 _RIDGE = 1e-4  # added to the scatter within texts, as in the published code
 _PERMUTATIONS = 3
 _ROUNDING = 1e-6  # a smaller share of a state's length is the rounding of float32
