@@ -213,7 +213,7 @@ def test_test_texts_that_stand_in_training_are_told(infoflow, masked_lm, tmp_pat
     parts = [*(f"--{part}={part}.tsv" for part in ("train", "dev", "test")), "--label-column=2", "--text-column=3"]
     answer = infoflow("tune", masked_lm, *parts, "--rates=1e-3", "--seeds=0", "--epochs=1", "--out=run")
     assert answer.code == 0, answer.err
-    assert "3 of 10 test texts also stand in training, 1 more differ by one word.\n" in answer.out
+    assert "3 of 10 test texts also occur in training, 1 more differ by one word.\n" in answer.out
     (row,) = RunFolder.existing("run").tables["task_leakage"].to_dict("records")
     assert row == {"task": tmp_path.name, "within": "train", "texts": 10, "same": 3, "near": 4}
 

@@ -149,7 +149,7 @@ def test_without_its_table_it_cannot_be_tested(name):
 
 
 MISSING = {
-    "A-2": ({"method": "frozen"}, "was read with its body frozen"),
+    "A-2": ({"method": "frozen"}, "was tuned with a frozen body"),
     "A-3": ({"strategy": ("continued", "scratch")}, "pretrained on a domain was tuned in full"),
     "A-4": ({"strategy": ("scratch",)}, "pretrained on a domain alone was tuned in full"),
     "A-5": ({"strategy": ("scratch",)}, "an order needs three strategies"),
@@ -157,7 +157,7 @@ MISSING = {
     "A-7": ({"objective": "causal-lm"}, "there is no causal LM"),
     "A-8": ({"objective": "drop-tokens"}, "dropped tokens"),
     "A-9": ({"objective": "masked-lm-nsp"}, "masked LM with next-sentence prediction"),
-    "A-10": ({"shape": "span"}, "no task of the shapes span in common"),
+    "A-10": ({"shape": "span"}, "no common task of the shapes span"),
 }  # fmt: skip
 
 

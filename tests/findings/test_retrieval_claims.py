@@ -238,7 +238,7 @@ def test_nothing_stored_has_no_share():
 def test_a_stored_fact_without_effect_has_no_share_left_beside_a_document(effect):
     found = verdict("R-15", {"traced": {"none": effect, "gold": 0.3 * effect}})
     assert found["verdict"] == "not testable here", found["note"]
-    assert "there is no use of a stored fact" in found["reason"]
+    assert "the model uses no stored fact that a document could replace" in found["reason"]
 
 
 @pytest.mark.parametrize("name", ["R-15", "R-16", "R-17", "R-22"])
@@ -309,11 +309,11 @@ MISSING = {
     "R-9": ("retrieval_scores", {"variant": ("random-token",)}, "random tokens masked"),
     "R-10": ("retrieval_scores", {"variant": ("stale",)}, "a stale index"),
     "R-11": ("knowledge", {"variant": ("exchange-both",)}, "exchanged parts"),
-    "R-13": ("retrieval_scores", {"metric": ("later_by_utility",)}, "is later_by_utility known"),
+    "R-13": ("retrieval_scores", {"metric": ("later_by_utility",)}, "has a value of later_by_utility"),
     "R-14": ("retrieval_scores", {"variant": ("cold",)}, "not warmed up"),
     "R-15": ("evidence_flow", {"variant": ("pairs",)}, "passages about two entities"),
-    "R-16": ("evidence_heads", {"metric": ("copy",)}, "copy scores known"),
-    "R-17": ("evidence_ablation", {"removed": (0,)}, "not known with all heads"),
+    "R-16": ("evidence_heads", {"metric": ("copy",)}, "copy scores with the document"),
+    "R-17": ("evidence_ablation", {"removed": (0,)}, "not measured both with all heads"),
     "R-20": ("retrieval_scores", {"variant": ("rag-token",)}, "summed out at each token"),
     "R-21": ("retrieval_scores", {"metric": ("posterior_entropy_2",)}, "posterior_entropy_2"),
     "R-23": ("knowledge_lens", {"metric": ("half", "centre")}, "less than .05"),

@@ -127,10 +127,10 @@ def test_scores_stand_beside_from_scratch_and_a_guess(run, figures) -> None:
         group = "trained" if trained else "untrained"
         assert drawn.loc[drawn["group"] == group, "value"].item() == pytest.approx(mean)
         assert drawn["baseline"].to_numpy() == pytest.approx(GUESS[task])
-    assert figure.answer[0].startswith("On opinions masked LM does best, 0.75")
+    assert figure.answer[0].startswith("On opinions, masked LM is best, 0.75")
     crosses = [layer for layer in figure.panels[0].spec["layer"] if layer["mark"].get("shape") == "cross"]
     assert len(crosses) == 1
-    assert "most 0.15" in figure.answer[-1]
+    assert "and 0.15" in figure.answer[-1]
 
 
 def grey_marks(panel) -> dict[str, str]:
@@ -151,11 +151,11 @@ def test_shuffled_labels_are_a_control_of_their_own(run, figures, alone) -> None
     for panel in figure.panels:
         assert grey_marks(panel) == {"cross": "from scratch", "triangle-down": "shuffled labels"}
         assert {"✚ from scratch", "▼ shuffled labels", "┆ best guess"} <= strings(panel)
-    assert "labels that changed places" in figure.how_to_read[2]
+    assert "shuffled labels" in figure.how_to_read[2]
     without = alone("tuned_scores", lambda frame: frame[frame["control"] == ""])["tuned-scores"]
     assert grey_marks(without.panels[0]) == {"cross": "from scratch"}
     assert "▼ shuffled labels" not in strings(without.panels[0])
-    assert not any("changed places" in text for text in without.how_to_read)
+    assert not any("triangle" in text for text in without.how_to_read)
     bare = alone("tuned_scores", lambda frame: frame[(frame["control"] == "") & frame["trained"]])["tuned-scores"]
     assert grey_marks(bare.panels[0]) == {}
     assert "┆ best guess" not in strings(bare.panels[0])
@@ -174,14 +174,14 @@ def test_change_on_shuffled_labels_is_a_grey_row(alone) -> None:
         assert cell["value"] == pytest.approx(mean / 2)
     assert len(rows_of(figure.panels[0], label="from scratch", set=1)) == 5
     assert figure.caption.endswith(
-        "Last rows: the untrained model after tuning and tuning on labels that changed places, mean over tasks."
+        "Last rows: the untrained model after tuning and tuning on shuffled labels, mean over tasks."
     )
 
 
 def test_one_line_alone_does_not_do_best(tmp_path) -> None:
     alone = adapted.write_run(tmp_path, Adapted(seeds=(1, 2), objectives=SOME[:1]), only=("tuned_scores",))
     told = drawn_figures(alone, "adaptation")["tuned-scores"].answer[0]
-    assert told.startswith("On opinions ")
+    assert told.startswith("On opinions, ")
     assert " has 0." in told
 
 
@@ -220,7 +220,7 @@ def test_frozen_and_full_general_and_domain_are_rows_of_one_table(figures) -> No
     assert {"general: frozen features", "general: all weights", "domain alone: all weights"} <= strings(
         figure.panels[1]
     )
-    assert "over frozen features 0.0" in figure.answer[1]
+    assert "over frozen features is 0.0" in figure.answer[1]
     assert "“continued on the domain” differs from “general” by 0.02" in figure.answer[1]
 
 
@@ -239,14 +239,12 @@ def test_what_pretraining_is_worth_is_read_off_the_other_curve(alone, reached, t
         return frame.assign(value=curve.where(~frame["trained"], reached))
 
     (_, of_tags, _) = alone("tuned_scores", scored)["tuned-worth"].answer
-    assert of_tags == f"On tags, 50 labelled examples after pretraining do what takes, from scratch, {told}."
+    assert of_tags == f"On tags, 50 labelled examples after pretraining match, from scratch, {told}."
 
 
 def test_what_pretraining_is_worth_is_told_in_examples(figures) -> None:
     figure = figures["tuned-worth"]
-    assert figure.answer[0].startswith(
-        "On opinions, 50 labelled examples after pretraining do what takes, from scratch, "
-    )
+    assert figure.answer[0].startswith("On opinions, 50 labelled examples after pretraining match, from scratch, ")
     assert "more than 1,000 in masked LM (over 20 times as many)" in figure.answer[0]
     assert {"– – from scratch", "⋯ best guess"} <= strings(figures["tuned-worth"].panels[0])
 
@@ -254,7 +252,7 @@ def test_what_pretraining_is_worth_is_told_in_examples(figures) -> None:
 def test_loss_and_score_over_strategies(figures) -> None:
     figure = figures["tuned-domain"]
     assert figure.answer == [
-        "In masked LM, “continued on the domain” has the lowest loss (4.50), “domain alone” the best mean score "
+        "In masked LM, “continued on the domain” has the lowest loss (4.50), and “domain alone” the best mean score "
         "(0.73).",
         "On 0 of 3 tasks every lower loss goes with a better score.",
     ]
@@ -281,7 +279,7 @@ def test_weights_are_told_in_percent_of_their_norm(run, figures) -> None:
     mean = own.groupby("component")["relative"].mean()
     cell = rows_of(figures["tuning-weights"].panels[1], label="block 3", place="query", set=0)[0]
     assert cell["value"] == pytest.approx(mean["query"])
-    assert figures["tuning-weights"].answer[1].startswith("In masked LM, block 3 moved furthest")
+    assert figures["tuning-weights"].answer[1].startswith("In masked LM, the block that moved furthest is 3 (")
 
 
 def test_labels_after_tuning_stand_beside_before_and_untrained(figures) -> None:
@@ -316,7 +314,7 @@ def test_information_stands_before_and_after(figures) -> None:
     for layer in range(5):
         assert by_state["trained", layer] == pytest.approx(0.9 - 0.2 * layer, abs=0.05)
         assert by_state["untuned", layer] == pytest.approx(0.9 - 0.1 * layer, abs=0.05)
-    start = "After tuning for opinions, the top layer knows the token that is read: "
+    start = "After tuning for opinions, information about the token that is read in the top layer: "
     (said,) = [text for text in figure.answer if text.startswith(start)]
     assert " less in masked LM" in said
 
@@ -336,7 +334,7 @@ def test_single_blocks_taken_back_stand_beside_none(run, figures) -> None:
             )
             assert told["value"].item() == pytest.approx(sign * (single - none).mean())
             assert told["value"].item() == pytest.approx(sign * change, abs=0.03)
-    assert figure.answer[1].startswith("In masked LM, block 2 taken back alone costs the task most (0.08)")
+    assert figure.answer[1].startswith("In masked LM, resetting block 2 alone costs the task most (0.08)")
     assert "block 3 regains most of pretraining (0.40 nats)" in figure.answer[1]
 
 
@@ -346,7 +344,9 @@ def test_blocks_that_cost_nothing_are_said_to(alone) -> None:
         return frame.assign(value=frame["value"].where(~single, 0.9))
 
     told = alone("layer_swaps", better)["single-blocks"].answer[0]
-    assert told.startswith("In masked LM, no block taken back alone costs the task anything, block 3 regains most")
+    assert told.startswith(
+        "In masked LM, resetting a single block costs the task nothing and resetting block 3 regains most"
+    )
 
 
 def test_tasks_agree_about_heads_as_the_table_of_overlap_says(run, figures) -> None:
@@ -381,8 +381,8 @@ def test_layers_taken_back_go_from_none_to_all(figures) -> None:
         places = [first, (side, 1), (side, 2), (side, 3), ("all", 4)]
         drawn = {row["blocks"]: row["value"] for row in rows_of(panel, side=side)}
         assert drawn == {place[1]: pytest.approx(values[place], abs=1e-4) for place in places}
-    assert "upper blocks taken back regain 0.48" in figure.answer[1]
-    assert "more than as many lower ones" in figure.answer[1]
+    assert "resetting upper blocks regains 0.48" in figure.answer[1]
+    assert "more than resetting as many lower ones" in figure.answer[1]
 
 
 def test_tasks_with_a_decoder_too_have_a_panel_of_their_own(alone) -> None:
@@ -425,7 +425,7 @@ def test_both_stacks_learned_the_task(alone) -> None:
     assert (
         "10% of the fall of the loss came from the task's head, 50% from the blocks, 40% from the" in figure.answer[0]
     )
-    assert "number 0 of the decoder did most (40%)" in figure.answer[0]
+    assert "block 0 of the decoder contributed most (40%)" in figure.answer[0]
     (panel,) = figure.panels
     assert {row["label"] for row in rows_of(panel, set=0)} >= {
         "task's head",
@@ -459,7 +459,7 @@ def test_blocks_that_one_task_alone_has_count_once(alone) -> None:
 
     answer = alone("tuning_allocation", writes)["tuning-learned"].answer[0]
     assert "35% of the fall of the loss came from the task's head, 65% from the blocks, 0% from the" in answer
-    assert "number 0 did most (35%)" in answer
+    assert "block 0 contributed most (35%)" in answer
 
 
 def test_a_task_that_was_tuned_from_scratch_alone_has_no_panel(alone) -> None:
@@ -488,7 +488,7 @@ def test_a_line_without_pwcca_is_told_by_another_measure(tmp_path) -> None:
 
 def test_one_block_is_not_set_against_itself(alone) -> None:
     answer = alone("tuning_weights", lambda frame: frame[frame["layer"] < 1])["tuning-weights"].answer[0]
-    assert "block 0 moved furthest (" in answer
+    assert "the block that moved furthest is 0 (" in answer
     assert "of its norm), and" in answer
 
 
@@ -590,7 +590,7 @@ def test_flipped_examples_are_those_that_changed_sides(figures) -> None:
         (True, "bad", "good"),
         (False, "good", "bad"),
     ]
-    assert figure.answer[0].startswith("Of 4 examples that both answered, tuning all weights put 2 right")
+    assert figure.answer[0].startswith("Of 4 examples that both answered, tuning all weights got 2 right")
 
 
 def test_a_stack_beside_a_head_of_no_stack_is_the_one_compared(figures) -> None:
@@ -612,7 +612,7 @@ def test_intervals_of_scores_end_where_the_metric_does(alone) -> None:
 
 def test_leakage_is_told_where_there_is_some(run, section, tmp_path) -> None:
     assert section.payload["leaks"] == [
-        "opinions: of 200 test texts 3 stand in the pretraining corpus and 2 more are one word apart from a text of "
+        "opinions: of 200 test texts 3 occur in the pretraining corpus and 2 more differ by one word from a text of "
         "the pretraining corpus."
     ]
     clean = adapted.write_run(tmp_path, ONE, only=("task_answers",))
@@ -696,7 +696,7 @@ def test_heads_without_a_pretraining_loss_have_no_fate(tmp_path) -> None:
     run = adapted.write_run(tmp_path, given, only=("task_scores",))
     adapted.write_table(run, "tuning_heads", heads)
     figure = drawn_figures(run, "adaptation")["tuned-heads"]
-    assert figure.answer[0].startswith("In causal LM, what heads are worth before tuning is not known: ")
+    assert figure.answer[0].startswith("In causal LM, the importance of heads before tuning was not measured: ")
     assert figure.payload["sets"] == [
         f"{task}: {name}" for task in TASKS for name in ("confidence", "attention moved (1: most)")
     ]
@@ -707,8 +707,8 @@ def test_heads_without_a_pretraining_loss_have_no_fate(tmp_path) -> None:
     ("after", "told"),
     [
         ((0.4, 0.5, 0.3, 0.5, 0.2), "no layer is better than the majority class"),
-        ((0.5, 0.595, 0.6, 0.4, 0.5), "best in layer 2, nine tenths of that gain from layer 1 on"),
-        ((0.5, 0.585, 0.6, 0.4, 0.5), "best in layer 2, nine tenths of that gain from layer 2 on"),
+        ((0.5, 0.595, 0.6, 0.4, 0.5), "best in layer 2, nine tenths of its margin from layer 1 on"),
+        ((0.5, 0.585, 0.6, 0.4, 0.5), "best in layer 2, nine tenths of its margin from layer 2 on"),
     ],
 )
 def test_a_label_that_no_layer_tells_is_said_to_be_unreadable(alone, after, told) -> None:

@@ -53,8 +53,8 @@ def test_frozen_features_stand_beside_where_there_are_any(run) -> None:
     figure = figure_of(run, FULL, UNTUNED, SCRATCH)
     assert figure.payload["beside"] == "frozen said"
     assert figure.answer == [
-        "Of 4 examples that both answered, tuning all weights put 1 right that frozen features had wrong, and 1 wrong "
-        "that they had right (50% changed sides)."
+        "Of 4 examples that both answered, tuning all weights got 1 right that frozen features got wrong, and 1 wrong "
+        "that they got right (50% differ)."
     ]
     assert "a head on frozen features of the pretrained model." in figure.caption
 
@@ -67,10 +67,10 @@ def test_without_frozen_features_the_model_from_scratch_stands_beside(run) -> No
         (True, "bad", "good"),
     ]
     assert figure.answer == [
-        "Of 4 examples, the tuned model has 2 right that the same model from random weights has wrong, and 0 wrong "
-        "that it has right (50% differ)."
+        "Of 4 examples, the tuned model gets 2 right that the same model from random weights gets wrong, and 0 wrong "
+        "that it gets right (50% differ)."
     ]
-    assert "the same model tuned from random weights, since no frozen features were." in figure.caption
+    assert "the same model tuned from random weights, since there are no frozen features." in figure.caption
     assert "said_untrained" in figure.data
 
 
@@ -81,8 +81,10 @@ def test_without_any_other_the_commonest_answer_stands_beside(run) -> None:
         (True, "bad", "good", "bad"),
         (False, "good", "good", "bad"),
     ]
-    assert figure.answer[0].startswith("Of 4 examples, the tuned model has 1 right that the commonest answer has wrong")
-    assert "the answer that these examples want most often, since neither" in figure.caption
+    assert figure.answer[0].startswith(
+        "Of 4 examples, the tuned model gets 1 right that the most frequent answer gets wrong"
+    )
+    assert "the most frequent right answer of these examples, since there are neither" in figure.caption
 
 
 def test_where_nothing_can_be_guessed_there_is_no_figure(run) -> None:

@@ -243,7 +243,7 @@ def test_what_retriever_and_reader_removed_adds_up(run, figures) -> None:
     assert (ends["value"] <= ends["high"]).all()
     done = drawn["retriever"]
     half = int(done[done >= done[last] / 2].index.min())
-    assert f"Half of the retriever's part is done by update {half:,}." in figure.answer[0]
+    assert f"The retriever has made half of its contribution by update {half:,}." in figure.answer[0]
 
 
 def test_a_study_whose_readers_alone_were_recorded_has_no_section_on_models_learning(run) -> None:

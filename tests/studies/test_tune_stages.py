@@ -294,7 +294,7 @@ def test_frozen_features_may_have_rates_of_their_own() -> None:
         ({"tune": [{"name": "grammar-tags", "test": "a"}]}, r"tune.test must go with tune.train\. Got \"a\""),
         (
             {"tune": [{"name": "grammar-tags"}] * 2},
-            r"Tables \[\[tune\]\] must have different names\. Got \"grammar-tags\"",
+            r"Tables \[\[tune\]\] must have unique names\. Got \"grammar-tags\"",
         ),
         ({"tune": [{"name": "grammar-tags", "objectives": ["bart"]}]}, r"tune\[0\].objectives must be among .*bart"),
         ({"tune": [{"name": "grammar-tags", "columns": ["text"]}]}, r"must be written \"text=COLUMN\"\. Got \"text\""),

@@ -1,4 +1,4 @@
-"""The sections `[[tune]]` and `[domain]` of a study's plan: tuning tasks, and further pretraining before them."""
+"""The sections `[[tune]]` and `[domain]` of a study's plan: tasks for tuning, and further pretraining before it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -36,29 +36,29 @@ Size = Annotated[int, Limits(at_least=20, at_most=10**6)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TunePlan(TuneSettings):
-    """One task that every model of a study is tuned for; each table `[[tune]]` of a plan defines one.
+    """One task for which every model of a study is tuned; each table `[[tune]]` of a plan defines one.
 
-    Without `train` it is the built-in task of that name; otherwise `load_task` reads files or `hf:NAME:SPLIT`, relative
-    to the folder in which the study starts. Understanding tasks suit every model with an encoder or a decoder,
-    generation suits models that write text, with all methods except those on frozen features; unsuitable ones are
-    reported once.
+    Without `train`, it is the built-in task of that name; otherwise `load_task` reads files or `hf:NAME:SPLIT`. Paths
+    are relative to the folder in which the study starts. Understanding tasks suit every model with an encoder or a
+    decoder; generation suits models that generate text, with all methods except those on frozen features. Unsuitable
+    models and methods are reported once.
 
-    Each model costs `methods` times `examples` times (`seeds` + the additional `learning_rates`), each `epochs` over
-    the examples (40 for a head on frozen features, which are computed once); controls are only tuned in full.
+    For each model, `methods` × `examples` × (`seeds` + the additional `learning_rates`) trainings are made, each of
+    `epochs` (40 for a head on frozen features, which are computed once). Controls are only tuned in full.
     """
 
     name: Name = ""  # built in: grammar-tags, grammar-agreement, grammar-pairs, grammar-span, grammar-summary
     train: File = ""
-    dev: File = ""  # for the choice of learning rates; "": a tenth of the texts of `train`
+    dev: File = ""  # examples for choosing learning rates; "": a tenth of the texts of `train`
     test: File = ""  # "": a fifth of the texts of `train`
-    as_text: bool = False  # generate the answer as words, as T5 does: for models that write, all shapes except tagging
-    shape: Shapes = ""  # "": determined by the columns of `train`
+    as_text: bool = False  # generate the answer as words, as T5 does; for generating models, all shapes except tagging
+    shape: Shapes = ""  # "": inferred from the columns of `train`
     columns: OwnWords = ()  # "text=COLUMN", "second=COLUMN", "label=COLUMN", "tags=COLUMN", ...
     multi: bool = False  # an example may have several labels, joined by "|", or none
-    size: Size = 1000  # examples of a built-in task
-    methods: Methods = ("full", "frozen")  # and mix, top, decay, lora
-    examples: Sizes = (0,)  # labelled examples for tuning, nested; 0: all
-    frozen_rates: Rates = ()  # for the methods "frozen" and "mix"; empty: as learning_rates
+    size: Size = 1000  # number of examples of a built-in task
+    methods: Methods = ("full", "frozen")  # also possible: mix, top, decay, lora
+    examples: Sizes = (0,)  # numbers of labelled examples for tuning, nested; 0: all
+    frozen_rates: Rates = ()  # learning rates for the methods "frozen" and "mix"; empty: learning_rates
     objectives: tuple[str, ...] = ()  # objectives whose models are tuned; empty: all that fit
     controls: Controls = ("untrained", "shuffled-labels")
     inside: bool = True  # measure how full tuning on all examples changes layers and heads
@@ -75,7 +75,7 @@ class TunePlan(TuneSettings):
             raise UserError(f"tune.{given[0]} must go with tune.train. Got {as_written(getattr(self, given[0]))}.")
         if self.patience and self.inside and "full" in self.methods:
             raise UserError(
-                "tune.patience must be 0 if tune.inside is true: loss changes are recorded to the end. "
+                "tune.patience must be 0 if tune.inside is true, since loss changes are recorded to the end. "
                 f"Got {self.patience}. Set inside = false."
             )
         if wrong := [column for column in self.columns if not all(column.partition("=")[::2])]:
@@ -83,7 +83,7 @@ class TunePlan(TuneSettings):
 
     @property
     def named_columns(self) -> dict[str, str]:
-        """The column names for `load_task`; digits are column numbers of a file without names."""
+        """The columns for `load_task` by name; digits are column numbers of a file without column names."""
         pairs = (column.partition("=") for column in self.columns)
         return {name.strip(): value.strip() for name, _, value in pairs}
 
@@ -97,7 +97,7 @@ class TunePlan(TuneSettings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DomainPlan(TextColumns):
-    """Another corpus on which models are trained before tuning; disabled unless `corpus` is named.
+    """Pretraining on another corpus before tuning; disabled unless `corpus` is set, or "task" is the only phase.
 
     "continued" trains a study's model further with its own tokenizer: in the phase "domain" on the corpus, in the phase
     "task" on the unlabelled texts of a task's training part, one model per task. "scratch" trains a new model only on
@@ -108,14 +108,14 @@ class DomainPlan(TextColumns):
     sentences: CountOrNone = 0  # maximum number of training sentences; 0: all
     objectives: tuple[str, ...] = ()  # objectives whose models are trained; empty: all
     strategies: Strategies = ("continued", "scratch")  # in addition to "as-is"
-    phases: Phases = ("domain",)  # of "continued", in this order
-    updates: CountOrNone = 0  # of each phase; 0: a third of training.updates
-    learning_rate: LearningRate = 5e-4  # peak, for "continued"
+    phases: Phases = ("domain",)  # phases of "continued", in this order
+    updates: CountOrNone = 0  # updates of each phase; 0: a third of training.updates
+    learning_rate: LearningRate = 5e-4  # peak rate of "continued"
     warmup: Share = 0.1
     scratch_updates: CountOrNone = 0  # 0: as many as general training and one phase together, for equal compute
-    vocabulary: CountOrNone = 0  # subwords of "scratch"; 0: as corpus.vocabulary
-    extend_vocabulary: CountOrNone = 0  # tokens that "continued" learns on the corpus and adds
-    loss_sentences: CountOrNone = 1000  # of each text, for the loss; 0: all
+    vocabulary: CountOrNone = 0  # number of subwords for "scratch"; 0: corpus.vocabulary
+    extend_vocabulary: CountOrNone = 0  # number of tokens that "continued" learns on the corpus and adds
+    loss_sentences: CountOrNone = 1000  # sentences of domain and of general text for the loss; 0: all
 
     def __post_init__(self) -> None:
         check_settings(self, "domain")
@@ -124,21 +124,21 @@ class DomainPlan(TextColumns):
 
     @property
     def on(self) -> bool:
-        """Whether a corpus is named, or only the texts of tasks are read."""
+        """Whether a corpus is named, or "task" is the only phase."""
         return bool(self.corpus) or self.phases == ("task",)
 
     def num_updates(self, training: int) -> int:
-        """Updates of each phase, for a general training of `training` updates."""
+        """Updates of each phase if general training has `training` updates."""
         return self.updates or max(training // 3, 1)
 
     def num_scratch_updates(self, training: int) -> int:
-        """Updates of a model from scratch."""
+        """Updates of a model from scratch if general training has `training` updates."""
         return self.scratch_updates or training + self.num_updates(training)
 
 
 @runtime_checkable
 class Adapts(Protocol):
-    """The parts of a study's plan that the sections are checked against."""
+    """The parts of a study's plan with which the sections must agree."""
 
     @property
     def objectives(self) -> tuple[str, ...]: ...
@@ -159,7 +159,7 @@ def check_adaptation(plan: Adapts) -> None:
                 one_of(f"tune[{number}].{field}", named, plan.objectives)
     names = [asked.name for asked in plan.tune]
     if repeated := next((name for index, name in enumerate(names) if name in names[:index]), ""):
-        raise UserError(f"Tables [[tune]] must have different names. Got {as_written(repeated)} twice. Rename one.")
+        raise UserError(f"Tables [[tune]] must have unique names. Got {as_written(repeated)} twice. Rename one.")
     if plan.domain.objectives:
         one_of("domain.objectives", plan.domain.objectives, plan.objectives)
     if plan.domain.phases == ("task",) and not plan.tune:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .models import Benchmark, Found, PassageIndex
 
 Kind = Literal["exact", "hnsw", "ivf"]
-_ASKED, _TESTED = 5, 100  # passages of a question by default, and of one of a benchmark
+_ASKED, _TESTED = 5, 100  # default number of passages for a question, and for a question of a benchmark
 
 
 def index(
@@ -54,7 +54,7 @@ def index(
         out: Folder of the new index; without it SOURCE must be an existing index.
         ask: A question to look up. May be repeated.
         benchmark: Ask the questions of a benchmark folder or of facts:SIZE; the index must hold its passages.
-        top: Passages to find for each question. Default: 5, for a benchmark 100.
+        top: Passages to find for each question. Default: 5; for a benchmark, 100.
         exclude_origin: Exclude passages that contain the question verbatim, for questions taken from passages.
         retriever: Folder of a trained retriever, for a dense index. Default: BM25 over words.
         kind: Search of a dense index: exact (the default), hnsw (a graph: faster) or ivf (short codes: smaller). The
@@ -77,7 +77,7 @@ def index(
         tested = load_benchmark(benchmark) if benchmark else None
         if trec is not None:
             check_run_file(trec)
-        if qrels is not None and tested is not None:  # needs no index: a file that may not be replaced is told of now
+        if qrels is not None and tested is not None:  # early: a file that may not be replaced is refused
             write_qrels(qrels, tested.relevant, tested.question_names, tested.passage_names)
         if out is not None:
             built = _build(source, out, read, retriever, kind, shard)
@@ -144,7 +144,7 @@ def _size(built: "PassageIndex") -> str:
 
 
 def _recall(built: "PassageIndex") -> str:
-    """How much an approximate search finds; of shards, the one that finds least."""
+    """How much an approximate search finds; for shards, the value of the worst one."""
     if not built.recall:
         return ""
     lowest = min(built.recall, key=lambda one: one.recall)

@@ -1,4 +1,4 @@
-"""The section `[retrieval]` of a study's plan: matched masked LMs that differ only in which passage they may read."""
+"""The section `[retrieval]` of a study's plan: matched masked LMs that differ only in which passages they may read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -54,11 +54,11 @@ OF_VARIANTS: Mapping[str, tuple[str, ...]] = {
     "rag-token": _LEARNED,  # the same, marginalised over passages at each token
     "exchange": _LEARNED,  # parts of the trained model replace those of the initial one; then training continues
 }
-"""The `arms` that each variant modifies; those that a plan lacks are left out."""
+"""Variant → the `arms` that it modifies; arms that a plan lacks are left out."""
 WRITTEN = ("rag-sequence", "rag-token")  # variants whose reader generates its answers
 EXCHANGES = ("exchange-both", "exchange-retriever", "exchange-reader", "exchange-neither")
-"""The variants that "exchange" expands to: which parts come from the trained model."""
-OF_FACTS = ("same-wording", "pairs", *WRITTEN)  # variants that exist only for a generated world
+"""The variants that "exchange" expands to; the names say which parts come from the trained model."""
+OF_FACTS = ("same-wording", "pairs", *WRITTEN)  # variants that need a generated world
 OF_TEXT: tuple[MeasureName, ...] = ("scores",)  # measures available for real text
 
 
@@ -67,49 +67,49 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
     """A world of facts or real text, and readers trained on questions about it; disabled by default.
 
     Each reader is a masked LM of the study's `[model]`, trained as in `[training]` except for the settings below. All
-    variants of a seed share their initial reader bit for bit, and their queries, masks and order. Each costs `updates`
-    of 64 short queries, each read 1 + k times if passages are searched: relative to `closed-book` 3.5 (`read-gold`,
-    `read-random`), 6 (`retrieve-bm25`) and 8 (`retrieve-learned`) times as much.
+    variants of a seed share their initial reader bit for bit, and their queries, masks and order. Each is trained for
+    `updates` of 64 short queries, each read 1 + k times if passages are searched. Compared with `closed-book`, this
+    costs 3.5 (`read-gold`, `read-random`), 6 (`retrieve-bm25`) or 8 (`retrieve-learned`) times as much.
 
-    With `read_updates` the initial reader of a seed is pretrained: like `read-gold`, it learns to read gold passages of
-    another world with the same words, relations and settings but other facts. All variants start from these weights
-    (generating readers from its encoder and words), and tables call this state untrained.
+    With `read_updates`, the initial reader of a seed is pretrained: like `read-gold`, it learns to read gold passages
+    of another world with the same words, relations and settings but other facts. All variants start from these weights
+    (generating readers from its encoder and word embeddings), and tables call this state untrained.
 
-    With `corpus`, readers are trained on questions about real passages: in SQuAD's format, or a table with columns for
-    passage, question and answers. Features of a world of facts (exposures, facts withheld or changed, an edited index)
-    do not exist there: the world's settings are ignored, and "scores" is the only measure.
+    With `corpus`, readers are trained on questions about real passages, in SQuAD's format or in a table with columns
+    for passage, question and answers. Features of a world of facts (exposures, facts withheld or changed, an edited
+    index) do not exist there, so the world's settings are ignored, and "scores" is the only measure.
     """
 
     on: bool = False
     corpus: File = ""  # training questions, a file or hf:NAME; empty: a generated world of facts
     test: File = ""  # test questions; empty: those about a fifth of the passages of `corpus`
     answer_tokens: Annotated[int, Limits(at_least=1, at_most=10)] = 3  # tokens of an answer in `corpus`, one mask each
-    entities: Annotated[int, Limits(at_least=2, at_most=1024)] = 256  # seed of the world
-    exposures: Exposures = (1, 4, 16)  # relative, each of equally many facts
-    world_seed: Seed = 0  # one world for all seeds
+    entities: Annotated[int, Limits(at_least=2, at_most=1024)] = 256  # size of the world
+    exposures: Exposures = (1, 4, 16)  # relative; each has as many facts
+    world_seed: Seed = 0  # all seeds of a study share one world
     arms: Arms = (
         "closed-book", "read-gold", "read-random", "retrieve-bm25", "retrieve-frozen", "retrieve-learned",
     )  # fmt: skip
     variants: Variants = ("null-share",)  # additional variants, see `OF_VARIANTS`
-    seeds: Seeds = ()  # of readers, retrievers and order; empty: the study's
+    seeds: Seeds = ()  # seeds of readers, retrievers and order; empty: the study's seeds
     updates: Count = 2500
     queries: Count = 64  # queries of an update
     learning_rate: LearningRate = 1e-3  # peak rate of the reader; 1.5e-3 left a reader of random passages at chance
     repeat: bool = True  # train all models again at half the rate if one of them learned nothing
-    stale_refresh: Refresh = -1  # for the variant "stale"
-    retriever_width: Annotated[int, Limits(at_least=0, at_most=65_536)] = 0  # 0: the reader's
+    stale_refresh: Refresh = -1  # updates between two builds of the index in the variant "stale"
+    retriever_width: Annotated[int, Limits(at_least=0, at_most=65_536)] = 0  # 0: the reader's width
     vector_width: Annotated[int, Limits(at_least=1, at_most=65_536)] = 64  # dimensions of compared embeddings
-    warm_updates: CountOrNone = 300  # of the inverse cloze task, before variants with a retriever
-    read_updates: CountOrNone = 0  # of gold passages of another world, before all variants; 0: random weights
-    exchange_updates: Count = 300  # for the variant "exchange"
+    warm_updates: CountOrNone = 300  # of the inverse cloze task, before training variants with a retriever
+    read_updates: CountOrNone = 0  # on gold passages of another world, before all variants; 0: random weights
+    exchange_updates: Count = 300  # further updates in the variant "exchange"
     save_every: CountOrNone = 500  # updates between checkpoints
     measures: Measures = MEASURES
     checkpoints: CountOrNone = 0  # evenly spaced updates of each plain training at which answers are evaluated; 0: none
-    # Training queries on which loss changes are allocated to retriever and reader while the plain models train, with
-    # the rule, parts and windows of [dynamics]; 0: disabled.
+    # Tokens of training queries on which loss changes are allocated to retriever and reader while the plain models
+    # train, with the rule, parts and windows of [dynamics]; 0: disabled.
     allocation_tokens: CountOrNone = 0
     allocation_every: Count = 5  # updates between two loss evaluations
-    allocation_negatives: Count = 2  # passages by BM25 that are read there in addition to the gold one, for every model
+    allocation_negatives: Count = 2  # passages by BM25 that these queries read beside the gold one, for every model
 
     def __post_init__(self) -> None:
         check_settings(self, "retrieval")
@@ -186,7 +186,7 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
 
     def config(self, training: TrainConfig, seed: int, positions: int, updates: int, rate: float) -> TrainConfig:
         """Training settings of a model: the study's, overridden by this section."""
-        room = self.queries * positions  # a whole update in one forward pass: its passages serve as negatives
+        room = self.queries * positions  # a whole update in one forward pass, since its passages serve as negatives
         return replace(
             training,
             updates=updates,
@@ -206,7 +206,7 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
 
 @runtime_checkable
 class Retrieves(Protocol):
-    """The parts of a study's plan that the section is checked against."""
+    """The parts of a study's plan with which the section must agree."""
 
     @property
     def model(self) -> ModelConfig: ...

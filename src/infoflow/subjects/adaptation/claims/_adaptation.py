@@ -19,7 +19,7 @@ from ..measures import DOMAIN_LOSS, LAYER_SWAPS, TASK_SCORES, TUNING_CHANGE, TUN
 
 FULL, FROZEN = "full", "frozen"
 AS_IS, CONTINUED, SCRATCH = "as-is", "continued", "scratch"
-IN_DOMAIN = (CONTINUED, SCRATCH)  # pretraining on the domain: claims use the first of these that a run has
+IN_DOMAIN = (CONTINUED, SCRATCH)  # strategies with pretraining on the domain; claims use the first one that a run has
 SHUFFLED = "shuffled-labels"
 TEXTS = ("classification", "regression", "choice")  # shapes of tasks on whole texts
 UNDERSTANDING = (*TEXTS, "tagging", "span")
@@ -32,10 +32,10 @@ def tuned(
     objective: Spec, method: str = FULL, strategy: str | tuple[str, ...] = AS_IS, control: str = "", **how: bool
 ) -> Table:
     """Scores of an objective's models on test examples, by each task's main metric."""
-    way = {FULL: "tuned in full", FROZEN: "read with its body frozen"}[method]
+    way = {FULL: "tuned in full", FROZEN: "tuned with a frozen body"}[method]
     before = {AS_IS: "", CONTINUED: " after further pretraining on a domain", SCRATCH: " pretrained on a domain alone"}
     domain = " pretrained on a domain" if isinstance(strategy, tuple) else before[strategy]
-    labels = " on labels that changed places" if control else ""
+    labels = " on shuffled labels" if control else ""
     return Table(
         TASK_SCORES.name,
         objective,
@@ -46,19 +46,17 @@ def tuned(
 
 
 def means(*tables: Table, shapes: Sequence[str] = ()) -> Reading:
-    """One number per table: its scores with all labelled examples, averaged over the common tasks (of `shapes`), (1 +
-    R, K).
-    """
+    """Mean score of each table with all labelled examples, over the common tasks (of `shapes`), (1 + R, K)."""
     return together(partial(_side_by_side, shapes=tuple(shapes)), *tables)
 
 
 def gain_by_size(objective: Spec) -> Reading:
-    """Gain by pretraining with the fewest and the most labelled examples, over tasks tuned on both, (1 + R, 2)."""
+    """Gain by pretraining with the fewest and the most labelled examples, mean over tasks tuned on both, (1 + R, 2)."""
     return together(_gains, tuned(objective), tuned(objective, trained=False))
 
 
 def no_gain_by_size(objective: Spec) -> Reading:
-    """The same difference between untrained models under different tuning seeds."""
+    """`gain_by_size` between untrained models under different tuning seeds, where no gain is possible."""
     return tuned(objective, trained=False).reduce(_gains_of_halves)
 
 
@@ -77,12 +75,12 @@ def order_of_halves(objective: Spec) -> Reading:
 
 def change(objective: Spec, control: str = "") -> Reading:
     """How far tuning moved the space of layers 1..L, averaged over tasks, (1 + R, L)."""
-    labels = " on labels that changed places" if control else ""
+    labels = " on shuffled labels" if control else ""
     table = Table(
         TUNING_CHANGE.name,
         objective,
         needs=("task", "layer", "examples"),
-        absent=f"no {{state}} {NAMES[objective]} tuned in full{labels} was looked at from inside",
+        absent=f"no {{state}} {NAMES[objective]} tuned in full{labels} was examined inside",
     )
     places = {"method": FULL, "strategy": AS_IS, "control": control, "measure": ("pwcca", "cka", "rsa")}
     return Reading((table.where(**places),), _change_by_layer, 1)
@@ -95,7 +93,7 @@ def regained(objective: Spec) -> Reading:
     tasks and numbers of blocks.
     """
     needs = ("task", "rewound", "blocks", "examples")
-    absent = f"from no {{state}} {NAMES[objective]} tuned in full were layers taken back and its pretraining loss told"
+    absent = f"no {{state}} {NAMES[objective]} tuned in full has a pretraining loss after resetting layers"
     where = {"method": FULL, "strategy": AS_IS, "control": "", "quantity": "pretraining-loss"}
     return Table(LAYER_SWAPS.name, objective, needs=needs, absent=absent).where(**where).reduce(_lower_less_upper)
 
@@ -125,7 +123,7 @@ def _heads(objective: Spec, *needs: str) -> Table:
         TUNING_HEADS.name,
         objective,
         needs=("task", "layer", "head", "examples", *needs),
-        absent=f"no heads of a {{state}} {NAMES[objective]} tuned in full were taken away",
+        absent=f"no {{state}} {NAMES[objective]} tuned in full was measured without single heads",
     )
     return table.where(method=FULL, strategy=AS_IS, control="", kind="self")
 
@@ -155,7 +153,7 @@ def _side_by_side(*parts: SeedRows, shapes: tuple[str, ...]) -> np.ndarray | Non
     shared = sorted(set.intersection(*(set(own) for own in found)))
     if not shared:
         kinds = f" of the shapes {', '.join(shapes)}" if shapes else ""
-        raise Absent(f"the models that are compared were tuned for no task{kinds} in common")
+        raise Absent(f"the compared models were tuned for no common task{kinds}")
     columns = [np.mean(_cut([_mean(own[task]) for task in shared]), axis=0) for own in found]
     return np.stack(_cut(columns), axis=1)
 
@@ -178,7 +176,7 @@ def _gains(trained: SeedRows, untrained: SeedRows) -> np.ndarray:
             ends.append(np.stack(_cut([one - other for one, other in pairs]), axis=1))
     if not ends:
         raise Absent(
-            "no task was tuned for on few and on many labelled examples, with a pretrained and with an untrained model "
+            "for no task were both a pretrained and an untrained model tuned on few and on many labelled examples "
             "(examples in [[tune]])"
         )
     return np.mean(_cut(ends), axis=0)
@@ -201,7 +199,7 @@ def _of_strategies(rows: SeedRows) -> dict[str, np.ndarray]:
     found = {str(name): _of_tasks(own) for name, own in rows.groups("strategy")}
     shared = sorted(set.intersection(*(set(own) for own in found.values())))
     if not shared:
-        raise Absent("models as they are and models of the domain were tuned for no task in common")
+        raise Absent("general models and models of the domain were tuned for no common task")
     return {name: np.mean(_cut([_mean(own[task]) for task in shared]), axis=0) for name, own in found.items()}
 
 
@@ -209,7 +207,7 @@ def _correlation(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) ->
     shared = sorted(set(first) & set(second))
     if len(shared) < 3:
         raise Absent(
-            f"an order needs three strategies (as-is, continued, scratch), and there are {len(shared)}: "
+            f"an order needs three strategies (as-is, continued, scratch), but there are {len(shared)}: "
             f"{', '.join(shared)}"
         )
     one, other = (np.stack(_cut([part[name] for name in shared]), axis=1) for part in (first, second))
@@ -250,7 +248,7 @@ def _lower_less_upper(rows: SeedRows) -> np.ndarray:
         lower, upper, none = (by_side.get(side, {}) for side in ("lower", "upper", "none"))
         shared = sorted((set(lower) & set(upper)) - {0})
         if not shared:
-            raise Absent("layer_swaps has no lower and upper blocks taken back in equal number")
+            raise Absent("layer_swaps has no equal numbers of lower and upper blocks reset")
         if 0 not in lower or 0 not in none:
             raise Absent("layer_swaps does not say what the embeddings alone regain: measure the models again")
         outside = (lower[0], upper.get(0, none[0]))
@@ -268,7 +266,7 @@ def _worth(rows: SeedRows) -> list[np.ndarray]:
     """Importance of each head for each task, (1 + R, H), with heads in the same order."""
     found = [own.numbers for own in _by_head(rows)]
     if len(found) < 2:
-        raise Absent("heads were taken away for one task, and agreement needs two")
+        raise Absent("heads were removed for only one task, and agreement needs two")
     if len({each.shape[1] for each in found}) > 1:
         raise Absent("tuning_heads lacks heads of some tasks")
     return _cut(found)
@@ -293,8 +291,8 @@ def _ceiling(rows: SeedRows) -> np.ndarray:
 def _reliability(worth: np.ndarray) -> float:
     """Reliability of the head order (1 + R, H): the share T / (T + N) of its variance that is not sampling noise N.
 
-    Two bootstrap samples of the examples share T + N and have N each of their own, so their correlation is c = (T + N)
-    / (T + 2 N), and the share is 2 − 1 / c.
+    Head orders from two bootstrap samples share the variance T + N, and each has further noise N of its own, so their
+    correlation is c = (T + N) / (T + 2 N), and the share is 2 − 1 / c.
     """
     half = len(worth) // 2
     alike = float(np.nanmean(spearman(worth[1 : half + 1], worth[-half:]))) if half else 1.0
@@ -304,5 +302,5 @@ def _reliability(worth: np.ndarray) -> float:
 def _with_pretraining(rows: SeedRows) -> np.ndarray:
     found = [spearman(own.numbers, own.column("cost_before")[None]) for own in _by_head(rows)]
     if not any(np.isfinite(each).any() for each in found):
-        raise Absent("tuning_heads does not tell what heads were worth for pretraining")
+        raise Absent("tuning_heads lacks the importance of heads for pretraining")
     return np.mean(_cut(found), axis=0)

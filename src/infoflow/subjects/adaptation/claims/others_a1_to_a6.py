@@ -79,8 +79,8 @@ def _reads(general: Table, domain: Table) -> dict[str, Reading]:
     learned=(MASKED,),
 )
 def a2(curves: Curves) -> list[Condition]:
-    """The source's four averages do not show a larger advantage of tuning in the domain: it wins by 3.26 points after
-    pretraining on the domain, and by 3.58 without.
+    """The source's four averages do not show a larger advantage of tuning after pretraining on the domain: it is 3.26
+    points after it, and 3.58 without.
     """
     general, domain = (total_fall(curves[name]) for name in ("general", "domain"))
     return [
@@ -141,7 +141,7 @@ def _a4_reads(*ways: Table) -> dict[str, Reading]:
     learned=(MASKED,),
 )
 def a4(curves: Curves) -> list[Condition]:
-    """From memory: in the source, both methods won on each task, and the differences are given by task."""
+    """From memory: in the source, both strategies won on each task, and the differences are given by task."""
     return [
         exceeds(f"score of the model {name} minus that of the model as it is", total_fall(curves[name]), 0.0, "score")
         for name in WAYS
@@ -165,10 +165,10 @@ MOST = 0.9
     learned=(MASKED,),
 )
 def a5(curves: Curves) -> list[Condition]:
-    """If the strategies' order by score changes with the tuning seeds, there is no order to predict, and the check
-    stays open.
+    """If the order of the strategies by score changes with the tuning seeds, there is no order to predict, and the
+    check stays open.
     """
-    name = "rank correlation over strategies of end-task score with how well domain text is predicted"
+    name = "rank correlation over strategies between task score and negative loss on domain text"
     return [stays_below(name, curves["order"], MOST, "", bounds=CORRELATION)]
 
 

@@ -42,7 +42,7 @@ _A7_READS = _reads()
     "adaptation:A-7",
     "Bidirectional pretraining beats left-to-right pretraining on language-understanding tasks.",
     source=BERT_PAPER,
-    cause="Agreement: only models that read from left to right learned some of it, and it is one of three tasks.",
+    cause="Only models that read from left to right learned some of the agreement task, which is one of three tasks.",
     examined="adaptation",
     published="mean over GLUE: BERT-base 79.6, OpenAI GPT 75.1, biLSTM on ELMo 71.0 (recalled, not read)",
     statistic="main test metric after full fine-tuning, mean over all tasks except generation: masked LM above causal "
@@ -90,7 +90,7 @@ def a8(curves: Curves) -> list[Condition]:
     variants, scratch = np.split(curves["variants and from scratch"], [len(VARIANTS)], axis=1)
     gain = variants.mean(axis=1, keepdims=True) - scratch
     apart = np.ptp(variants, axis=1)[:, None]
-    name = "half of what the variants gain over no pretraining, minus what the best and the worst differ by"
+    name = "half of the variants' gain over no pretraining, minus the difference between the best and the worst"
     return [exceeds(name, gain / 2 - apart, 0.0, "score", published=0.064)]
 
 
@@ -165,11 +165,11 @@ _A11_READS: dict[str, Reading] = {"lower less upper": regained(MASKED)}
     minimum_seeds=1,
 )
 def a11(curves: Curves) -> list[Condition]:
-    """Weights outside the blocks count for neither side: an output matrix tied to the embeddings is reset with them,
-    and with it the last step of the pretraining loss. From memory: the source resets top layers of tuned models, which
+    """Weights outside the blocks count for neither side, since an output matrix tied to the embeddings, on which the
+    pretraining loss depends, is reset with them. From memory: the source resets top layers of tuned models, which
     hardly affects the tasks.
     """
-    name = "pretraining loss that upper blocks taken back regain, minus what as many lower ones do"
+    name = "pretraining loss regained by resetting upper blocks, minus that by resetting as many lower ones"
     return [exceeds(name, curves["lower less upper"], 0.0, "nats per predicted token")]
 
 
@@ -182,8 +182,8 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     if verdict != "fails" or most * PUBLISHED >= LEAST:
         return None
     return (
-        "what heads are worth for a task hardly agrees with itself over the task's own test examples: tasks that need "
-        f"the same heads would agree by {most:.2f} at most, and those of the source by less than {LEAST}"
+        "head importance for a task hardly agrees with itself over the task's own test examples: tasks that need the "
+        f"same heads would agree by {most:.2f} at most, and those of the source by less than {LEAST}"
     )
 
 
@@ -209,8 +209,8 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     minimum_seeds=1,
 )
 def a12(curves: Curves) -> list[Condition]:
-    """The source's numbers, those of heads:M5, cover two data sets of one task. Heads of two seeds share only their
-    numbers, so importance under another pretraining seed equals heads in random order, and is no control.
+    """The source's numbers, those of heads:M5, cover two data sets of one task. Heads of two pretraining seeds share
+    only their numbers, so comparing seeds would be the same as random order, and is no control.
     """
-    name = "rank correlation between tasks of what heads are worth"
+    name = "rank correlation of head importance between tasks"
     return [exceeds(name, curves["agreement"], LEAST, "", bounds=CORRELATION, published=PUBLISHED)]

@@ -25,12 +25,12 @@ _SHUFFLED, _UNTRAINED = "shuffled labels", "untrained"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Arm:
-    """One model tuned for a task in one way."""
+    """One variant: a model, and how it is tuned for the task."""
 
-    label: str  # what it is beside the model that was asked for; "": that model itself
-    subject: "Subject"  # what tables call the model: the untrained one, as in a study, by the name of the trained one
+    label: str  # control that it is; "": the requested model itself
+    subject: "Subject"  # the model in tables; as in a study, an untrained one has the name of the trained one
     model: "Model"  # before tuning
-    pretrained_for: "AbstractObjective | None"  # where that is known
+    pretrained_for: "AbstractObjective | None"  # None: unknown
     data: "TaskData"
     task: "AbstractTask"
     config: "TuneConfig"
@@ -38,7 +38,7 @@ class Arm:
 
     @property
     def recordings(self) -> Path:
-        """Where recordings of its tuning are kept."""
+        """Folder for recordings of its tuning."""
         return self.run / "allocation" / self._home / self.data.name / self.config.way
 
     @property
@@ -47,14 +47,14 @@ class Arm:
         return self.run / "features"
 
     def tuned(self, hooks: "AllocationHooks | None" = None) -> "Tuned":
-        """The tuned models of all seeds, read from their folder or trained."""
+        """The tuned models of all seeds, read from their folder or trained now."""
         from ..measures import tune
 
         folder = self.run / self._home
         return tune(self.model, self.data, self.config, folder, task=self.task, hooks=hooks, features=self.features)
 
     def check(self) -> None:
-        """Refuse, before tuning, folders that hold something else."""
+        """Raise a UserError, before tuning, if its folders contain something else."""
         from infoflow.foundation import UserError, check_own_folder
 
         check_own_folder(self.run / self._home / self.task.task / self.config.way, "tuning.json", "A tuned model")
@@ -71,7 +71,7 @@ class Arm:
 
 
 def arms(asked: Arm, *, controls: bool, from_scratch: bool) -> list[Arm]:
-    """The variants to tune: the model and, with controls, on shuffled labels and with random weights."""
+    """The variants to tune: the model itself and, with `controls`, on shuffled labels and with random weights."""
     from infoflow.studies import untrained
 
     found = [asked]
@@ -88,7 +88,7 @@ def arms(asked: Arm, *, controls: bool, from_scratch: bool) -> list[Arm]:
 
 
 def _no_default(help: str) -> Parameter:
-    """Of an option without a default that is worth showing."""
+    """An option whose default is not shown."""
     return Parameter(show_default=False, help=help)
 
 
@@ -194,8 +194,8 @@ class TuneOptions:
     method: Annotated[
         Literal["full", "frozen", "mix", "top", "decay", "lora"],
         Parameter(
-            help="All weights; the head on a frozen body; the head on a mix of frozen layers; head and top layers; "
-            "lower rates in lower layers; low-rank adapters."
+            help="All weights; only the head, on a frozen body; only the head, on a mix of frozen layers; head and top "
+            "layers; all weights, with lower rates in lower layers; low-rank adapters."
         ),
     ] = "full"
     rates: Annotated[
@@ -265,14 +265,14 @@ def show_tuned(tuned: "Mapping[Arm, Tuned]") -> None:
 
 
 def tell_of_leakage(leaks: "pd.DataFrame") -> None:
-    """Report how many test texts also occur in training, identical or nearly identical."""
+    """Print how many test texts also occur in training, identical or nearly identical."""
     texts, same, near = (int(leaks[name].iloc[0]) for name in ("texts", "same", "near"))
-    stand = "stands" if same == 1 else "stand"
+    stand = "occurs" if same == 1 else "occur"
     show(f"{same:,} of {texts:,} test texts also {stand} in training, {near - same:,} more differ by one word.")
 
 
 def _tell_of_guesses(scores: "pd.DataFrame", method: str) -> None:
-    """Say so where the main metric on test is not above what is reached without a model."""
+    """Print a hint if the main metric on test is not above the best guess without a model."""
     from infoflow.foundation import bounds_of
     from infoflow.results import scale_of
     from infoflow.subjects.adaptation.measures import FROZEN_METHODS
@@ -282,7 +282,7 @@ def _tell_of_guesses(scores: "pd.DataFrame", method: str) -> None:
     value, low, high, guess = _on_test(scores, metric)
     if low <= guess < bounds_of(scale_of(metric))[1]:  # nothing is better than a guess that is always right
         show(
-            f"No better than the best guess without a model: {metric} {estimate(value, low, high)}, the guess "
+            f"No better than the best guess without a model: {metric} {estimate(value, low, high)}, guess "
             f"{guess:.3f}.\nTune longer ({longer}), at other rates (--rates), or on more examples."
         )
         show()
@@ -297,7 +297,7 @@ def _cells(scores: "pd.DataFrame", metric: str) -> list[str]:
 
 
 def _on_test(scores: "pd.DataFrame", metric: str) -> tuple[float, float, float, float]:
-    """The mean of a metric over seeds, its interval, and the guess that it is compared with."""
+    """The mean of a metric over seeds, both ends of its interval, and the guess with which it is compared."""
     from infoflow.results import scale_of
 
     from ..measures import mean_estimate

@@ -62,7 +62,7 @@ def tune(
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Tune a model for a labelled task with several seeds: plain Hugging Face folders and their scores.
+    """Tune a model for a labelled task with several seeds, and write plain Hugging Face folders and their scores.
 
     The learning rate is chosen on dev with the first seed; the test part is used once.
 
@@ -72,7 +72,7 @@ def tune(
         from_scratch: Also tune the same architecture with random weights.
         inside: Report what tuning changed in layers and heads, what was forgotten and where the task was learned.
         corpus: With --inside: corpus for the pretraining loss, which measures forgetting; a name or a file.
-            Default: the task's test texts; for generation tasks none.
+            Default: the task's test texts; none for generation tasks.
     """
     with working(session, model):
         from infoflow.foundation import current_display
@@ -91,7 +91,7 @@ def tune(
             data = replace(data, name="task")
         facts = _facts(model, data, config, files.named_by)
         with removed_if_refused(run):
-            if not run.path.exists():  # else what lies there stays until this call is known not to be refused
+            if not run.path.exists():  # an existing run stays unchanged until it is known that this call is not refused
                 run.update(**facts)
             asked = _asked(model, reading, data, config, run.path, *names_of([model], name, anonymous))
             every = arms(asked, controls=controls, from_scratch=from_scratch)
@@ -111,7 +111,7 @@ def tune(
         tell_of_leakage(leaks)
         show_path("Models", run.path / "models")
         show_path("Tables", tables)
-        if inside or (run.path / "report.html").exists():  # one of an earlier call would be about other tables
+        if inside or (run.path / "report.html").exists():  # an earlier call's report would be about other tables
             from infoflow.report import write_report
 
             show_path("Report", write_report(run))
@@ -170,11 +170,11 @@ class InsideTuning:
     """The measurements of one variant, in addition to its scores."""
 
     arm: Arm
-    text: "Corpus | None"  # what the pretraining loss is taken on; None: texts of the task
+    text: "Corpus | None"  # for the pretraining loss; None: texts of the task
 
     @cached_property
     def hooks(self) -> "AllocationHooks | None":
-        """Hooks that record which parts learn the task; there are none for controls."""
+        """Hooks that record which parts learn the task; None for tuning on shuffled labels."""
         from ..measures import AllocationHooks
 
         arm = self.arm
@@ -183,7 +183,7 @@ class InsideTuning:
         return AllocationHooks(model=arm.model, data=arm.data, task=arm.task, config=arm.config, folder=arm.recordings)
 
     def tables(self, tuned: "Tuned") -> "Iterator[tuple[TableSchema, pd.DataFrame]]":
-        """The tables of the inside view, with columns for how models were tuned; for controls only one table."""
+        """The tables of the inside view, with the columns `TUNED`; only one table for tuning on shuffled labels."""
         from ..measures import INSIDE_TABLES, TUNED, TUNING_ALLOCATION, TUNING_CHANGE
 
         how = tuned.scores.iloc[0][[column.name for column in TUNED]].to_dict()
@@ -204,9 +204,9 @@ class InsideTuning:
         if missing:
             seeds = f"seed{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
             current_display().note(
-                f"Loss changes of {self.arm.task.task} in {self.arm.model.name} were not recorded for {seeds}. With "
-                "several learning rates the first of several seeds is never recorded, nor are models tuned earlier "
-                "without --inside."
+                f"Loss changes of {self.arm.task.task} in {self.arm.model.name} were not recorded for {seeds}. Models "
+                "tuned earlier without --inside are never recorded, nor is the first of several seeds if there are "
+                "several learning rates."
             )
 
     def _view(self, tuned: "Tuned", only: list[str] | None = None) -> "dict[str, pd.DataFrame]":
@@ -216,7 +216,7 @@ class InsideTuning:
         from ..measures import inside_view
 
         arm, text = self.arm, self.text
-        if text is None and arm.task.shape != "generation":  # of what it writes it has the task's loss
+        if text is None and arm.task.shape != "generation":  # there, the task's loss already covers its texts
             text = arm.data.test
         return inside_view(
             arm.model,
@@ -247,8 +247,8 @@ def _leaks(data: "TaskData", tuned: "Tuned") -> "pd.DataFrame":
 def _written(
     run: "RunFolder", tuned: "Mapping[Arm, Tuned]", looks: Mapping[Arm, InsideTuning], leaks: "pd.DataFrame"
 ) -> Path:
-    """Scores and answers, what of test stands in training, then what was looked at of all, in place of the tables of an
-    earlier call; returns their folder."""
+    """Write scores, answers and leakage, then measure and write the inside tables, in place of the tables of an earlier
+    call; return their folder."""
     from infoflow.foundation import current_display
 
     from ..measures import INSIDE, TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES, TUNING_ALLOCATION
@@ -268,7 +268,7 @@ def _written(
 
 
 def _write(run: "RunFolder", of_arms: "Mapping[Arm, list[tuple[TableSchema, pd.DataFrame]]]") -> None:
-    """The tables of all arms, with the keys of the model that each began from."""
+    """Write the tables of all variants, with the keys of the model from which each was tuned."""
     import pandas as pd
 
     from infoflow.results import KEYS

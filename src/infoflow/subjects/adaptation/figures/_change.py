@@ -75,13 +75,13 @@ def change_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
         question="Which layers did tuning change?",
         answer=[_sentence(of(means, series=one.key, trained=True), measures, one.label) for one in series],
         panels=panels,
-        caption=f"{bands(plainly, 'words')} Colours, and numbers where there is room: 100 × the distance (1 − "
-        "similarity) of the layer before and after tuning; all panels on one scale." + _of_controls(controls),
+        caption=f"{bands(plainly, 'words')} Colours, and numbers where they fit: 100 × the distance (1 − similarity) "
+        "between the layer before and after tuning. All panels share one scale." + _of_controls(controls),
         how_to_read=[
-            "A row is a task, a column a layer. The stronger the colour, the further tuning has moved the words of the "
-            "task's test texts in that layer's space. Choose the measure of distance above the picture.",
-            "Two seeds of tuning differ too: their distance is under the pointer, and change that is no larger is "
-            "nothing that the task asked for. It would be surprising if the embeddings moved as far as the top layer.",
+            "Each row is a task, each column a layer. The stronger the colour, the further tuning has moved the words "
+            "of the task's test texts in that layer's space. Choose the measure of distance above the picture.",
+            "Two seeds of tuning differ too. Hover to see their distance: a change that is no larger is not due to "
+            "the task. It would be surprising if the embeddings moved as far as the top layer.",
         ],
         method=INSIDE,
         data=data,
@@ -92,14 +92,14 @@ def change_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
 
 
 def _of_controls(controls: list[str]) -> str:
-    stated = {FROM_SCRATCH: "the untrained model after tuning", SHUFFLED: "tuning on labels that changed places"}
+    stated = {FROM_SCRATCH: "the untrained model after tuning", SHUFFLED: "tuning on shuffled labels"}
     if not controls:
         return ""
     return f" Last row{'s' * (len(controls) > 1)}: {listed([stated[name] for name in controls])}, mean over tasks."
 
 
 def _drawn(data: pd.DataFrame, measures: list[str]) -> pd.DataFrame:
-    """The rows with labels and texts; each control becomes one row, its mean over tasks."""
+    """The rows with labels and texts; each control becomes one row, the mean over tasks."""
     trained = data[data["group"] == "trained"].assign(label=data["task"])
     rows = trained.assign(
         shown=[
@@ -137,7 +137,7 @@ def _sentence(rows: pd.DataFrame, measures: list[str], name: str) -> str:
     if not all(halves):
         return f"{most}."
     gap = (halves[0] - halves[1]).estimate()
-    return f"{most}; the upper half of the layers moved {difference_text(gap, 'further', 'less')} than the lower half."
+    return f"{most}; the upper half of the layers moved {difference_text(gap, 'more', 'less')} than the lower half."
 
 
 def weights_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
@@ -163,14 +163,13 @@ def weights_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         question="Which weights did tuning move?",
         answer=[_furthest(of(data, series=one.key), one.label) for one in series],
         panels=square_panels(rows, series, **how, strongest=most),
-        caption="Colours, and numbers where there is room: norm of the change in percent of the norm before; means "
-        "over seeds. All panels and tasks on one scale. Nothing is a control here: a weight that moves may move at "
-        "random.",
+        caption="Colours, and numbers where they fit: norm of the change in percent of the norm before; means over "
+        "seeds. All panels and tasks share one scale. There is no control: weights may also move at random.",
         how_to_read=[
-            "A row is a block, the top one first, a column one of its parts. The stronger the colour, the further its "
-            "weights moved, relative to their size. Choose the task above the picture.",
-            "How far weights move says less than what changes by it: beside the picture above, a block whose weights "
-            "moved and whose space did not has moved in directions that its input does not use.",
+            "Each row is a block, the top one first; each column is one of its parts. The stronger the colour, the "
+            "further its weights moved, relative to their size. Choose the task above the picture.",
+            "How far weights move says less than what this changes: a block whose weights moved, but whose space did "
+            "not (figure above), has moved in directions that its input does not use.",
         ],
         method=INSIDE,
         data=data,
@@ -203,8 +202,8 @@ def _furthest(rows: pd.DataFrame, name: str) -> str:
     most, least = int(str(blocks.idxmax())), int(str(blocks.idxmin()))
     beside = f"; block {least}: {two_digits(100 * blocks.min())}%" if least != most else ""
     return (
-        f"In {name}, block {most} moved furthest ({two_digits(100 * blocks.max())}% of its norm{beside}), and of the "
-        f"parts {parts.idxmax()} ({two_digits(100 * parts.max())}%)."
+        f"In {name}, the block that moved furthest is {most} ({two_digits(100 * blocks.max())}% of its norm{beside}), "
+        f"and the part is {parts.idxmax()} ({two_digits(100 * parts.max())}%)."
     )
 
 
@@ -232,18 +231,18 @@ def learned_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
     how = {"across": "component", "title": "part of the block", "quantity": "share", "strongest": most, "signed": True}
     return ReportFigure(
         id="tuning-learned",
-        question="Who learned the task?",
+        question="Which parts learned the task?",
         answer=[_learning_sentence(of(data, series=one.key), one.label) for one in series],
         panels=[_panel(of(rows, series=one.key), one.label, how) for one in series],
-        caption="Numbers: percent of the fall of the training loss that fell to these weights; in blue what helped, in "
-        "orange what hurt. Means over seeds; no interval is known. All panels and tasks on one scale.",
+        caption="Numbers: percent of the fall of the training loss that is allocated to these weights; blue: helped, "
+        "orange: hurt. Means over seeds, without intervals. All panels and tasks share one scale.",
         how_to_read=[
-            "A row is a block, above them the head of the task, a column a part. The change of the loss at each step "
-            "of tuning is shared out over all weights; the square is what came to these. Choose the task above the "
-            "picture.",
-            "All shares add up to 100. The head of the task starts from random weights and so has much to learn (a "
-            "text is written by the pretrained one); what is left is what the pretrained body did. It would be "
-            "surprising if the embeddings had done most.",
+            "Each row is a block, with the task's head above them; each column is a part. The change of the loss at "
+            "each step of tuning is divided among all weights; a square shows the share of its weights. Choose the "
+            "task above the picture.",
+            "All shares add up to 100. The task's head starts from random weights, so it has much to learn (except in "
+            "generation, which uses the pretrained head); the rest is the share of the pretrained body. It would be "
+            "surprising if the embeddings had contributed most.",
         ],
         method=ALLOCATION,
         data=data,
@@ -274,7 +273,7 @@ def _panel(rows: pd.DataFrame, title: str, how: dict[str, Any]) -> Panel:
 
 def _learning_sentence(data: pd.DataFrame, name: str) -> str:
     by_task = data.groupby(["task", "stack", "layer"])["share"].sum()
-    by_place = by_task.unstack("task", fill_value=0.0).mean(axis=1).rename("share")  # a decoder is tuned on some only
+    by_place = by_task.unstack("task", fill_value=0.0).mean(axis=1).rename("share")  # only some tasks tune a decoder
     head = f"{number(100 * by_place.get(('', -2), 0.0), 0)}% of the fall of the loss came from the task's head"
     blocks = by_place[by_place.index.get_level_values("layer") >= 0]
     if blocks.empty:
@@ -283,6 +282,6 @@ def _learning_sentence(data: pd.DataFrame, name: str) -> str:
     of_stack = f" of the {stack}" if stack else ""
     embeddings = number(100 * by_place.get(("", -1), 0.0), 0)
     return (
-        f"In {name}, {head}, {number(100 * blocks.sum(), 0)}% from the blocks, {embeddings}% from the embeddings; of "
-        f"the blocks number {layer}{of_stack} did most ({number(100 * blocks.max(), 0)}%), means over tasks."
+        f"In {name}, {head}, {number(100 * blocks.sum(), 0)}% from the blocks, {embeddings}% from the embeddings; "
+        f"block {layer}{of_stack} contributed most ({number(100 * blocks.max(), 0)}%), means over tasks."
     )

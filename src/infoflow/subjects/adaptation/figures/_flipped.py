@@ -1,4 +1,4 @@
-"""Examples that changed sides: the tuned model's answers against answers without tuning or without pretraining."""
+"""Examples that became right or wrong: the tuned model's answers and those without tuning or without pretraining."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _KEYS = ["series", "task", "shape", "example", "text", "wanted"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Beside:
-    """The answers that a tuned model's answers are compared with."""
+    """The control whose answers are compared with those of the tuned model."""
 
     key: str
     head: str  # heading of the column with its answers
@@ -35,37 +35,37 @@ BESIDE = (
         key="frozen",
         head="frozen said",
         name="frozen features",
-        question="Which examples changed sides?",
+        question="Which examples became right or wrong by tuning?",
         caption="a head on frozen features of the pretrained model",
         how_to_read=(
             "what a head on frozen features of the pretrained model answers",
-            "Frozen features are the control: they say what pretraining alone made of the example. Where tuning is "
-            "wrong and they were right, something was lost.",
+            "Frozen features are the control: they show what pretraining alone achieves. Where the tuned model is "
+            "wrong and they are right, tuning lost something.",
         ),
     ),
     Beside(
         key="untrained",
         head="from scratch said",
         name="the same model from random weights",
-        question="Which examples does the model have right because it was pretrained?",
-        caption="the same model tuned from random weights, since no frozen features were",
+        question="Which examples does the model get right because it was pretrained?",
+        caption="the same model tuned from random weights, since there are no frozen features",
         how_to_read=(
-            "what the same model answers that was tuned from random weights",
-            "The model from random weights is the control: it says what the labels alone teach. Where it is right and "
+            "what the same model tuned from random weights answers",
+            "The model from random weights is the control: it shows what the labels alone teach. Where it is right and "
             "the pretrained model is wrong, pretraining did not help.",
         ),
     ),
     Beside(
         key="guess",
         head="guess",
-        name="the commonest answer",
-        question="Which examples does the tuned model have right that a guess has wrong?",
-        caption="the answer that these examples want most often, since neither frozen features nor random weights "
-        "were tuned",
+        name="the most frequent answer",
+        question="Which examples does the tuned model get right that a guess gets wrong?",
+        caption="the most frequent right answer of these examples, since there are neither frozen features nor a model "
+        "from random weights",
         how_to_read=(
-            "the answer that the examples want most often",
-            "The commonest answer is the control: it needs no model. Where it is right and the tuned model is wrong, "
-            "reading the example did not help.",
+            "the most frequent right answer",
+            "The most frequent answer is the control: it needs no model. Where it is right and the tuned model is "
+            "wrong, reading the example did not help.",
         ),
     ),
 )
@@ -95,12 +95,12 @@ def flipped_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         question=beside.question,
         answer=[_sentence(both, beside, way_of(frame))],
         panels=[],
-        caption=f"{len(rows)} of {len(flipped):,} examples that one has right and the other wrong, some of each task, "
-        "and of as many models as there is room for; one seed of pretraining and of tuning. Beside the tuned model: "
-        f"{beside.caption}. Of tags those that the two tell differently. They illustrate, and prove nothing.",
+        caption=f"{len(rows)} of {len(flipped):,} examples that one gets right and the other wrong, some from each "
+        "task, and from as many models as fit; one seed of pretraining and of tuning. Compared with the tuned model: "
+        f"{beside.caption}. For tags, only those that differ are shown. They are illustrations, not evidence.",
         how_to_read=[
-            f"Each row is a test example: its text, the right answer, {stated}, and what the model answers once it was "
-            f"tuned ({way_of(frame)}).",
+            f"Each row is a test example: its text, the right answer, {stated}, and what the tuned model answers "
+            f"({way_of(frame)}).",
             control,
         ],
         method=SCORES,
@@ -184,10 +184,10 @@ def _sentence(both: pd.DataFrame, beside: Beside, way: str) -> str:
     tuning = f"tuning {way}" if way == METHODS[FULL] else f"tuning ({way})"
     if beside.key == "frozen":
         return (
-            f"Of {len(both):,} examples that both answered, {tuning} put {gained:,} right that frozen features had "
-            f"wrong, and {lost:,} wrong that they had right ({share}% changed sides)."
+            f"Of {len(both):,} examples that both answered, {tuning} got {gained:,} right that frozen features got "
+            f"wrong, and {lost:,} wrong that they got right ({share}% differ)."
         )
     return (
-        f"Of {len(both):,} examples, the tuned model has {gained:,} right that {beside.name} has wrong, and {lost:,} "
-        f"wrong that it has right ({share}% differ)."
+        f"Of {len(both):,} examples, the tuned model gets {gained:,} right that {beside.name} gets wrong, and {lost:,} "
+        f"wrong that it gets right ({share}% differ)."
     )

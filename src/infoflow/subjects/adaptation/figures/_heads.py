@@ -68,21 +68,21 @@ def heads_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
     ]
     return ReportFigure(
         id="tuned-heads",
-        question="Which heads did tuning put to other work?",
+        question="Which heads changed their function by tuning?",
         answer=[text for one in models.present(ranked) for text in _sentences(of(ranked, series=one.key), one.label)],
         panels=panels,
-        caption=f"{_seeds(ranked)} The scale of colours is one for both ends of the slider. No untrained model is "
-        "drawn: its heads have no work to lose; two random quarters of the heads would share a sixteenth of them.",
+        caption=f"{_seeds(ranked)} Both ends of the slider share one colour scale. No untrained model is shown, since "
+        "its heads have no function to lose; two random quarters of the heads would share a sixteenth of all heads.",
         how_to_read=[
             "Each square is a head: layers from bottom (0) to top, heads from left to right. Move the slider, or "
             "focus it and press the arrow keys, to go from the model before tuning to the one after: what grows "
             "stronger matters more, what fades matters less. Choose task and statistic above the picture.",
-            "Importance is by rank: before, what the pretraining loss rises by without the head; after, what the "
-            "task's loss rises by. Confidence is the mean strongest weight of a head's attention, on the same texts; "
-            "attention moved is how far (Jensen–Shannon divergence), beside the head that moved most. "
-            "A frame is a head that is among the most important quarter on one side only.",
-            "Roles are chosen on one half of the texts and must exceed their limit with the 95% interval on the other; "
-            "of the chosen heads that are no better than the limit, at most one in forty has the role by chance.",
+            "Importance is a rank: before tuning, by the rise of the pretraining loss without the head; after, by the "
+            "rise of the task's loss. Confidence is the mean strongest weight of a head's attention, on the same "
+            "texts. Attention moved is a Jensen–Shannon divergence, relative to the head that moved most. A framed "
+            "head is in the most important quarter only before or only after tuning.",
+            "Roles are chosen on one half of the texts, and the 95% interval on the other must exceed their limit; of "
+            "the chosen heads that are no better than the limit, at most one in forty has the role by chance.",
         ],
         method=HEADS,
         data=data,
@@ -94,7 +94,7 @@ def heads_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
 
 
 def with_ranks(own: pd.DataFrame) -> pd.DataFrame:
-    """Add importance ranks from 0 to 1 before and after, and each head's fate, within each model and task."""
+    """Add importance ranks from 0 to 1 before and after, and each head's fate, for each model and task."""
     parts = []
     for _, heads in own.groupby(["series", "seed", "task"], sort=False):
         ranks = [heads[name].rank(pct=True).to_numpy() for name in ("cost_before", "value")]
@@ -147,7 +147,7 @@ def _chart(rows: pd.DataFrame) -> dict[str, Any]:
     fate = by_key("stroke", "fate", ["gained", "lost"], ["var(--above)", "var(--below)"])
     frame = draw("rect", moved, place, filled=False, cornerRadius=2, strokeWidth=1.6, stroke=fate)
     known = sorted(int(one) for one in rows["set"].unique())
-    missing = filtered(pd.DataFrame([{"text": "not known here"}]), f"indexof({known}, shown) < 0")
+    missing = filtered(pd.DataFrame([{"text": "not measured"}]), f"indexof({known}, shown) < 0")
     middle = {axis: Constant(expression(f"{size} / 2")) for axis, size in (("x", "width"), ("y", "height"))}
     words = draw("text", missing, middle, color="var(--soft)", fontSize=11, text="text:N")
     return finished([marks, frame, words], max(22 * len(layers), 66), shown=0, frame=STEPS)
@@ -155,8 +155,8 @@ def _chart(rows: pd.DataFrame) -> dict[str, Any]:
 
 def _seeds(ranked: pd.DataFrame) -> str:
     seeds = int(ranked["seed"].nunique())
-    stated = "sentences are means over all, but for the heads that they name"
-    drawn = f"One of {seeds} seeds of pretraining is drawn; {stated}." if seeds > 1 else "One seed."
+    stated = "sentences give means over all, except for the heads that they name"
+    drawn = f"One of {seeds} seeds of pretraining is shown; {stated}." if seeds > 1 else "One seed."
     return f"{drawn} Numbers are means over seeds of tuning."
 
 
@@ -185,14 +185,14 @@ def _fates(ranked: pd.DataFrame, name: str) -> list[str]:
         sides = {"before": "cost_before", "after": "value"}
         unknown = [side for side, column in sides.items() if bool(ranked[column].isna().any())]
         if not unknown:
-            return [f"In {name}, no heads stand out by what they are worth."]
+            return [f"In {name}, no heads stand out by their importance."]
         side = unknown[0]
-        why = ": there was no text, or no head, to take the pretraining loss with" if side == "before" else ""
-        return [f"In {name}, what heads are worth {side} tuning is not known{why}."]
+        why = ": there was no text or no language-model head for the pretraining loss" if side == "before" else ""
+        return [f"In {name}, the importance of heads {side} tuning was not measured{why}."]
     shares = known.groupby(["task", "seed"])["fate"].value_counts(normalize=True).unstack(fill_value=0.0)
     means = {fate: float(shares[fate].mean()) if fate in shares else 0.0 for fate in ("kept", "gained", "lost")}
     parts = [f"{number(100 * share, 0)}% {fate}" for fate, share in means.items()]
-    quarter = "their place in the most important quarter (of two random quarters 6% would be in both)"
+    quarter = "their place in the most important quarter (6% would be in both of two random quarters)"
     return [f"In {name}, of all heads {listed(parts)} {quarter}."]
 
 
@@ -215,9 +215,9 @@ def pruned_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
         panels=[Panel(spec=_pruned_chart(of(data, task=task), models), title=task) for task in tasks[:MOST_TASKS]],
         caption=f"{bands(data)} Nothing is tuned again.{left_out(tasks)}",
         how_to_read=[
-            "Across: the share of the heads that is taken away, least important first. Up: what is left of the score. "
-            "Dashed grey: heads taken away at random.",
-            "A curve that stays flat says that those heads did nothing for this task. It would be surprising if random "
+            "Across: the share of the heads that is removed, least important first. Up: the score that remains. "
+            "Dashed grey: heads removed in random order.",
+            "Where a curve is flat, the removed heads did nothing for this task. It would be surprising if random "
             "orders did as well.",
         ],
         method=HEADS,
@@ -228,10 +228,10 @@ def pruned_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
 
 def _pruned_chart(rows: pd.DataFrame, models: ModelSelection) -> dict[str, Any]:
     series = models.present(rows)
-    x = amount("x", "removed", "heads taken away", [-0.02, 1.02 * float(rows["removed"].max())], format="%", zero=None)
+    x = amount("x", "removed", "heads removed", [-0.02, 1.02 * float(rows["removed"].max())], format="%", zero=None)
     at = {"x": x, "y": amount("y", "value", "score", span(rows[["low", "value", "high"]], margin=0.06, flat=0.05))}
     ordered, random = (of(rows, order=order) for order in ("importance", "random"))
-    tooltip = tips("name:N|model", "removed:Q|taken away|.0%", "shown:N|score")
+    tooltip = tips("name:N|model", "removed:Q|removed|.0%", "shown:N|score")
     names = [("●", one.label, one.color) for one in series]
     names += [("– –", "at random", "var(--control)")] if len(random) else []
     grey = control_lines(random.drop(columns="shown"), at, CONTROL)
@@ -281,7 +281,7 @@ def overlap_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         set=data["measure"].map(list(MEASURES).index),
         text=[number(value, 2) for value in data["value"]],
         shown=[
-            f"{stated}; of unrelated tasks {number(chance, 2)}"
+            f"{stated}; unrelated tasks {number(chance, 2)}"
             for stated, chance in zip(data["shown"], data["baseline"], strict=True)
         ],
     ).sort_values("order", kind="stable")
@@ -292,13 +292,13 @@ def overlap_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
         question="Do tasks need the same heads?",
         answer=[_sentence(of(data, series=one.key), one.label) for one in series],
         panels=square_panels(rows, series, **how),
-        caption=f"{bands(data, 'heads')} Colours and numbers: how far two tasks agree about what each head is worth, "
-        "which is what the task's loss rises by without it. 1: all the same; 0 or below: nothing in common.",
+        caption=f"{bands(data, 'heads')} Colours and numbers: agreement of two tasks about the importance of heads, "
+        "which is the rise of the task's loss without it. 1: all the same; 0 or below: nothing in common.",
         how_to_read=[
-            "Rows and columns are tasks. Choose above the picture whether all heads count, by their order, or how many "
-            "of the most important quarter two tasks share (of two random quarters a seventh of those in either).",
-            "Agreement is bounded by how well a head's worth is known from so few test examples: what A-12 tells "
-            "counts that. It would be surprising if tasks needed quite different heads of one pretrained model.",
+            "Rows and columns are tasks. Choose above the picture between the order of all heads and the overlap of "
+            "the most important quarters (two random quarters share a seventh of the heads that are in either).",
+            "Agreement is bounded by how precisely so few test examples determine a head's importance, which claim "
+            "A-12 considers. It would be surprising if tasks needed quite different heads of one pretrained model.",
         ],
         method=HEADS,
         data=data,
@@ -339,7 +339,5 @@ def _sentence(data: pd.DataFrame, name: str) -> str:
         rows = of(data, measure=measure)
         if len(rows):
             chance = float(np.mean(rows["baseline"]))
-            stated.append(
-                f"{words} {number(float(np.mean(rows['value'])), 2)} (of unrelated tasks {number(chance, 2)})"
-            )
+            stated.append(f"{words} {number(float(np.mean(rows['value'])), 2)} (unrelated tasks {number(chance, 2)})")
     return f"In {name}, over pairs of tasks: {', '.join(stated)}."

@@ -63,10 +63,10 @@ def label_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         caption=f"{interval_note(table)} Lines: after tuning.{left_out(list(tables))}",
         how_to_read=[
             "Across: layers, from the embeddings (0) on. Up: the share of test examples whose label a linear probe "
-            "reads rightly from that layer alone, the model frozen. The dotted line is the most frequent label.",
-            "Dash and dots in grey, untuned: the same model before tuning. Dashed grey: a model that was never "
-            "trained. Where the line leaves the grey one, tuning has put the label there; below, pretraining already "
-            "had. It would be surprising if the label were as readable from the embeddings as from the top.",
+            "reads correctly from that layer of the frozen model. The dotted line is the most frequent label.",
+            "Grey with dashes and dots, untuned: the same model before tuning. Dashed grey: an untrained model. "
+            "Where the line is above the untuned one, tuning has made the label readable; where they agree, "
+            "pretraining had. It would be surprising if the embeddings showed the label as well as the top does.",
         ],
         method=INSIDE,
         data=table,
@@ -83,7 +83,7 @@ def information_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFig
     table, drawn = stacked(tables, "task", "metric"), dict(list(tables.items())[:MOST_TASKS])
     return ReportFigure(
         id="information-after-tuning",
-        question="What do layers know of input, output and label, before and after?",
+        question="What do layers encode about input, output and label, before and after tuning?",
         answer=[
             text
             for task, metric in drawn
@@ -93,12 +93,12 @@ def information_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFig
         caption=f"{interval_note(table)} Lines: after tuning. Each panel has its own scale."
         f"{left_out(list(tables), 'panels')}",
         how_to_read=[
-            "Across: layers, from the embeddings (0) on. Up: mutual information, in nats, of the cluster of a state "
-            "and the label, the token that is read, or the token to come. The dotted line is what shuffled labels or "
-            "tokens have.",
-            "Dash and dots in grey, untuned: the same model before tuning. Dashed grey: a model that was never "
-            "trained. Tuning that throws away what the task does not need lowers the line of the token that is read "
-            "and raises that of the label; it would be surprising if both rose.",
+            "Across: layers, from the embeddings (0) on. Up: mutual information, in nats, between the cluster of a "
+            "state and the label, the token that is read, or the token to come. The dotted line is the same for "
+            "shuffled labels or tokens.",
+            "Grey with dashes and dots, untuned: the same model before tuning. Dashed grey: an untrained model. "
+            "Tuning that discards what the task does not need lowers the line of the token that is read and raises "
+            "that of the label; it would be surprising if both rose.",
         ],
         method=INSIDE,
         data=table,
@@ -110,7 +110,7 @@ def information_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFig
 def _after_tuning(
     frame: pd.DataFrame, metrics: Collection[str], scale: Scale = "any"
 ) -> tuple[pd.DataFrame, dict[tuple[str, str], pd.DataFrame]]:
-    """Means over seeds of these metrics, and the curves by task and metric; none without a layer after tuning."""
+    """Means over seeds of these metrics, and the curves by task and metric; no curves without rows after tuning."""
     own = most_examples(plain(frame))
     own = own[own["metric"].isin(list(metrics)) & own["trained"]].dropna(subset="value")
     if not bool((own["state"] == "after").any()):
@@ -135,7 +135,7 @@ def _tops(means: pd.DataFrame, models: ModelSelection) -> Iterator[tuple[Series,
 def _known(means: pd.DataFrame, task: str, what: str, models: ModelSelection) -> list[str]:
     """How much tuning changed each line's information at the top layer."""
     gains = [f"{difference_text(gain, 'more', 'less', 'nats')} in {one.label}" for one, _, gain in _tops(means, models)]
-    return [f"After tuning for {task}, the top layer knows {what}: {'; '.join(gains)}."] if gains else []
+    return [f"After tuning for {task}, information about {what} in the top layer: {'; '.join(gains)}."] if gains else []
 
 
 def _curves(rows: pd.DataFrame) -> pd.DataFrame:
@@ -164,7 +164,7 @@ def _readable_from(after: pd.DataFrame) -> str:
     if float(above.max()) <= 0:
         return "no layer is better than the majority class"
     first, best = min(above[above >= 0.9 * above.max()].index.tolist()), above.idxmax()
-    return f"best in layer {best}, nine tenths of that gain from layer {first} on"
+    return f"best in layer {best}, nine tenths of its margin from layer {first} on"
 
 
 def probes_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
@@ -189,11 +189,11 @@ def probes_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
         question="What does the model forget about words, and what does it learn?",
         answer=[_extremes(of(data, series=one.key), one.label) for one in series],
         panels=square_panels(rows, series, **how),
-        caption=f"{bands(data, 'test words')} Numbers: points of accuracy after tuning less before; in blue what is "
-        "gained, in orange what is lost; all panels and tasks on one scale.",
+        caption=f"{bands(data, 'test words')} Numbers: points of accuracy after tuning minus before; blue: gained, "
+        "orange: lost. All panels and tasks share one scale.",
         how_to_read=[
-            "A row is a property of words, a column a layer. A linear probe is trained on the frozen states of that "
-            "layer before tuning and again after; the square is the difference. Choose the task above the picture.",
+            "Each row is a property of words, each column a layer. A linear probe is trained on the frozen states of "
+            "that layer before tuning and again after; a square is the difference. Choose the task above the picture.",
             "The model before tuning is the control. It would be surprising if tuning taught properties that the task "
             "does not need, or changed what the embeddings hold.",
         ],

@@ -34,7 +34,7 @@ STRATEGIES = {
 }
 SHUFFLED, FROM_SCRATCH = "shuffled labels", "from scratch"
 """Names of the two controls: tuned on shuffled labels, and tuned from random weights."""
-AVERAGE = "average"  # the mean over tasks, where a task stands
+AVERAGE = "average"  # name of the mean over tasks in the column of tasks
 MOST_TASKS = 12  # panels per figure; further tasks appear only in its data
 SCORED = ("task", "metric", "examples")  # key columns of score rows; each task has one main metric
 
@@ -52,7 +52,7 @@ def of(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
 
 
 def plain(frame: pd.DataFrame, method: str | None = None) -> pd.DataFrame:
-    """Models of the general strategy, tuned on true labels by one method: in full, or else the first of `METHODS`."""
+    """Models without further pretraining, tuned on true labels by one method: the given one, or `main_method`."""
     return of(frame, strategy=AS_IS, control="", method=method or main_method(frame))
 
 
@@ -62,7 +62,7 @@ def way_of(frame: pd.DataFrame) -> str:
 
 
 def main_method(frame: pd.DataFrame) -> str:
-    """The tuning method that `plain` selects."""
+    """The tuning method that `plain` selects by default: the first of `METHODS` in the table."""
     known = set(of(frame, strategy=AS_IS, control="")["method"].astype(str))
     return next((method for method in METHODS if method in known), FULL)
 
@@ -73,8 +73,8 @@ def beside_shuffled(
     by: Sequence[str],
     scale: Scale | Callable[[str], Scale] = "any",
 ) -> pd.DataFrame:
-    """Append the models tuned on shuffled labels to `data` (of `estimated`), for its tasks, as the `group` "shuffled
-    labels".
+    """Append to `data` (of `estimated`) the models tuned on shuffled labels for the same tasks, as the `group`
+    "shuffled labels".
     """
     own = most_examples(of(frame, strategy=AS_IS, control="shuffled-labels", method=main_method(frame)))
     own = own[own["task"].isin(data["task"])]
@@ -122,7 +122,7 @@ def averaged(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def with_average(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `averaged`, and as another task the mean over tasks, of each model that has all of several."""
+    """The rows of `averaged`, and the mean over several tasks as another task, for models that have all of them."""
     every = len(tasks_of(rows))
     whole = rows.groupby(["series", "seed", "trained"])["task"].transform("nunique") == every
     if every < 2 or not bool(whole.any()):
@@ -156,7 +156,7 @@ def bands(data: pd.DataFrame, counted: str = "test examples (of tags, words)") -
     """What the intervals cover."""
     seeds = int(data["seeds"].max()) if len(data) else 0
     least, most = (int(end) for end in (data["count"].min(), data["count"].max())) if len(data) else (0, 0)
-    behind = f"; {least:,}{f' to {most:,}' if most > least else ''} {counted} for a number" if most else ""
+    behind = f"; {least:,}{f' to {most:,}' if most > least else ''} {counted} per number" if most else ""
     if seeds > 1:
         covers = f"95% intervals over seeds and examples{behind}"
         return f"Means over {seeds} seeds of pretraining, seeds of tuning averaged; {covers}."
@@ -169,7 +169,7 @@ def names_of(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
 
 
 def left_out(every: Sequence[object], what: str = "tasks") -> str:
-    """The caption's note about tasks (or other items) that have no panel."""
+    """The caption's note about tasks (or `what`) that have no panel."""
     more = len(every) - MOST_TASKS
     return f" {more} further {what}: in the data." if more > 0 else ""
 
@@ -180,13 +180,13 @@ SCORES = Method(
     id="tuned-scores",
     title="Scores of tuned models",
     text="""
-    A head of the task is put on a pretrained model, and all weights are trained on labelled examples, or those that the
-    method names; the peak learning rate is the one of a small grid that does best on development examples. The score is
-    the task's main metric on test examples: accuracy, F1, Matthews' or another correlation, 1 being the best. The same
-    is done to the untrained model (from scratch), to frozen features (<i>W</i>·<i>h</i> alone is trained), and, as a
-    control, with labels that changed places. A guess needs no model: it gives the answer that is right most often in
-    training, or, where a text or an answer from a passage is wanted, the first sentence, whichever does better there.
-    Several seeds of tuning are averaged; means over tasks weigh all tasks alike.
+    A task head is put on a pretrained model, and all weights, or those that the method names, are trained on labelled
+    examples; the peak learning rate is the one of a small grid that does best on development examples. The score is
+    the task's main metric on test examples: accuracy, F1, Matthews' or another correlation, where 1 is best. The same
+    is done with the untrained model (from scratch), with frozen features (<i>W</i>·<i>h</i> alone is trained), and, as
+    a control, with shuffled labels. A guess needs no model: it gives the answer that is right most often in training
+    or, if a text or an answer from a passage is wanted, the first sentence, whichever does better in training. Several
+    seeds of tuning are averaged; means over tasks weight all tasks equally.
     """,
 )
 WORTH = Method(
@@ -194,49 +194,49 @@ WORTH = Method(
     title="What pretraining is worth in labelled examples",
     text="""
     Let <i>p</i>(<i>n</i>) and <i>s</i>(<i>n</i>) be the scores of the pretrained and the untrained model tuned on
-    <i>n</i> examples, straight lines between the sizes over log <i>n</i>. The gap at <i>n</i> is the size <i>m</i> with
-    <i>s</i>(<i>m</i>) = <i>p</i>(<i>n</i>); pretraining is worth <i>m</i> / <i>n</i> times the examples there. Where
-    even the largest size does not get the untrained model so far, only a lower bound is given.
+    <i>n</i> examples, interpolated linearly in log <i>n</i> between the sizes. If <i>s</i>(<i>m</i>) =
+    <i>p</i>(<i>n</i>), pretraining is worth <i>m</i> / <i>n</i> times the examples at <i>n</i>. If the untrained model
+    does not reach <i>p</i>(<i>n</i>) even with the largest size, only a lower bound is given.
     """,
 )
 INSIDE = Method(
     id="tuned-inside",
-    title="Before against after tuning",
+    title="Before and after tuning",
     text="""
     Distance of a layer's space: 1 − similarity of its states on the task's test texts before and after tuning, by
-    PWCCA (Morcos et al. 2018), linear CKA (Kornblith et al. 2019) or RSA, Spearman's correlation of the similarities of
-    pairs of words. Distance of weights: ‖<i>W</i><sub>after</sub> − <i>W</i><sub>before</sub>‖ /
+    PWCCA (Morcos et al. 2018), linear CKA (Kornblith et al. 2019) or RSA (Spearman's correlation of the similarities
+    of pairs of words). Distance of weights: ‖<i>W</i><sub>after</sub> − <i>W</i><sub>before</sub>‖ /
     ‖<i>W</i><sub>before</sub>‖. Attention: Jensen–Shannon divergence of a head's attention before and after. Labels and
     properties of words are read by linear probes from frozen states, as elsewhere on this page.
     """,
 )
 SWAPS = Method(
     id="tuned-swaps",
-    title="Layers taken back",
+    title="Layers reset",
     text="""
-    The lower <i>b</i> blocks (with the embeddings), the upper <i>b</i> blocks or a single one of the tuned model get
-    the weights that they had before tuning, the others stay tuned. Taken are the score of the task with the tuned head,
-    and the pretraining loss with the head of pretraining, in nats per predicted token. It is an intervention: nothing
-    is trained again. What the loss falls by is what those blocks had forgotten.
+    The lower <i>b</i> blocks (with the embeddings), the upper <i>b</i> blocks or a single block of the tuned model are
+    reset to their weights before tuning; the others stay tuned. The score of the task is then measured with the tuned
+    head, and the pretraining loss with the pretrained head, in nats per predicted token. Nothing is trained again. The
+    fall of the loss shows what those blocks had forgotten.
     """,
 )
 ALLOCATION = Method(
     id="tuned-allocation",
-    title="Who learned the task",
+    title="Which parts learned the task",
     text="""
     Loss change allocation (Lan et al. 2019): each step of tuning changes the loss by ∇<i>L</i>·Δθ, which is a sum over
-    weights, so that every weight has its share, Σ<sub>t</sub> ∂<i>L</i>/∂θ<sub>i</sub> Δθ<sub>i</sub>, integrated along
-    the step. Negative: it helped. Shares are of the sum over all weights.
+    weights, so every weight has a share, Σ<sub>t</sub> ∂<i>L</i>/∂θ<sub>i</sub> Δθ<sub>i</sub>, integrated along the
+    step. A negative value means that it helped. Percentages are relative to the sum over all weights.
     """,
 )
 HEADS = Method(
     id="tuned-heads",
     title="Heads before and after tuning",
     text="""
-    Confidence: mean over queries of the strongest attention weight. Importance before: what the pretraining loss rises
-    by when the head is taken away; after: what the task's loss rises by. Both in nats, of different losses, so that
-    they are compared by rank: important is the quarter of the heads that costs most. Kept: in both quarters; gained:
-    only after; lost: only before. Two random quarters share a sixteenth of all heads.
+    Confidence: mean over queries of the strongest attention weight. Importance before tuning is the rise of the
+    pretraining loss without the head; after tuning, the rise of the task's loss. Both are in nats, but of different
+    losses, so they are compared by rank: important is the quarter of the heads that costs most. Kept: in both quarters;
+    gained: only after; lost: only before. Two random quarters share a sixteenth of all heads.
     """,
 )
 
@@ -260,8 +260,8 @@ def square_chart(
 ) -> dict[str, Any]:
     """Draw rows with `label`, the column `across`, `value`, `text`, `shown`, `set` and, for controls, `grey`.
 
-    `labels` name the rows from top to bottom, `quantity` the value in the tooltip; the value `strongest` has the
-    strongest colour, and with `signed` negative values have their own.
+    `labels` are the row labels from top to bottom; `quantity` names the value in the tooltip. The value `strongest` has
+    the strongest colour; with `signed`, negative values have another colour.
     """
     columns = list(dict.fromkeys(rows[across].astype(str)))
     rows, top = rows.assign(place=rows[across].astype(str)), strongest or 1.0
@@ -286,7 +286,7 @@ def square_panels(rows: pd.DataFrame, series: Sequence[Series], **how: Any) -> l
 
 
 def chosen_of(sets: Sequence[str]) -> dict[str, Any]:
-    """Figure payload that lets the reader choose one of these sets."""
+    """Figure payload that lets the user choose one of these sets."""
     return {"template": "evaluated.html.jinja", "payload": {"sets": list(sets), "layout": "wide", "apart": True}}
 
 

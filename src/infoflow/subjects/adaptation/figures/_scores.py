@@ -40,7 +40,7 @@ from ._rows import (
 
 _DESCRIBED = 6
 _CONTROLS = {"untrained": (FROM_SCRATCH, "cross", "✚"), SHUFFLED: (SHUFFLED, "triangle-down", "▼")}
-"""Group of rows → the control's name, its mark, and its mark in the legend."""
+"""Group of rows → name, shape and legend mark of the control."""
 _GUESS = "best guess"
 
 
@@ -59,7 +59,7 @@ def scores_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure 
     chart = Panel(spec=_chart(of(data, task=summary), models), title=title)
     return ReportFigure(
         id="tuned-scores",
-        question="Which pretraining serves which task?",
+        question="Which pretraining is best for which task?",
         answer=[*_best(own, tasks, models), *_from_scratch(own)],
         panels=[chart],
         caption=f"{bands(plainly)} Tuned: {way_of(scores)}; most labelled examples.",
@@ -79,7 +79,7 @@ def _heading(data: pd.DataFrame, task: str, what: str = "") -> str:
 
 
 def _systems(data: pd.DataFrame, own: pd.DataFrame, models: ModelSelection) -> list[dict[str, Any]]:
-    """One row per line; of each task, the best score and those that do not clearly differ from it are bold."""
+    """One row per line; for each task, the best score and those that do not clearly differ from it are bold."""
     trained, best = of(data, group="trained"), {task: _leaders(own, task, models) for task in tasks_of(own)}
     return [
         _row(one.label, [_cell(of(trained, series=one.key, task=task), one in best[task]) for task in best], one.slot)
@@ -88,7 +88,7 @@ def _systems(data: pd.DataFrame, own: pd.DataFrame, models: ModelSelection) -> l
 
 
 def _controls(data: pd.DataFrame, tasks: Sequence[str]) -> list[dict[str, Any]]:
-    """Means over lines: of each control, and of the best guess."""
+    """One row of means over lines for each control and for the best guess."""
     found = [(name, of(data, group=group), "value") for group, (name, *_) in _CONTROLS.items()]
     found.append((_GUESS, of(data, group="trained"), "baseline"))
     return [
@@ -116,27 +116,27 @@ def _mean_cell(values: pd.Series) -> dict[str, Any]:
 
 
 def _how_to_read(data: pd.DataFrame, models: ModelSelection) -> list[str]:
-    row = "an objective of pretraining" if models.by == "objective" else "a model"
+    row = "a pretraining objective" if models.by == "objective" else "a model"
     clauses = [
-        f"A row is {row}, across is the task's main metric on test examples, 1 the best. The dashed tick is the best "
+        f"Each row is {row}. Across: the task's main metric on test examples; 1 is best. The dashed tick is the best "
         "guess without a model; it would be surprising if a tuned model were not above it.",
     ]
     if "untrained" in set(data["group"]):
         clauses.append(
-            "The grey cross is the same model tuned from random weights, on the same examples: what lies between cross "
-            "and mark is what pretraining gained."
-            + " It would be surprising if crosses differed much between rows of one architecture: their models differ "
-            "in nothing but whether they may look ahead." * (data["series"].nunique() > 1)
+            "The grey cross is the same model tuned from random weights on the same examples, so the distance between "
+            "cross and mark is the gain from pretraining."
+            + " It would be surprising if crosses differed much between rows of one architecture, since their models "
+            "differ only in whether they attend to later words." * (data["series"].nunique() > 1)
         )
     if SHUFFLED in set(data["group"]):
         clauses.append(
-            "The grey triangle is the pretrained model tuned on labels that changed places: there is nothing to learn, "
-            "so it should be no better than the guess. What a mark has above it comes from the labels."
+            "The grey triangle is the pretrained model tuned on shuffled labels: there is nothing to learn, so it "
+            "should be no better than the guess. Whatever a mark has above it comes from the labels."
         )
     if len(clauses) == 1:
-        clauses.append("No control was tuned: neither from random weights nor on other labels.")
+        clauses.append("No control was tuned, neither from random weights nor on shuffled labels.")
     bold = "Bold in the table: the best score on a task, and those that do not clearly differ from it. "
-    return [*clauses, f"{bold}Grey rows are means over the rows above. Behind each task: its labelled examples."]
+    return [*clauses, f"{bold}Grey rows are means over the rows above. After each task: number of labelled examples."]
 
 
 def _chart(rows: pd.DataFrame, models: ModelSelection) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def _best(own: pd.DataFrame, tasks: list[str], models: ModelSelection) -> list[s
     for task in tasks[:_DESCRIBED]:
         (best, score), *alike = _leaders(own, task, models).items()
         others = f" (no clear difference: {listed([one.label for one, _ in alike])})" if alike else ""
-        clauses.append(f"On {task} {best.label} {'does best,' if several else 'has'} {estimate_text(score)}{others}.")
+        clauses.append(f"On {task}, {best.label} {'is best,' if several else 'has'} {estimate_text(score)}{others}.")
     return clauses
 
 
@@ -193,13 +193,13 @@ def _from_scratch(own: pd.DataFrame) -> list[str]:
     if len(ends) == 1:
         return [f"Pretraining gains {estimate_text(ends[0])} over tuning from scratch, mean over tasks."]
     return [
-        f"Over tuning from scratch, pretraining gains least {estimate_text(ends[0])} and most "
+        f"Over tuning from scratch, pretraining gains between {estimate_text(ends[0])} and "
         f"{estimate_text(ends[-1])}, means over tasks."
     ]
 
 
 _BY = ["strategy", "method"]
-_MOST = 8  # models with a panel
+_MOST = 8  # maximum number of models with a panel
 
 
 def ways_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
@@ -226,14 +226,14 @@ def ways_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         question="Frozen or tuned, general or in the domain?",
         answer=[text for one in series for text in _sentences(of(means, series=one.key), one.label)],
         panels=[Panel(spec=_way_chart(of(ends, series=one.key), models), title=one.label) for one in series],
-        caption=f"{bands(ends)} Each model's mean over the tasks that it was tuned for in all of these ways, most "
+        caption=f"{bands(ends)} Means over the tasks for which a model was tuned by all of its methods, with most "
         f"labelled examples.{_further(models.present(data))}",
         how_to_read=[
-            "A row is a way to a model of the task: which text it was pretrained on, and what of it was trained on the "
-            "labels. Across: mean over tasks of their main metrics on test examples. The dashed tick is the best guess "
+            "Each row says on which text the model was pretrained, and which of its parts were trained on the labels. "
+            "Across: mean over tasks of their main metrics on test examples. The dashed tick is the best guess "
             "without a model. The table has each task.",
-            "Frozen features show what pretraining has put there already; what all weights add is what tuning moved. "
-            "It would be surprising if frozen features won: they are a special case.",
+            "Frozen features show what pretraining already provides; what tuning all weights adds is due to tuning the "
+            "body. It would be surprising if frozen features won, since they are a special case of tuning.",
         ],
         method=SCORES,
         data=data,
@@ -245,7 +245,7 @@ def ways_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
 
 
 def _way_rows(data: pd.DataFrame, models: ModelSelection) -> list[dict[str, Any]]:
-    """One row per line and way, and the best guess."""
+    """One row per line and combination of strategy and method, and one for the best guess."""
     tasks = tasks_of(data)
     rows = [
         _row(one.label, [_cell(of(own, task=task)) for task in tasks], one.slot, way_label(*pair))
@@ -270,7 +270,7 @@ def _in_order(rows: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
 
 def _further(series: list[Series]) -> str:
     names = [one.label for one in series[_MOST:]]
-    return f" In the data, too: {listed(names)}." if names else ""
+    return f" Only in the data: {listed(names)}." if names else ""
 
 
 def _same_tasks(own: pd.DataFrame) -> pd.DataFrame:
@@ -292,7 +292,7 @@ def _way_chart(rows: pd.DataFrame, models: ModelSelection) -> dict[str, Any]:
         ordered.assign(short=[number(value, 2) for value in ordered["value"]]),
         {"color": color_of(models.present(rows))},
         title="score, mean over tasks",
-        tooltip=tips("label:N|way", "shown:N|score"),
+        tooltip=tips("label:N|method", "shown:N|score"),
         step=30,
     )
 
@@ -309,12 +309,14 @@ def _sentences(rows: pd.DataFrame, name: str) -> list[str]:
             domain = f" ({STRATEGIES.get(strategy, strategy)})" if strategy != AS_IS else ""
             gains.append(f"{estimate_text((both[0] - both[1]).estimate())}{domain}")
     if gains:
-        clauses.append(f"tuning all weights gains over frozen features {listed(gains)}")
+        clauses.append(f"the gain of tuning all weights over frozen features is {listed(gains)}")
     general = found.get((AS_IS, FULL))
     for strategy in [one for one in STRATEGIES if one != AS_IS]:
         if general and (domain := found.get((strategy, FULL))):
             gap = estimate_text((domain - general).estimate())
-            clauses.append(f"all weights tuned, “{STRATEGIES[strategy]}” differs from “{STRATEGIES[AS_IS]}” by {gap}")
+            clauses.append(
+                f"with all weights tuned, “{STRATEGIES[strategy]}” differs from “{STRATEGIES[AS_IS]}” by {gap}"
+            )
     for (strategy, method), own in found.items():
         if general and strategy == AS_IS and method not in (FULL, FROZEN):
             gap = estimate_text((own - general).estimate())

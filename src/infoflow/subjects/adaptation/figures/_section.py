@@ -1,4 +1,4 @@
-"""The section on tuning: its figures in order, and what test texts it shares with training."""
+"""The report's section on tuning: its figures in order, and a note on leaked test texts."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -49,8 +49,8 @@ def _sentence(row: dict) -> str:
     same, near, texts = (int(row[name]) for name in ("same", "near", "texts"))
     where = _WITHIN.get(str(row["within"]), str(row["within"]))
     apart = near - same  # identical texts count as near, too
-    parts = [f"{same:,} stand in {where}"] if same else []
-    parts += [f"{apart:,} {'more ' if same else ''}are one word apart from a text of {where}"] if apart else []
+    parts = [f"{same:,} occur in {where}"] if same else []
+    parts += [f"{apart:,} {'more ' if same else ''}differ by one word from a text of {where}"] if apart else []
     return f"{row['task']}: of {texts:,} test texts {' and '.join(parts)}."
 
 
@@ -60,8 +60,8 @@ ADAPTATION = Section(
     id="adaptation",
     short="Tuning",
     title="What did fine-tuning change?",
-    lead="Pretrained models are tuned for tasks. How well does each do, what is pretraining worth in labelled "
-    "examples, which layers and heads does tuning change, and what does the model forget?",
+    lead="Pretrained models are tuned for tasks. How good is each, how many labelled examples is pretraining worth, "
+    "which layers and heads does tuning change, and what does the model forget?",
     names={
         "tuned-scores": "adaptation/scores",
         "tuned-ways": "adaptation/methods",

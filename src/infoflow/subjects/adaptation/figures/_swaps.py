@@ -1,4 +1,4 @@
-"""Layers reset to their pretrained weights, jointly or one block at a time: what that costs and what it regains."""
+"""What it costs and regains to reset layers to their pretrained weights, jointly or one block at a time."""
 
 from dataclasses import asdict
 from typing import Any
@@ -29,8 +29,8 @@ from ._rows import (
 
 _HEIGHT = 220
 SIDES = (
-    LineKind(key="lower", label="lower blocks taken back", dash=(1, 0), shape="circle", mark="●"),
-    LineKind(key="upper", label="upper blocks taken back", dash=(6, 3), shape="triangle-up", mark="▲"),
+    LineKind(key="lower", label="lower blocks reset", dash=(1, 0), shape="circle", mark="●"),
+    LineKind(key="upper", label="upper blocks reset", dash=(6, 3), shape="triangle-up", mark="▲"),
 )
 QUANTITIES = {"score": "score of the task", "pretraining-loss": "pretraining loss (nats per token)"}
 _MOST = 8
@@ -58,18 +58,18 @@ def swaps_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
         return None
     return ReportFigure(
         id="layer-swaps",
-        question="Where does the task sit, and where was pretraining forgotten?",
+        question="Which layers does the task need, and which forgot pretraining?",
         answer=[
             text for one, depth, named in stacks for text in _sentences(of(means, series=one.key, depth=depth), named)
         ],
         panels=panels,
         caption=f"{bands(of(data, quantity='score'))} Means over tasks. Each panel has its own scale.",
         how_to_read=[
-            "Across: how many blocks have again the weights from before tuning, from none to all. Up: what the task's "
-            "score is then, and what the loss of pretraining is. Circles: from the bottom, at 0 the embeddings alone; "
-            "triangles: from the top, at 0 nothing, or the norm above the blocks alone.",
-            "The dashed grey line is the model before tuning (of the score: under the tuned head). The line whose "
-            "score falls first lost what the task needs; the one whose loss falls first got back what was forgotten. "
+            "Across: how many blocks are reset to their weights before tuning, from none to all. Up: the task's score "
+            "and the pretraining loss after that. Circles: from the bottom, at 0 the embeddings alone; triangles: from "
+            "the top, at 0 nothing, or only the norm above the blocks.",
+            "The dashed grey line is the model before tuning (for the score, with the tuned head). The line whose "
+            "score falls first lost what the task needs; the one whose loss falls first regained what was forgotten. "
             "It would be surprising if the order did not matter.",
         ],
         method=SWAPS,
@@ -81,7 +81,7 @@ def swaps_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure | 
 
 
 def depths_of(data: pd.DataFrame, series: Series) -> list[int]:
-    """Number of blocks in a line's tuned models; generation tasks include the decoder's."""
+    """Numbers of blocks in a line's tuned models; generation tasks include the decoder's blocks."""
     return sorted({int(depth) for depth in of(data, series=series.key)["depth"]})
 
 
@@ -90,7 +90,7 @@ def _named(series: Series, depth: int, data: pd.DataFrame) -> str:
 
 
 def with_ends(rows: pd.DataFrame) -> pd.DataFrame:
-    """Extend both curves from no reset block, or only the parts outside the blocks, to all blocks."""
+    """Extend both curves: down to no reset block (or only parts outside the blocks), and up to all blocks."""
     parts = []
     for side in SIDES:
         own = rows[rows["rewound"] == side.key]
@@ -104,10 +104,10 @@ def _chart(rows: pd.DataFrame, series: Series, axis: str) -> dict[str, Any]:
     base = float(rows["baseline"].mean())
     blocks = sorted(int(number) for number in drawn["blocks"].unique())
     ends, scores = [-0.03 * max(blocks), 1.02 * max(blocks)], span(drawn[["low", "value", "high"]], base, margin=0.07)
-    x = amount("x", "blocks", "blocks taken back", ends, values=blocks, zero=None, format="d")
+    x = amount("x", "blocks", "blocks reset", ends, values=blocks, zero=None, format="d")
     at = {"x": x, "y": amount("y", "value", axis, scores)}
     names = [(one.mark, one.label, series.color) for one in SIDES] + [("– –", "model before tuning", "var(--control)")]
-    stated = tips("side:N|taken back", "blocks:Q|blocks", "shown:N|value")
+    stated = tips("side:N|reset", "blocks:Q|blocks", "shown:N|value")
     marks = lines(drawn, at, looks_of(SIDES, "side", series.color), touch=0, tooltip=stated, light=_plain)
     return finished([level(base, y=at["y"]), *marks, names_above(names)], _HEIGHT)
 
@@ -123,17 +123,17 @@ def _sentences(means: pd.DataFrame, name: str) -> list[str]:
         none, all_of_them = (Samples.of(of(rows, rewound=side)) for side in ("none", "all"))
         if none and all_of_them:
             change = (none - all_of_them).estimate()
-            verb = "costs" if quantity == "pretraining-loss" else "is worth"
+            verb = "costs" if quantity == "pretraining-loss" else "gains"
             stated.append(f"tuning {verb} {inline_text(change)} {words}")
         gap = _gap(rows)
         if gap and quantity == "pretraining-loss":
             regained = difference_text(gap.estimate(), "more", "less", "nats")
-            stated.append(f"upper blocks taken back regain {regained} than as many lower ones")
+            stated.append(f"resetting upper blocks regains {regained} than resetting as many lower ones")
     return [f"In {name}, {'; '.join(stated)}."] if stated else []
 
 
 def _gap(rows: pd.DataFrame) -> Samples | None:
-    """Effect of lower minus upper blocks beyond the parts outside the blocks: mean over shared numbers of blocks."""
+    """Effect of lower minus upper blocks, beyond that of parts outside them; mean over shared numbers of blocks."""
     sides = [of(rows, rewound=side) for side in ("lower", "upper")]
     shared = set(sides[0]["blocks"]) & set(sides[1]["blocks"]) - {0}
     embeddings, norm = (side[side["blocks"] == 0] for side in sides)
@@ -171,13 +171,13 @@ def single_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure |
         question="Which single block does the task need, and which one forgot?",
         answer=[_sentence(of(data, series=one.key), one.label) for one in series],
         panels=square_panels(rows, series, **how),
-        caption=f"{bands(of(data, quantity='score'))} In blue what gets better when that block alone has its weights "
-        "from before tuning, in orange what gets worse; of score and of loss all panels are on one scale.",
+        caption=f"{bands(of(data, quantity='score'))} Blue: better after resetting that block alone to its weights "
+        "before tuning; orange: worse. All panels share one scale for the score and one for the loss.",
         how_to_read=[
-            "A row is a task, a column a block, an encoder's before its decoder's. All other blocks, the embeddings "
-            "and the task's head stay tuned. Choose score or pretraining loss above the picture.",
-            "A block without which the score falls learned what the others cannot do for it; one whose return lowers "
-            "the pretraining loss had forgotten most. It would be surprising if a single block undid all of tuning.",
+            "Each row is a task, each column a block, an encoder's before its decoder's. All other blocks, the "
+            "embeddings and the task's head stay tuned. Choose score or pretraining loss above the picture.",
+            "If resetting a block lowers the score, it learned what the others cannot replace; the block whose reset "
+            "lowers the loss most had forgotten most. It would be surprising if a single block undid all of tuning.",
         ],
         method=SWAPS,
         data=data,
@@ -206,14 +206,14 @@ def _changes(means: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scale(scores: pd.DataFrame) -> Scale:
-    """The range of a task's score: the table does not name the metric, but bounds its intervals."""
+    """The range of a task's score, from its intervals, since the table does not name the metric."""
     return "share" if bool((scores["low"].fillna(0) >= 0).all()) else "correlation"
 
 
 def _sentence(data: pd.DataFrame, name: str) -> str:
     """The block whose reset costs the task most, and the one whose reset regains most; means over tasks.
 
-    One half of the examples selects the block, the other gives its number.
+    One half of the examples selects the block, the other gives the reported value.
     """
     stated = []
     (first_score, score), (first_regained, regained) = (
@@ -226,10 +226,10 @@ def _sentence(data: pd.DataFrame, name: str) -> str:
     least = min(first_score, key=first_score.__getitem__, default=-1)
     most = max(first_regained, key=first_regained.__getitem__, default=-1)
     if score and score[least] < 0:
-        stated.append(f"block {least} taken back alone costs the task most ({number(-score[least], 2)})")
+        stated.append(f"resetting block {least} alone costs the task most ({number(-score[least], 2)})")
     elif score:
-        stated.append("no block taken back alone costs the task anything")
+        stated.append("resetting a single block costs the task nothing")
     if regained and regained[most] > 0:
-        stated.append(f"block {most} regains most of pretraining ({number(regained[most], 2)} nats)")
+        stated.append(f"resetting block {most} regains most of pretraining ({number(regained[most], 2)} nats)")
     clear = len(data[(data["low"] > 0) | (data["high"] < 0)])
-    return f"In {name}, {', '.join(stated)}; {clear} of {len(data)} changes are clear of 0."
+    return f"In {name}, {' and '.join(stated)}; {clear} of {len(data)} changes are clear of 0."

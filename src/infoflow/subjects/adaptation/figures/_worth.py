@@ -1,4 +1,4 @@
-"""The value of pretraining in labelled examples, and whether a lower loss on domain text means better tasks."""
+"""How many labelled examples pretraining is worth, and whether a lower loss on domain text means better scores."""
 
 import math
 from typing import Any
@@ -37,7 +37,7 @@ from ._rows import (
 
 _HEIGHT = 230
 _FEW = 6  # up to this many lines, overlapping intervals stay distinct
-_POINTED = " Intervals of a line are drawn while it is pointed at in the legend; all are in the data."
+_POINTED = " Hover over a line in the legend to see its intervals; all are in the data."
 
 
 def worth_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure | None:
@@ -57,11 +57,11 @@ def worth_figure(scores: pd.DataFrame, models: ModelSelection) -> ReportFigure |
         caption=f"{bands(data)}{_POINTED if _many(data) else ''} Tuned: {way_of(scores)}; the examples are nested."
         f"{left_out(tasks)}",
         how_to_read=[
-            "Across: labelled examples, each step the same factor. Up: the task's main metric on the same test "
+            "Across: labelled examples, on a logarithmic scale. Up: the task's main metric on the same test "
             "examples. The dotted line is the best guess without a model.",
-            "Dashed grey: the same model from random weights. The vertical gap is what pretraining gains; the "
-            "horizontal one is how many more labelled examples would do the same. It would be surprising if the gap "
-            "stayed as wide with many examples as with few.",
+            "Dashed grey: the same model from random weights. The vertical gap is the gain from pretraining; the "
+            "horizontal one is how many more labelled examples would have the same effect. It would be surprising if "
+            "the gap stayed as wide with many examples as with few.",
         ],
         method=WORTH,
         data=data,
@@ -96,7 +96,7 @@ def _chart(rows: pd.DataFrame, models: ModelSelection) -> dict[str, Any]:
 
 
 def worth(trained: pd.DataFrame, untrained: pd.DataFrame) -> tuple[int, float, bool]:
-    """Fewest examples, the factor needed to match them from scratch, and whether it is only a lower bound."""
+    """The fewest examples, how many times as many match them from scratch, and whether that is only a lower bound."""
     n = int(trained["examples"].min())
     reached = float(trained.loc[trained["examples"] == n, "value"].iloc[0])
     own = untrained.sort_values("examples")
@@ -123,7 +123,7 @@ def _sentences(rows: pd.DataFrame, task: str, models: ModelSelection) -> list[st
         return []
     n = int(rows["examples"].min())
     parts = [f"{examples} in {listed(names)} ({factor})" for (examples, factor), names in stated.items()]
-    return [f"On {task}, {n:,} labelled examples after pretraining do what takes, from scratch, {listed(parts)}."]
+    return [f"On {task}, {n:,} labelled examples after pretraining match, from scratch, {listed(parts)}."]
 
 
 def _as_many(n: int, times: float, bound: bool) -> tuple[str, str]:
@@ -160,15 +160,15 @@ def domain_figure(losses: pd.DataFrame, scores: pd.DataFrame | None, models: Mod
     series = models.present(data)
     return ReportFigure(
         id="tuned-domain",
-        question="Does a lower loss on the domain's text mean better tasks?",
+        question="Does a lower loss on the domain's text mean better scores on tasks?",
         answer=[text for one in series for text in _domain_sentences(of(data, series=one.key), one.label)],
         panels=[Panel(spec=_domain_chart(of(data, series=one.key), one), title=one.label) for one in series],
         caption=f"{bands(data)} Losses are per word, so that vocabularies can be compared; whiskers: 95% intervals.",
         how_to_read=[
             "Across: pretraining loss on text of the domain, in nats per word; left is better. Up: score of the tuned "
-            "model. A line joins the strategies of one task; the mark tells the strategy.",
-            "If loss ordered the tasks, all lines would fall from left to right. Where one does not, the loss is no "
-            "substitute for tuning and scoring.",
+            "model. A line joins the strategies of one task; the mark shows the strategy.",
+            "If the loss predicted the scores, all lines would fall from left to right. Where one does not, the loss "
+            "is no substitute for tuning and scoring.",
         ],
         method=SCORES,
         data=data,
@@ -208,11 +208,11 @@ def _domain_sentences(rows: pd.DataFrame, name: str) -> list[str]:
     stated += (
         "and the best mean score too."
         if lowest == best
-        else f"“{STRATEGIES.get(best, best)}” the best mean score ({number(means['value'].max(), 2)})."
+        else f"and “{STRATEGIES.get(best, best)}” the best mean score ({number(means['value'].max(), 2)})."
     )
     whole = rows["task"].nunique()
     of_all = f"On {len(ordered)} of {whole} tasks" + (f" ({listed(ordered)})" if 0 < len(ordered) < whole else "")
-    return [stated, f"{of_all} every lower loss goes with a better score."]
+    return [stated, f"{of_all}, every lower loss goes with a better score."]
 
 
 def _falls(own: pd.DataFrame) -> bool:

@@ -39,10 +39,10 @@ _CHEAP = RecordConfig(parameters=False, check_rules=False)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AllocationHooks:
-    """Value for `hooks` of `tune`: records which parts learned the task, with each seed.
+    """Value for `hooks` of `tune` that records, for each seed, which parts learned the task.
 
-    If learning rates are chosen with the first seed, that seed is not recorded unless it is the only one: only one of
-    its training runs is kept, and a recording costs about as much as a training.
+    If the first of several seeds tries several learning rates, it is not recorded, since a recording costs about as
+    much as a training, and only one of the seed's training runs is kept.
     """
 
     model: Model
@@ -50,7 +50,7 @@ class AllocationHooks:
     task: AbstractTask
     config: TuneConfig
     folder: Path  # folder of the recordings
-    tokens: int = 1024  # number of tokens of the training examples for the loss
+    tokens: int = 1024  # number of tokens of training examples on which the loss is measured
 
     def __call__(self, seed: int, rate: float) -> Sequence[TrainingHook]:
         """The recorder of one training; none, with a note, if its parameters belong to no known part."""
@@ -61,7 +61,7 @@ class AllocationHooks:
         return (TuningAllocation(self._fitted, self._training, tokens=self.tokens, out=self._path(seed, rate)),)
 
     def table(self, models: Sequence[TunedModel]) -> pd.DataFrame | None:
-        """The table TUNING_ALLOCATION without the columns of TUNED; None where nothing was recorded."""
+        """The table TUNING_ALLOCATION without the columns of TUNED; None if nothing was recorded."""
         recorded = [(one, self._path(one.seed, one.learning_rate)) for one in models]
         frames = [tuning_allocation(Recording.read(path), one.seed) for one, path in recorded if path.is_dir()]
         return pd.concat(frames, ignore_index=True) if frames else None
@@ -88,7 +88,7 @@ class AllocationHooks:
 
     @cached_property
     def _training(self) -> TrainingData:
-        with use_display(SilentDisplay()):  # `tune` reports what is cut or left out
+        with use_display(SilentDisplay()):  # `tune` reports what is truncated or left out
             return TaskParts.of(self.model, self.data, self._fitted, self.config).training
 
 
@@ -99,8 +99,8 @@ class TuningAllocation(TrainingHook):
         \sum_g A_g = L(θ_T) - L(θ_0) $$
 
     up to the integration error (`dynamics.LossChangeRecorder`, trapezoidal rule). L is the task's loss on a fixed
-    sample of its training examples (`tokens`), without dropout; Δ are the updates. The weights are exactly those of a
-    training without it, and an interrupted training gives the same recording as an uninterrupted one, written to `out`.
+    sample of its training examples (`tokens`), without dropout; Δ are the updates. Recording does not change the
+    weights, and an interrupted training gives the same recording as an uninterrupted one, written to `out`.
 
     Source: [@lan2019lca].
     """
@@ -156,7 +156,7 @@ class TuningAllocation(TrainingHook):
 
 
 def tuned_anatomy(module: PreTrainedModel) -> Anatomy:
-    """The anatomy of the trained parameters; for a head alone, its parameters, without running the body."""
+    """The anatomy of the trained parameters; if only a head is trained, it is found without running the body."""
     trained = learning_parameters(module)
     body = {parameter for parameter in module.base_model.parameters() if parameter.requires_grad}
     if module.base_model is module or any(parameter in body for parameter in trained.values()):

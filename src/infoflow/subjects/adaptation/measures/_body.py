@@ -1,4 +1,4 @@
-"""A model's body: the part that pretraining and tuning share; frozen, it is computed once for every text."""
+"""A model's body, the part that pretraining and tuning share; a frozen body is computed once for every text."""
 
 # T token, D width
 # B text, T token, D width
@@ -39,7 +39,7 @@ EMBEDDINGS = ("embeddings", "positions", "segments")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BodyGroup:
-    """One parameter group of a body, by the name that it has in every model with this body."""
+    """One parameter group of a body; `name` is the same in every model with this body."""
 
     name: str
     group: ParameterGroup
@@ -61,27 +61,27 @@ class BodyGroup:
 
 
 def component_name(component: str, kind: str | None) -> str:
-    """As in the anatomy; cross-attention has the prefix "cross"."""
+    """The anatomy's name of a component, with the prefix "cross" in cross-attention."""
     return f"cross {component}" if kind == "cross" else component
 
 
 def body_groups(model: Model) -> list[BodyGroup]:
     """The parameter groups of a model's body."""
     every = dict(model.module.named_parameters())
-    # By identity: a matrix tied to an output matrix may have that matrix's name.
+    # Looked up by identity, since a matrix tied to an output matrix may have that matrix's name.
     inside = {parameter: name for name, parameter in model.module.base_model.named_parameters()}
     found = [(inside.get(every[group.slice.parameter]), group) for group in model.anatomy.parameter_groups]
     return [BodyGroup(name=name, group=group) for name, group in found if name and group.component not in OF_HEADS]
 
 
 def body_parameters(model: Model) -> dict[str, nn.Parameter]:
-    """A body's parameters by the names that they have in every model with this body."""
+    """A body's parameters by name; names are the same in every model with this body."""
     parameters = dict(model.module.base_model.named_parameters())
     return {one.name: parameters[one.name] for one in body_groups(model)}
 
 
 def began_as(before: Model, after: Sequence[Model]) -> Model:
-    """The model that the tuning started from; it shares its weights with `before`.
+    """The model from which tuning started; it shares its weights with `before`.
 
     This is `before`, or the encoder of a two-model `EncoderDecoderModel` if only the encoder was tuned.
     """
@@ -96,15 +96,15 @@ def began_as(before: Model, after: Sequence[Model]) -> Model:
 
 
 def check_bodies(before: Model, after: Model) -> None:
-    """Refuse models that were not tuned from `before`."""
+    """Raise a UserError if `after` was not tuned from `before`."""
     ours, theirs = ({name: tuple(p.shape) for name, p in body_parameters(one).items()} for one in (before, after))
     if ours == theirs:
         return
     odd = next(name for name in [*ours, *theirs] if ours.get(name) != theirs.get(name))
     raise UserError(
-        f"A tuned model is compared with its pretrained model. {odd} has the shape "
+        f"A tuned model can only be compared with its pretrained model. {odd} has the shape "
         f"{ours.get(odd, 'none')} in {before.name} and {theirs.get(odd, 'none')} in {after.name}. Pass the pretrained "
-        "model that was tuned; adapters must be merged into the weights."
+        "model that was tuned, and merge adapters into the weights."
     )
 
 
@@ -128,7 +128,7 @@ def _accepted(module: PreTrainedModel, inputs: Mapping[str, Tensor]) -> dict[str
 def with_weights(model: Model, values: Mapping[str, Tensor]) -> Iterator[None]:
     """Replace some of the body's parameters inside a `with` block.
 
-    The model's own are restored exactly, also after an error.
+    The model's own parameters are restored exactly, even after an error.
     """
     parameters = body_parameters(model)
     saved = {name: parameters[name].detach().clone() for name in values}
@@ -153,8 +153,8 @@ _RECORD = struct.Struct("<16sqii")  # key, position of the first number, tokens,
 class FeatureStore:
     """Features by input key, in append-only, memory-mapped files of any size.
 
-    Every process writes its own files and reads those that existed when it started, so several may share a folder. A
-    kill leaves complete entries: numbers are written before the entry that names them.
+    Every process writes its own files and reads those that existed when it started, so several may share a folder. If a
+    process is killed, all entries remain complete, since numbers are written before the entry that refers to them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -195,7 +195,7 @@ class FeatureStore:
 
 
 def _entries(index: Path) -> Iterator[tuple[bytes, Path, int, int, int]]:
-    """Key and location of each entry, without entries that a kill cut off."""
+    """Key and location of each entry, without one that is incomplete because a process was killed."""
     numbers = index.with_suffix(".numbers")
     data = index.read_bytes()
     for key, start, tokens, width in _RECORD.iter_unpack(data[: len(data) // _RECORD.size * _RECORD.size]):
@@ -208,7 +208,7 @@ def _entries(index: Path) -> Iterator[tuple[bytes, Path, int, int, int]]:
 class LayerMix(nn.Module):
     r"""ELMo's task-specific mix of all states: $\gamma \sum_l \mathrm{softmax}(s)_l h_l$ ([@peters2018deep]).
 
-    It begins as the mean over the input embeddings and the layers: s = 0, γ = 1.
+    It starts as the mean over the input embeddings and the layers (s = 0, γ = 1).
     """
 
     def __init__(self, num_states: int) -> None:
@@ -217,7 +217,7 @@ class LayerMix(nn.Module):
         self.scale = nn.Parameter(torch.ones(()))
 
     def forward(self, states: Float[Tensor, "text token all"]) -> Float[Tensor, "text token width"]:
-        """The mix of states that stand side by side in the last dimension."""
+        """The mix of states that are concatenated in the last dimension."""
         weights = self.scores.softmax(0)
         return self.scale * torch.einsum("btlw,l->btw", states.unflatten(2, (len(weights), -1)), weights)
 
@@ -235,7 +235,7 @@ class FrozenBody(nn.Module):
     """
 
     def __init__(self, body: PreTrainedModel, store: FeatureStore | None, mix: LayerMix | None = None) -> None:
-        """`mix` of all states instead of the last ones; without a `store` every text is computed each time."""
+        """With a `mix`, all states are mixed, instead of the last ones; without a `store`, nothing is cached."""
         super().__init__()
         self._body = (body,)  # in a tuple, so that it is not a submodule and not in checkpoints
         self._store = store
@@ -294,7 +294,7 @@ class FrozenBody(nn.Module):
         store.add({keys[row]: states_BTD[i, : lengths[row]] for i, row in enumerate(rows)})
 
     def _computed(self, tensors: dict[str, Any]) -> Float[Tensor, "text token width"]:
-        """The last states, or all states side by side for a mix."""
+        """The last states, or for a mix all states concatenated."""
         self.body.eval()
         device = tensors["input_ids"].device
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
@@ -327,7 +327,7 @@ def _all_states(output: Any) -> tuple[Tensor, ...]:
 
 
 def mixed_body(module: PreTrainedModel, shares: Sequence[float], scale: float) -> None:
-    """Let the head of a tuned model read the mix of all states that it was tuned with, in place."""
+    """Replace the body of a tuned model, in place, so that its head reads the mix of states used in tuning."""
     mix = LayerMix(len(shares))
     with torch.no_grad():
         mix.scores.copy_(torch.tensor(shares).log())
@@ -337,7 +337,7 @@ def mixed_body(module: PreTrainedModel, shares: Sequence[float], scale: float) -
 
 @contextmanager
 def frozen_body(module: PreTrainedModel, store: FeatureStore, mix: LayerMix | None = None) -> Iterator[None]:
-    """Replace the module's body by a `FrozenBody`; afterwards the body is restored, with the trained pooler."""
+    """Replace the module's body by a `FrozenBody` inside a `with` block; afterwards, the pooler stays trained."""
     name, body = module.base_model_prefix, module.base_model
     if body is module or not isinstance(body, PreTrainedModel):
         raise UserError(

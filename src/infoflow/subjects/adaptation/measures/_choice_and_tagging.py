@@ -1,4 +1,4 @@
-"""Multiple choice: which answer to a question about a text is right; and tagging: the tag of each word."""
+"""Multiple choice (which answer to a question about a text is right), and tagging (the tag of each word)."""
 
 import hashlib
 from collections import Counter
@@ -62,7 +62,7 @@ class Choice(AbstractTask):
     r"""Multiple choice: the model scores each choice, a softmax over the scores gives p, and the loss is
     $-\log p(\text{right})$. Examples may have different numbers of choices.
 
-    The text is cut to make room for question and choice.
+    The text is truncated if text, question and choice exceed the length limit.
     """
 
     name: ClassVar[str] = "choice"
@@ -109,7 +109,7 @@ class Choice(AbstractTask):
         batch = AbstractTask.collate(self, examples, vocabulary, target, noise)
         mask = batch[MASK]
         tokens = int(mask.sum())
-        # Filler choices are only padding: attention over nothing would be NaN.
+        # Filler choices consist of padding, but keep one token, since attention over no token would be NaN.
         mask[..., 0] = 1
         return replace(batch, source_tokens=tokens)
 
@@ -156,7 +156,7 @@ class Choice(AbstractTask):
 
 
 def right_places(corpus: Corpus) -> Int[np.ndarray, " example"]:
-    """The index of the right choice of each example, from 0: labels are either all indices or all texts of choices."""
+    """The index of the right choice of each example, from 0; labels are either all indices or all texts of choices."""
     corpus.require("question", "choices", "label")
     choices, labels = list(corpus.column("choices")), list(corpus.column("label"))
     short = next((row for row, each in enumerate(choices) if len(each) < 2), None)
@@ -252,7 +252,7 @@ class Tagging(AbstractTask):
     def predict(
         self, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
     ) -> Predictions:
-        """The most likely tag of each word; the value is their mean probability, over the words that were read."""
+        """The most likely tag of each word; a sentence's value is their mean probability over the words read."""
         wanted = [list(tags) for tags in corpus.column(self.column)]
         said = [[NOT_READ] * len(tags) for tags in wanted]
         values = np.zeros(len(corpus))

@@ -44,7 +44,7 @@ from ._text_metrics import TextMetric, exact_text, text_scores
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Generation(AbstractTask):
-    """The text to write (`translation`, with alternatives in `references`) after each `text`.
+    """The text to generate (`translation`, with alternatives in `references`) after each `text`.
 
     In a model with an encoder, the encoder reads the source and the decoder's loss is on the target. A single decoder
     reads source and target in one row, with the loss on the target; with `two_sided` the source has bidirectional
@@ -56,7 +56,7 @@ class Generation(AbstractTask):
     layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "translate"
     head: ClassVar[str] = "AutoModelForSeq2SeqLM"
-    """For a single decoder: AutoModelForCausalLM. Both keep their pretrained head."""
+    """For a single decoder, AutoModelForCausalLM is used. Both keep their pretrained head."""
     needs_translation: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {"generation": 1.0}
     fields: ClassVar[Mapping[str, Field]] = {
@@ -69,7 +69,7 @@ class Generation(AbstractTask):
     prefix: str = ""  # put before every text to name the task: "summarize: "
     max_target: Count = 64  # maximum number of target tokens, end included
     beams: Count = 1  # beams in generation; 1: greedy
-    length_penalty: Weight = 1.0  # exponent of the length that divides a text's log-probability; for beams only
+    length_penalty: Weight = 1.0  # for beams: a text's log-probability is divided by its length to this power
     two_sided: bool = False  # for a single decoder: bidirectional attention on the source
     main: TextMetric = "rougeL"  # the metric for model selection
     # Whether the model reads the first target token without predicting it, as BERT's decoders do. `tune` sets it from
@@ -88,13 +88,13 @@ class Generation(AbstractTask):
     ) -> GenerationRows:
         """Sources and targets as token ids; row i is row i of the corpus.
 
-        A single decoder must have `max_target` more positions than `max_length`; `target_tokenizer` is a separate one,
-        if any.
+        A single decoder needs `max_length` plus `max_target` positions. `target_tokenizer` is a separate tokenizer for
+        targets, if the model has one.
         """
         return GenerationRows(corpus, tokenizer, target_tokenizer, self.prefix, max_length, self.max_target)
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Source and target as they are."""
+        """Source and target, unchanged."""
         assert example.translation is not None
         arrays = {"input_ids": example.text, "labels": example.translation, **example.labels}
         return Corrupted(arrays=arrays, selected=np.zeros(len(example.text), dtype=bool))
@@ -107,7 +107,7 @@ class Generation(AbstractTask):
     def example_losses(
         self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
     ) -> Float[Tensor, " example"]:
-        """−log p of each whole target, nats."""
+        """−log p of each whole target, in nats."""
         sources = GenerationSources(
             sources=batch.input_ids, real=batch.real, targets=batch.labels, begins=batch[BEGINS]
         )
@@ -173,7 +173,7 @@ class Search:
 
     beams: int  # number of beams; 1: greedy
     length_penalty: float
-    """Length penalty: exponent of the length that divides a text's log-probability; for beams only."""
+    """Length penalty for beams: a text's log-probability is divided by its length to this power."""
     most: int  # maximum number of tokens of a text, its end included
     two_sided: bool  # whether a single stack reads the source bidirectionally
 
@@ -181,8 +181,8 @@ class Search:
 def write(module: PreTrainedModel, rows: GenerationRows, search: Search, batch_tokens: int) -> list[Written]:
     """The texts that `module`, in evaluation mode, generates for every source.
 
-    An encoder's sources are padded. A single stack gets batches of sources of equal length: left padding would shift
-    positions in some families.
+    An encoder's sources are padded. A single stack gets batches of sources of equal length, since left padding would
+    shift positions in some families.
     """
     lengths = rows.source_lengths
     encoder, device = has_encoder(module), next(module.parameters()).device
@@ -204,9 +204,10 @@ def write(module: PreTrainedModel, rows: GenerationRows, search: Search, batch_t
 
 
 def _config(module: Any, rows: GenerationRows, search: Search, read: int) -> GenerationConfig:
-    """Settings of `generate` after `read` tokens of input to the writing stack.
+    """Settings of `generate` if the writing stack has already read `read` tokens.
 
-    A pretrained model's settings for its own task (longer summaries) are ignored. The last generated token is not read.
+    A pretrained model's settings for its own task (such as longer summaries) are ignored. The last generated token is
+    not read.
     """
     check_positions(module, read)
     limit = positions(module)
@@ -229,7 +230,7 @@ def _config(module: Any, rows: GenerationRows, search: Search, read: int) -> Gen
 def _seen_from_both_sides(module: Any, sources: Int[Tensor, "example token"], beams: int) -> Any:
     """Keys and values of all source tokens but the last, computed with bidirectional attention.
 
-    `generate` reads the last token again: it comes after all others and sees them in any case.
+    `generate` reads the last token again, which comes after all others and attends to them in any case.
     """
     count, length = sources.shape
     prefix = torch.full((count,), length, device=sources.device)
@@ -244,7 +245,7 @@ def _until(ids: list[int], end: int) -> list[int]:
     return ids[: ids.index(end) + 1] if end in ids else ids
 
 
-# Other tasks as text generation, for models that only write: inputs and answers in words.
+# Other tasks as text generation, with inputs and answers in words, for models that only generate text.
 
 NO_ANSWER = "no answer"  # the target if a passage does not contain the answer
 

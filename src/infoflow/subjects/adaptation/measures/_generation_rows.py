@@ -23,7 +23,7 @@ from infoflow.objectives import UNSUPERVISED, Example, prefix_mask
 from ._task_rows import reads_left_only
 
 BEGINS = "target_begins"
-"""Key of `Example.labels`: number of tokens that the tokenizer puts before the target's text, 0 or 1."""
+"""Key of `Example.labels`: number of tokens (0 or 1) that the tokenizer puts before the target's text."""
 _AT_ONCE = 1024  # texts per call of the tokenizer
 
 
@@ -41,8 +41,8 @@ class TextFormat(NamedTuple):
 class GenerationRows:
     """The source and target of each row of a corpus: example i has the texts (source,) and the translation target.
 
-    Both end with the end-of-text token; after a source it separates it from the target if one stack reads both. Sources
-    are cut to `max_length` tokens, targets to `max_target` after their start; their ends are kept.
+    Both end with the end-of-text token, which also separates source and target if one stack reads both. Sources are
+    truncated to `max_length` tokens, targets to `max_target` after their start; the end-of-text token is kept.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class GenerationRows:
         for what, rows, most in (("texts", self._sources, max_length), ("texts to write", self._targets, max_target)):
             if cut := sum(len(ids) == most for ids in rows):
                 current_display().note(
-                    f"{corpus.name}: {cut:,} of {len(rows):,} {what} fill {most} tokens or were truncated."
+                    f"{corpus.name}: {cut:,} of {len(rows):,} {what} have {most} tokens or were truncated to that."
                 )
 
     def row(self, index: int) -> np.ndarray:
@@ -133,7 +133,7 @@ def _encoded(side: TextFormat, texts: Iterable[str], most: int, target: bool) ->
             max_length=most if side.adds_end else most - 1,
             return_attention_mask=False,
             return_token_type_ids=False,
-            # A text may contain "[SEP]": it must not become the control token.
+            # A text may contain "[SEP]", which must not become the control token.
             split_special_tokens=True,
         )
         ends = [] if side.adds_end else [side.end]
@@ -186,7 +186,7 @@ def has_encoder(module: PreTrainedModel) -> bool:
 
 
 def positions(module: PreTrainedModel) -> int | None:
-    """Maximum row length of the writing stack; None if unlimited (T5)."""
+    """Maximum number of tokens in a row of the writing stack; None if unlimited (T5)."""
     config: Any = module.config
     stack = getattr(config, "decoder", None) or config.get_text_config()
     found = (getattr(stack, name, None) for name in ("max_decoder_position_embeddings", "max_position_embeddings"))
@@ -198,15 +198,15 @@ def check_positions(module: PreTrainedModel, tokens: int) -> None:
     limit = positions(module)
     if limit is not None and tokens > limit:
         raise UserError(
-            f"{type(module).__name__} has {limit} positions for source and target together. Got "
-            f"{tokens} tokens.\nLower max_length or max_target."
+            f"{type(module).__name__} has {limit} positions for source and target together. Got {tokens} tokens.\n"
+            "Lower max_length or max_target."
         )
 
 
 def written_losses(
     module: PreTrainedModel, asked: GenerationSources, two_sided: bool = False, label_smoothing: float = 0.0
 ) -> Float[Tensor, " example"]:
-    r"""Sum over the target's tokens, its end included, of $-\log p(y_t \mid y_{<t}, x)$, nats.
+    r"""Sum over the target's tokens, its end included, of $-\log p(y_t \mid y_{<t}, x)$, in nats.
 
     With one stack, `two_sided` gives the source bidirectional attention, as in a prefix language model.
     """
@@ -225,9 +225,9 @@ def written_losses(
 
 
 def _beside(module: Any, asked: GenerationSources) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
-    """The decoder reads the target shifted as in its family.
+    """Logits and labels of a decoder that reads the target, shifted as in its family, beside an encoder.
 
-    If a target begins with the decoder's start token ([CLS] of a matched model), it is read but not predicted.
+    If targets begin with the decoder's start token ([CLS] of a matched model), this token is read but not predicted.
     """
     reads, labels = module.prepare_decoder_input_ids_from_labels(labels=asked.targets), asked.targets
     if bool((asked.begins > 0).all() and (reads[:, 0] == labels[:, 0]).all()):
@@ -240,7 +240,7 @@ def _beside(module: Any, asked: GenerationSources) -> tuple[Float[Tensor, "B T V
 
 
 def _after(module: Any, asked: GenerationSources, two_sided: bool) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
-    """One stack reads source and target; logits start at the last token of the shortest source."""
+    """Logits and labels of one stack that reads source and target, from the last token of the shortest source on."""
     ids, labels, prefix = joined(asked)
     check_positions(module, ids.shape[1])
     first = int(prefix.min()) - 1

@@ -37,15 +37,15 @@ class InsideSizes:
     """Amount of data for each measure; more data narrows intervals and takes longer."""
 
     words: Count = 3000  # text tokens for distances of spaces and information about words
-    items: Count = 600  # of these for RSA
-    label_texts: Count = 400  # of each part for the probe of the label
+    items: Count = 600  # number of these words for RSA
+    label_texts: Count = 400  # texts of each part for probing the label
     scored: Count = 150  # test examples scored with layers reset or heads ablated
-    written: Count = 24  # of these if an example is a text to write
-    swap_points: Count = 3  # numbers of reset blocks, between none and all
+    written: Count = 24  # the same, if an example is a text to generate
+    swap_points: Count = 3  # different numbers of reset blocks to try, between none and all
     attention_texts: Count = 200  # test examples for attention
     costs_on: Count = 128  # test examples for each head's cost, dev examples for the order of heads
     pretraining_sentences: Count = 64
-    random_orders: Count = 1  # of heads, for each tuned model
+    random_orders: Count = 1  # random orders of heads for each tuned model
     probe_sentences: Count = 200
 
     def __post_init__(self) -> None:
@@ -88,13 +88,13 @@ def inside_view(
 
     `before` has its language-model head if there is one; `after` are models tuned from it on one task, with several
     `seeds` (default: 0, 1, ...). `pretraining` is text for the pretraining loss, `tagged` an annotated corpus for
-    probes of language; `options.corruption` is the noise of the pretraining objective. A measure that does not apply is
+    linguistic probes; `options.corruption` is the noise of the pretraining objective. A measure that does not apply is
     skipped with a note; one that fails is left out with a warning and does not affect the others.
     """
     if unknown := [name for name in only or () if name not in INSIDE]:
         raise UserError(f"only must name tables of the inside view: {', '.join(INSIDE)}. Got {as_written(unknown[0])}.")
     if not after:
-        raise UserError("The inside view compares a model with those tuned from it. Got no tuned model.")
+        raise UserError("The inside view compares a model with models tuned from it. Got no tuned model.")
     view = _View(
         whole=before,
         before=began_as(before, after),
@@ -109,7 +109,7 @@ def inside_view(
         seeds=None if seeds is None else tuple(seeds),
     )
     if pretraining is not None and (reason := no_pretraining_loss(before, pretraining, view.options.corruption)):
-        current_display().note(f"What {before.name} forgets of its pretraining is not reported: {reason}.")
+        current_display().note(f"What {before.name} forgets of its pretraining is not measured: {reason}.")
     parts = [_Part(schema.name, *each) for schema, *each in view.parts()]
     parts = [part for part in parts if only is None or part.name in only]
     failures, tables = Failures(before.name, keep_going=len(parts) > 1), {}
@@ -149,7 +149,7 @@ class _View:
     seeds: tuple[int, ...] | None
 
     def parts(self) -> list[tuple[TableSchema, str | None, Callable[[], pd.DataFrame]]]:
-        """Each table, why it cannot be made, and how it is."""
+        """Each table, why it cannot be made (or None), and the function that makes it."""
         sizes, data, read = self.sizes, self.data, (self.task, self.data, self.options)
         no_blocks = self._no_blocks
         no_heads = no_blocks or self.before.anatomy.lacks()

@@ -1,4 +1,4 @@
-"""The layer in which a task's label can be read, and what language probes gain or lose by tuning."""
+"""The layer in which a task's label can be read, and what linguistic probes gain or lose by tuning."""
 
 # N labelled text or word, S state, M model
 
@@ -27,9 +27,9 @@ from ._task_parts import TaskPart
 
 READ = ("classification", "regression", "tagging")  # shapes with labels that a probe can predict
 _CLUSTERS, _PER_CLUSTER = (2, 5, 10, 20, 50, 100), 25
-_TYPES = 200  # number of tokens for information about words: the most frequent ones
+_TYPES = 200  # number of distinct tokens for information about words: the most frequent ones
 _SHUFFLES = 3
-# Labelled texts are few: at the rate for words (1e-3) probes stop before learning anything from 60 texts.
+# Labelled texts are few; at the rate for words (1e-3), probes stop before they learn anything from 60 texts.
 _PROBES = ProbeSettings(rate=1e-2, batch=160, epochs=20, patience=5)
 
 
@@ -51,7 +51,7 @@ def label_by_layer(
     | accuracy | a linear probe for the label, trained on `train`, stopped on `dev`, scored on `test` | majority class |
     | information | the label and the cluster of the state, nats, on `dev` and `test` | shuffled labels |
     | information about the input | a word's token and the cluster of its state, `test` | shuffled tokens |
-    | information about the output | the next token and that cluster; of causal models | shuffled tokens |
+    | information about the output | the next token and that cluster, only for causal models | shuffled tokens |
 
     A probe reads the mean of a text's states over its text tokens; in a tagging task, the state of each labelled token.
     A number (regression) becomes one of three classes, by the terciles of training. Information is the corrected
@@ -83,7 +83,7 @@ def no_labels(task: AbstractTask) -> str | None:
 def label_places(
     task: AbstractTask, data: TaskData, model: Model, options: PassOptions, examples: int, words: int
 ) -> dict[str, Places]:
-    """The positions to read in each part."""
+    """The token positions to read in each part."""
     tags = task.shape == "tagging"
     corpora: dict[str, Corpus] = {"train": data.train, "dev": data.dev, "test": data.test}
     return {
@@ -94,7 +94,7 @@ def label_places(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Asked:
-    """One part's labels, 0..C−1, their bootstrap blocks, and the states of the part that they belong to."""
+    """One part's labels, 0..C−1, their bootstrap blocks, and the indices of their states."""
 
     labels: Int[np.ndarray, " N"]
     blocks: Int[np.ndarray, " N"]
@@ -108,7 +108,7 @@ class _Asked:
 def label_table(
     places: Mapping[str, Places], states: Mapping[str, Sequence[Mapping[str, States]]], words: int
 ) -> pd.DataFrame:
-    """The table from states that were read before: by model (before, after, untrained) and seed, for each part."""
+    """The table from given states, by model (before, after, untrained) and seed, for each part."""
     asked = _asked(places, words)
     model = places["test"].part.model
     stack = model.anatomy.reads.name
@@ -144,7 +144,7 @@ def _asked(places: Mapping[str, Places], most: int) -> dict[str, _Asked]:
     if len(np.unique(found["train"].labels)) < 2:
         raise UserError(
             f"A probe needs at least two labels. All {len(found['train'].labels):,} training examples of "
-            f"{places['train'].part.task.task} that it reads have the same one: use more examples."
+            f"{places['train'].part.task.task} that it reads have the same label. Use more examples."
         )
     return found
 
@@ -198,7 +198,7 @@ def _informations(
 
 
 def _frequent(tokens: Int[np.ndarray, " word"]) -> Int[np.ndarray, " kept"]:
-    """Indices of the most frequent tokens; −1 is none."""
+    """Indices of the positions that have one of the most frequent tokens; −1 is no token."""
     types, counts = np.unique(tokens[tokens >= 0], return_counts=True)
     common = types[np.argsort(-counts, kind="stable")[:_TYPES]]
     return np.flatnonzero(np.isin(tokens, common))
@@ -215,7 +215,7 @@ def _information(
     return found.estimate(labels).columns(float(np.mean(shuffled)), len(labels))
 
 
-# Changes in the accuracy of language probes due to tuning.
+# Changes in the accuracy of linguistic probes by tuning.
 
 PROBED = ("upos", "word", "position")
 
@@ -232,10 +232,10 @@ def probes_after_tuning(
 ) -> pd.DataFrame:
     """The table `PROBES_AFTER_TUNING` without the columns of `TUNED`.
 
-    The accuracy of linear probes (`probing.Probe`) for a word's part of speech, identity and position, trained on the
-    frozen states of each layer of the model before and of each tuned one; after tuning, means over seeds. Probes are
-    few and stop early: compare before with after, not with published numbers. They read `tagged`, an annotated corpus,
-    or else `corpus`, which may lack the columns for some.
+    It has the accuracy of linear probes (`probing.Probe`) for a word's part of speech, identity and position, trained
+    on the frozen states of each layer of the model before tuning and of each tuned model; after tuning, means over
+    seeds. Probes have few examples and stop early, so compare before with after, not with published numbers. They read
+    `tagged`, an annotated corpus, or else `corpus`, which may lack the columns for some.
     """
     start = began_as(before, after)
     asked = corpus if tagged is None else tagged
@@ -256,7 +256,7 @@ def probes_after_tuning(
 
 
 def askable(corpus: Corpus, probed: Sequence[str] = PROBED) -> list[str]:
-    """The tasks that the corpus has the columns for."""
+    """The probing tasks for which the corpus has the columns."""
     known = {task.name for task in tasks(corpus)}
     return [name for name in probed if name in known]
 
@@ -284,8 +284,8 @@ def first_readable(values: Sequence[float] | np.ndarray, within: float = WITHIN)
 
 
 def label_readable(table: pd.DataFrame, within: float = WITHIN, metric: str = "accuracy") -> pd.DataFrame:
-    """The layer in which the label becomes readable for each model in `LABEL_BY_LAYER`, its `value` and the `best`
-    layer's.
+    """The layer in which the label becomes readable, for each model in `LABEL_BY_LAYER`, with its `value` and that of
+    the best layer (`best`).
     """
     kept = table[table["metric"] == metric].dropna(subset=["value"])
     estimates = {"value", "low", "high", "baseline", "count", "replicates", "layer"}

@@ -1,4 +1,4 @@
-"""Labelled examples: tasks of the built-in grammar, which examples are trained on, and leaked test texts."""
+"""Labelled examples: tasks of the built-in grammar, the subset that is trained on, and leaked test texts."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -49,13 +49,13 @@ def built_in_task(name: str, size: int = 1000, seed: int = 0) -> TaskData:
     | name                | shape          | what is asked                                                             |
     |---------------------|----------------|---------------------------------------------------------------------------|
     | `grammar-tags`      | tagging        | the CCG supertag of each word                                             |
-    | `grammar-agreement` | classification | does the main verb agree with its subject: `good`, or `bad`               |
-    | `grammar-pairs`     | classification | does the second text, of three words, say who does what in the first      |
+    | `grammar-agreement` | classification | whether the main verb agrees with its subject: `good` or `bad`            |
+    | `grammar-pairs`     | classification | whether the second text (three words) states who does what in the first   |
     | `grammar-span`      | span           | the head word of the subject of the verb in the question                  |
-    | `grammar-summary`   | generation     | write subject, main verb and object                                       |
+    | `grammar-summary`   | generation     | a text of subject, main verb and object                                   |
 
-    Sentences use their own seed, so they differ from the training data of a study of `grammar` but share its words; no
-    two examples have the same text. The same arguments give the same task.
+    Sentences are generated with another seed than a study of `grammar`, so they differ from its training data but have
+    the same words. No two examples have the same text. The same arguments give the same task.
     """
     if name not in BUILT_IN_TASKS:
         raise UserError(f"There is no task {as_written(name)}. Built in: {', '.join(BUILT_IN_TASKS)}.")
@@ -114,7 +114,7 @@ def _agreement(sentence: Sentence, draws: np.random.Generator) -> Row | None:
 
 
 def _pair(sentence: Sentence, draws: np.random.Generator) -> Row | None:
-    """The false second text has another noun of the first text as its object, so that alone it gives nothing away."""
+    """In a false second text, the object is another noun of the first text, so this text alone reveals nothing."""
     main, words = _main(sentence), sentence.words or []
     if main is None:
         return None
@@ -201,7 +201,7 @@ BUILT_IN_TASKS: Mapping[str, str] = {name: kind.about for name, kind in _KINDS.i
 """Description of each built-in task."""
 
 
-# Which labelled examples are used for training: fewer of them, or with shuffled labels.
+# The labelled examples used for training: all, a subset, or with shuffled labels.
 
 _PER_EXAMPLE = {"classification": ("label",), "regression": ("label",), "choice": ("label",)} | {
     "generation": ("translation", "references")
@@ -209,10 +209,10 @@ _PER_EXAMPLE = {"classification": ("label",), "regression": ("label",), "choice"
 
 
 def training_part(data: TaskData, examples: int, control: str) -> Corpus:
-    """The training part that a model is tuned on; classes without examples are noted.
+    """The training part on which a model is tuned; classes without examples are noted.
 
-    `examples` (0: all) are chosen by content: the same for every model, nested in larger subsets. Each class keeps its
-    share, up to one example, so a rare class may have none. The control "shuffled-labels" permutes the labels over the
+    `examples` (0: all) are chosen by content: the same for every model, and nested in larger subsets. Each class keeps
+    its share, up to one example, so a rare class may have none. The control "shuffled-labels" permutes labels over the
     examples (tags over words; answer positions within passages).
     """
     corpus = data.train
@@ -270,7 +270,7 @@ def subset_order(data: TaskData) -> np.ndarray:
 
 
 def shuffled(data: TaskData) -> Corpus:
-    """The training part with shuffled labels; the shuffle depends on content, not on the order of lines."""
+    """The training part with shuffled labels; the permutation depends on content, not on the order of lines."""
     corpus = data.train
     order = np.argsort(corpus.content_ids, kind="stable")
     drawn = stream("shuffled-labels", data.name)
@@ -304,7 +304,7 @@ def _shuffled_tags(corpus: Corpus, order: np.ndarray, drawn: np.random.Generator
 
 
 def _shuffled_spans(corpus: Corpus, order: np.ndarray, drawn: np.random.Generator) -> Corpus:
-    """Answers of the same number of words at random positions in the passage; questions without an answer stay so."""
+    """Answers with as many words at random positions in the passage; unanswerable questions stay unanswerable."""
     texts, answers = list(corpus.column("text")), list(corpus.column("answers"))
     starts = [[0] * len(each) for each in answers]
     for row in order:
@@ -322,12 +322,12 @@ def _shuffled_spans(corpus: Corpus, order: np.ndarray, drawn: np.random.Generato
 
 
 def leakage(data: TaskData, others: Mapping[str, Corpus]) -> pd.DataFrame:
-    """How many distinct test texts of a task occur in training data, `others` by role and its own: the table
-    TASK_LEAKAGE.
+    """The table TASK_LEAKAGE: how many distinct test texts of a task occur in its own training data and in `others`
+    (role → corpus).
 
-    Both texts of a pair count; for questions about a text only the text does, since many texts share questions. Equal
-    and near are defined as in `Corpus.split`; `near` includes equal texts. Texts are matched as a whole: a paragraph is
-    not found in a corpus of sentences.
+    Both texts of a pair count; of questions about a text, only the text does, since many texts share questions. Equal
+    and near are defined as in `Corpus.split`; `near` includes equal texts. Texts are compared as a whole, so a
+    paragraph is not found in a corpus of sentences.
     """
     rows = []
     for within, corpus in {**others, "train": data.train}.items():

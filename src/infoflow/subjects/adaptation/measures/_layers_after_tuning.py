@@ -43,7 +43,7 @@ Rewound = Literal["none", "lower", "upper", "one", "all"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Swap:
-    """Which blocks get their weights from before tuning; encoder blocks come before decoder blocks."""
+    """Which blocks are reset to their weights before tuning; encoder blocks come before decoder blocks."""
 
     rewound: Rewound
     blocks: int
@@ -64,13 +64,13 @@ def layer_swaps(
 ) -> pd.DataFrame:
     """The table `LAYER_SWAPS` without the columns of `TUNED`: numbers are means over seeds.
 
-    With `rewound` "lower" the embeddings and the first blocks are reset, with "upper" the last blocks and the norm
-    above them, with "one" a single block (each in turn), with "all" the whole body; the rest is tuned. "lower" with 0
-    blocks resets only the embeddings, "upper" with 0 only the norm, if there is one. Compare the other rows with these,
-    since an output matrix that is tied to the embeddings is reset with them. Up to `points` numbers of lower and of
-    upper blocks are tried between none and all. The score is that of the tuned head on that body, on `test`. The
-    pretraining loss is that of the pretrained head on the body, in nats per predicted token; without text or such a
-    head it is left out. Baselines: for the score, the whole pretrained body under the tuned head; for the loss, the
+    `rewound` says what is reset while the rest stays tuned: "lower", the embeddings and the first blocks; "upper", the
+    last blocks and the norm above them; "one", a single block (each in turn); "all", the whole body. "lower" with 0
+    blocks resets only the embeddings, and "upper" with 0 only the norm, if there is one; compare the other rows with
+    these, since an output matrix tied to the embeddings is reset with them. Between none and all, up to `points`
+    different numbers of lower and of upper blocks are tried. The score is that of the tuned head on the resulting body,
+    on `test`. The pretraining loss is that of the pretrained head on this body, in nats per predicted token; it is left
+    out without text or such a head. Baselines: for the score, the tuned head on the pretrained body; for the loss, the
     pretrained model. The models are unchanged afterwards.
     """
     options = options or PassOptions()
@@ -97,8 +97,8 @@ def layer_swaps(
 
 
 def swaps(model: Model, points: int) -> list[Swap]:
-    """The swaps to try: nothing, the parts below and above the blocks, up to `points` numbers of lower and of upper
-    blocks, each block alone, and everything.
+    """The swaps to try: nothing, the parts below and above the blocks, up to `points` different numbers of lower and
+    of upper blocks, each block alone, and everything.
     """
     blocks = sum(len(stack.layers) for stack in model.anatomy.stacks)
     between = np.unique(np.linspace(1, blocks - 1, min(points, blocks - 1)).round().astype(int)) if blocks > 1 else []
@@ -128,7 +128,7 @@ def rewound_names(model: Model, swap: Swap) -> set[str]:
 
 
 def _taken(model: Model, swap: Swap, from_before: bool) -> dict[str, Tensor]:
-    """Parameters to copy from this model to the other: the reset ones, or all others."""
+    """Parameters to copy from this model into the other: the reset ones (`from_before`), or all others."""
     rewound = rewound_names(model, swap)
     return {
         name: parameter.detach()
@@ -159,7 +159,7 @@ class _PretrainingText:
 
     @classmethod
     def of(cls, model: Model, corpus: Corpus | None, options: PassOptions, sentences: int) -> "_PretrainingText | None":
-        """None if there is no text, no head, or nothing for a decoder to write."""
+        """The text for a model; None if there is no text, no head, or nothing for a decoder to generate."""
         if corpus is None or no_pretraining_loss(model, corpus, options.corruption):
             return None
         reader = Reader(
@@ -194,11 +194,11 @@ def no_pretraining_loss(model: Model, corpus: Corpus, trained: AbstractObjective
 
 
 def _is_of_one_text(trained: AbstractObjective | None) -> bool:
-    """Whether encoder and decoder share one language, as opposed to translation."""
+    """Whether the objective has an encoder and a decoder for one language, unlike translation."""
     return trained is not None and trained.layout == "encoder-decoder" and not trained.needs_translation
 
 
-# leave_out: all words, then all but those of each group of bootstrap blocks
+# leave_out: first all words, then all except those of each group of bootstrap blocks
 
 # How far tuning moved each layer's representations.
 
@@ -226,9 +226,9 @@ def tuning_change(
     X are the states of some words of the examples before tuning, Y those after tuning with seed s; sim is PWCCA,
     debiased linear CKA, or the rank correlation of the cosine distances between words (RSA, of `items` of the `words`).
     All models read the task's input (pairs as pairs), and the same words. The effect of tuning is the distance beyond
-    the baseline, which is the distance between seeds; the baseline is NaN with one seed. Intervals leave out sentences,
-    as `SpaceSimilarity` does. PWCCA needs ten words per dimension, better twenty; with fewer it is biased towards
-    similarity, with a warning, and with two or fewer it is left out.
+    the baseline, which is the distance between seeds (NaN with one seed). Intervals leave out sentences, as
+    `SpaceSimilarity` does. PWCCA needs ten words per dimension, better twenty; with fewer, it is biased towards
+    similarity, which a warning reports, and with two or fewer it is left out.
 
     Source: [@morcos2018], [@kornblith2019], [@kriegeskorte2008]; comparison of tuned and pretrained models:
     [@merchant2020].
@@ -239,7 +239,7 @@ def tuning_change(
 
 
 def change_table(places: Places, before: States, after: Sequence[States], items: int) -> pd.DataFrame:
-    """The table from states that were read before."""
+    """The table from given states."""
     rows = []
     for stack, first in before.words.items():
         if len(first) < _LEAST_WORDS:
@@ -262,8 +262,8 @@ def _measures(words: int, width: int) -> dict[str, str]:
         warn_few_rows(words, width)
         return _SPACES
     current_display().warn(
-        f"PWCCA before and after tuning is left out: it needs more than {_LEAST_FOR_PWCCA * width} words in {width} "
-        f"dimensions, and there are {words}. Use more examples."
+        f"PWCCA before and after tuning is left out, since it needs more than {_LEAST_FOR_PWCCA * width} words for "
+        f"{width} dimensions. Got {words}. Use more examples."
     )
     return {name: metric for name, metric in _SPACES.items() if name != "pwcca"}
 
@@ -290,7 +290,7 @@ def _distances(
 
 
 def _alone(metric: str, x: LayerSpace, y: LayerSpace) -> float:
-    """The similarity of all rows; words in their own order, so that no group is left out."""
+    """The similarity over all rows, without leaving out groups."""
     return float(space_values(metric, LayerPair.shuffled(x, y, torch.arange(len(x.squares))))[0])
 
 

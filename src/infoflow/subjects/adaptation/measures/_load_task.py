@@ -26,8 +26,8 @@ from ._task import (
     tags_of,
 )
 
-DEV_SHARE, TEST_SHARE = 0.1, 0.2  # shares of the distinct training texts that become a missing dev or test part
-_MOST_CLASSES = 20  # integer labels with more distinct values than this count as regression
+DEV_SHARE, TEST_SHARE = 0.1, 0.2  # share of the distinct training texts for a missing dev or test part
+_MOST_CLASSES = 20  # maximum number of distinct integer labels in a classification; with more, it is a regression
 _TEXTS: Mapping[Shape, tuple[str, ...]] = {
     "classification": ("text", "label"),
     "regression": ("text", "label"),
@@ -37,11 +37,11 @@ _TEXTS: Mapping[Shape, tuple[str, ...]] = {
     "generation": ("text", "translation"),
 }
 """The columns that a shape needs."""
-_NAMED = {"translation": "label= (--label-column)"}  # a target need not be a translation
+_NAMED = {"translation": "label= (--label-column)"}  # the option's name for targets, which may be any text
 _COLUMN: Mapping[Shape, str] = {"classification": "label", "tagging": "tags"}
 """The option that names the column of the classes."""
 LabelReader = Callable[[Corpus], Iterable[Sequence[str]]]
-"""The labels of each example of a part; empty for a shape without classes."""
+"""A function that reads the labels of each example of a part; empty for a shape without classes."""
 
 
 def load_task(
@@ -62,28 +62,28 @@ def load_task(
     | file                                                     | read as                                              |
     |----------------------------------------------------------|------------------------------------------------------|
     | `label<TAB>text`                                         | classification or regression                         |
-    | `label<TAB>first<TAB>second`                             | the same of pairs                                    |
-    | `class<TAB>number<TAB>first<TAB>second` (SICK)           | of pairs; the number where `shape` is `"regression"` |
+    | `label<TAB>first<TAB>second`                             | the same, for pairs                                  |
+    | `class<TAB>number<TAB>first<TAB>second` (SICK)           | pairs; the number if `shape` is `"regression"`       |
     | `word<TAB>tag`, blank lines between sentences; `.conllu` | tagging                                              |
-    | a data set or `hf:NAME`, by `words` and `tags`           | tagging                                              |
-    | SQuAD's `.json`                                          | span: answers that stand in passages                 |
-    | `.jsonl`, `.csv`, `.parquet`, `.tsv` with a header       | by usual or given names of columns                   |
+    | a data set or `hf:NAME`, with `words` and `tags`         | tagging                                              |
+    | SQuAD's `.json`                                          | span: answers that occur in passages                 |
+    | `.jsonl`, `.csv`, `.parquet`, `.tsv` with a header       | by usual or given column names                       |
 
     If a table has a `question` and a text (BoolQ, QNLI), the question is the first text of a pair in classification and
     regression.
 
-    If `shape` is not set, it follows from the columns of training: `choices` imply choice, `answers` span, a label
-    classification or regression, tags of words tagging, a `translation` generation. Labels imply regression if all are
-    numbers and one has a fraction or there are more than 20 distinct ones; a note reports it.
+    If `shape` is not set, it is inferred from the columns of training: `choices` imply choice, `answers` span, a label
+    classification or regression, tags of words tagging, and a `translation` generation. Labels imply regression if all
+    are numbers and one has a fraction or there are more than 20 distinct ones; a note reports it.
 
     A missing part is split off training by the content of the texts (`Corpus.split`): 0.1 of the texts for dev, 0.2 for
     test, and their near duplicates are removed from training; a note reports it. Examples without a label are left out
     (also those with a `gold_label` of `-`: no agreement between annotators), as are questions whose passages lack their
     answers.
 
-    `labels` are the classes in their order, by default of first occurrence in training; with `multi` an example may
+    `labels` are the classes in order, by default that of first occurrence in training; with `multi`, an example may
     have several, joined by `|`, or none. `columns` are names, or numbers from 1 in a file without names (see
-    `COLUMNS`); for generation `label` is another name for `translation`, the target.
+    `COLUMNS`); for generation, `label` is another name for `translation`, the target.
     """
     check_task_name(name)
     named = check_named(columns)
@@ -105,7 +105,7 @@ def load_task(
     for corpus in parts.values():
         _check_columns(corpus, shape)
         if shape == "regression":
-            check_numbers(corpus)  # before rows are chosen: the message gives line numbers of the file
+            check_numbers(corpus)  # before rows are selected, to report line numbers of the file
     if shape in ("classification", "regression", "choice") and not multi:
         parts = {part: _labelled(corpus, part, left_out) for part, corpus in parts.items()}
     if shape == "span":
@@ -170,7 +170,7 @@ def _check_columns(corpus: Corpus, shape: Shape) -> None:
 
 
 def _questions_first(corpus: Corpus) -> Corpus:
-    """Moves the question to the first text of a pair, if there is a question and a text.
+    """The corpus with its question as the first text of a pair, if it has a question and a text.
 
     Parts are split before this step, so that all questions about a text stay together.
     """
@@ -209,12 +209,12 @@ def _askable(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:
 def _split(
     parts: dict[str, Corpus], name: str, seed: int, left_out: Counter[str], read_labels: LabelReader
 ) -> dict[str, Corpus]:
-    """All three parts; missing ones are split off training, and labels that training then lacks are removed."""
+    """All three parts; missing ones are split off training, without examples whose label training then lacks."""
     missing = [part for part in ("dev", "test") if part not in parts]
     if not missing:
         return parts
     shares = [share if part in missing else 0.0 for part, share in (("dev", DEV_SHARE), ("test", TEST_SHARE))]
-    # Training may be the rest of another split: with the same numbers, no text would fall into a part.
+    # Training may be what another split left over; with the same seed, no text would then fall into a part.
     apart = hash64("task-parts", seed, *missing) % 2**31
     split = parts["train"].split(seed=apart, validation=shares[0], test=shares[1])
     for part, reasons in split.left_out.items():

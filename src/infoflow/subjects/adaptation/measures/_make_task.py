@@ -1,4 +1,4 @@
-"""`make_task`: the training objective for a task's data."""
+"""`make_task`: the training objective for the data of a task."""
 
 from abc import abstractmethod
 from collections import Counter
@@ -41,7 +41,7 @@ Main = Literal["accuracy", "macro_f1", "matthews", "micro_f1"]
 
 
 def make_task(data: TaskData, *, trained: AbstractObjective | None = None, **options: Any) -> AbstractTask:
-    """The objective for `training.train` on the task of `data`, whose options `options` override.
+    """The objective for `training.train` on the task of `data`; `options` override the task's options.
 
     `trained` is the model's pretraining objective, if known (`training.trained_objective`): after prefix language
     modelling with one stack, targets are written after sources with bidirectional attention.
@@ -91,9 +91,9 @@ class AbstractTextTask(AbstractTask):
 class Classification(AbstractTextTask):
     r"""The class of each text, or of each pair of texts if the corpus has the column `second`.
 
-    The loss is $-\log p(y)$, with a softmax over the classes. With `multi` an example may have several labels or none
-    (`A|B`): its loss is the sum over the labels of $-\log$ of the sigmoid, and a label is predicted if its probability
-    is at least a half.
+    The loss is $-\log p(y)$, with a softmax over the classes. With `multi`, an example may have several labels (`A|B`)
+    or none: its loss is the sum of the binary cross-entropies of all labels, and a label is predicted if its
+    probability is at least a half.
     """
 
     name: ClassVar[str] = "classification"
@@ -124,8 +124,8 @@ class Classification(AbstractTextTask):
     ) -> Predictions:
         """The most likely class of each example with its probability, and all classes in order.
 
-        With several labels: those of at least a half, with the probability of exactly this set if labels are
-        independent.
+        With several labels: all labels with a probability of at least a half, and the probability of exactly this set
+        if labels are independent.
         """
         probabilities = np.zeros((len(corpus), len(self.labels)))
         for places, batch in answered(self, module, rows, vocabulary, batch_tokens):
@@ -247,13 +247,13 @@ class Regression(AbstractTextTask):
         return number_scores(label_numbers(corpus), predictions.values, guess, blocks_of(corpus))
 
     def right(self, predictions: Predictions, corpus: Corpus) -> Bool[np.ndarray, " example"]:
-        """None: for a number, a match of the first digits means nothing."""
+        """False for every example, since an exact match of numbers means nothing."""
         return np.zeros(len(predictions.said), dtype=bool)
 
     def settled(self, module: PreTrainedModel) -> "Regression":
         r"""Rescale the last layer, $w \cdot h + b$, to the label's unit: $\sigma w \cdot h + \sigma b + \mu$.
 
-        A head without a bias (GPT-2's) cannot hold $\mu$: it stays as it is, and so does the task.
+        A head without a bias (as GPT-2's) cannot represent $\mu$, so the head and the task stay as they are.
         """
         last = [one for one in module.modules() if isinstance(one, nn.Linear) and one.out_features == 1]
         if len(last) != 1 or last[0].bias is None:
@@ -298,7 +298,7 @@ class SettledRegression(Regression):
 
 
 def best_set(wanted: np.ndarray) -> np.ndarray:
-    """The label set with the highest micro-F1 if predicted for every example: the most frequent ones. Bool (class,)."""
+    """The labels with the highest micro-F1 if predicted for every example (the most frequent ones), bool (class,)."""
     often = wanted.sum(0)
     order = np.argsort(-often, kind="stable")
     numbers = np.arange(1, len(order) + 1)

@@ -46,10 +46,10 @@ DEFAULT_RATES: dict[str, tuple[float, ...]] = {
 }
 """Default peak learning rates to try.
 
-Those of `full` are the grid of [@turc2019]; a head alone, and adapters that start at zero, need larger steps.
+Rates for `full` are the grid of [@turc2019]; a head alone, and adapters that start at zero, need larger steps.
 """
 
-# Settings that change where and how often something is saved, not what is learned; `seeds` may grow.
+# Settings that change where and how often something is saved, not what is learned; seeds may be added later.
 _FREE = ("seeds", "save_every", "device")
 
 
@@ -61,7 +61,7 @@ class TuneSettings:
     rank: Annotated[int, Limits(at_least=1, at_most=4096)] = 8  # for `lora`: rank of each adapter
     learning_rates: Rates = ()  # peaks to try, selected on dev; empty: the method's own grid
     epochs: Count = 4
-    patience: CountOrNone = 0  # passes without gain on dev before training stops with its best weights; 0: never
+    patience: CountOrNone = 0  # epochs without gain on dev before training stops with its best weights; 0: never
     batch_examples: Count = 32
     max_length: MaxLength = 128  # maximum number of input tokens, special ones included
     max_target: CountOrNone = 0  # maximum number of target tokens, end included; 0: the task's own, 64 at most
@@ -75,15 +75,15 @@ class TuneConfig(TuneSettings):
     method: Method = "full"
     layer_decay: Decay = 0.8  # for `decay`: factor on the learning rate from one block to the one below
     alpha: Annotated[float, Limits(above=0, at_most=1e5)] = 16.0  # for `lora`: adapters are scaled by alpha / rank
-    head_epochs: Count = 40  # for `frozen` and `mix`, instead of `epochs`: the body's output is cached
-    warmup: Share = 0.1  # share of all updates; then the rate falls linearly to 0
+    head_epochs: Count = 40  # for `frozen` and `mix`, instead of `epochs`, since the body's output is cached
+    warmup: Share = 0.1  # share of all updates; after it, the rate falls linearly to 0
     weight_decay: Annotated[float, Limits(at_least=0, at_most=100)] = 0.01
     clip: Weight = 1.0  # largest global gradient norm; 0 disables clipping
     examples: CountOrNone = 0  # training examples, chosen by content and nested in larger subsets; 0: all
     control: Control = ""
 
     answers: CountOrNone = 200  # test examples whose answers are stored
-    save_every: CountOrNone = 0  # updates between checkpoints; 0: after each epoch, for small models after several
+    save_every: CountOrNone = 0  # updates between checkpoints; 0: after each epoch; for small models, after several
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # for tuning; scores are computed in fp32
     device: Device = "auto"
 
@@ -91,7 +91,7 @@ class TuneConfig(TuneSettings):
         check_settings(self, "tune")
         if max(self.rates) * self.weight_decay >= 1:
             raise UserError(
-                "tune.learning_rates times tune.weight_decay must be below 1: an update reduces every "
+                "tune.learning_rates times tune.weight_decay must be below 1, since an update reduces every "
                 f"weight by that share. Got {max(self.rates)} and {self.weight_decay}. Lower one of them."
             )
 
@@ -107,7 +107,7 @@ class TuneConfig(TuneSettings):
 
     @property
     def passes(self) -> int:
-        """Number of passes over the training examples."""
+        """Number of epochs over the training examples, by the method."""
         return self.head_epochs if self.freezes else self.epochs
 
     @property
@@ -142,8 +142,8 @@ def add_adapters(module: PreTrainedModel, head: frozenset[str], *, rank: int, al
     targets = projections(discover(module.eval()))
     if not targets:
         raise UserError(
-            f"method = lora adds adapters to queries and values, and {type(module).__name__} has none that are "
-            "known. Choose full, top, decay, frozen or mix."
+            f"method = lora adds adapters to query and value projections, but none are known in "
+            f"{type(module).__name__}. Choose full, top, decay, frozen or mix."
         )
     turned = isinstance(module.get_submodule(targets[0]), Conv1D)
     config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets, fan_in_fan_out=turned, lora_dropout=0.0)  # type: ignore[arg-type]
@@ -181,7 +181,7 @@ def _adapted(module: nn.Module) -> Iterator[tuple[str, Any]]:
 # Which weights a tuning method changes, and how fast.
 
 _IN_FRONT = re.compile(r"embed|(^|_)emb($|_)|position|token_type|relative_attention_bias|^(shared|wte|wpe|project_in)$")
-"""Parts of names of parameters before the first block: embeddings, their norms and projections, distance biases."""
+"""Pattern in names of parameters below the first block: embeddings, their norms and projections, distance biases."""
 
 
 def prepare(built: FreshModel, task: AbstractTask, config: TuneConfig, seed: int) -> PreTrainedModel:
@@ -192,7 +192,7 @@ def prepare(built: FreshModel, task: AbstractTask, config: TuneConfig, seed: int
     | full   | every weight                                                                          |
     | frozen | the head, and the pooler that it reads                                                |
     | mix    | the same, and the head reads a learned mix of all states, see `LayerMix`              |
-    | top    | what comes after the blocks, and the last `layers` blocks                             |
+    | top    | everything above the blocks, and the last `layers` blocks                             |
     | decay  | every weight, at depth d with $\delta^{D - d}$ times the learning rate                 |
     | lora   | the head, and adapters of low rank on queries and values, see `add_adapters`      |
 
@@ -244,9 +244,9 @@ def parameter_depths(module: PreTrainedModel, anatomy: Anatomy, fresh: frozenset
 
     | depth | parameters                                                                                            |
     |-------|-------------------------------------------------------------------------------------------------------|
-    | 0     | embeddings of tokens, positions and distances wherever they are read, their norms and projections     |
+    | 0     | embeddings of tokens, positions and distances (in any stack), their norms and projections             |
     | b + 1 | block b, counted over the encoder and then the decoder, with the norm after an encoder's last block |
-    | B + 1 | what comes after the last of B blocks (a final norm, a pooler, a head), and all that is `fresh`       |
+    | B + 1 | everything above the last of B blocks (a final norm, a pooler, a head), and all `fresh` parameters    |
 
     Blocks that share their weights (ALBERT) count as one. Parameters outside blocks are classified by name.
     """
@@ -280,16 +280,16 @@ def _is_in_front(module: PreTrainedModel, name: str) -> bool:
     return any(_IN_FRONT.search(part) for part in name.split("."))
 
 
-# Stops a tuning without further gain on development data, and restores its best weights.
+# Stops tuning without further gain on development data, and restores the best weights.
 
 _WEIGHT = "weight:"
 
 
 @final
 class EarlyStop(TrainingHook):
-    """Scores after every `every` updates; ends the training after `patience` scores without a better one.
+    """Scores the model every `every` updates, and ends the training after `patience` scores without a better one.
 
-    Training ends with the weights of the best score (the first one wins ties), for whatever reason it ends.
+    Whenever training ends, the weights of the best score are restored (of equal scores, the first).
     """
 
     name = "early-stop"
@@ -305,7 +305,7 @@ class EarlyStop(TrainingHook):
         return self._waited >= self._patience
 
     def on_step_end(self, step: Step) -> None:
-        """Score the model at the end of a round of updates."""
+        """Score the model every `every` updates."""
         if step.update % self._every:
             return
         device = next(step.module.parameters()).device.type
@@ -332,7 +332,7 @@ class EarlyStop(TrainingHook):
         return numbers | {f"{_WEIGHT}{name}": weight for name, weight in self._weights.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Continue from them."""
+        """Continue from the output of `state_dict`."""
         if not state:
             return
         self._best, self._waited = float(state["best"]), int(state["waited"])

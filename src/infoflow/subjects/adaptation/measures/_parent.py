@@ -1,4 +1,4 @@
-"""The model that further pretraining starts from, and additional tokens for it."""
+"""The model from which further pretraining starts, and additional tokens for it."""
 
 import copy
 import json
@@ -43,9 +43,9 @@ def extend_vocabulary(
 ) -> ExtendedVocabulary:
     """The tokenizer with up to `num` more tokens, learned on `texts`; every old token keeps its id.
 
-    Byte-pair encoding continues where the old tokenizer stops: among the pieces of the words of `texts`, the most
-    frequent adjacent pair becomes a token, `num` times. So a new token is a sequence of old ones, and text without new
-    tokens is split as before. There are fewer new tokens if no pair occurs `min_frequency` times.
+    Byte-pair encoding continues where the old tokenizer stopped: `num` times, the most frequent adjacent pair of pieces
+    in the words of `texts` becomes a token. A new token is thus a sequence of old ones, and text without new tokens is
+    split as before. There are fewer new tokens if no pair occurs `min_frequency` times.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     state = json.loads(backend.to_str()) if backend is not None else {"model": {}}
@@ -71,10 +71,10 @@ def extend_vocabulary(
 
 
 def add_tokens(module: PreTrainedModel, vocabulary: ExtendedVocabulary, decoder: bool = True) -> None:
-    """Add rows for the new tokens to the model, in place: each is the mean of the rows of its old pieces.
+    """Add rows for the new tokens to the model, in place; each is the mean of the rows of its old pieces.
 
-    This applies to the embeddings and to the token-prediction head with its bias; in a model of two stacks also to the
-    decoder's, unless `decoder` is false because it writes another language.
+    Rows are added to the embeddings and to the token-prediction head with its bias; in a model of two stacks, also to
+    those of the decoder, unless `decoder` is false because the decoder writes another language.
     """
     parts = [module]
     if isinstance(module, EncoderDecoderModel):
@@ -179,7 +179,7 @@ def _old_pieces(
     return {new[token]: ids for token, ids in pieces.items()}
 
 
-# The model that further pretraining starts from, and whether an objective fits it.
+# The model from which further pretraining starts, and whether an objective fits it.
 
 _STACKS = (EncoderDecoderModel, T5ForConditionalGeneration)
 _TASKS: Mapping[Layout, tuple[Task, str, str]] = {
@@ -191,7 +191,7 @@ _TASKS: Mapping[Layout, tuple[Task, str, str]] = {
         "one of these classes",
     ),
 }
-"""By layout: what such a model does, what it is, and which ones can be trained further."""
+"""Layout → its model task, a description, and which models can be trained further."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -200,7 +200,7 @@ class Parent:
 
     module: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    target_tokenizer: PreTrainedTokenizerBase | None  # of the output, if it is another language
+    target_tokenizer: PreTrainedTokenizerBase | None  # for the output, if that is another language
     digest: str  # digest of its weights and configuration as loaded
     positions: int  # maximum number of tokens of a text
 
@@ -222,10 +222,10 @@ class Parent:
 def load_parent(source: str | Path, objective: AbstractObjective, positions: int = 512) -> Parent:
     """The model in a folder or of that name, on the CPU, for training with `objective`.
 
-    Texts have `positions` tokens, or as many as the model can read.
+    Texts have at most `positions` tokens, or as many as the model can read.
 
-    A tokenizer without a padding token, as GPT-2's, pads with its last token: padding is on the right, where no causal
-    position sees it and it has no loss.
+    A tokenizer without a padding token, such as GPT-2's, pads with its end-of-text token; padding is on the right,
+    where no causal position attends to it, and it has no loss.
     """
     model = load_model(source, device="cpu")
     own: Any = model.require_tokenizer()
@@ -248,7 +248,7 @@ def check_fits(objective: AbstractObjective, model: Model, positions: int) -> No
     if objective.layout not in _TASKS or objective.teacher or objective.exports_a_part:
         raise UserError(
             f"{objective.name} trains several models, so it cannot start from a model folder. Got {model.name}.\n"
-            "Use an objective with a single model, such as masked-lm or causal-lm; in a study, [domain] continues any."
+            "Use an objective with a single model, such as masked-lm or causal-lm; in a study, [domain] works with any."
         )
     task, wanted, start = _TASKS[objective.layout]
     if model.task != task or (task == "seq2seq" and not isinstance(model.module, _STACKS)):

@@ -44,22 +44,22 @@ _USUAL_OF: Mapping[Shape, Mapping[str, tuple[str, ...]]] = {
         "references": ("references",),
     },
 }
-"""The same for shapes without labels."""
+"""Usual column names for shapes without labels."""
 LABELLED: tuple[Shape, ...] = ("classification", "regression")  # shapes that label a text or a pair of texts
 _SNIFFED = 2000  # lines
-_NAME_WORDS = 3  # of a column's name
-_LONGEST_NAME = 255  # bytes that file systems take; no corpus has such a name
+_NAME_WORDS = 3  # maximum number of words in a column's name
+_LONGEST_NAME = 255  # maximum bytes of a file name; no corpus has a longer name
 _BETWEEN_TABS = (".tsv", ".txt", "")  # endings of files whose columns may have no names
 BY_NUMBER = (
-    "by number, from 1: label=1, text=2, of a pair second=3 (in the command --label-column 1 --text-column 2 "
+    "by number, from 1: label=1, text=2, for pairs second=3 (in the command --label-column 1 --text-column 2 "
     '--second-column 3, in a plan columns = ["label=1", "text=2", "second=3"])'
 )
 """How to specify columns, for messages."""
 
 
 def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: str | None) -> Corpus:
-    """A part of a task: a corpus as it is, a file, a frame, a data set, or `hf:NAME`; `named` columns by the corpus's
-    names.
+    """A part of a task, from a corpus (unchanged), a file, a frame, a data set, or `hf:NAME`; `named` maps the names of
+    a corpus's columns to those of the source.
     """
     if isinstance(source, Corpus):
         return source
@@ -169,7 +169,7 @@ def _cells(lines: Sequence[str]) -> list[list[str]]:
 
 
 def _second_are_numbers(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the second cells are numbers; a line without one is reported with its line number during reading."""
+    """Whether the second cells are numbers; lines where they are not are reported later, when they are read."""
     return all(number(cells[1]) is not None for cells in rows if len(cells) > 1)
 
 
@@ -187,7 +187,7 @@ def _names_columns(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _check_no_names(path: Path) -> None:
-    """Raise a UserError if columns are given by number but the first line names them; it is not an example."""
+    """Raise a UserError if columns are given by number but the first line has column names."""
     rows = _cells(_first_lines(path))
     if rows and _names_columns(rows):
         raise UserError(
@@ -224,7 +224,7 @@ def is_tagged(lines: Sequence[str]) -> bool:
 
 
 def _all_named(columns: Sequence[str], named: Mapping[str, Any], shape: Shape | None) -> dict[str, Any]:
-    """The named columns, and the others under usual names; for generation a list may also hold the references."""
+    """The named columns, and others found by their usual names; a `translation` is also read as `references`."""
     usual = _USUAL_OF.get(shape, _USUAL) if shape else _USUAL
     if "answers" in named:
         usual = {**usual, "answer_starts": _STARTS}
@@ -238,7 +238,7 @@ def _all_named(columns: Sequence[str], named: Mapping[str, Any], shape: Shape | 
 
 
 def _of_labelled(found: dict[str, str], named: Mapping[str, Any]) -> dict[str, str]:
-    """Usual columns of labelled shapes: a question counts as one of at most two texts, and may be the only one."""
+    """Columns of labelled shapes: a question may be the only text, but is left out if there are already two texts."""
     if "question" in found and {"text", "second"} <= {**found, **named}.keys():
         return {name: column for name, column in found.items() if name != "question"}
     if "question" in found and "text" not in {**found, **named}:
@@ -249,7 +249,7 @@ def _of_labelled(found: dict[str, str], named: Mapping[str, Any]) -> dict[str, s
 def _usual(
     columns: Sequence[str], named: Mapping[str, Any], usual: Mapping[str, tuple[str, ...]] = _USUAL
 ) -> dict[str, str]:
-    """The columns that a table has under usual names, apart from the named ones."""
+    """Columns of a table with usual names, apart from the named ones."""
     found = {
         name: next((column for column in names if column in columns and column not in named.values()), None)
         for name, names in usual.items()
@@ -259,7 +259,7 @@ def _usual(
 
 
 def check_named(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The named columns; a UserError for one that no task has."""
+    """The named columns; raises a UserError for a column that no task has."""
     for name, column in columns.items():
         if name not in COLUMNS:
             raise UserError(f"A task has no column {name}. It can have: {', '.join(COLUMNS)}.")
@@ -279,8 +279,8 @@ def numbered(path: Path, named: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_name(digits: str, header: Sequence[str]) -> bool:
-    """Whether a first line names a column in digits: at the position of that number from 0, as pandas numbers columns,
-    or if there is no such position (years); elsewhere it is the cell of an example.
+    """Whether a cell of digits in the first line is a column name: it is, if it has the position of that number from 0
+    (as pandas numbers columns) or there is no such position (years); otherwise it is the cell of an example.
     """
     return digits in header and header[int(digits) :][:1] in ([], [digits])
 
@@ -293,7 +293,7 @@ def read_by_number(path: Path, named: Mapping[str, Any]) -> Corpus:
         given = ", ".join(f"{name}={column}" for name, column in named.items())
         raise UserError(
             "Only the columns of label, text and second text can be given by number. "
-            f"Got {given}.\nName them {BY_NUMBER}; a table with a header has names."
+            f"Got {given}.\nGive them {BY_NUMBER}; a table with a header has names."
         )
     columns: Any = tuple(used)
     return Corpus.from_labelled(path, columns)

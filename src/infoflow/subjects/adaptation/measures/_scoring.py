@@ -1,6 +1,6 @@
-"""Metrics of a part with their bootstrap over blocks of examples: sums per block, and every replicate from them.
+"""Metrics of a part, with a bootstrap over blocks of examples: replicates are computed from sums per block.
 
-Values equal those of scikit-learn and SciPy, and seqeval's for entities; replicates equal their values on the resampled
+Values equal those of scikit-learn, SciPy and, for entities, seqeval; a replicate equals the value on the resampled
 examples.
 """
 
@@ -38,7 +38,7 @@ def blocks_of(corpus: Corpus) -> Blocks:
 
 
 def share_right(metric: str, right: Bool[np.ndarray, " item"], blocks: Blocks, baseline: float) -> Score:
-    """The share of right items; `blocks` are those of the items, several of which may belong to one example."""
+    """The share of right items; `blocks` are per item, since several items may belong to one example."""
     value = float(right.mean()) if len(right) else float("nan")
     of_block = [_sums(right.astype(np.float64), blocks), _sums(np.ones(len(right)), blocks)]
     return scored(metric, value, _ratio(*of_block), baseline, len(right), blocks, "share")
@@ -53,8 +53,8 @@ def class_scores(
 ) -> list[Score]:
     r"""Accuracy, macro-averaged F1 and Matthews' correlation; the baseline always predicts `guess`.
 
-    `num_classes` encodes an answer that is not a class. Macro-F1 is the mean over the classes that occur among the gold
-    labels or predictions, as in scikit-learn. Matthews' correlation of several classes is that of [@gorodkin2004].
+    The index `num_classes` stands for an answer that is not a class. Macro-F1 is the mean over the classes that occur
+    in gold labels or predictions, as in scikit-learn. Matthews' correlation for several classes: [@gorodkin2004].
     """
     from sklearn.metrics import f1_score, matthews_corrcoef
 
@@ -101,7 +101,7 @@ def _each_class(score: Score, confusion: Float[np.ndarray, "class class"]) -> Sc
 def macro_f1(confusion: Float[np.ndarray, "*replicate class class"]) -> Float[np.ndarray, "*replicate"]:
     """Mean of 2 TP / (predicted + gold) over the classes that occur, from counts (gold, predicted).
 
-    The last prediction stands for no class.
+    The last column counts predictions that are not a class.
     """
     hits = np.diagonal(confusion, axis1=-2, axis2=-1)[..., :-1]
     named = (confusion.sum(-1) + confusion.sum(-2))[..., :-1]
@@ -187,7 +187,7 @@ def correlation(x: Float[np.ndarray, " example"], y: Float[np.ndarray, " example
 
 
 def correlations(x: np.ndarray, y: np.ndarray, weights: Float[np.ndarray, "replicate example"]) -> np.ndarray:
-    """Pearson's correlation of each resample; x and y are per example, or per resample: (replicate,)."""
+    """Pearson's correlation of each resample, (replicate,); x and y are per example, or per resample and example."""
     total = weights.sum(1)
     x, y = (values - _over((weights * values).sum(1), total)[:, None] for values in (x, y))
     spread = (weights * x**2).sum(1) * (weights * y**2).sum(1)
@@ -235,8 +235,8 @@ def entity_counts(wanted: Sequence[Sequence[str]], said: Sequence[Sequence[str]]
 def _entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """Type, first and last word of each entity.
 
-    An entity continues at `I-` or `E-` after `B-` or `I-` of its type; every other tag but `O` begins one, also an `I-`
-    after `O`.
+    An entity continues at `I-` or `E-` after `B-` or `I-` of its type; every other tag except `O` begins one, even an
+    `I-` after `O`.
     """
     found: list[tuple[str, int, int]] = []
     before = OUTSIDE
@@ -259,9 +259,9 @@ def scored(
     scale: Scale = "any",
     agreeing: float | None = None,
 ) -> Score:
-    """One metric with its interval; `blocks` give the independent units and the empty resamples (NaN).
+    """One metric with its interval; `blocks` determine the independent units and which resamples are empty (NaN).
 
-    `agreeing`: the effective number of `count` observations that all agree, by default `count`.
+    `agreeing`: the effective number of observations if all `count` agree, by default `count`.
     """
     there = np.unique(blocks)
     units = len(there)

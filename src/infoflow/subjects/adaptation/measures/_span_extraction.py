@@ -49,8 +49,8 @@ class SpanExtraction(AbstractTask):
     labels: tuple[str, ...] = ()
     nullable: bool = False  # whether "no answer" is an answer, as in SQuAD 2.0
     null_threshold: float = 0.0  # margin by which the score of "no answer" must exceed that of the best span
-    doc_stride: Count = 128  # tokens from the beginning of a window to that of the next
-    query_length: Count = 64  # tokens of the question that are read
+    doc_stride: Count = 128  # tokens from the start of one window to the start of the next
+    query_length: Count = 64  # maximum number of question tokens that are read
     best: Count = 20  # ranked answers per question
     answer_length: Count = 30  # maximum number of tokens of an answer
     causal_spans: bool = False  # allow a decoder to predict spans although it does not see later tokens
@@ -69,7 +69,7 @@ class SpanExtraction(AbstractTask):
     def example_losses(
         self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0
     ) -> Float[Tensor, " example"]:
-        """Mean of the cross-entropies of start and end, over the tokens of a window; 0 without a target."""
+        """Mean of the cross-entropies of start and end over the tokens of a window; 0 without a target."""
         start, end = self._logits(module, batch)
         options: dict[str, Any] = {"ignore_index": LEFT_OUT, "reduction": "none", "label_smoothing": label_smoothing}
         return (F.cross_entropy(start, batch["start"], **options) + F.cross_entropy(end, batch["end"], **options)) / 2
@@ -104,8 +104,8 @@ class SpanExtraction(AbstractTask):
     def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
         """F1 and exact match as defined by SQuAD.
 
-        With `nullable` also F1 on questions that have an answer, and accuracy on those that have none. The baseline is
-        the best of three guesses, chosen on `train`: no answer, the first sentence of the passage, the most frequent
+        With `nullable`, also F1 on questions that have an answer, and accuracy on those that have none. The baseline is
+        the best of three guesses, chosen on `train`: no answer, the first sentence of the passage, or the most frequent
         answer.
 
         Source: [@rajpurkar2016], [@rajpurkar2018].
@@ -177,12 +177,12 @@ def _wanted(corpus: Corpus) -> list[list[str]]:
 
 
 def exact_match(said: str, wanted: Sequence[str]) -> float:
-    """1 if the normalised answer equals one of `wanted`, else 0; without `wanted`, the right answer is none."""
+    """1 if the normalised answer equals one of `wanted`, else 0; without `wanted`, "" is right."""
     return float(models.exact_match(said, _kept(wanted)))
 
 
 def answer_f1(said: str, wanted: Sequence[str]) -> float:
-    """Word overlap with the closest of `wanted`, see `token_f1`; without `wanted`, the right answer is none."""
+    """Word overlap with the closest of `wanted`, see `token_f1`; without `wanted`, "" is right."""
     return token_f1(said, _kept(wanted))
 
 
@@ -235,7 +235,7 @@ def joined(answers: Sequence[SpanAnswer], count: int) -> list[SpanAnswer]:
 
 
 def with_null(answers: list[SpanAnswer], null: float, threshold: float) -> list[SpanAnswer]:
-    """The answers with "" added: in first place if its score exceeds the best by more than `threshold`."""
+    """The answers with "" added, in first place if its score exceeds the best one by more than `threshold`."""
     at_front = not answers or null - answers[0].score > threshold
     return [SpanAnswer("", null), *answers] if at_front else [*answers, SpanAnswer("", null)]
 

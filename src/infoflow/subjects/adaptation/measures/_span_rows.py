@@ -28,9 +28,9 @@ class AnswerCharacters(NamedTuple):
 
 
 def place_of(text: str, answer: str, start: int) -> AnswerCharacters | None:
-    """The position of `answer` at `start`, or else the nearest one, ignoring case and spacing.
+    """The characters of `answer` at `start`, or else its nearest occurrence, ignoring case and spacing.
 
-    None if the passage does not contain it. White space around the answer is not part of the position.
+    None if the passage does not contain it. White space around the answer is not included.
     """
     words = answer.split()
     start += len(answer) - len(answer.lstrip())
@@ -53,7 +53,7 @@ def first_place(sentence: Sentence) -> AnswerCharacters | None:
 
 
 def askable_spans(corpus: Corpus) -> tuple[Corpus, Mapping[str, int]]:
-    """The questions whose answer occurs in the passage or that have none, and the number of others, by reason."""
+    """The questions that have no answer or whose answer occurs in the passage, and the number of others by reason."""
     corpus.require("question", "answers")
     asked = [(one, first_place(one)) for one in corpus]
     kept = np.array([not one.answers or place is not None for one, place in asked])
@@ -86,13 +86,13 @@ def _is_moved(sentence: Sentence, place: AnswerCharacters) -> bool:
 
 UNCOVERED = "answer that no token covers"
 CUT = "answer longer than a window"
-LEFT_OUT = -1  # the start and end of a window without a target, because its answer cannot be marked
+LEFT_OUT = -1  # start and end in a window without a target, because the answer cannot be marked
 
 _FEWEST = 8  # minimum number of passage tokens in a window
 
 
 class WindowSize(NamedTuple):
-    """Sizes for cutting passages, in tokens."""
+    """Sizes for cutting passages into windows, in tokens."""
 
     max_length: int  # total length of question, window and special tokens
     doc_stride: int
@@ -111,16 +111,16 @@ class Window:
     """int64 (token, 2): characters of the passage that a token covers, (-1, -1) outside of the passage."""
     best: np.ndarray  # bool (token,): passage tokens that have more context in this window than in any other
     null: int  # position that represents "no answer": [CLS], or the first position
-    start: int  # position of the answer's first token; `null` if the window lacks it; LEFT_OUT
-    end: int  # position of its last token
+    start: int  # position of the answer's first token; `null` if the window lacks it; or LEFT_OUT
+    end: int  # position of the answer's last token, likewise
 
 
 @final
 class SpanRows:
     """The windows of every question of a corpus; window i belongs to corpus row `examples[i]`.
 
-    A window begins every `doc_stride` tokens of the passage, or every half of its length if that is less, so that
-    windows overlap and together cover every token. The question is cut to its first `query_length` tokens.
+    A window begins every `doc_stride` tokens of the passage, or every half window if that is less, so that windows
+    overlap and together cover every token. The question is truncated to its first `query_length` tokens.
     """
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, size: WindowSize) -> None:
@@ -171,7 +171,7 @@ def _windows(
             return_overflowing_tokens=True,
             return_offsets_mapping=True,
             return_token_type_ids=True,
-            # A passage may contain "[SEP]" as text: it must not become the control token.
+            # A passage may contain "[SEP]" as text, which must not become the control token.
             split_special_tokens=True,
         )
         cuts = [_window(found, index, tokenizer.cls_token_id) for index in range(len(found["input_ids"]))]
@@ -256,20 +256,20 @@ def _inside(offsets: np.ndarray, place: AnswerCharacters) -> np.ndarray:
 
 
 def _covered(inside: list[np.ndarray], cuts: list[dict[str, Any]]) -> tuple[int, int]:
-    """First and last character covered by tokens of the answer, over all windows."""
+    """Start and end of the characters that tokens of the answer cover, over all windows."""
     spans = [cut["offsets"][each] for cut, each in zip(cuts, inside, strict=True) if len(each)]
     return min(int(span[:, 0].min()) for span in spans), max(int(span[:, 1].max()) for span in spans)
 
 
 def _whole(offsets: np.ndarray, inside: np.ndarray, first: int, end: int) -> tuple[int, int] | None:
-    """Start and end of the answer in a window; None if it lacks some of its tokens."""
+    """First and last token of the answer in a window; None if the window lacks some of its tokens."""
     if len(inside) == 0 or offsets[inside[0], 0] != first or offsets[inside[-1], 1] != end:
         return None
     return int(inside[0]), int(inside[-1])
 
 
 def _num_within(windows: Sequence[Window], corpus: Corpus) -> int:
-    """Number of questions whose answer starts or ends next to a letter or digit of its first or last token."""
+    """Number of questions whose answer starts or ends within a token, next to another letter or digit of it."""
     marked = {window.example: window for window in windows if window.start not in (window.null, LEFT_OUT)}
     count = 0
     for row, sentence in enumerate(corpus):
@@ -284,7 +284,7 @@ def _num_within(windows: Sequence[Window], corpus: Corpus) -> int:
 
 def _tell(corpus: Corpus, unmarked: Counter[str], num_within: int) -> None:
     if num_within:
-        current_display().note(f"{corpus.name}: {num_within} answers end within a token, which is included.")
+        current_display().note(f"{corpus.name}: {num_within} answers start or end within a token, which is included.")
     for reason, count in unmarked.items():
         current_display().note(f"{corpus.name}: {count} questions are not trained on: {reason}.")
     if unmarked.total() == len(corpus):

@@ -35,7 +35,7 @@ class States:
 
 
 class Places:
-    """Which words of a part are read: the same for every model, at most `words` text tokens of each stack, by hash."""
+    """Words of a part to read: at most `words` text tokens of each stack, chosen by hash, the same for every model."""
 
     def __init__(self, part: TaskPart, words: int, tags: bool) -> None:
         self.part, self.tags = part, tags
@@ -123,7 +123,7 @@ def labelled(batch: TaskBatch) -> Bool[Tensor, "row token"]:
 
 
 def read_states(model: Model, places: Places) -> States:
-    """The states of a model's body at these positions, in one pass; independent of batches and padding."""
+    """The states of a model's body at these positions, in one pass; they do not depend on batches or padding."""
     words: dict[str, list[np.ndarray]] = {stack: [] for stack in places.chosen}
     texts, tagged, index = [], [], []
     reads = model.anatomy.reads.name
@@ -160,13 +160,13 @@ def _means(layers: list[Tensor], batch: TaskBatch) -> Float32[np.ndarray, "row s
     return torch.stack(means, dim=1).float().cpu().numpy()
 
 
-# One number for several tuned models: their mean.
+# Means over several tuned models.
 
 
 def mean_estimate(rows: Sequence[Mapping[str, Any]], scale: Scale, baseline: float | None = None) -> dict[str, Any]:
     """Estimate columns of the mean over seeds, from each seed's estimate on the same examples.
 
-    The interval is over seeds and examples, see `interval_over_seeds`; with one seed it is that seed's own.
+    The interval is over seeds and examples, see `interval_over_seeds`; with one seed, it is the interval of that seed.
     """
     value = float(np.mean([row["value"] for row in rows]))
     replicates = np.mean([np.asarray(row["replicates"], dtype=np.float64) for row in rows], axis=0)
@@ -181,7 +181,7 @@ def mean_estimate(rows: Sequence[Mapping[str, Any]], scale: Scale, baseline: flo
 
 
 def tuned_table(schema: TableSchema, rows: Sequence[Mapping[str, Any]] | pd.DataFrame) -> pd.DataFrame:
-    """Rows of a schema without the columns that describe the tuning; the caller of a measure adds them."""
+    """Rows of a schema without the columns that describe the tuning, which the caller of a measure adds."""
     tuned = {column.name for column in TUNED}
     columns = tuple(column for column in schema.columns if column.name not in tuned)
     schema = schema.named(schema.name, schema.description, columns)

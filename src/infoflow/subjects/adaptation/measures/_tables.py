@@ -3,26 +3,26 @@
 from infoflow.results import Column, TableSchema, estimate_columns
 
 METHODS = ("full", "frozen", "mix", "top", "decay", "lora")
+"""Tuned: all weights; the head; the head on a mix of layers; head and upper layers; all, slower below; adapters."""
 FROZEN_METHODS = ("frozen", "mix")  # train a head on features of the pretrained body
-"""Tuning methods: all weights; the head only; head and upper layers; all, lower layers slower; low-rank adapters."""
 STRATEGIES = ("as-is", "continued", "task-texts", "scratch")
-"""What came before tuning.
+"""Pretraining before tuning.
 
-General pretraining; then further pretraining on the domain; then on the task's own unlabelled texts; or pretraining on
-the domain alone, with its own vocabulary.
+General pretraining; the same, then further pretraining on the domain; the same, then on the task's own unlabelled
+texts; pretraining on the domain alone, with its own vocabulary.
 """
 
 TUNED = (
     Column("task", "string", "", "name of the task"),
     Column("shape", "string", "", "classification, regression, tagging, span, ..."),
-    Column("strategy", "string", "", "what came before: see STRATEGIES"),
+    Column("strategy", "string", "", "pretraining before tuning: see STRATEGIES"),
     Column("method", "string", "", "full, frozen, mix, top, decay or lora: see METHODS"),
     Column("examples", "int64", "examples", "labelled examples that it was tuned on"),
-    Column("control", "string", "", '"": none; shuffled-labels: labels changed places'),
+    Column("control", "string", "", '"": none; shuffled-labels: labels are permuted'),
 )
-"""Columns that describe the tuning; several seeds of tuning are averaged, or are rows of `tuning_seed`."""
+"""Columns that describe the tuning; tuning seeds are either averaged, or rows with the column `tuning_seed`."""
 TUNING_SEED = Column("tuning_seed", "int64", "", "seed of head, data order and dropout")
-"""The column of the seed of one tuning: of its new head, the order of the data and dropout."""
+"""The column with the seed of one tuning, for its new head, the order of the data and dropout."""
 _LAYER = Column("layer", "int64", "", "state, 0: embeddings; of the tuned stack")
 _STACK = Column("stack", "string", "", "encoder or decoder")
 _HEAD = (
@@ -33,9 +33,9 @@ _HEAD = (
 )
 
 TASK_SCORES = TableSchema(
-    name="tuned_scores",  # a study's `task_scores` are about pretraining
+    name="tuned_scores",  # a study's table `task_scores` is about pretraining
     version=3,
-    description="How well tuned models do: one row per metric, part and tuning seed.",
+    description="Scores of tuned models: one row per metric, part and tuning seed.",
     made_by="a plan with tables [[tune]] makes it",
     columns=(
         *TUNED,
@@ -58,8 +58,8 @@ TASK_ANSWERS = TableSchema(
         Column("text", "string", "", "what is read, shortened"),
         Column("wanted", "string", "", "the right answer"),
         Column("said", "string", "", "the model's answer"),
-        Column("probability", "float64", "", "of the answer, as the model has it"),
-        Column("right", "bool", "", "whether the answer is right; false of every number"),
+        Column("probability", "float64", "", "the model's probability of the answer"),
+        Column("right", "bool", "", "whether the answer is right; false for every number"),
     ),
 )
 TUNING_CHANGE = TableSchema(
@@ -86,7 +86,7 @@ TUNING_WEIGHTS = TableSchema(
         Column("layer", "int64", "", "block, from 0; -1: embeddings"),
         Column("component", "string", "", "as in the anatomy: query, key, mlp_in, ..."),
         Column("parameters", "int64", "", "how many weights"),
-        Column("relative", "float64", "", "norm of the change over norm before"),
+        Column("relative", "float64", "", "norm of the change, divided by the norm before"),
         Column("cosine", "float64", "", "between the weights before and after"),
     ),
 )
@@ -103,10 +103,10 @@ TUNING_HEADS = TableSchema(
         Column("js_high", "float64", "nats", "upper end"),
         Column("confidence_before", "float64", "", "mean largest weight, before"),
         Column("confidence_after", "float64", "", "after"),
-        Column("role_before", "string", "", 'those that it holds by `head_roles`; "": none'),
+        Column("role_before", "string", "", 'roles of the head by `head_roles`; "": none'),
         Column("role_after", "string", "", 'likewise; "": none'),
-        Column("cost_before", "float64", "nats", "pretraining loss without it, less with"),
-        *estimate_columns("nats", "task loss of the tuned model without the head, less with it", "0", "examples"),
+        Column("cost_before", "float64", "nats", "pretraining loss without the head minus with it"),
+        *estimate_columns("nats", "task loss of the tuned model without the head minus with it", "0", "examples"),
     ),
 )
 LABEL_BY_LAYER = TableSchema(
@@ -147,18 +147,18 @@ LAYER_SWAPS = TableSchema(
             "rewound",
             "string",
             "",
-            "lower: embeddings and blocks below `blocks` are "
-            "from before; upper: the last `blocks` and the norm above; one: block `layer` alone; all; none",
+            "what is reset; lower: the embeddings and the first `blocks`; "
+            "upper: the last `blocks` and the norm above; one: block `layer` alone; all; none",
         ),
-        Column("blocks", "int64", "blocks", "how many blocks are from before"),
+        Column("blocks", "int64", "blocks", "how many blocks are reset"),
         Column(
             "layer",
             "int64",
             "",
-            "the block that alone is from before, from 0, an encoder's before its decoder's; else -1",
+            "the only block that is reset, from 0, an encoder's before its decoder's; otherwise -1",
         ),
         Column("quantity", "string", "", "score: the task's main metric; pretraining-loss"),
-        *estimate_columns("score or nats", "of the quantity", "of the model before tuning", "examples or tokens"),
+        *estimate_columns("score or nats", "value of the quantity", "model before tuning", "examples or tokens"),
     ),
 )
 TUNING_ALLOCATION = TableSchema(
@@ -182,7 +182,7 @@ TASK_PRUNING = TableSchema(
     columns=(
         *TUNED,
         Column("order", "string", "", "importance or random"),
-        Column("removed", "int64", "heads", "heads taken away"),
+        Column("removed", "int64", "heads", "number of removed heads"),
         Column("heads", "int64", "heads", "heads of the model"),
         *estimate_columns("score", "the task's main metric", "without any removed", "examples"),
     ),
@@ -194,7 +194,7 @@ DOMAIN_LOSS = TableSchema(
     columns=(
         Column("strategy", "string", "", "as-is, continued or scratch"),
         Column("text", "string", "", "domain or general"),
-        *estimate_columns("nats per word", "pretraining loss, per word of the text", "frequencies alone", "words"),
+        *estimate_columns("nats per word", "pretraining loss per word of the text", "unigram frequencies", "words"),
     ),
 )
 TASK_LEAKAGE = TableSchema(
@@ -204,7 +204,7 @@ TASK_LEAKAGE = TableSchema(
         Column("task", "string", "", "name of the task"),
         Column("within", "string", "", "pretraining, domain or train"),
         Column("texts", "int64", "texts", "distinct test texts"),
-        Column("same", "int64", "texts", "of them with the same words there"),
-        Column("near", "int64", "texts", "of them equal to a text there or one word apart"),
+        Column("same", "int64", "texts", "number of them that occur there with the same words"),
+        Column("near", "int64", "texts", "number of them equal to a text there or one word apart"),
     ),
 )

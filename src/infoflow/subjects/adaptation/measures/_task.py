@@ -20,7 +20,7 @@ from infoflow.objectives import AbstractObjective, Batch, Corrupted, Example, Fa
 from infoflow.training import ExampleRows
 
 Shape = Literal["classification", "regression", "tagging", "span", "choice", "generation"]
-"""The label: a class or number of a text or pair, a tag per word, an answer span, a choice, or a text to write."""
+"""Label of an example: a class or number of a text or pair, a tag per word, an answer span, a choice, or a text."""
 SHAPES: tuple[Shape, ...] = ("classification", "regression", "tagging", "span", "choice", "generation")
 """All task shapes, as in `--shape`."""
 
@@ -38,15 +38,15 @@ class TaskData:
     dev: Corpus
     test: Corpus
     labels: tuple[str, ...] = ()
-    """Classes or tags, in order of first occurrence in `train`; empty for shapes without classes."""
+    """Classes or tags, by default in order of first occurrence in `train`; empty for shapes without classes."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of unusable examples, by reason."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the task's class for this data, for `make_task`."""
+    """Options of the task's class for this data, for `make_task`."""
 
 
 def check_task_name(name: str) -> None:
-    """A task's name becomes a folder under the run's, such as `acl-arc` or `classify/acl-arc`."""
+    """Raise a UserError if a task's name (such as `acl-arc` or `classify/acl-arc`) cannot be a folder in the run's."""
     parts = name.split("/")
     if len(name) > _LONGEST_NAME or not {"", ".", ".."}.isdisjoint(parts) or any(s == "\\" or s < " " for s in name):
         raise UserError(
@@ -60,12 +60,12 @@ class Predictions:
     """A model's predictions for the examples of one part, in the order of its corpus."""
 
     said: tuple[str, ...]
-    """As text: a label, a number, tags joined by blanks, the answer (empty: no answer), the generated text."""
+    """Predictions as text: a label, a number, tags joined by blanks, the answer (empty: none), the generated text."""
     wanted: tuple[str, ...]  # the references in the same form; if there are several, the first
     values: Float[np.ndarray, " example"]
     """The number of a regression; else the probability (for a span or a text, the score) of the prediction."""
     alternatives: tuple[tuple[tuple[str, float], ...], ...] = ()
-    """The n best answers of each example with their scores, if the shape has such."""
+    """The n best answers of each example with their scores, if the shape has several answers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -84,7 +84,7 @@ class Score:
 class AbstractTask(AbstractObjective):
     """A task as a training objective for `training.train` and a model with a task head.
 
-    It does not change examples: `corrupt` only converts them to arrays. Layout and family matter for pretraining only.
+    It does not change examples; `corrupt` only converts them to arrays. Layout and family matter only for pretraining.
     """
 
     layout: ClassVar[Layout] = "encoder"
@@ -118,7 +118,7 @@ class AbstractTask(AbstractObjective):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """The losses of the examples, over what `counts` counts."""
+        """The sum of the examples' losses, with the number that `counts` returns."""
         ((term, count),) = self.counts(batch).items()
         return {term: LossTerm(total=self.example_losses(module, batch, label_smoothing).sum(), count=count)}
 
@@ -130,7 +130,7 @@ class AbstractTask(AbstractObjective):
 
     @abstractmethod
     def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
-        """The task's metrics, the main one first; `train` is what the baseline guess may use."""
+        """The task's metrics, the main one first; the baseline guess may use `train`."""
 
     def settled(self, module: PreTrainedModel) -> "AbstractTask":
         """Convert a trained model, in place, to the form that users of the saved model expect.
@@ -211,7 +211,7 @@ def check_numbers(corpus: Corpus) -> None:
 
 
 def check_known(found: Iterable[str | None], known: Iterable[str], corpus: Corpus, column: str = "label") -> None:
-    """Raise a UserError that names the labels (or tags, by `column`) of a part that the task does not know."""
+    """Raise a UserError that lists the labels (or tags, by `column`) of a part that the task does not have."""
     known = dict.fromkeys(known)
     found = list(found)
     unknown = list(dict.fromkeys(label for label in found if label is not None and label not in known))
@@ -241,7 +241,7 @@ def listed(labels: Sequence[str]) -> str:
 
 # Tags of words: their column, their names, and checks on them.
 
-NOT_READ = "[not-read]"  # prediction for a word without tokens (truncated or empty). It is never right.
+NOT_READ = "[not-read]"  # prediction for a word without tokens (truncated or empty), which is never right
 OUTSIDE = "O"
 _ENTITY = re.compile(r"[BIES]-.+")
 
@@ -249,11 +249,11 @@ _ENTITY = re.compile(r"[BIES]-.+")
 def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) -> str:
     """The tag column of a corpus: the named one, `tag`, `upos`, or the only one.
 
-    If `labels` are known, the first column whose tags all occur in them.
+    If `labels` are given, the first column whose tags are all among them.
     """
     if "words" not in corpus.columns:
         raise UserError(
-            f"Tags need words. {corpus.name} has no words, but {', '.join(sorted(corpus.columns))}.\n"
+            f"Tags need words. {corpus.name} has no words, only {', '.join(sorted(corpus.columns))}.\n"
             "Read word<TAB>tag lines (Corpus.from_tagged), CoNLL-U, or a data set (with the columns words= and tags=)."
         )
     found = sorted(tag_columns(corpus), key=lambda column: (column != "tag", column != "upos", column))
@@ -269,7 +269,7 @@ def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) ->
 
 
 def check_tags(tags: Sequence[str]) -> None:
-    """Raise a UserError for a tag that is empty or has white space: tags are written separated by blanks."""
+    """Raise a UserError for a tag that is empty or has white space, since tags are written separated by blanks."""
     if spaced := [tag for tag in tags if tag.split() != [tag] or tag == NOT_READ]:
         raise UserError(f"A tag must not contain white space. Got {as_written(spaced[0])}. Rename it.")
 

@@ -17,14 +17,14 @@ from infoflow.models import CausalBertConfig, Model, PlainBertConfig
 from ._task import AbstractTask
 
 _READS_THE_START = ("AutoModelForSequenceClassification", "AutoModelForMultipleChoice")
-"""Heads that BERT-like models put on the first token, which sees no other token in a causal model."""
+"""Heads that BERT-like models put on the first token, which in a causal model attends to no other token."""
 _HEADS = (*_READS_THE_START, "AutoModelForTokenClassification", "AutoModelForQuestionAnswering")
 _PROBLEMS = {
     ("classification", False): "single_label_classification",
     ("classification", True): "multi_label_classification",
 }
 _TWO_NUMBERS = {0: "LABEL_0", 1: "LABEL_1"}
-"""The default output name in transformers without classes: start and end of a span."""
+"""Names of the outputs in transformers if there are no classes, such as for start and end of a span."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -32,9 +32,9 @@ class FreshModel:
     """A model for a task before tuning."""
 
     module: PreTrainedModel
-    fresh: frozenset[str]  # parameters that the pretrained body lacks: those of the head, and of a missing pooler
+    fresh: frozenset[str]  # parameters that are not pretrained: those of the head, and of a missing pooler
     replaced: bool = False
-    """Whether the pretrained model has a head for texts, tags, choices or spans, which is dropped."""
+    """Whether the pretrained model had a head for texts, tags, choices or spans, which is dropped."""
 
     @property
     def head(self) -> frozenset[str]:
@@ -44,7 +44,7 @@ class FreshModel:
 
 
 def task_model(model: Model, task: AbstractTask, seed: int = 0) -> PreTrainedModel:
-    """The body of `model` under a freshly initialised head for `task`, of transformers' class `task.head`.
+    """The body of `model` with a freshly initialised head for `task`, of transformers' class `task.head`.
 
     The body is exactly the pretrained one; the head depends only on `seed`. Pretrained heads (for words, or for the
     labels of another task) are dropped; a missing pooler is initialised. Notes report this. For understanding tasks,
@@ -81,7 +81,7 @@ def _of_pooler(name: str) -> bool:
 
 
 def fresh_model(model: Model, task: AbstractTask, seed: int) -> FreshModel:
-    """As `task_model`, with the names of the fresh parameters."""
+    """`task_model` with the names of the fresh parameters, and without notes."""
     if task.shape == "generation":
         return FreshModel(module=_writer(model, task), fresh=frozenset())
     source = model.module
@@ -96,7 +96,7 @@ def fresh_model(model: Model, task: AbstractTask, seed: int) -> FreshModel:
 def _writer(model: Model, task: AbstractTask) -> PreTrainedModel:
     if model.task not in ("seq2seq", "causal-lm"):
         raise UserError(
-            f"{model.name} ({type(model.module).__name__}) writes no text, so it cannot be tuned for {task.task}. "
+            f"{model.name} ({type(model.module).__name__}) generates no text, so it cannot be tuned for {task.task}. "
             "Use a model with a decoder: T5, BART, a translation model, GPT-2."
         )
     module = copy.deepcopy(model.module).float()
@@ -142,8 +142,8 @@ def _family(model: Model, config: Any, task: AbstractTask) -> Any:
         )
     if getattr(config, "is_decoder", False) and not _may_be_causal(config, task):
         raise UserError(
-            f"{model.name} does not attend to later tokens, and {config.model_type} classifies a text by its first "
-            "one. Tune it for tagging, or tune a causal BERT or GPT-2, which use the last one."
+            f"{model.name} does not attend to later tokens, but {config.model_type} classifies a text by its first "
+            "token. Tune it for tagging, or tune a causal BERT or GPT-2, which use the last token."
         )
     family = families[type(config)]
     return family[0] if isinstance(family, tuple | list) else family
@@ -154,7 +154,7 @@ def _may_be_causal(config: Any, task: AbstractTask) -> bool:
 
 
 def _heads(config: type) -> tuple[type, ...]:
-    """The model classes with a task head, in the family with these configurations."""
+    """The classes with a task head in the model family of this configuration."""
     found = (getattr(transformers, name)._model_mapping.get(config, ()) for name in _HEADS)
     return tuple(one for each in found for one in (each if isinstance(each, tuple | list) else (each,)))
 
@@ -194,7 +194,7 @@ def _renamed(weights: Mapping[str, Tensor], before: str, after: str) -> dict[str
 
 
 def _check_body(module: PreTrainedModel, fresh: frozenset[str], name: str) -> None:
-    """Check that everything in the body but a pooler was pretrained."""
+    """Raise a UserError unless everything in the body, except a pooler, was pretrained."""
     start = f"{module.base_model_prefix}."
     if lost := sorted(key for key in fresh if key.startswith(start) and not _of_pooler(key)):
         raise _misfit(name, f"{lost[0]} is missing")

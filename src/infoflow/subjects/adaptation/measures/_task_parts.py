@@ -34,8 +34,8 @@ from ._task_rows import SEGMENTS, has_segments
 def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask:
     """The task with a target length of `config.max_target`, within the model's positions.
 
-    The loss starts at the first token that the model does not read anyway. A single decoder reads source and target in
-    one row: the target gets the positions left by `config.max_length`, or half of the positions if that is more.
+    A target token that the model always reads first has no loss. A single decoder reads source and target in one row,
+    so the target gets the positions that `config.max_length` leaves, or half of the positions if that is more.
     """
     if not isinstance(task, Generation):
         if config.max_target:
@@ -72,7 +72,7 @@ def tell_of_room(task: AbstractTask, asked: AbstractTask, model: Model, config: 
 def input_length(model: Model, max_length: int, task: AbstractTask) -> int:
     """Maximum number of input tokens: the requested length, within the model's positions.
 
-    A single decoder reads the target after the input: it has the positions that the target leaves.
+    A single decoder reads the target after the input, so the input gets the positions that the target leaves.
     """
     limit = model.max_tokens
     if limit is not None and isinstance(task, Generation) and model.task == "causal-lm":
@@ -98,7 +98,7 @@ def task_tokenizer(model: Model) -> PreTrainedTokenizerBase:
 
 
 def task_vocabulary(tokenizer: PreTrainedTokenizerBase) -> Vocabulary:
-    """The tokenizer's special tokens for batches; without tokens around a sentence, the end of text is used."""
+    """The tokenizer's special tokens for batches; if it puts no tokens around a sentence, the end of text is used."""
     known: Any = tokenizer
     ends = [known.sep_token_id, known.eos_token_id, known.pad_token_id]
     starts = [known.cls_token_id, known.bos_token_id, *ends]
@@ -119,7 +119,7 @@ def task_rows(
     tokenizer: PreTrainedTokenizerBase,
     target_tokenizer: PreTrainedTokenizerBase | None,
 ) -> ExampleRows:
-    """The examples of a part as token ids; targets use the tokenizer of the target side."""
+    """The examples of a part as token ids; targets use `target_tokenizer` if there is one."""
     two = {"target_tokenizer": target_tokenizer} if task.shape == "generation" else {}
     return task.rows(corpus, tokenizer, max_length, **two)
 
@@ -172,9 +172,9 @@ class TaskParts:
         return self._rows[part]
 
     def tokenizer_for(self, module: PreTrainedModel) -> PreTrainedTokenizerBase:
-        """The tokenizer to save with a tuned model: by default it produces the inputs used in training.
+        """The tokenizer to save with a tuned model; by default, it then produces the same inputs as in training.
 
-        For pairs and passages that includes segments, if the model has two kinds; many tokenizers omit them.
+        For pairs and passages, these include segments if the model has two kinds; many tokenizers omit segments.
         """
         rows = self.rows("train")
         if not has_segments(module) or all(SEGMENTS not in rows.example(i).labels for i in range(len(rows.lengths))):
@@ -211,13 +211,13 @@ class TaskBatch:
         return self.inputs["decoder_input_ids" if apart else "input_ids"]
 
     def repeated(self, variants: int) -> Batch:
-        """The batch `variants` times over."""
+        """The batch, repeated `variants` times."""
         tensors = {name: one.repeat(variants, *[1] * (one.dim() - 1)) for name, one in self.batch.tensors.items()}
         return replace(self.batch, tensors=tensors)
 
 
 class TaskPart:
-    """The examples of a part as input for `model` and its tuned relatives, which share a tokenizer."""
+    """The examples of a part as input for `model` and models tuned from it, which share a tokenizer."""
 
     def __init__(
         self, task: AbstractTask, corpus: Corpus, model: Model, options: PassOptions, most: int | None = None
@@ -235,7 +235,7 @@ class TaskPart:
 
     @cached_property
     def sentence_ids(self) -> Int[np.ndarray, " row"]:
-        """Ids that determine each row's bootstrap block: the text of its example (a row may be a window of it)."""
+        """Ids that determine each row's bootstrap block, by the text of its example (a row may be a window of it)."""
         windows = getattr(self.rows, "examples", None)
         return self.corpus.content_ids if windows is None else self.corpus.content_ids[windows]
 
@@ -263,7 +263,7 @@ class TaskPart:
         if self.task.shape == "generation" and len(self.model.anatomy.stacks) > 1:
             inputs["decoder_input_ids"] = shift_right(self.model, batch.labels)
         ids, mask = inputs["input_ids"], inputs.get("attention_mask")
-        # A mask between tokens (as in a prefix LM) does not show which are padding.
+        # A mask between tokens (as in a prefix LM) does not show which tokens are padding.
         real = mask.bool() if mask is not None and mask.dim() == 2 else ids != self.vocabulary.pad
         if mask is None:
             inputs["attention_mask"], real = torch.ones_like(ids), torch.ones_like(ids, dtype=torch.bool)

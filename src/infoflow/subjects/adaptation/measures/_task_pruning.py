@@ -27,7 +27,7 @@ from ._task_parts import TaskBatch, TaskPart
 
 
 def ablated_losses(model: Model, part: TaskPart, variants: Sequence[HeadSet]) -> Float[np.ndarray, "variant example"]:
-    """Task loss of each example, in nats: of the tuned model, then with each set of heads ablated (output 0)."""
+    """Task loss of each example, in nats: first of the tuned model, then with each set of heads ablated (output 0)."""
     found = np.zeros((1 + len(variants), len(part)))
     for batch in part.batches:
         found[:, batch.index] = _of_batch(model, part, batch, variants)
@@ -55,7 +55,7 @@ def _of_batch(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class HeadCosts:
-    """By how much the task's loss rises without each head, in sums per bootstrap block."""
+    """The rise of the task's loss without each head, as sums per bootstrap block."""
 
     heads: list[Head]
     sums: Float[np.ndarray, "block head"]
@@ -78,8 +78,8 @@ def task_importance(model: Model, part: TaskPart) -> dict[Head, float]:
     $$ I_h = \mathbb{E}_x \left| \frac{\partial L(x)}{\partial \xi_h} \right|, \qquad
        \hat I_h = I_h \Big/ \sqrt{\textstyle\sum_{g \in \mathrm{layer}} I_g^2} $$
 
-    The gate ξ of a head multiplies its input to the output projection and is 1; one backward pass per batch serves all
-    heads. Dropout is off.
+    The gate ξ of a head, which is 1, multiplies its input to the output projection. One backward pass per batch gives
+    all heads. Dropout is off.
 
     Source: [@michel2019].
     """
@@ -120,9 +120,9 @@ def task_pruning(
 ) -> pd.DataFrame:
     """The table `TASK_PRUNING` without the columns of `TUNED`: the score at each number of ablated heads.
 
-    Heads are ablated in the order of `task_importance` on `dev`, least important first, or in random orders (`draws`),
-    separate for every tuned model; the score is on `test`. An ablated head outputs 0, as if cut out of the weights.
-    Numbers are means over seeds (and draws).
+    Heads are ablated in the order of `task_importance` on `dev`, least important first, or in random orders (`draws`);
+    every tuned model has its own orders. The score is on `test`. An ablated head outputs 0, as if its weights were
+    removed. Numbers are means over seeds (and draws).
     """
     options = options or PassOptions()
     ranked = TaskPart(task, data.dev, after[0], options, most=ranked_on)
@@ -177,9 +177,9 @@ HEAD_OVERLAP = TableSchema(
             "measure",
             "string",
             "",
-            "spearman: of what each head is worth; jaccard: of the quarter of heads that is worth most",
+            "spearman: of the importance of all heads; jaccard: of the most important quarter",
         ),
-        *estimate_columns("1", "agreement of the two tasks", "expected of unrelated tasks", "heads"),
+        *estimate_columns("1", "agreement of the two tasks", "expected for unrelated tasks", "heads"),
     ),
 )
 
@@ -231,5 +231,5 @@ def _jaccard(x: Float[np.ndarray, " head"], y: Float[np.ndarray, " head"]) -> fl
 
 
 def _most(values: Float[np.ndarray, " head"]) -> set[int]:
-    """Indices of the most important quarter; ties in order."""
+    """Indices of the most important quarter; of equal heads, the first."""
     return set(np.argsort(-values, kind="stable")[: max(1, round(KEPT * len(values)))].tolist())

@@ -1,4 +1,4 @@
-"""The examples of a task's part as token ids, and how a model with the task's head runs over them."""
+"""The examples of a task's part as token ids, and the functions that run a model with a task head on them."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from infoflow.training import ExampleRows, TrainingData, micro_batches
 from ._task import AbstractTask
 
 SEGMENTS, LABELS = "token_type_ids", "labels"
-"""Keys of `Example.labels`: the text of a pair that each token belongs to; the target."""
+"""Keys of `Example.labels`: which text of a pair each token belongs to, and the target."""
 _AT_ONCE = 1024  # texts per call of the tokenizer
 
 
@@ -32,7 +32,7 @@ class Tokens(NamedTuple):
     segments: list[int] | None
     """For a pair, 0 for the first text's tokens and 1 for the second's.
 
-    None for a single text, or if the tokenizer separates the texts only by its marks.
+    None for a single text, or if the tokenizer separates the texts only by special tokens.
     """
     cut: bool
 
@@ -43,7 +43,7 @@ class TaskRows:
     def __init__(
         self, tokens: Sequence[Tokens], ids: Int[np.ndarray, " example"], **asked: Sequence[np.ndarray] | np.ndarray
     ) -> None:
-        """`ids` are `Corpus.ids`; `asked` are targets by their name in a batch: arrays, or one per token."""
+        """`ids` are `Corpus.ids`; `asked` are targets by their name in a batch, one per example or one per token."""
         self._tokens, self._asked = tokens, asked
         self.sentence_ids: np.ndarray = ids
         self.lengths: np.ndarray = np.array([len(one.ids) for one in tokens], dtype=np.int64)
@@ -75,8 +75,8 @@ def read_texts(
 ) -> list[Tokens]:
     """Token ids of texts or pairs, with a note of how many were truncated.
 
-    The longer text of a pair is cut first, or, with `keep_second`, the first as far as possible. A tokenizer that joins
-    a pair without a separator (GPT-2's) gets its separator token, else its end of text, there.
+    The longer text of a pair is truncated first or, with `keep_second`, the first text as far as possible. If a
+    tokenizer joins a pair without a separator (as GPT-2's), its separator or else its end of text is put there.
     """
     limit = min(max_length, int(min(tokenizer.model_max_length, 10**9)))
     reader = _Reader(tokenizer, limit, pairs=second is not None, keep_second=keep_second)
@@ -126,7 +126,7 @@ class _Reader:
         ]
 
     def _second_kept(self, first: list[str], second: list[str]) -> list[Tokens]:
-        """Cuts the first text down to one token, then both."""
+        """Truncates the first text, at most to one token, and then both."""
         bare = self._encode(second, None, add_special_tokens=False)["input_ids"]
         fits = np.array([len(ids) < self._room for ids in bare])
         found: dict[int, Tokens] = {}
@@ -137,7 +137,7 @@ class _Reader:
         return [found[row] for row in range(len(first))]
 
     def _lengths(self, first: list[str], second: list[str] | None, encoded: Any) -> list[int]:
-        """Number of tokens of each example before truncation: those at the limit are tokenized again."""
+        """Number of tokens of each example before truncation; only examples at the limit are tokenized again."""
         lengths = [len(ids) for ids in encoded["input_ids"]]
         full = [row for row, length in enumerate(lengths) if length >= self._limit]
         if full:
@@ -150,7 +150,7 @@ class _Reader:
         return self._tokenizer(
             first,
             second,
-            # A corpus may contain "[SEP]" as text: it must not become the control token.
+            # A corpus may contain "[SEP]" as text, which must not become the control token.
             split_special_tokens=True,
             return_attention_mask=False,
             return_token_type_ids=self._pairs,
@@ -169,7 +169,7 @@ class _Reader:
 
 
 def shares(lengths: tuple[int, int], room: int, keep_second: bool = False) -> tuple[int, int]:
-    """Tokens that two texts keep in a total of `room`: the longer one is cut first, or the first as far as possible.
+    """Tokens that two texts keep in `room` tokens: the longer is truncated first, or the first as far as possible.
 
     >>> shares((9, 3), 8), shares((9, 9), 8), shares((2, 3), 8), shares((9, 7), 8, keep_second=True)
     ((5, 3), (4, 4), (2, 3), (1, 7))
@@ -225,17 +225,17 @@ def has_segments(module: PreTrainedModel) -> bool:
 
 
 def task_logits(module: PreTrainedModel, batch: Batch) -> Tensor:
-    """The head's output for each example, float32 also under autocast: (batch, ...)."""
+    """The head's output for each example, (batch, ...), in float32 even under autocast."""
     return module(**task_inputs(module, batch)).logits.float()
 
 
 def answered(
     task: AbstractTask, module: PreTrainedModel, rows: ExampleRows, vocabulary: Vocabulary, batch_tokens: int
 ) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Yields rows of a part with their batch on the model's device, grouped by length, at most `batch_tokens` padded
-    tokens.
+    """Yield indices of rows with their batch on the model's device, grouped by length, at most `batch_tokens` padded
+    tokens each.
 
-    The module is in evaluation mode without gradients meanwhile, and gets its mode back afterwards.
+    Meanwhile, the module is in evaluation mode without gradients; its mode is restored afterwards.
     """
     data = TrainingData(source=rows, vocabulary=vocabulary)
     device = next(module.parameters()).device
@@ -251,7 +251,7 @@ _CAUSAL: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def reads_left_only(module: PreTrainedModel) -> bool:
-    """Whether the head's output at the first token is independent of later tokens, determined by a test."""
+    """Whether the head's output at the first token is independent of later tokens, which is tested."""
     if module not in _CAUSAL:
         with evaluating(module), torch.autocast(next(module.parameters()).device.type, enabled=False):
             _CAUSAL[module] = _first_is_blind(module)
@@ -259,10 +259,10 @@ def reads_left_only(module: PreTrainedModel) -> bool:
 
 
 def _first_is_blind(module: PreTrainedModel) -> bool:
-    """Tests the gradient of all outputs at the first token with respect to the other embeddings.
+    """Whether all outputs at the first token have a gradient of exactly 0 with respect to the other embeddings.
 
-    Behind a causal mask it is exactly 0. In an encoder with little attention to later tokens it is small but not 0,
-    while the outputs for two texts may differ by less than rounding.
+    With a causal mask they do. In an encoder with little attention to later tokens the gradient is small but not 0,
+    whereas the outputs for two texts may differ by less than the rounding error.
     """
     ids = torch.tensor([[5, 6, 7, 8]], device=next(module.parameters()).device)
     embedded: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""How well generated texts agree with the references, and how well guesses do."""
+"""How well generated texts and guesses agree with the references."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from infoflow.results import estimate, ratio_estimate
 from ._scoring import blocks_of
 from ._task import Score
 
-Wanted = Callable[[Corpus], list[list[str]]]  # right answers of each example, the first one first
+Wanted = Callable[[Corpus], list[list[str]]]  # right answers of each example, the main one first
 Metric = Callable[[Sequence[str], Sequence[Sequence[str]]], float]
 """A metric from the predictions and references of all examples; 1 is best."""
 
@@ -24,7 +24,7 @@ _LOOKED_AT = 500  # training examples for choosing a guess
 def guess_score(metric: Metric, wanted: Wanted, corpus: Corpus, train: Corpus, nothing: bool = False) -> float:
     """The metric of the best guess on `corpus`, chosen on `train`.
 
-    Guesses are the first sentence of each text and the most frequent training answer; with `nothing` also "".
+    Guesses are the first sentence of each text, the most frequent training answer and, with `nothing`, "".
     """
     rows = np.unique(np.linspace(0, len(train) - 1, _LOOKED_AT).astype(int))
     seen = train.select(rows)
@@ -63,9 +63,9 @@ def _always(text: str) -> Callable[[Corpus], list[str]]:
 # How well generated texts agree with the references.
 
 TextMetric = Literal["rougeL", "rouge1", "rouge2", "bleu", "chrf", "exact_match"]
-"""ROUGE-L, 1 and 2 ([@lin2004]): F of the longest common subsequence, of words and of word pairs, with the closest
+"""ROUGE-L, 1 and 2 ([@lin2004]): F of the longest common subsequence, of words and of word pairs, against the closest
+reference. BLEU and chrF ([@popovic2015]): of the whole part, against all references. Exact match: whether the text is a
 reference.
-BLEU and chrF ([@popovic2015]): of the whole part, against all references. Exact match: whether the text is a reference.
 """
 
 
@@ -74,8 +74,8 @@ def text_scores(said: Sequence[str], wanted: Wanted, corpus: Corpus, train: Corp
 
     The baseline is the better of two guesses: the first sentence of the source, and the most frequent training text.
 
-    ROUGE is that of `rouge`, BLEU is sacreBLEU's with the tokenizer for the script (`bleu_tokenizer`), chrF is
-    sacreBLEU's.
+    ROUGE is computed by `rouge`, BLEU by sacreBLEU with the tokenizer for the script (`bleu_tokenizer`), and chrF by
+    sacreBLEU.
     """
     references = wanted(corpus)
     scores = []
@@ -148,7 +148,7 @@ def _chrf(said: Sequence[str], wanted: Sequence[Sequence[str]], blocks: np.ndarr
 
 
 def _streams(wanted: Sequence[Sequence[str]]) -> list[list[str | None]]:
-    """Transposed references: as many lists as the longest has, with None where a text has fewer."""
+    """Transposed references: list i has the i-th reference of each text, or None where a text has fewer."""
     most = max(map(len, wanted))
     return [[right[place] if place < len(right) else None for right in wanted] for place in range(most)]
 

@@ -1,4 +1,4 @@
-"""Tune a model for a task: a grid of learning rates, several seeds, with resumption after a kill."""
+"""Tune a model for a task, with a grid of learning rates and several seeds; an interrupted tuning can be resumed."""
 
 import json
 import math
@@ -82,7 +82,7 @@ def tune(
 
     ```
     out/<task>/<method>/seed-0/       plain Hugging Face folder with tokenizer; task.json: labels, metric, recipe
-        ...            /tuning.json   what all seeds depend on, and what each learning rate reached on dev
+        ...            /tuning.json   settings that all seeds share, and the dev metric of each learning rate
     out/features/                     features that a frozen body computed, shared over tasks, seeds and rates
     ```
 
@@ -95,11 +95,11 @@ def tune(
         data: The task's parts.
         config: The settings.
         out: Root of the output folders.
-        task: The objective; default: `make_task` of `data` and of the pretraining objective recorded in the model's
-            folder. For a loaded model that is unknown: use `make_task(data, trained=...)`.
-        strategy: For tables: what came before tuning, see `STRATEGIES`.
+        task: The objective; default: `make_task` of `data`, with the pretraining objective recorded in the model's
+            folder. A loaded model has no such record, so use `make_task(data, trained=...)` for it.
+        strategy: Pretraining before tuning, for tables; see `STRATEGIES`.
         hooks: Creates the hooks for each (seed, learning rate), including rates that are not chosen.
-        features: Cache for the features of frozen bodies instead of `out/features`; may be removed afterwards.
+        features: Cache for features of frozen bodies instead of `out/features`; may be removed afterwards.
 
     Raises:
         UserError: The model has no head for the task, training diverged at all learning rates, or the folder holds a
@@ -115,7 +115,7 @@ def tune(
 
 
 class _Tuning:
-    """One model and one task: manages the folder and the training runs of all seeds."""
+    """Manages the folder and the training runs of all seeds, for one model and one task."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Tuning:
         try:
             self._each_seed()
         except UserError:
-            # If the call is refused before any training, its new files are removed; existing ones stay.
+            # If an error is raised before any training, files of this call are removed; older files stay.
             if begun and not any(self.home.rglob("*.safetensors")):
                 shutil.rmtree(self.home, ignore_errors=True)
             raise
@@ -219,7 +219,7 @@ class _Tuning:
         except TrainingDiverged:
             shutil.rmtree(self._work(seed, rate), ignore_errors=True)
             current_display().note(
-                f"{self.task.task}, {self.config.method}: at the learning rate {rate} training diverged, so it is not "
+                f"{self.task.task}, {self.config.method}: training diverged at the learning rate {rate}, which is not "
                 "chosen."
             )
             return _DIVERGED
@@ -254,7 +254,7 @@ class _Tuning:
 
     @contextmanager
     def _trained(self, seed: int, rate: float) -> Iterator[tuple[PreTrainedModel, TrainResult]]:
-        """A model trained with a seed and a rate; a frozen body is replaced by a lookup meanwhile."""
+        """A model trained with a seed and a rate; inside the `with` block, a frozen body is replaced by a lookup."""
         built = fresh_model(self.model, self.task, seed)
         if not self._noted:
             tell_of_fresh(built, self.model, self.task)
@@ -266,14 +266,14 @@ class _Tuning:
             yield module, train(self.task, settings, self.parts.training, module, self._work(seed, rate), hooks=hooks)
 
     def _frozen(self, module: PreTrainedModel) -> AbstractContextManager[None]:
-        """The module with its body as a lookup; a mix of all states has features of its own."""
+        """The module with its body replaced by a lookup; a mix of all states has its own cache of features."""
         if self.config.method != "mix":
             return frozen_body(module, FeatureStore(self.features / self.model.digest))
-        mix = LayerMix(len(discover(module.eval()).stacks[-1].layers) + 1)  # of an encoder alone, if that is tuned
+        mix = LayerMix(len(discover(module.eval()).stacks[-1].layers) + 1)  # the last stack may be a lone encoder
         return frozen_body(module, FeatureStore(self.features / f"{self.model.digest}-all"), mix)
 
     def _early_stop(self, updates: int) -> list[TrainingHook]:
-        """Ends a training without gain on dev; runs after all other hooks and scores after every pass."""
+        """The hook that ends a training without gain on dev; it runs after all others and scores after every epoch."""
         if not self.config.patience:
             return []
         return [EarlyStop(self._main, updates // self.config.passes, self.config.patience)]
@@ -400,11 +400,11 @@ class _Tuning:
 
 
 def _passes_apart(module: PreTrainedModel, tokens: int, *, frozen: bool) -> int:
-    """Passes over `tokens` tokens between two checkpoints: one, or for a small model as many as take ten seconds of a
-    core.
+    """Passes over `tokens` tokens between two checkpoints: one, or for a small model as many as take a core about ten
+    seconds.
 
-    The estimate uses 6 operations per token and parameter (for a frozen body, of its head only) instead of a clock, so
-    that all processes of a group save after the same update.
+    The time is estimated by 6 operations per token and parameter (with a frozen body, only parameters of the head)
+    instead of a clock, so that all processes of a group save after the same update.
     """
     count = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad or not frozen)
     return math.ceil(_OPERATIONS_APART / (6 * count * tokens))

@@ -78,13 +78,13 @@ class TunedModel:
     facts: Mapping[str, Any]
     """Contents of task.json.
 
-    `recipe`, `metric`, `examples`, `dev` and `test` with the main metric, `rates` with the dev metric of each learning
-    rate that was tried (with the first seed; -2e9 if training diverged). After the method `mix`: `mix` with the
-    `shares` of the embeddings and every layer, and their `scale`.
+    `recipe`, `metric`, `examples`, `dev` and `test` with the main metric, and `rates` with the dev metric of each
+    learning rate that was tried with the first seed (-2e9 if training diverged). For the method `mix`, also `mix` with
+    the `shares` of the embeddings and every layer, and their `scale`.
     """
 
     def load(self, device: str = "auto") -> Model:
-        """The model, with its head, which reads the mix of layers that it was tuned with, if there is one."""
+        """The model with its head; after the method `mix`, the head reads the mix of layers used in tuning."""
         model = load_model(self.folder, device=device)
         if mix := self.facts.get("mix"):
             mixed_body(model.module, mix["shares"], mix["scale"])
@@ -92,7 +92,7 @@ class TunedModel:
         return model
 
     def score(self, corpus: Corpus, train: Corpus, device: str = "auto") -> list[Score]:
-        """The task's metrics on a labelled corpus, the main one first; `train` is what the baseline guess may use."""
+        """The task's metrics on a labelled corpus, the main one first; the baseline guess may use `train`."""
         model = self.load(device)
         parts = TaskParts(
             task=self.task,
@@ -114,7 +114,7 @@ class Tuned:
     task: AbstractTask
     models: tuple[TunedModel, ...]
     train: Corpus
-    """Their training data: a subset, or with shuffled labels, if configured."""
+    """Training data of the models; a subset or with shuffled labels, if configured."""
     scores: pd.DataFrame
     """TASK_SCORES, for dev and test."""
     answers: pd.DataFrame
@@ -181,7 +181,7 @@ _FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowErr
 
 
 def write_key(home: Path, key: dict[str, Any], rates: dict[str, float]) -> None:
-    """Write a method's folder: the settings that all seeds share, and the dev metric of each learning rate."""
+    """Write to a method's folder the settings that all seeds share, and the dev metric of each learning rate."""
     with atomic_write(home / KEY_FILE) as temporary:
         temporary.write_text(json.dumps({"key": key, "rates": rates}, indent=2) + "\n", encoding="utf-8")
 
@@ -217,7 +217,7 @@ def read_results(folder: Path) -> dict[str, Rows]:
         found = read_object(path)
         rows = {name: [dict(row) for row in found[name]] for name in ("scores", "answers")}
         wanted = _digest(rows, folder)
-        if found.get("digest", wanted) == wanted:  # tunings before digests have none
+        if found.get("digest", wanted) == wanted:  # older tunings have no digest
             return rows
     except _FAULTS:
         pass

@@ -59,10 +59,10 @@ def tuning_heads(
 ) -> pd.DataFrame:
     """The table `TUNING_HEADS` without the columns of `TUNED`, one row per head.
 
-    Divergences are those of `js_changes`, on the task's inputs; confidence and roles are those of `Confidence` and
+    Divergences are those of `js_changes`, on the task's inputs. Confidence and roles are those of `Confidence` and
     `head_roles` (positional, rarest token, first token, SEP, punctuation; relations if the corpus has trees), on the
     column `text` only. After tuning, numbers are means over seeds, and a head has the roles that it has in at least
-    half of them. `cost_before` is that of `Ablation` on the pretraining text, NaN without text or a language-model
+    half of the seeds. `cost_before` is that of `Ablation` on the pretraining text, NaN without text or a language-model
     head; `value` is the rise of the task's loss on some test examples (`head_costs`).
     """
     options = options or PassOptions()
@@ -126,7 +126,7 @@ def _head_of(row: Mapping[Any, Any]) -> Head:
 
 
 def _roles(head: Head, models: Sequence[_Attending]) -> dict[str, Any]:
-    """Confidence and roles of the model before and of the tuned ones."""
+    """Confidence and roles of a head in the model before tuning and in the tuned models."""
     before, *after = ([*one.roles.get(head, [])] for one in models)
     votes = [role for roles in after for role in roles]
     kept = [role for role in dict.fromkeys(votes) if 2 * votes.count(role) >= len(after)]
@@ -173,7 +173,7 @@ def js_changes(
 
 
 def _budget(model: Model, part: TaskPart) -> int:
-    """Padded tokens per batch such that two models' attention weights fit into the byte budget."""
+    """Padded tokens per batch, chosen so that two models' attention weights fit into the byte budget."""
     heads = sum(one.num_heads for one in model.anatomy.attentions())
     longest = int(np.max(part.rows.lengths))
     texts = part.options.attention_bytes // (2 * attention_size(heads, longest))
@@ -196,5 +196,5 @@ def _divergence(
     """Divergence summed over the queries of each row."""
     a_BHQK, b_BHQK = (one.masked_fill(~keys[:, None, None], 0.0) for one in (a_BHQK, b_BHQK))
     mixed, a, b = (torch.special.entr(one).sum(-1) for one in ((a_BHQK + b_BHQK) / 2, a_BHQK, b_BHQK))
-    # Rounding leaves -1e-8 between equal weights.
+    # With rounding, equal weights may give -1e-8.
     return ((mixed - (a + b) / 2).clamp(min=0) * queries[:, None]).sum(-1)

@@ -1,4 +1,4 @@
-"""Work before tuning: further training in a domain, loss on its words, leaks of test texts; and `train_further`."""
+"""Stages before tuning (further pretraining on a domain, loss on its words, leakage of test texts); `train_further`."""
 
 import dataclasses
 import math
@@ -41,7 +41,7 @@ _VERSION = 1  # increase when the same models are scored differently
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Specialise(AbstractModelStage):
-    """One phase of one model."""
+    """One phase of further pretraining of one model."""
 
     kind = "specialise"
     named = "specialise {self.model.name}"
@@ -50,14 +50,14 @@ class Specialise(AbstractModelStage):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Specialise]":
-        """All phases of each model of the domain, each after the preceding one."""
+        """One stage for each phase of each domain model, after the preceding phase."""
         if not models.plan.domain.on:
             return []
         return [cls.of(one) for recipe in models.own(StudyDomain).recipes for one in specialised(models, recipe)]
 
     @classmethod
     def of(cls, model: Specialised) -> "Specialise":
-        """The stage of a model, after the one that it starts from."""
+        """The stage of a model, after that of the model from which it starts."""
         if model.strategy == SCRATCH:
             return cls(model=model)
         earlier = cls(model=model.before) if model.before else Train(models=model.models, recipe=model.recipe)
@@ -69,7 +69,7 @@ class Specialise(AbstractModelStage):
         return training_estimate(self.model.recipe) * self.model.config.updates / plan.training.updates
 
     def depends(self) -> list[Any]:
-        """Key without names: two recipes may reach the same weights."""
+        """Includes the name, since two recipes may have the same weights."""
         return ["specialise", self.model.key, self.model.name]
 
     def make(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Specialise(AbstractModelStage):
 class MeasureDomain(OfRecipe, AbstractTableStage):
     """A model's pretraining loss per word on domain text and general text, before tuning.
 
-    The model is the general one, continued, or trained from scratch.
+    The model is the general one, the continued one, or the one from scratch.
     """
 
     kind = "predict"
@@ -92,7 +92,7 @@ class MeasureDomain(OfRecipe, AbstractTableStage):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureDomain]":
-        """For each recipe of the domain, the general model and its specialised models."""
+        """One stage for the general model of each domain recipe, and one for each of its specialised models."""
         if not models.plan.domain.corpus:
             return []
         as_is = [
@@ -135,7 +135,7 @@ class MeasureDomain(OfRecipe, AbstractTableStage):
         return pd.DataFrame(rows)
 
     def _texts(self) -> dict[str, Corpus]:
-        """The same sentences for every model: those of each test part that the other text's training part lacks."""
+        """Domain and general sentences, the same for every model: test sentences that no training part contains."""
         domain: StudyData = self.models.own(StudyDomain).data(self.models.plan.domain.strategies[0])
         general, most = self.models.data, self.models.plan.domain.loss_sentences
         parts = (without(domain.analysed, [general.train]), without(general.analysed, [domain.train]))
@@ -144,7 +144,7 @@ class MeasureDomain(OfRecipe, AbstractTableStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CountLeakage(OfModels, AbstractTableStage):
-    """Test texts of one task that occur in the general corpus, the domain's, or the task's own training part."""
+    """Counts the test texts of a task that occur in the general corpus, the domain's, or its own training part."""
 
     kind = "count"
     named = "count leakage of {self.asked.name}"
@@ -190,10 +190,10 @@ def loss_per_word(
 
     $$ \frac{\sum_i \ell_i}{\#\text{predicted}} \cdot \frac{\#\text{tokens}}{\#\text{words}} $$
 
-    The first factor is the loss per predicted token (weighted sum over terms), with noise frozen per sentence; a masked
-    LM predicts a share of the tokens, which stands for all. Tokens are those of the predicted text (for translation,
-    the translation) without special tokens; words are those of running text. A vocabulary with longer tokens has fewer
-    and harder tokens per word; the loss per word compensates both.
+    The first factor is the loss per predicted token (weighted sum over terms), with fixed noise for each sentence; a
+    masked LM predicts only a share of the tokens, which represents all. Tokens are those of the predicted text (for
+    translation, the translation) without special tokens; words are those of running text. A vocabulary with longer
+    tokens has fewer but harder tokens per word, which the loss per word takes into account.
     """
     objective = objective.for_evaluation()
     blocks = block_of(content_ids_of(data.source, corpus))
@@ -215,7 +215,7 @@ def loss_per_word(
 
 
 def _weighted(objective: AbstractObjective, weights: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The minimised loss for each draw of blocks; `sums` and `counts` are (term, block)."""
+    """The loss of the objective (weighted over terms) for each draw of blocks; `sums`, `counts`: (term, block)."""
     return np.sum(
         [
             objective.term_weights[term] * (weights @ sums[index]) / (weights @ counts[index])
@@ -226,7 +226,7 @@ def _weighted(objective: AbstractObjective, weights: np.ndarray, sums: np.ndarra
 
 
 def _lengths(objective: AbstractObjective, data: TrainingData, corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens and words of the predicted text, per block."""
+    """Number of tokens and of words of the predicted text, per block."""
     side = "translation" if objective.needs_translation else "text"
     vocabulary = (data.target_vocabulary if objective.needs_translation else None) or data.vocabulary
     rows = data.target if objective.needs_translation else data.source
@@ -241,7 +241,7 @@ def _lengths(objective: AbstractObjective, data: TrainingData, corpus: Corpus) -
 # `train_further`: continue training any compatible model with any objective, on another corpus.
 
 _KIND = "train-further"
-_COPIES = 10  # passes of pairs over the training text, as for a study's models
+_COPIES = 10  # passes over the text, each with different sentence pairs, as for a study's models
 
 
 def train_further(
@@ -255,8 +255,8 @@ def train_further(
     """Continue training a model with an objective of the plan, on the plan's corpus, in the folder `out`.
 
     The model (of a study, or any Hugging Face folder or name) keeps its tokenizer; the optimiser restarts with the
-    plan's schedule and warm-up. Two successive calls make two phases: first the domain, then the unlabelled texts of a
-    task. Repeat an interrupted call to continue it. `new_tokens` are learned on the corpus and added
+    plan's schedule and warm-up. For two phases (first the domain, then the unlabelled texts of a task), call it twice.
+    Repeat an interrupted call to continue it. Up to `new_tokens` tokens are learned on the corpus and added
     (`extend_vocabulary`); existing tokens keep their ids.
     """
     plan = _alone(plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan), objective, seed)
@@ -313,6 +313,6 @@ def with_new_tokens(parent: Parent, text: Corpus, objective: AbstractObjective, 
 
 
 def _alone(plan: StudyPlan, objective: str, seed: int) -> StudyPlan:
-    """The plan without settings that name other objectives."""
+    """The plan for this objective and seed alone, without settings that need others."""
     others = {"probing": ProbingPlan(), "architectures": ("bert",)}
     return plan.for_models(objectives=(objective,), seeds=(seed,), **others)

@@ -25,7 +25,7 @@ from ._study_tasks import CONTINUED, SCRATCH, TASK_TEXTS, StudyDomain, StudyTask
 
 FOLDER = "specialising"
 _VERSION = 1  # increase when the same plan specialises differently
-_COPIES = 10  # passes of pairs over the text, as in general training
+_COPIES = 10  # passes over the text, each with different sentence pairs, as in general training
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,7 +71,7 @@ class Specialised:
 
     @property
     def shown(self) -> str:
-        """The strategy's name in tables; texts of a task do not belong to the domain."""
+        """The strategy's name in tables, which differs for the phase "task", since its texts are not the domain's."""
         return TASK_TEXTS if self.task else self.strategy
 
     @property
@@ -105,7 +105,7 @@ class Specialised:
 
     @cached_property
     def data(self) -> StudyData:
-        """The domain's parts; the phase "task" trains on the task's unlabelled texts and validates on those of dev."""
+        """The domain's parts; in the phase "task", unlabelled texts of the task's training and dev parts instead."""
         data = self.models.own(StudyDomain).data(self.strategy)
         if self.task is None:
             return data
@@ -117,7 +117,7 @@ class Specialised:
     # -- weights ------------------------------------------------------------------------------------------------------
 
     def train(self) -> dict[str, Any]:
-        """Train it, or finish an interrupted training; returns what the training took."""
+        """Train it, or finish an interrupted training, and return facts about the training, such as its cost."""
         plan, objective = self.models.plan, self.objective
         positions, reads = plan.model.positions, plan.reads(objective)
         module, data = self._first(), self.data
@@ -143,7 +143,7 @@ class Specialised:
         return dataclasses.replace(named, target_tokenizer=target)
 
     def whole(self) -> Model:
-        """As `load`, including parts that its folder does not store as a model; its loss needs the whole."""
+        """The model including parts that `load` leaves out because the exported model lacks them, for its loss."""
         model = self.load()
         if not self.objective.exports_a_part:
             return model
@@ -182,7 +182,7 @@ class Specialised:
         return self._extended(module)
 
     def _extended(self, module: PreTrainedModel) -> PreTrainedModel:
-        """The module with the words that the domain adds to its vocabulary."""
+        """The module with the tokens that the domain adds to its vocabulary."""
         if (extended := self.models.own(StudyDomain).vocabulary) is not None:
             add_tokens(module, extended, decoder=not self.objective.needs_translation)
         return module
@@ -192,7 +192,7 @@ _FREE = ("seed", "device", "log_every", "evaluate_every", "save_every", "keep_la
 
 
 def specialised(models: StudyModels, recipe: Recipe) -> Sequence[Specialised]:
-    """All domain models that a plan requests for a recipe, each after the one that it starts from."""
+    """All domain models that a plan requests for a recipe, each after the one from which it starts."""
     asked, found = models.plan.domain, list[Specialised]()
     for strategy in asked.strategies:
         if strategy == SCRATCH:
@@ -208,6 +208,6 @@ def specialised(models: StudyModels, recipe: Recipe) -> Sequence[Specialised]:
 
 
 def _reads_sentences(models: StudyModels, recipe: Recipe) -> bool:
-    """Whether it reads sentences without translations or documents; other models cannot read texts of a task."""
+    """Whether it reads single sentences, as the texts of a task are, and not translations or documents."""
     objective = models.objective(recipe)
     return not objective.needs_translation and models.plan.reads(objective) == "sentence"

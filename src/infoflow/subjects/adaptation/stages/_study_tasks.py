@@ -1,4 +1,4 @@
-"""The data of a study's tuning: the tasks that its models are tuned for, and the domain corpus before them."""
+"""The data of a study's tuning: the tasks for which its models are tuned, and the domain corpus before that."""
 
 import dataclasses
 import json
@@ -45,16 +45,16 @@ from ..settings import DomainPlan, TunePlan
 
 _VERSION = 1  # increase when the same plan yields other tasks
 _READS: tuple[Layout, ...] = (*get_args(EncoderLayout), "decoder", "encoder-decoder", "bidirectional-pair")
-"""Layouts with a text reading stack; the encoder of encoder-decoders and the forward model of pairs is tuned."""
+"""Layouts with a stack that reads text: of encoder-decoders the encoder is tuned, of pairs the forward model."""
 _WRITES: tuple[Layout, ...] = ("decoder", "encoder-decoder", "bidirectional-pair")
 _CAUSAL: tuple[Layout, ...] = ("decoder", "bidirectional-pair")
-_NO_CHOICE = ("gpt2", "t5")  # families that have no head for it in transformers
+_NO_CHOICE = ("gpt2", "t5")  # families without a multiple-choice head in transformers
 
 
 class StudyTasks:
     """The tasks of a plan.
 
-    `prepared`: another process of the same study has already read the tasks, and stored the data on which keys depend.
+    `prepared`: another process of the same study has already read the tasks and stored what keys depend on.
     """
 
     def __init__(self, plan: StudyPlan, folder: Path, prepared: bool) -> None:
@@ -95,7 +95,7 @@ class StudyTasks:
         return self._note[asked.name]["shape"]
 
     def sizes(self, asked: TunePlan) -> list[int]:
-        """Distinct numbers of training examples, 0 for all; unattainable numbers are dropped and reported."""
+        """Distinct numbers of training examples, 0 for all; numbers that are too large are dropped and reported."""
         have = self._note[asked.name]["train"]
         sizes = [0 if size == have else size for size in asked.examples]
         if beyond := [size for size in sizes if size > have]:
@@ -105,7 +105,7 @@ class StudyTasks:
         return [size for size in dict.fromkeys(sizes) if size <= have] or [0]
 
     def _check_sizes(self) -> None:
-        """Refuse too few examples before anything is trained, and report once which classes have none."""
+        """Raise a UserError for too few examples before anything is trained, and report which classes have none."""
         for asked in self._plan.tune:
             for size in self.sizes(asked):
                 training_part(self.data(asked), size, "")
@@ -116,12 +116,12 @@ class StudyTasks:
         wanted = [one for one in recipes if not asked.objectives or one.objective.label in asked.objectives]
         found = [one for one in wanted if fits_task(shape, one, plan.objective(one.objective.label))]
         if left := dict.fromkeys(one.name.partition("/")[0] for one in wanted if one not in found):
-            what = "that writes text" if shape == "generation" else f"that has an output for {shape}"
+            what = "that generates text" if shape == "generation" else f"that has an output for {shape}"
             self.tell(f"{asked.name} needs a model {what}. Left out: {', '.join(left)}.")
         return found
 
     def methods(self, asked: TunePlan) -> list[str]:
-        """Tuning methods for the task: the pretrained head writes texts, so frozen features have none to train."""
+        """Tuning methods for the task; generation uses the pretrained head, so it excludes frozen features."""
         if self.shape(asked) != "generation" or not {*FROZEN_METHODS} & {*asked.methods}:
             return list(asked.methods)
         found = [method for method in asked.methods if method not in FROZEN_METHODS]
@@ -141,15 +141,15 @@ class StudyTasks:
         self._noted.add(note)
 
     def share(self, asked: TunePlan, size: int) -> float:
-        """Training examples of a size, in thousands."""
+        """Number of training examples of a size, in thousands."""
         return (size or self._note[asked.name]["train"]) / 1000
 
 
 def fits_task(shape: Shape, recipe: Recipe, objective: AbstractObjective) -> bool:
     """Whether a model of the recipe can be tuned for tasks of the shape.
 
-    Generation needs a model that writes, the other tasks one that reads. A model that sees no later token cannot know
-    at a word whether an answer begins there, and knows nothing at the first token, from which multiple choice is read.
+    Generation needs a model that writes, the other tasks one that reads. Without attention to later tokens, a model
+    cannot know at a word whether an answer begins there, nor anything at the first token, which multiple choice reads.
     """
     layout, family = objective.layout, recipe.architecture.name
     if layout not in _READS or family == "elmo":
@@ -162,14 +162,14 @@ def fits_task(shape: Shape, recipe: Recipe, objective: AbstractObjective) -> boo
 
 
 def unlabelled(data: TaskData) -> list[str]:
-    """The distinct texts of the training part without labels, for a task-adaptive phase."""
+    """The distinct texts of the training part, without labels, for the phase "task"."""
     corpus = data.train
     columns = [name for name in ("text", "second", "question") if name in corpus.columns]
     return list(dict.fromkeys(text for name in columns for text in corpus.column(name) if text))
 
 
 def _source(asked: TunePlan) -> list[Any]:
-    """Key of a task's source and format."""
+    """Everything in the plan that determines a task's data."""
     words = [*(["as text"] if asked.as_text else []), *(["several labels"] if asked.multi else [])]
     return [asked.name, asked.train, asked.dev, asked.test, asked.shape, asked.columns, asked.size, *words]
 
@@ -193,7 +193,7 @@ def _facts(data: TaskData, asked: TunePlan) -> dict[str, Any]:
 
 
 def _known(path: Path, of: str, what: str) -> dict[str, Any]:
-    """Contents of a note; empty if it is missing, damaged, or of another plan."""
+    """Content `what` of a stored note; empty if the note is missing, damaged, or from another plan."""
     try:
         facts = read_object(path)
         return facts[what] if facts["of"] == of else {}
@@ -209,7 +209,7 @@ def _write_note(path: Path, note: dict[str, Any]) -> None:
     wait_for_all()
 
 
-# The domain corpus of a study, as continued models and models from scratch read it.
+# The domain corpus of a study, for continued models and models from scratch.
 
 CONTINUED, TASK_TEXTS, SCRATCH, AS_IS = "continued", "task-texts", "scratch", "as-is"
 
@@ -239,14 +239,14 @@ class StudyDomain:
 
     @cached_property
     def recipes(self) -> list[Recipe]:
-        """Recipes that continue in the domain; unsuitable objectives are left out and reported."""
+        """Recipes that are trained on the domain; unsuitable objectives are left out and reported."""
         plan = self.plan
         names = list(plan.domain.objectives or plan.objectives) if plan.domain.on else []
         fitting = [name for name in names if self._fits(name)]
         left = [name for name in names if name not in fitting]
         if left and not self._prepared:
             current_display().note(
-                f"[domain] leaves out {', '.join(left)}: its corpus lacks translations or documents that they need, "
+                f"[domain] leaves out {', '.join(left)}: they need translations or documents, which its corpus lacks, "
                 "or they learn from another model, or have no layers."
             )
         return plan.recipes(fitting)
@@ -323,7 +323,7 @@ def corpus_plan(plan: StudyPlan) -> CorpusPlan:
 
 
 def domain_plan(plan: StudyPlan, objectives: tuple[str, ...]) -> StudyPlan:
-    """The plan of models of these objectives on the domain's corpus alone."""
+    """The plan for training models with these objectives on the domain's corpus alone."""
     families = tuple(one for one in plan.architectures if any(plan.fits(name, one) for name in objectives))
     others: dict[str, Any] = {"probing": ProbingPlan(), "tune": (), "domain": DomainPlan()}
     return plan.for_models(objectives=objectives, architectures=families, corpus=corpus_plan(plan), **others)
@@ -337,12 +337,12 @@ def _can_read(plan: StudyPlan, name: str, corpus: Corpus) -> bool:
 
 
 def _continues(objective: AbstractObjective) -> bool:
-    """Whether training can go on by itself: there are layers, and no other model teaches."""
+    """Whether training can be continued: there are layers, and no other model is needed as a teacher."""
     return objective.family != "static" and not objective.teacher
 
 
 def prepared(models: StudyModels, elsewhere: bool) -> list[StudyTasks | StudyDomain]:
-    """The tasks and the domain of a study's models; `elsewhere`: another process has checked them."""
+    """The tasks and the domain of a study's models; `elsewhere`: another process has prepared them."""
     folder = models.bench.folder
     return [
         StudyTasks(models.plan, folder, elsewhere),

@@ -1,4 +1,4 @@
-"""Tune one model of a study for one task by one method with all seeds, and examine its layers and heads."""
+"""Stages that tune a model of a study for a task by one method, with all seeds, and examine its layers and heads."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from ._specialise import Specialise
 from ._study_tasks import StudyTasks
 from ._tuned_subject import TunedSubject, tuned_subjects
 
-_TOKENS = 20  # tokens of an example, for cost estimates
+_TOKENS = 20  # assumed number of tokens per example, for cost estimates
 _INSIDE_VERSION = 2  # increase when the same models are examined differently
 
 
@@ -56,7 +56,7 @@ class OfTuned(AbstractStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tune(OfTuned, AbstractTableStage):
-    """One pretrained model × task × method × size × control × strategy.
+    """Tunes one combination of pretrained model, task, method, size, control and strategy.
 
     Tuned models are removed once they are scored, except those kept for examination.
     """
@@ -66,12 +66,12 @@ class Tune(OfTuned, AbstractTableStage):
     stored = "tuned"
     makes = (TASK_SCORES, TASK_ANSWERS, TUNING_ALLOCATION)
     again: bool = False  # whether an earlier stage, under another model's name, writes the same tables
-    last: bool = False  # last of the stages that share features of a frozen body, which are then removed
+    last: bool = False  # whether it is the last stage that uses the features of a frozen body, and removes them
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Tune]":
-        """Stages in an order that shares work: frozen ones of a model wait for each other, so that its features are
-        computed once; models that are equal before training are tuned once.
+        """Stages in an order that avoids double work: those with the same frozen model wait for each other, so that its
+        features are computed once; models that are equal before tuning are tuned once.
         """
         stages = [cls(tuned=tuned) for tuned in tuned_subjects(models)]
         alike = firsts(stages, lambda stage: stage.tuned.key)
@@ -79,7 +79,7 @@ class Tune(OfTuned, AbstractTableStage):
         return [stage._among(before, after, first) for stage, before, after, first in around]
 
     def _among(self, before: "Tune | None", after: "Tune | None", first: "Tune | None") -> "Tune":
-        """The stage with its dependencies: the preceding stage, and the first one with the same tables."""
+        """The stage with its dependencies, including one with the same features and the first with equal tables."""
         earlier = before if before is not None and _share_features(before.tuned, self.tuned) else None
         waits = dict.fromkeys(one.key for one in (earlier, first) if one)
         return replace(self, needs=(*self._begins_with(), *waits), again=first is not None, last=_is_last(self, after))
@@ -101,7 +101,7 @@ class Tune(OfTuned, AbstractTableStage):
         return (Train(models=self.models, recipe=tuned.subject.recipe).key,) if tuned.subject.trained else ()
 
     def depends(self) -> list[Any]:
-        """Includes the name, since models with two names may be equal."""
+        """Includes the name, since two models with different names may be equal."""
         return ["tune", self.tuned.key, self.tuned.strategy, self.tuned.subject.label]
 
     @property
@@ -117,7 +117,7 @@ class Tune(OfTuned, AbstractTableStage):
     def run(self) -> dict[str, Any]:
         tuned = self.tuned
         if tuned.stays and not tuned.folder.is_dir():
-            self.cache.remove(self.stored, self.content)  # its models are gone
+            self.cache.remove(self.stored, self.content)  # its models are missing, so they are tuned again
         super().run()
         if is_first():
             if not tuned.stays:
@@ -135,7 +135,7 @@ class Tune(OfTuned, AbstractTableStage):
         if tuned.followed:
             kept = folder / "allocation"
             hooks = AllocationHooks(model=model, data=data, task=task, config=config, folder=kept)
-        # Reports on texts and heads are the same for all tuning methods of a model, so one of them reports.
+        # Notes on texts and heads are the same for all tuning methods of a model, so only one of them shows notes.
         with nullcontext() if tuned.plain else without_notes():
             result = tune(
                 model,
@@ -156,13 +156,13 @@ class Tune(OfTuned, AbstractTableStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InsideTuned(OfTuned, AbstractTableStage):
-    """A pretrained model and its full tunings on all examples of one task, with all seeds.
+    """Compares a pretrained model with the models tuned from it in full on all examples of a task, with all seeds.
 
-    For tunings on shuffled labels, only how far spaces moved.
+    For tuning on shuffled labels, only how far spaces moved is measured.
     """
 
     kind = "inside"
-    named = "look inside {self.tuned.subject.name} tuned for {self.tuned.asked.name}{self.control}"
+    named = "examine {self.tuned.subject.name} tuned for {self.tuned.asked.name}{self.control}"
     stored = "inside"
 
     @classmethod

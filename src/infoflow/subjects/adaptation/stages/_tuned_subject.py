@@ -1,4 +1,4 @@
-"""A model that a study tunes: trained or untrained, general or specialised, for one task with one method."""
+"""A model that a study tunes (trained or untrained, general or specialised), with the task and the method."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -25,12 +25,12 @@ _TUNING, _FEATURES = "tuning", "tuning-features"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TunedSubject:
-    """One pretrained model × task × method × size × control, with all tuning seeds."""
+    """One combination of pretrained model, task, method, size and control, with all tuning seeds."""
 
     models: StudyModels
     subject: Subject
     asked: TunePlan
-    special: Specialised | None = None  # None: as the study pretrained it
+    special: Specialised | None = None  # None: the model as the study pretrained it
     method: str = FULL
     examples: int = 0  # 0: all
     control: str = ""
@@ -41,10 +41,10 @@ class TunedSubject:
 
     @property
     def inside(self) -> tuple[str, ...]:
-        """The tables of the inside view that are computed.
+        """The tables of the inside view to compute.
 
-        Models that are not examined have none, the control with shuffled labels has only the table of how far spaces
-        moved, and all others have all tables. Untrained models are also examined, as a control.
+        These are all tables for full tuning of a general or (as a control) an untrained model on all examples, only
+        TUNING_CHANGE for the same on shuffled labels, and none otherwise or if the plan does not examine the model.
         """
         named = self.asked.inside_objectives
         if not self.asked.inside or (named and self.subject.recipe.objective.label not in named):
@@ -55,12 +55,12 @@ class TunedSubject:
 
     @property
     def followed(self) -> bool:
-        """Whether the learning of each example is tracked: for examined models and untrained equals of these."""
+        """Whether its loss changes are allocated to parts: for examined models and untrained models equal to one."""
         return self._whole and (bool(self.inside) or self._same_is_looked_at)
 
     @cached_property
     def _same_is_looked_at(self) -> bool:
-        """Whether it is an untrained model that is examined under the name of another objective."""
+        """Whether it is an untrained model that is also examined under the name of another objective."""
         if self.subject.trained or not self.asked.inside:
             return False
         named = [one for one in self.models.plan.recipes() if one.objective.label in self.asked.inside_objectives]
@@ -74,17 +74,17 @@ class TunedSubject:
 
     @property
     def plain(self) -> bool:
-        """Whether it is the original pretrained model, tuned in full on all examples."""
+        """Whether it is the general pretrained model, tuned in full on all examples with their labels."""
         return self._whole and self.subject.trained
 
     @property
     def _whole(self) -> bool:
-        """Whether all weights are tuned on all unchanged examples, for a model without further pretraining."""
+        """Whether all weights of a model without further pretraining are tuned on all examples with their labels."""
         return self._alike and not self.control
 
     @property
     def _alike(self) -> bool:
-        """As `_whole`, but for any labels."""
+        """Like `_whole`, but the labels may be shuffled."""
         return (self.method, self.examples, self.strategy) == (FULL, 0, AS_IS)
 
     @property
@@ -108,7 +108,7 @@ class TunedSubject:
 
     @cached_property
     def model_key(self) -> str:
-        """Key of the pretrained weights; untrained models are equal for many objectives."""
+        """Key of the weights before tuning; untrained models are equal for many objectives."""
         if self.special is not None:
             return self.special.key
         if self.subject.trained:
@@ -136,7 +136,7 @@ class TunedSubject:
 
     @property
     def features(self) -> Path:
-        """Folder in which the features of a frozen body are kept for the next task."""
+        """Folder in which the features of its frozen body are kept for the next task."""
         return self.models.bench.path(_FEATURES, self.model_key)
 
     def load(self) -> Model:
@@ -160,7 +160,7 @@ class TunedSubject:
 
 
 def tuned_subjects(models: StudyModels) -> Iterator[TunedSubject]:
-    """All tunings that a plan requests, by task and model; frozen ones come last, grouped by model."""
+    """All tunings that a plan requests, by task and model; those with a frozen body come last, grouped by model."""
     plan = models.plan
     every = [one for asked in plan.tune for one in _of_task(models, asked)]
     yield from (one for one in every if one.method not in FROZEN_METHODS)
@@ -186,7 +186,7 @@ def _of_task(models: StudyModels, asked: TunePlan) -> Iterator[TunedSubject]:
 
 
 def _pretrained(models: StudyModels, recipe: Recipe, asked: TunePlan) -> list[Specialised | None]:
-    """The general model (None), and the specialised one after each phase; the phase "task" uses this task's texts."""
+    """The general model (None) and the specialised ones; of the phase "task", only the one for this task."""
     if not models.plan.domain.on or recipe not in models.own(StudyDomain).recipes:
         return [None]
     return [None, *(one for one in specialised(models, recipe) if one.task is None or one.task is asked)]

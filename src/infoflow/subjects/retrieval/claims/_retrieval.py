@@ -1,8 +1,8 @@
 """Readings of what models with and without passages store, read and find.
 
-They use tables of the rooms `evidence` and `retrieval`. Besides hits, `retrieval_scores` holds null_prior (the prior of
-the empty passage), utility, log_likelihood, loss, p1, posterior_entropy_1 and _2, later_by_utility and
-later_by_likelihood, and read_updates for pretrained readers. A model's own search is the system "own".
+Besides hits, the table `retrieval_scores` holds null_prior (the prior of the empty passage), utility, log_likelihood,
+loss, p1, posterior_entropy_1 and _2, later_by_utility and later_by_likelihood, and read_updates for pretrained readers.
+A model's own search is the system "own".
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,26 +32,26 @@ from ..measures import (
 # R bootstrap replicates, K numbers
 
 TRAINED, HELD_OUT, CHANGED, LATER = "trained", "held out", "changed", "later"
-"""Kinds of facts; "all of T" combines trained and changed facts, which are trained like the others."""
+"""Kinds of facts. Changed facts are trained like the others; "all of T" combines trained and changed facts."""
 RARE, COMMON = 1, 16
 """The exposures that claims compare: the rarest and the most frequent class of a plan's `exposures`."""
 WEIGHTS = (1, 4, 16)
-OWN = ("own", "retrieved")  # all candidates as weighted by the model, or else the first retrieved passage
-FULL_SHARE = 0.95  # share of an object's total bits; models that hold more of a class are too full to differ in it
+OWN = ("own", "retrieved")  # all candidates, weighted by the model, or else the first retrieved passage
+FULL_SHARE = 0.95  # share of an object's total bits; models that store more of a class are too full to differ in it
 _RAW: dict[str, Any] = {"reading": "raw", "layer": -1, "index": "as-trained", "metric": "p1", "weight": -1}
 
 
 def knows(objective: Spec, facts: str, document: str | tuple[str, ...], **where: Any) -> Reading:
-    """A number of the table `knowledge`; default: the share of correct answers on all facts of a kind."""
+    """A number of the table `knowledge`, by default the share of correct answers on all facts of a kind."""
     which = "" if isinstance(document, tuple) else f' with the document "{document}"'
     absent = f"no {{state}} {NAMES[objective]} was asked about {facts} facts{which}"
     return _said("knowledge", objective, absent, **{**_RAW, "facts": facts, "document": document, **where})
 
 
 def bits_of_classes(objective: Spec, reading: str = "raw") -> Reading:
-    """Stored bits of the trained facts of each exposure, and the total number of bits, (1 + R, 2K).
+    """Stored bits of the trained facts of each exposure, then the total number of bits for each, (1 + R, 2K).
 
-    An object has log2 m bits in total: bits minus log2 m is `nats` in other units, so the two metrics determine it.
+    The total is log2 m for m possible objects. It is the sum of the metrics `bits` and `nats`, both in bits.
     """
     absent = f"no {{state}} {NAMES[objective]} was asked about trained facts without a document ({reading})"
     where = {"facts": TRAINED, "document": "none", "index": "as-trained", "reading": reading, "layer": -1}
@@ -61,7 +61,7 @@ def bits_of_classes(objective: Spec, reading: str = "raw") -> Reading:
 
 
 def stored(curves: np.ndarray, others: Sequence[np.ndarray] = ()) -> int | None:
-    """The most frequent class of `bits_of_classes` that some model does not nearly fill, or None."""
+    """Index of the most frequent class of `bits_of_classes` that at least one model has not nearly filled, or None."""
     num = len(WEIGHTS)
     for place in reversed(range(num)):
         full = [own[0, place] > FULL_SHARE * own[0, num + place] for own in (curves, *others)]
@@ -71,14 +71,14 @@ def stored(curves: np.ndarray, others: Sequence[np.ndarray] = ()) -> int | None:
 
 
 def full(name: str, *others: str) -> Any:
-    """A function for `Finding.hinders` that reports if every class of every model is full."""
+    """A function for `Finding.hinders` that reports whether every class of every model is full."""
 
     def hinders(curves: Any, verdict: str) -> str | None:
         if stored(curves[name], [curves[other] for other in others]) is not None:
             return None
         return (
-            f"all models hold more than {FULL_SHARE:.0%} of the bits of every exposure: the world is too small to "
-            "differ in (more entities, or fewer updates)"
+            f"all models store more than {FULL_SHARE:.0%} of the bits of every exposure: the world is too small to "
+            "differ in (use more entities, or fewer updates)"
         )
 
     return hinders
@@ -88,20 +88,19 @@ def found(
     objective: Spec, metric: str = "hit", queries: str | tuple[str, ...] = ("facts", "all", HELD_OUT), k: Any = 1
 ) -> Reading:
     """A number of the table `retrieval_scores` about the model's own search."""
-    absent = f"of no {{state}} {NAMES[objective]} is {metric} known"
+    absent = f"no {{state}} {NAMES[objective]} has a value of {metric}"
     return _said(RETRIEVAL_SCORES.name, objective, absent, system="own", queries=queries, metric=metric, k=k)
 
 
 def reported(objective: Spec, metric: str, queries: str | tuple[str, ...] = ("all", "facts")) -> Reading:
-    """The same for a metric without a cut-off."""
+    """Like `found`, for a metric without a cut-off."""
     return found(objective, metric, queries, k=0)
 
 
 def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
     """The same readings before training, if readers started with random weights.
 
-    Passages help pretrained readers (`read_updates`) even before training on this world: as controls they would show
-    every gain by passages.
+    Pretrained readers (`read_updates`) are no control: passages help them even before training on this world.
     """
     return {
         name: Reading(
@@ -115,7 +114,7 @@ def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
 
 
 def seeds_and_start(reads: Mapping[str, Reading], *sides: Any) -> tuple[Control, Control]:
-    """Controls: seeds of one side alone, and untrained models, which decide nothing, since all variants start alike."""
+    """Two controls: seeds of one side alone, and untrained models (not decisive, since all variants start alike)."""
     return seeds_alone(reads, *sides), Control(name="untrained models", reads=untrained(reads), decisive=False)
 
 
@@ -137,8 +136,8 @@ def followed(objective: Spec, *, slope: bool = False) -> Reading:
 
 
 def lost(objective: Spec, what: str, facts: tuple[str, ...] = (HELD_OUT, TRAINED)) -> Reading:
-    """Share of correct answers lost if attention is blocked in all blocks, with the gold document."""
-    absent = f'in no {{state}} {NAMES[objective]} was attention "{what}" forbidden'
+    """Share of correct answers lost if attention is knocked out in all blocks, with the gold document."""
+    absent = f'no {{state}} {NAMES[objective]} was measured with the attention "{what}" knocked out'
     needs = ("scope", "layer")
     where = {"document": "gold", "method": "knock-out", "what": what, "metric": "p1", "facts": facts}
     return Table(EVIDENCE_FLOW.name, objective, needs=needs, absent=absent).where(**where).reduce(_in_all_blocks)
@@ -146,7 +145,7 @@ def lost(objective: Spec, what: str, facts: tuple[str, ...] = (HELD_OUT, TRAINED
 
 def traced(objective: Spec) -> Reading:
     """Largest effect, over blocks and outputs, of restoring the subject's last token: without and with a document."""
-    absent = f"through no {{state}} {NAMES[objective]} were answers traced"
+    absent = f"no {{state}} {NAMES[objective]} has traced answers"
     table = Table(EVIDENCE_FLOW.name, objective, needs=("what", "layer"), absent=absent)
     sides = [
         table.where(facts=TRAINED, document=document, method="tracing", metric="probability", scope=..., what=...)
@@ -157,7 +156,7 @@ def traced(objective: Spec) -> Reading:
 
 def copying(objective: Spec, document: str = "gold", least: float = 0.1) -> Reading:
     """Share of heads with a copy score of at least `least`, and the number of heads, (1 + R, 2)."""
-    absent = f'of no {{state}} {NAMES[objective]} are copy scores known with the document "{document}"'
+    absent = f'no {{state}} {NAMES[objective]} has copy scores with the document "{document}"'
     table = Table(EVIDENCE_HEADS.name, objective, needs=("layer", "head"), absent=absent)
     where = {"facts": (HELD_OUT, TRAINED), "document": document, "metric": "copy"}
     return table.where(**where).reduce(_share_of_heads, least=least)
@@ -168,9 +167,10 @@ def without_heads(
 ) -> Reading:
     """Accuracy of the whole model, without the quarter of heads that copy most, and without random ones, (1 + R, 3).
 
-    If no quarter was removed, the nearest smaller number counts; `least` answers must be correct with all heads.
+    If exactly a quarter was never removed, the next smaller number counts. With all heads, the accuracy must be at
+    least `least`.
     """
-    absent = f'from no {{state}} {NAMES[objective]} were heads removed with the document "{document}"'
+    absent = f'no {{state}} {NAMES[objective]} was measured without heads and with the document "{document}"'
     where = {"document": document, "metric": "p1", "facts": facts}
     ablation = Table(EVIDENCE_ABLATION.name, objective, needs=("removed", "baseline"), absent=absent).where(**where)
     heads = Table(EVIDENCE_HEADS.name, objective, needs=("layer", "head"), absent=absent)
@@ -187,15 +187,15 @@ def without_random_heads(objective: Spec, document: str) -> Reading:
 
 
 def ranking(objective: Spec, metric: str = "spearman") -> Reading:
-    """How attention on passages ranks them."""
-    absent = f"of no {{state}} {NAMES[objective]} is known how its attention ranks passages"
+    """How well the attention on passages ranks them."""
+    absent = f"no {{state}} {NAMES[objective]} has a ranking of passages by its attention"
     return _said(ATTENTION_RANKING.name, objective, absent, metric=metric)
 
 
 def entry(objective: Spec, facts: str, document: str, weight: int = -1) -> Reading:
-    """Where an answer enters: half and centre over states, by tuned lens at the mask, for one exposure or all (−1)."""
+    """Where an answer enters: half and centre over states, by a tuned lens at the mask, for one exposure; −1: all."""
     about = f"{facts} facts{f' asked {weight} times as often' if weight > 0 else ''}, document {document}"
-    absent = f"through no {{state}} {NAMES[objective]} was looked with a lens ({about})"
+    absent = f"no {{state}} {NAMES[objective]} was examined with a lens ({about})"
     table = Table(KNOWLEDGE_LENS.name, objective, needs=("metric",), absent=absent)
     where = {"facts": facts, "weight": weight, "document": document, "lens": ("tuned", "logit"), "place": "mask"}
     return table.where(**where, metric=...).reduce(_entry, of=f"{NAMES[objective]}, {about}")
@@ -209,7 +209,7 @@ def best_layer(reading: Reading) -> Reading:
 def part_by_window(part: str) -> Reading:
     """Loss change of a part (a component or a stack) in each window, then that of all parts, (1 + R, 2K).
 
-    Windows count from the first one in which the retriever changes: while it is frozen, it cannot learn.
+    Only windows from the first one in which the retriever changes count: while it is frozen, it cannot learn.
     """
     absent = f"no training of a {NAMES[RETRIEVE_LEARNED]} was recorded"
     needs = ("component", "window", "term")
@@ -227,7 +227,7 @@ _ABLE = Table(RETRIEVAL_SCORES.name, RETRIEVE_LEARNED).where(system="own", queri
 
 def _unless_able(*rows: Any, function: Function) -> np.ndarray | None:
     if rows[-1] is not None:
-        raise Absent("readers came able to read, so that passages help them before training")
+        raise Absent("readers came able to read, so passages help them before training")
     return function(*rows[:-1])
 
 
@@ -273,7 +273,7 @@ def _in_all_blocks(rows: SeedRows) -> np.ndarray:
         own = rows.at((rows.frame["scope"] == scope) & (rows.frame["layer"] == layer))
         if len(own.frame):
             return one_number(own)
-    raise Absent("attention was forbidden in single blocks alone, and never in all of them")
+    raise Absent("attention was knocked out in single blocks only, never in all of them")
 
 
 def _largest(*parts: SeedRows) -> np.ndarray:
@@ -296,7 +296,7 @@ def _without(ablation: SeedRows, heads: SeedRows, least: float, of: str) -> np.n
     removed = ablation.column("removed")
     some = removed[(removed > 0) & (removed <= max(num_heads // 4, 1))]
     if not (removed == 0).any() or not len(some):
-        raise Absent("right answers are not known with all heads and without a quarter of them")
+        raise Absent("right answers were not measured both with all heads and without a quarter of them")
     whole, less = (one_number(ablation.at(removed == num)) for num in (0, some.max()))
     if whole[0, 0] < least:
         raise Absent(f"there is nothing to lose, {whole[0, 0]:.2f} of the answers are right with all heads ({of})")
@@ -309,9 +309,7 @@ def _entry(rows: SeedRows, of: str) -> np.ndarray:
     for metric in ("half", "centre"):
         own = rows.at(rows.frame["metric"] == metric)
         if len(own.frame) != 1 or not np.isfinite(own.numbers[0]).all():
-            raise Absent(
-                f"where the answer enters is undefined for one model ({of}): the lens gains less than .05 by it"
-            )
+            raise Absent(f"where the answer enters is undefined for one model ({of}): the lens gains less than .05")
         columns.append(own.numbers[:, 0])
     return beside(columns)
 

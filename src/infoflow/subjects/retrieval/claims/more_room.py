@@ -36,7 +36,7 @@ _R2_READS = _reads(READERS)
         Control(name="reader of random passages", reads=_reads(dict.fromkeys(READERS, READ_RANDOM))),
         Control(name="untrained models", reads=untrained(_R2_READS)),
         Control(
-            name="as many readings without a passage and no others",
+            name="closed-book reader with as many readings without a passage and no others",
             reads=_reads(dict.fromkeys(READERS, NULL_SHARE)),
             decisive=False,
         ),
@@ -93,7 +93,7 @@ def hinders(curves: Curves, verdict: str) -> str | None:
 def r3(curves: Curves) -> list[Condition]:
     """A trial with one seed, before this claim was written, gave .56."""
     share = 1 - curves["reader"] / curves["closed"]
-    return [stays_below("share of the stored bits that is missing beside random passages", share, MOST, "share")]
+    return [stays_below("share of the stored bits missing after reading random passages", share, MOST, "share")]
 
 
 POINT = 0.01

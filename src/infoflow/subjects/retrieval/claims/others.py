@@ -57,7 +57,7 @@ def hinders(curves: Curves, verdict: str) -> str | None:
         return None
     return (
         f"without a document, restoring the subject's last token restores a probability of {short(effect)}, below "
-        f"{NOTHING}: there is no use of a stored fact that a document could replace"
+        f"{NOTHING}: the model uses no stored fact that a document could replace"
     )
 
 
@@ -94,7 +94,7 @@ def r15(curves: Curves) -> list[Condition]:
             alone=False,
         ),
         exceeds(
-            f"answers lost without a view of the object, minus {TIMES} times those without the subject",
+            f"answers lost without mask→object, minus {TIMES} times those lost without mask→subject",
             more,
             0.0,
             "share",
@@ -133,9 +133,9 @@ _R16_READS: dict[str, Reading] = {
     minimum_seeds=1,
 )
 def r16(curves: Curves) -> list[Condition]:
-    """In small models one head is more than the source's 5 %. Random heads must not cost as much, or any part of the
-    model would do; and without evidence, answers from memory must not be lost with the heads that copy (on trained
-    facts: no others are answered, so nothing could be lost).
+    """In small models one head is more than the source's 5 %. Random heads must not cost as much, or the heads that
+    copy would be nothing special. Without evidence, removing the heads that copy must not cost answers from memory
+    (on trained facts, since only these can be answered from memory).
     """
     more = curves["right"][:, 2:] - curves["right"][:, 1:2]
     return [
@@ -166,7 +166,7 @@ _R17_READS: dict[str, Reading] = {
 
 
 def random_heads(curves: dict) -> dict:
-    """As many random heads removed instead of those that copy."""
+    """The same accuracies, with as many random heads removed instead of those that copy."""
     return {name: one[:, [0, 2, 2]] for name, one in curves.items()}
 
 
@@ -184,7 +184,7 @@ def random_heads(curves: dict) -> dict:
     minimum_seeds=1,
 )
 def r17(curves: Curves) -> list[Condition]:
-    """If fewer than `KNOWN` are correct without a document, the memory holds nothing that heads could lose."""
+    """If fewer than `KNOWN` are correct without a document, there is no memory that removing heads could destroy."""
     lost = {name: one[:, :1] - one[:, 1:2] for name, one in curves.items()}
     return [
         exceeds(
@@ -210,8 +210,8 @@ _R18_READS: dict[str, Reading] = {
     published="memorisation ratios differ widely between models and grow with how often a fact was seen (as "
     "summarised)",
     statistic="documents that contradict a trained fact: the memorisation ratio of the closed-book reader is above the "
-    f"other's by {_R18_RATIO} and rises with exposure; its right answers with a random document are above by "
-    f"{RIGHT} (our thresholds)",
+    f"other's by {_R18_RATIO} and rises with exposure; its share of right answers with a random document is above the "
+    f"other's by {RIGHT} (our thresholds)",
     reads=_R18_READS,
     controls=seeds_and_start(
         _R18_READS,
@@ -228,7 +228,7 @@ def r18(curves: Curves) -> list[Condition]:
     return [
         exceeds("memorisation ratio, closed-book minus learned retriever", ratio, _R18_RATIO, ""),
         exceeds("its slope over the logarithm of exposure, closed-book reader", curves["slope"], 0.0, "", alone=False),
-        exceeds("right answers beside a random document, closed-book minus learned retriever", right, RIGHT, "share"),
+        exceeds("right answers with a random document, closed-book minus learned retriever", right, RIGHT, "share"),
     ]
 
 
@@ -309,8 +309,8 @@ _R23_READS: dict[str, Reading] = {
     source=OURS,
     published="no published claim; what is measured is reported",
     statistic="centre of the gain by the right document over states, facts held out, learned retriever, minus the "
-    "centre of what the closed-book reader knows of the most frequent trained facts, tuned lens at the mask: below 0, "
-    "and the half below a layer above (our rule; reported)",
+    "centre of what the closed-book reader knows of the most frequent trained facts, tuned lens at the mask: below 0; "
+    "the same difference of the halves: below 1 layer (our rule; reported)",
     reads=_R23_READS,
     controls=(
         seeds_alone(_R23_READS, "evidence", "memory"),
@@ -319,13 +319,13 @@ _R23_READS: dict[str, Reading] = {
     learned=(CLOSED_BOOK, RETRIEVE_LEARNED),
 )
 def r23(curves: Curves) -> list[Condition]:
-    """Memory is read on the most frequent facts: a closed-book reader may know too few of all trained ones for a lens
-    to locate. A trial with one seed had halves of 2 and 4, of 4 blocks.
+    """Memory is measured on the most frequent facts, since a closed-book reader may know too few of all trained ones
+    for a lens to locate them. A trial with one seed and 4 blocks had halves of 2 and 4.
     """
     gap = curves["evidence"] - curves["memory"]
     return [
         stays_below("where evidence enters minus where memory is read", gap[:, 1:], 0.0, "layers"),
-        stays_below("the same of the layers where half is reached", gap[:, :1], 1.0, "layers", alone=False),
+        stays_below("the same for the layers where half is reached", gap[:, :1], 1.0, "layers", alone=False),
     ]
 
 
@@ -334,8 +334,8 @@ def r23(curves: Curves) -> list[Condition]:
     "The retriever's share of the loss change comes early.",
     source=OURS,
     published="no published claim; what is measured is reported",
-    statistic="share of the retriever in the loss change allocated to all parameters: first third of the windows, "
-    "from its first change on, above the last third (our rule; reported)",
+    statistic="share of the retriever in the loss change allocated to all parameters: in the first third of the "
+    "windows since its first change above that in the last third (our rule; reported)",
     reads={"windows": part_by_window("retriever")},
     controls=(Control(name="the reader's embeddings", reads={"windows": part_by_window("embeddings")}),),
     learned=(RETRIEVE_LEARNED,),
@@ -347,5 +347,5 @@ def r24(curves: Curves) -> list[Condition]:
     own, of_all = np.split(curves["windows"], 2, axis=1)
     third = own.shape[1] // 3
     first, last = (own[:, part].sum(1) / of_all[:, part].sum(1) for part in (slice(third), slice(-third, None)))
-    name = "share of the loss change, first third of the time in which the retriever learns minus last third"
+    name = "retriever's share of the loss change, first third of the windows in which it learns minus last third"
     return [exceeds(name, (first - last)[:, None], 0.0, "share")]

@@ -75,8 +75,8 @@ _R7_READS = _BM25 | _both(RETRIEVE_LEARNED, "different") | _SAME
     "retrieval:R-7",
     "Learned dense retrieval beats BM25 if questions use different words than passages, but not if names decide.",
     source=RAG,
-    cause="Half of the questions that share their words with a passage still used the relation's other word, which BM25"
-    " cannot match.",
+    cause="In the world with shared words, half of the questions still used the relation's other word, which BM25 "
+    "cannot match.",
     examined="retrieval",
     published="RAG, dev: Natural Questions 43.5 and 44.0 against 29.7 and 31.8 with BM25, FEVER 74.5 against 75.1 "
     "(table 6); DPR, top 20: 78.4 against 59.1 on Natural Questions, 63.2 against 68.8 on SQuAD",
@@ -99,7 +99,7 @@ _R7_READS = _BM25 | _both(RETRIEVE_LEARNED, "different") | _SAME
     learned=(RETRIEVE_BM25, RETRIEVE_LEARNED, SAME_BM25, SAME_LEARNED),
 )
 def r7(curves: Curves) -> list[Condition]:
-    """With shared words both may find everything: a learned retriever at most `TIE` ahead counts as not better."""
+    """With shared words both may find everything, so a learned retriever that is at most `TIE` ahead is not better."""
     gap = {name: curves[name] - curves[f"bm25 {name}"] for name in curves if not name.startswith("bm25")}
     names = {"hit": "first passage right", "right": "answers right"}
     ahead = [
@@ -154,16 +154,16 @@ _R20_READS: dict[str, Reading] = {"sequence": by_passages(RAG_SEQUENCE), "token"
     "Sequence models gain from more passages at test time; token models are best with few.",
     source=RAG,
     published="RAG-Sequence rises throughout, RAG-Token peaks at 10 passages (figure 3)",
-    statistic=f"right answers on dates with 1, 2, 4, 8 passages: no step falls by more than {FALL} (our margin) with "
-    "the passage summed out over sequences; with it summed out at tokens the fewest, or the middle number, are better "
-    "than the most by more than as much",
+    statistic=f"right answers on dates with 1, 2, 4, 8 passages: with the passage summed out over sequences, no step "
+    f"falls by more than {FALL} (our margin); with it summed out at each token, the fewest or the middle number of "
+    "passages are better than the most by more than that margin",
     reads=_R20_READS,
     controls=(Control(name="passages drawn at random", reads=baselines(_R20_READS)),),
     learned=(RAG_SEQUENCE, RAG_TOKEN),
 )
 def r20(curves: Curves) -> list[Condition]:
-    """The compared numbers of passages are fixed: the best of all would never lie below the last, and by chance above
-    it.
+    """The numbers of passages to compare are fixed in advance: the best of all would never lie below the last, and
+    often above it by chance.
     """
     steps = np.diff(curves["sequence"], axis=1)
     token = curves["token"]
@@ -200,7 +200,7 @@ _R21_READS: dict[str, Reading] = {
     "After the first token of an answer the posterior over passages flattens.",
     source=RAG,
     published="one generated sentence, in which the posterior is flat after the first token of each title (figure 2)",
-    statistic="entropy of the posterior over passages on dates, summed out at tokens: second token above first",
+    statistic="entropy of the posterior over passages, on dates, summed out at each token: second token above first",
     reads=_R21_READS,
     controls=(Control(name="tokens of an answer in random order", reads=baselines(_R21_READS)),),
     learned=(RAG_TOKEN,),

@@ -94,7 +94,7 @@ _R6_READS = _r6_reads(RETRIEVE_LEARNED, OWN)
     "retrieval:R-6",
     "Some memory survives the swap of the index.",
     source=REALM,
-    published="one example, in which the answer before and the new one are both among the likely ones (appendix C)",
+    published="one example, in which the old and the new answer are both among the likely ones (appendix C)",
     statistic="share of changed facts that are answered as before with the edited index: most frequent facts above "
     "the rarest",
     reads=_R6_READS,
@@ -110,7 +110,7 @@ _R6_READS = _r6_reads(RETRIEVE_LEARNED, OWN)
     minimum_seeds=1,
 )
 def r6(curves: Curves) -> list[Condition]:
-    """The closed-book reader, which only has memory, is for comparison."""
+    """The closed-book reader, which has only memory, serves as comparison."""
     gap = curves[str(COMMON)] - curves[str(RARE)]
     return [exceeds("answers as before the edit, most frequent facts minus rarest ones", gap, 0.0, "share")]
 
@@ -136,7 +136,7 @@ _R9_READS: dict[str, Reading] = {
     learned=(RETRIEVE_LEARNED,),
 )
 def r9(curves: Curves) -> list[Condition]:
-    """The others mask as many tokens."""
+    """The controls mask as many tokens as salient spans do."""
     return [
         exceeds(
             f"first passage right, salient spans masked minus {name}",
@@ -157,7 +157,7 @@ _R10_READS: dict[str, Reading] = {"fresh": found(RETRIEVE_LEARNED), "stale": fou
     "An index that is rarely rebuilt hurts retrieval.",
     source=REALM,
     published="an index rebuilt 30 times less often: exact match 38.2 → 28.7, recall@5 38.5 → 15.1 (table 2)",
-    statistic=f"first passage right: index as often as planned above the seldom or never refreshed one by "
+    statistic=f"first passage right: index refreshed as planned above the one refreshed seldom or never by "
     f"{_R10_LEAST} (our threshold)",
     reads=_R10_READS,
     controls=seeds_and_start(_R10_READS, "fresh", "stale"),
@@ -188,7 +188,7 @@ _PUBLISHED = {"both": 0.008, "retriever": 0.021, "reader": 0.04}
     uncontrolled="all four guess alike, whatever is trained",
 )
 def r11(curves: Curves) -> list[Condition]:
-    """The names say which parts come from the trained model; the other parts are initial."""
+    """The names say which parts come from the trained model; the other parts start from their initial weights."""
     return [
         exceeds(
             f"right answers, {one} trained minus {other} trained",
@@ -280,10 +280,10 @@ _R14_READS: dict[str, Reading] = {"cold": collapsed(COLD), "warm": collapsed(RET
     learned=(),
 )
 def r14(curves: Curves) -> list[Condition]:
-    """Runs are judged one by one and counted: three runs that all collapse give a share of at least .44, three without
-    a collapse one of at most .56 (Wilson's intervals), so that "none with a warm start" takes 35 runs. Runs that have
-    not learned count, since the claim is about them. Untrained models are no control: before training a retriever
-    without warm-up finds next to nothing, and one with it a quarter, so they would always show the claim.
+    """Collapsed runs are counted. By Wilson's intervals, three collapses in three runs show a share of at least .44
+    and no collapse in three runs a share of at most .56, so "none with a warm start" takes 35 runs. Runs that have not
+    learned count too, since the claim is about them. Untrained models are no control: before training, a retriever
+    finds next to nothing without a warm start and a quarter with one, so they would always show the claim.
     """
     cold, warm = curves["cold"], curves["warm"]
     share = {"unit": "share of runs", "bounds": SHARE, "of": 1}

@@ -1,4 +1,4 @@
-"""Readers during training: their answers, the terms of their likelihood, and which part removes the loss."""
+"""Readers during training: their answers, the terms of their likelihood, and which part lowers the loss."""
 
 from typing import Any, NamedTuple
 
@@ -61,7 +61,7 @@ def _frame(updates: pd.Series, title: str, ends: tuple[float, float]) -> dict[st
 
 
 def _thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
-    """At most `most` updates, evenly chosen."""
+    """The rows of about `most` evenly spaced updates, the last one included."""
     updates = sorted(rows["update"].unique())
     return rows[rows["update"].isin([*updates[:: max(1, -(-len(updates) // most))], updates[-1]])]
 
@@ -88,12 +88,12 @@ def _answers(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
         panels=panels,
         answer=[_answered(of(data, metric="p1", facts="held out"), models)],
         caption=f"{band_words(seeds, over='facts')}; {count:,} questions per number. Candidates are those of the same "
-        "update; wordings do not occur in training.",
+        "update; the questions use wordings that do not occur in training.",
     )
 
 
 def _answered(right: pd.DataFrame, models: ModelSelection) -> str:
-    """Each variant's final answers, and the update by which half of the rise had happened."""
+    """Each variant's final accuracy, and the update at which it had made half of its gain."""
     stated = []
     for one in models.present(right):
         curve = of(right, series=one.key).sort_values("update").set_index("update")["value"]
@@ -154,7 +154,7 @@ def _removal(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 
 
 def _removed(own: pd.DataFrame) -> pd.DataFrame:
-    """Loss removed up to each update by part: mean over seeds and its interval; 0 at the start."""
+    """Loss removed by each part up to each update: mean over seeds and its interval; 0 at the start."""
     part = {component: one.key for one in _PARTS for component in one.components}
     rows = own.assign(part=[part.get(str(component), "rest") for component in own["component"]])
     sums = rows.groupby(["series", "seed", "part", "end"], as_index=False)["value"].sum().sort_values("end")
@@ -167,7 +167,7 @@ def _removed(own: pd.DataFrame) -> pd.DataFrame:
 
 
 def _shares(rows: pd.DataFrame, name: str) -> str:
-    """Each part's share of the removed loss, and when the retriever had done half of its own."""
+    """Each part's share of the fall of the loss, and when the retriever had made half of its contribution."""
     last = rows[rows["update"] == rows["update"].max()].set_index("part")["value"]
     whole = float(last.sum())
     if not whole > 0:
@@ -179,7 +179,7 @@ def _shares(rows: pd.DataFrame, name: str) -> str:
     if not float(last.get("retriever", 0.0)) > 0:
         return stated
     half = half_by(of(rows, part="retriever").set_index("update")["value"])
-    return f"{stated} Half of the retriever's part is done by update {half:,}."
+    return f"{stated} The retriever has made half of its contribution by update {half:,}."
 
 
 ANSWERS_OVER_UPDATES = DeclaredFigure(
@@ -188,7 +188,7 @@ ANSWERS_OVER_UPDATES = DeclaredFigure(
     question="When do readers learn to answer?",
     how_to_read=(
         "Each mark is an update whose weights were kept. No training question asks about held-out facts, so a "
-        "reader that answers them has read the answer; it may have memorised trained facts.",
+        "reader that answers them has read the answer. Trained facts it may have memorised.",
         "Retrieval utility is how much more likely the passages found make the answer, compared with no passage; "
         "a reader without passages has none. It would be surprising if it rose while right answers about "
         "held-out facts fell.",

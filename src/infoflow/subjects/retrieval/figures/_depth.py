@@ -1,4 +1,4 @@
-"""Where retrieved content enters, and where rare and frequent facts are read from memory: lens curves with centres."""
+"""Lens curves with their centres: where retrieved content enters, and where facts are read from memory."""
 
 from typing import Any
 
@@ -31,11 +31,11 @@ _FURTHER = {
         "third has none. Evidence that the reader finds should enter at the depth of the first panel."
     ),
 }
-"""The reading guide for the panels after the first, by whether readers search."""
+"""Reading guide for the panels after the first: True if readers search."""
 
 
 def _depth(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """One panel for content of the passage, one for passages that readers retrieve themselves, and one for memory."""
+    """One panel each for the right passage, for the passage that readers retrieve themselves, and for memory."""
     own = plain_arms(frame)
     own = own[(own["place"] == "mask") & (own["weight"] == -1)]
     lens = _lens_of(own)
@@ -90,7 +90,7 @@ def _memory(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 
 
 def _lens_of(frame: pd.DataFrame) -> str:
-    """The shown lens: the tuned one if available."""
+    """Name of the lens to show: the tuned one if available."""
     return next((name for name in ("tuned", "logit") if name in set(frame["lens"].astype(str))), "")
 
 

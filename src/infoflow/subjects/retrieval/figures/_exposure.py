@@ -1,4 +1,4 @@
-"""Lines over exposure: answers with each document, stored bits, and whom a reader believes."""
+"""Lines over exposure: answers with each document, stored bits, and whether a reader follows memory or passage."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ def _bits(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 
 
 def _all_bits(frame: pd.DataFrame) -> str:
-    """Bits of a fact known with certainty: log p in nats equals the stored bits minus these."""
+    """Clause on the bits of a fact known with certainty; log p equals the stored bits minus these."""
     asked = of(frame, **_AS_IS, document="none", reading="raw", facts="trained")
     model = ["objective", "variant", "seed", "trained", "weight"]
     bits, nats = (of(asked, metric=name).groupby(model)["value"].mean() for name in ("bits", "nats"))
@@ -84,7 +84,7 @@ def _conflict(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
     return Drawn(
         data=data,
         panels=[Panel(spec=_chart(data, models, "memorisation ratio", ends, guess=False))],
-        answer=[f"Answers from memory, among answers from memory or passage, on the most frequent facts: {said}."],
+        answer=[f"Share from memory among answers from memory or passage, on the most frequent facts: {said}."],
         caption=f"{seeds_note(data)} Other answers are not counted.",
     )
 
@@ -106,7 +106,7 @@ def _panels(
 def _chart(
     rows: pd.DataFrame, models: ModelSelection, title: str, ends: tuple[float, float], guess: bool = True
 ) -> dict[str, Any]:
-    """Lines over exposure, and the guessing level if known."""
+    """Lines over exposure, with the level of a guess if known."""
     rows = rows.loc[rows["trained"]]
     names = list(dict.fromkeys(rows.sort_values("place")["exposure"]))
     axis = {"labelAngle": 0, "labelOverlap": False}

@@ -1,4 +1,4 @@
-"""Attention blocked from a layer upward, heads that copy, and answers without them."""
+"""Attention knocked out from a block upward, heads that copy, and answers without them."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ _CONTRADICTED = (
 
 
 def _of_facts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows about all facts that are not stored in weights, where available."""
+    """Rows about all held-out facts, or about trained ones if there are none."""
     kinds = set(frame["facts"].astype(str))
     own = frame[frame["facts"] == next((kind for kind in ("held out", "trained") if kind in kinds), "")]
     return every_exposure(own)
@@ -74,7 +74,7 @@ def _ways(rows: pd.DataFrame, name: str) -> str:
 
 
 def _heads(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """Copy scores, layer by head, one panel per line; None if no heads were scored."""
+    """Copy scores by layer and head, one panel per line; None if no heads were scored."""
     own = _of_facts(of(frame, metric="copy", document="gold", trained=True, variant=""))
     if own.empty:
         return None
@@ -127,7 +127,7 @@ def _copiers(rows: pd.DataFrame, num: float, name: str) -> str:
 
 
 def _ablation(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
-    """Correct answers over removed heads, one panel per line and document; None without any."""
+    """Correct answers over the number of removed heads, one panel per line and document; None if there are none."""
     own = every_exposure(of(frame, metric="p1", trained=True, variant=""))
     own = own[own["document"].isin(list(_LEFT))]
     own = own[own["facts"] == ("trained" if "trained" in set(own["facts"].astype(str)) else "held out")]
@@ -216,7 +216,7 @@ HEADS = DeclaredFigure(
 ABLATION = DeclaredFigure(
     name="retrieval/ablation",
     id="evidence-ablation",
-    question="What is lost without the heads that copy?",
+    question="Which answers are lost without the heads that copy?",
     how_to_read=(
         "Across: how many heads are removed, those that copy most first. Up: right answers that remain. Dashed "
         "grey: random other heads, mean over five draws.",

@@ -145,7 +145,7 @@ def _answers(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 
 
 def _text(data: pd.DataFrame, models: ModelSelection) -> list[str]:
-    """Each line's answers from memory and from the right passage."""
+    """Each line's accuracy from memory, with its own search, and with the right passage."""
     said = []
     for one in models.present(data[data["trained"]]):
         parts = [
@@ -159,7 +159,7 @@ def _text(data: pd.DataFrame, models: ModelSelection) -> list[str]:
 
 
 def _without_leaks(data: pd.DataFrame, models: ModelSelection) -> list[str]:
-    """Answers to new questions, excluding any that training also contains."""
+    """Accuracy on the new questions that training does not contain."""
     asked = {name: of(data, trained=True, queries=name)["count"] for name in ("held out", _NOT_LEAKED)}
     if any(counts.empty for counts in asked.values()):
         return []
@@ -186,7 +186,7 @@ SCORES = DeclaredFigure(
         "Each row is a variant. Across: the share of questions whose first passage answers them. Variants with "
         "fixed passages (right or random ones) do not search and have no row.",
         "BM25 finds the entity but cannot choose the passage if the question words the relation differently. It "
-        "would be surprising if a retriever lay far right of the others and its reader were no better.",
+        "would be surprising if a retriever were far right of the others and its reader no better.",
     ),
     method=FOUND,
     tables=(RETRIEVAL_SCORES.name,),
@@ -196,11 +196,11 @@ SCORES = DeclaredFigure(
 NULL = DeclaredFigure(
     name="retrieval/null-passage",
     id="null-passage",
-    question="Does the empty passage serve what needs no knowledge?",
+    question="Is the empty passage used where no knowledge is needed?",
     how_to_read=(
-        "The retriever also gives the empty passage a probability, π(∅). No passage helps with a sentence of the "
+        "The retriever also gives the empty passage ∅ a probability, π(∅). No passage helps with a sentence of the "
         "language, so a good retriever gives ∅ a high probability there and a low one for facts.",
-        "Before training, there should be no difference. It would be surprising if language lay left of facts.",
+        "Before training, there should be no difference. It would be surprising if language were left of facts.",
     ),
     method=FOUND,
     tables=(RETRIEVAL_SCORES.name,),
@@ -213,7 +213,7 @@ INDEX = DeclaredFigure(
     question="Does a different index change the answers?",
     how_to_read=(
         "The edited index gives some facts a new object and adds passages about new entities. Rows: answers with "
-        "the new object, answers with the object of training, and right answers about new entities.",
+        "the new object, answers with the object seen in training, and right answers about new entities.",
         "The closed book reads no index. It is the control: all its answers are memory. It would be surprising "
         "if it knew the new objects.",
     ),

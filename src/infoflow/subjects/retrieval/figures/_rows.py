@@ -28,7 +28,7 @@ def of_readers(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def arms(frame: pd.DataFrame) -> pd.DataFrame:
-    """Plain variants, and the closed-book reader that trains as rarely without a passage as the others."""
+    """Rows of plain models, and of the closed-book reader that is asked without a passage as rarely as the others."""
     return frame[frame["variant"].isin(["", CONTROL_ARM])]
 
 
@@ -42,7 +42,7 @@ def every_exposure(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_exposure(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add each row's exposure rank as text, from the rarest trained facts to withheld ones; drop all other rows."""
+    """The rows for one exposure of trained facts, or for held-out or withheld facts, with label and rank, in order."""
     weights = sorted({int(one) for one in frame.loc[frame["facts"] == "trained", "weight"] if one > 0})
     named = {("trained", weight): f"{weight}×" for weight in weights}
     named |= {(kind, -1): label for kind, label in _KINDS.items()}
@@ -66,7 +66,7 @@ def drawn(
 
 
 def ends_of(rows: pd.DataFrame, *more: float) -> tuple[float, float]:
-    """An axis range that holds all intervals, and these values."""
+    """An axis range that contains all intervals and these values."""
     return span(rows[["low", "high", "value"]], more, margin=0.06, flat=0.05)
 
 
@@ -126,7 +126,7 @@ def _stored(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
 
 
 def _entering(frame: pd.DataFrame, models: ModelSelection) -> pd.DataFrame:
-    """What a lens reads of an answer that appears only in the passage."""
+    """Probability that a lens reads of an answer that only the passage holds, by state."""
     rows = of(plain_arms(frame), facts="held out", weight=-1, place="mask", document="gold", metric="probability")
     lens = "tuned" if "tuned" in set(rows["lens"]) else "logit"
     return rows[rows["lens"] == lens]
@@ -186,16 +186,16 @@ KNOWN = Method(
     generated world; they differ in the passages they may read. Facts are trained (1, 4 or 16 times as often as the
     rarest), held out (in a passage, but in no training question) or withheld (nowhere: chance). Tests use wordings
     that do not occur in training. The answer is the most likely of the relation's <i>m</i> objects; a fact's stored
-    bits are log<sub>2</sub> <i>m</i> + log<sub>2</sub> <i>p</i>(<i>o</i>), read without a passage. Elicited: the same
-    after 200 updates on such questions about a quarter of the entities, tested on the others. A chance model has 0
-    bits.
+    bits are log<sub>2</sub> <i>m</i> + log<sub>2</sub> <i>p</i>(<i>o</i>), read without a passage. Elicited bits are
+    measured after 200 updates on such questions about a quarter of the entities, on the other entities. A model at
+    chance has 0 bits.
     """,
 )
 ENTERS = Method(
     id="retrieval-enters",
     title="Where an answer can be read",
     text="""
-    <i>P</i><sub>l</sub>, the probability of the right object that a lens reads from state <i>l</i> at the mask. With
+    <i>P</i><sub>l</sub> is the probability of the right object that a lens reads from state <i>l</i> at the mask. With
     <i>g</i><sub>l</sub> = <i>P</i><sub>l</sub>(passage) − <i>P</i><sub>l</sub>(no passage), half is the first state
     with <i>g</i><sub>l</sub> ≥ <i>g</i><sub>L</sub>/2, and the centre is Σ <i>l</i>·(<i>g</i><sub>l</sub> −
     <i>g</i><sub>l−1</sub>) / Σ (<i>g</i><sub>l</sub> − <i>g</i><sub>l−1</sub>), including downward steps; both are
@@ -210,14 +210,14 @@ FLOW = Method(
     text="""
     In all heads of a block and of all blocks above it, the tokens left of the arrow may not attend to those right of
     it (evidence: the passage; object: the answer in it). The value is the share of right answers that is lost; the
-    control knocks out as many random edges of the same row. The copy score of a head is the share of questions in
+    control knocks out as many random edges of the same input. The copy score of a head is the share of questions in
     which its largest weight from the mask lies on the answer in the passage while the model gives that answer. Heads
     are removed in the order of that score; the control removes as many other heads, in five draws.
     """,
 )
 FOUND = Method(
     id="retrieval-found",
-    title="Search, and what the reader makes of it",
+    title="Search, and how the reader uses it",
     text="""
     hit@1 is the share of questions whose first passage holds the fact; control: passages drawn at random. π is the
     softmax of the retriever's scores over the candidates and the empty passage ∅, ρ the posterior given the answer.
@@ -246,11 +246,11 @@ COURSE = Method(
     title="Answers at kept updates",
     text="""
     At evenly spaced updates, the weights are kept, an index is built from them, and the same questions are asked.
-    Log-likelihood: log <i>p</i>(<i>y</i>|<i>x</i>) with the passage summed out; retrieval utility: that minus log
-    <i>p</i>(<i>y</i>|∅, <i>x</i>). Which of the two predicts later answers? Each, on trained facts, is correlated
-    (Spearman) with the share of right answers about held-out facts at the next kept update, over all readers of a
-    seed that read passages. Control: the updates of each training in random order. After Guu et al. (2020), appendix
-    D.
+    The log-likelihood is log <i>p</i>(<i>y</i>|<i>x</i>) with the passage summed out; the retrieval utility is the
+    log-likelihood minus log <i>p</i>(<i>y</i>|∅, <i>x</i>). To see which of the two predicts later answers, each, on
+    trained facts, is correlated (Spearman) with the share of right answers about held-out facts at the next kept
+    update, over all readers of a seed that read passages. Control: the updates of each training in random order.
+    After Guu et al. (2020), appendix D.
     """,
 )
 ANSWERED = Method(
@@ -262,6 +262,6 @@ ANSWERED = Method(
     <i>p</i>(<i>w</i>|<i>z</i>, <i>x</i>); with a single passage, the word with the largest
     <i>p</i>(<i>w</i>|<i>z</i>, <i>x</i>). An answer is exact if it equals a right one apart from case, punctuation
     and articles (as in SQuAD's script). The right passage is the one that the question was asked about; a long
-    passage is cut around its answers. Control: the most frequent right answer, given to all questions.
+    passage is truncated to a part around its answers. Control: the most frequent right answer, given to all questions.
     """,
 )

@@ -1,4 +1,4 @@
-"""The section on retrieval: what readers know, where they read it, what they find; and single questions."""
+"""The report's section on retrieval, and the cards of single questions."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -47,7 +47,7 @@ def _examples(frame: pd.DataFrame, models: ModelSelection) -> Drawn | None:
 
 
 def _questions(own: pd.DataFrame) -> list[pd.DataFrame]:
-    """As many questions as fit with all readers, the same for each reader, alternating between kinds of facts."""
+    """The questions to show: as many as fit, the same for each reader, alternating between kinds of facts."""
     room = max(1, _MOST // len(own["series"].unique()))
     asked = own.drop_duplicates("question")
     turns = asked.assign(turn=asked.groupby("facts").cumcount()).sort_values("turn", kind="stable")
@@ -113,7 +113,7 @@ EXAMPLES = DeclaredFigure(
 )
 
 
-# The section on retrieval: what readers with and without passages know, where they read it, and what they find.
+# The section on retrieval.
 
 _FIGURES = (
     KNOWLEDGE_FIGURE,
@@ -160,7 +160,7 @@ def retrieval_section(tables: ModelTables) -> Section | None:
 
 
 def _first_reader(frames: Mapping[str, pd.DataFrame]) -> str:
-    """How long readers had learned to read beforehand, and how well they read this world then; "" if they had not."""
+    """How long readers were pretrained to read, and how well they then read this world; "" if they were not."""
     scores = frames.get(RETRIEVAL_SCORES.name)
     if scores is None or (stated := scores[scores["metric"] == "read_updates"]).empty:
         return ""
@@ -171,7 +171,7 @@ def _first_reader(frames: Mapping[str, pd.DataFrame]) -> str:
 
 
 def _right(knowledge: pd.DataFrame | None) -> float | None:
-    """Correct answers before training about held-out facts, with the right passage."""
+    """Accuracy before training on held-out facts, with the right passage."""
     if knowledge is None:
         return None
     own = every_exposure(plain_arms(knowledge[~knowledge["trained"]]))

@@ -1,4 +1,4 @@
-"""What a model stores about facts, and what it reads from a document with them: by layer, head and token."""
+"""What a model stores about facts, and what it reads about them from a document, by layer, head and token."""
 
 from ._answers import (
     OWN,

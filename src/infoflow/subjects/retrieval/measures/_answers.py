@@ -27,8 +27,8 @@ def answer_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, batch:
 
     $$ \log p(o) = \sum_j \log p(o_j \mid x) - \log \sum_{o'} \exp \sum_j \log p(o'_j \mid x) $$
 
-    j runs over the masks, all masked at once; for an encoder-decoder, over the generated tokens, each conditioned on
-    those before, and the end. Choices outside the relation get −∞.
+    j runs over the masks, all masked at once. For an encoder-decoder, j runs over the generated tokens, the end
+    included, each conditioned on those before it. Choices outside the relation get −∞.
     """
     return renormalised(choice_token_log_probabilities(reader, inputs, batch))
 
@@ -62,7 +62,7 @@ def choice_log_probabilities(logits: Tensor, inputs: FactInputs) -> np.ndarray:
 
 
 def choice_log_probabilities_at_masks(logits: Tensor, inputs: FactInputs) -> np.ndarray:
-    """The same from logits (row, target, vocabulary) at the masks only; undefined at positions −1."""
+    """`choice_log_probabilities` from logits (row, target, vocabulary) at the masks; undefined at positions −1."""
     return renormalised(_of_choices(logits, inputs))
 
 
@@ -81,8 +81,8 @@ def _of_choices(logits: Tensor, inputs: FactInputs) -> np.ndarray:
 
 @torch.no_grad()
 def written_token_log_probabilities(reader: EncoderDecoderModel, inputs: FactInputs) -> np.ndarray:
-    r"""The same for an encoder-decoder, \(\log p(o_j \mid x, o_{<j})\). A question is encoded once, and the decoder's
-    first step, which its objects share, runs once.
+    r"""`choice_token_log_probabilities` of an encoder-decoder: \(\log p(o_j \mid x, o_{<j})\). Each question is encoded
+    once, and the decoder's first step, which all its objects share, runs once.
     """
     num_choices = inputs.candidates.shape[1]
     batch = max(1, _SEQUENCES // num_choices)
@@ -122,7 +122,7 @@ def _logits(reader: Any, named: dict[str, Tensor], answers: Tensor, num_choices:
 
 
 def _spelt(part: FactInputs, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """Every object and its end, int64 (row, choice, target), 0 for missing tokens; and the mask of existing ones."""
+    """Tokens of every object and its end, int64 (row, choice, target), 0 if missing; and the mask of existing ones."""
     words = part.candidates >= 0
     num = words.sum(axis=2, keepdims=True)
     places = np.arange(words.shape[2] + 1)
@@ -139,7 +139,7 @@ _DRAWS = 1 << 62
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class QuestionCandidates:
-    """What each question may read, in the order of `world.questions(facts)`; the last candidate is the null passage."""
+    """Candidates of each question, in the order of `world.questions(facts)`; the last one is the null passage."""
 
     ids: np.ndarray  # int64 (question, candidate), numbers of the world's passages
     there: np.ndarray  # bool (question, candidate)
@@ -167,9 +167,9 @@ def question_candidates(
 ) -> QuestionCandidates:
     """What a model retrieves for every fact, in the test wordings.
 
-    The index is built here from the current model, so it is not stale; the model's own is unchanged. A `library`
-    replaces the world's passages, with the same ids: its index is used as it is, or else built here and kept. Measures
-    with one model and several sets of facts share one.
+    The index is built here from the current model, so it is not stale; the model's own index is unchanged. A `library`
+    replaces the world's passages, with the same ids. If it has an index, this is used; otherwise one is built and kept,
+    so that several calls with the same model can share it.
     """
     asked = fact_inputs(world, tokenizer, facts, "none", limit=limit_of(model))
     passages = library or Library(Passages.from_rows(world.passages(edited)), tokenizer, limit_of(model))
@@ -201,8 +201,8 @@ def own_log_probabilities(
 
     $$ \log p(o) \propto \log \sum_z \pi(z) \prod_j p(o_j \mid z, x) $$
 
-    This is at the sequence level; see `marginal_log_likelihood` for the token level. (question, choice), in nats, −∞
-    for choices outside the relation; `found` is the result of `question_candidates` for the same facts.
+    The formula is for the sequence level; see `marginal_log_likelihood` for the token level. The result is (question,
+    choice), in nats, −∞ for choices outside the relation. `found` comes from `question_candidates` for the same facts.
     """
     asked = inputs_with_candidates(model, world, tokenizer, facts, found, edited)
     logs = [choice_token_log_probabilities(model.reader, inputs) for inputs in asked]
@@ -225,7 +225,7 @@ def inputs_with_candidates(
     found: QuestionCandidates,
     edited: bool,
 ) -> Iterator[FactInputs]:
-    """All questions with their first candidate, then with their second, and so on; missing candidates are skipped."""
+    """All questions with their first candidate, then with their second, and so on; a missing one is left empty."""
     for ids in np.where(found.there, found.ids, NULL).T:
         options: Any = {"passages": ids.tolist(), "edited": edited, "limit": limit_of(model)}
         yield fact_inputs(world, tokenizer, facts, "retrieved", **options)
@@ -246,7 +246,7 @@ def _reading_from(model: RetrievalModel, library: Library) -> Iterator[None]:
         model.passage_library = before
 
 
-# Facts as one model reads them with each document: its inputs and its answers.
+# A model's inputs and answers for facts, with each document.
 
 OWN = "own"  # the document of a model that reads everything it retrieved, marginalised over passages
 Level = Literal["sequence", "token"]
@@ -270,7 +270,7 @@ class FactReadings:
     k: int = 2  # passages per search
     level: Level = "sequence"  # level of the marginalisation
     seed: int = 0  # seeds random documents
-    passage_library: Library | None = None  # see `question_candidates`; None: it is built for these facts
+    passage_library: Library | None = None  # see `question_candidates`; None: one is built for these facts
     _found: QuestionCandidates | None = field(default=None, init=False)
 
     @property
@@ -280,13 +280,13 @@ class FactReadings:
 
     @property
     def available(self) -> tuple[str, ...]:
-        """The documents that this model has, `own` included; a model without a source of passages has no `own`."""
+        """Documents for this model: `own` needs a `RetrievalModel`, and `retrieved` also needs a source of passages."""
         if not isinstance(self.model, RetrievalModel):
             return DOCUMENTS[:-1]
         return (*DOCUMENTS[:-1], OWN) if self.model.source == "none" else (*DOCUMENTS, OWN)
 
     def require(self, documents: Collection[str]) -> None:
-        """Raise a `UserError` if one of these is not available."""
+        """Raise a `UserError` if one of these documents is not available."""
         if wrong := [one for one in documents if one not in self.available]:
             raise UserError(
                 f"documents must be among {', '.join(self.available)} for a {type(self.model).__name__}. Got "
@@ -300,7 +300,7 @@ class FactReadings:
         return any(self.world.gold(fact, self.edited) >= 0 for fact in self.facts)
 
     def inputs(self, document: str) -> FactInputs:
-        """The questions with a document; for `own` without one."""
+        """The questions with a document; for `own`, without one."""
         passages = self.found.best().tolist() if document == "retrieved" else None
         kind: Any = "none" if document == OWN else document
         options = {"edited": self.edited, "limit": limit_of(self.reader), "seed": self.seed}
@@ -314,7 +314,7 @@ class FactReadings:
         return own_log_probabilities(self.model, self.world, self.tokenizer, self.facts, self.found, **options)
 
     def read(self, documents: Collection[str]) -> Iterator[tuple[str, FactInputs, np.ndarray]]:
-        """Each document that a fact has, with its inputs and answers."""
+        """Each of these documents that at least one fact has, with its inputs and answers."""
         self.require(documents)
         for document in documents:
             if self.has(document):
@@ -323,7 +323,7 @@ class FactReadings:
 
     @property
     def found(self) -> QuestionCandidates:
-        """What the model retrieves: from the library given, else from an index built now."""
+        """What the model retrieves: from the given library, or from an index built now."""
         if self._found is None:
             options: Any = {"edited": self.edited, "k": self.k, "seed": self.seed, "library": self.passage_library}
             self._found = question_candidates(self.model, self.world, self.tokenizer, self.facts, **options)

@@ -1,4 +1,4 @@
-"""Shared inputs of all measures of reading: facts, a model, its answers under edits, its attention on some tokens."""
+"""Parts shared by all measures of reading: facts, the model, its answers under edits, its attention on some tokens."""
 
 # V variant, B row
 
@@ -22,7 +22,7 @@ from ..models import Library
 from ._answers import FactReadings, choice_log_probabilities
 from ._inputs import FactInputs
 
-READ_KINDS = ("trained", "held out")  # facts that a trained reader can and cannot store; both occur in a passage
+READ_KINDS = ("trained", "held out")  # facts that training can store, and facts that it cannot; both occur in a passage
 
 
 def looked_at(reader: PreTrainedModel) -> Model:
@@ -59,7 +59,7 @@ def asked_by_kind(
     seed: int = 0,
     library: Library | None = None,
 ) -> list[FactReadings]:
-    """At most `facts` facts of each kind, as the model reads them, with the passages of `library` if it is given."""
+    """At most `facts` facts of each kind, as the model reads them, with the passages of `library` if given."""
     chosen = [facts_of_kind(world, kind, facts, seed) for kind in kinds]
     options: Any = {"model": model, "world": world, "tokenizer": tokenizer, "seed": seed, "passage_library": library}
     asked = [FactReadings(facts=one, **options) for one in chosen]
@@ -82,7 +82,7 @@ def logits_of(model: Model, inputs: FactInputs, times: int = 1) -> Tensor:
 
 
 def batches(inputs: FactInputs, size: int) -> list[FactInputs]:
-    """The rows in parts of at most this many."""
+    """The rows in batches of at most `size`."""
     places = np.arange(len(inputs))
     return [inputs.take(places[start : start + size]) for start in range(0, len(inputs), size)]
 
@@ -90,7 +90,7 @@ def batches(inputs: FactInputs, size: int) -> list[FactInputs]:
 # Answers of a model under several edits of its forward pass; the blocks below an edit run once.
 
 Edits = Callable[[np.ndarray, Sequence[int]], AbstractContextManager[Any]]
-"""A context that applies these variants' edits to these rows, one to each repetition; without variants, no edit."""
+"""A context that applies these variants' edits to these rows: one variant to each repetition of the rows."""
 _TOKENS = 16_384  # total of all variants that run together
 
 
@@ -106,8 +106,8 @@ def variant_answers(
     """The log-probability of each choice, in nats: unedited, (row, choice), and of each variant, (variant, row,
     choice).
 
-    `changed` are the blocks that each variant changes; without any, its answers are the model's own. `keep_heads`:
-    whether the edits begin at an attention's output projection or above.
+    `changed` are the blocks that each variant changes; a variant that changes none has the unedited answers.
+    `keep_heads`: whether the edits begin at an attention's output projection or above.
     """
     places = np.arange(len(inputs))
     parts = [
@@ -141,19 +141,19 @@ def _batch_answers(
 
 
 def scores_of(logs: np.ndarray, inputs: FactInputs) -> dict[str, np.ndarray]:
-    """Metrics (..., row) of log-probabilities (..., row, choice): p1 (the right object is likeliest), nats (−log p of
-    it), probability.
+    """Metrics (..., row) of log-probabilities (..., row, choice): p1 (whether the right object is the likeliest), nats
+    (its −log p) and its probability.
     """
     right = np.take_along_axis(logs, np.broadcast_to(inputs.answers[:, None], (*logs.shape[:-1], 1)), axis=-1)[..., 0]
     first = (logs.argmax(axis=-1) == inputs.answers).astype(np.float64)
     return {"p1": first, "nats": -right, "probability": np.exp(right)}
 
 
-# The attention on some tokens, absolute and relative to their number.
+# The attention on some tokens, absolute and relative to their share of all tokens.
 
 
 class AttentionShares(NamedTuple):
-    """Shares for each distribution over tokens."""
+    """Attention on some tokens, for each distribution over tokens."""
 
     share: np.ndarray  # attention on the tokens, 0 to 1
     relative: np.ndarray

@@ -31,7 +31,7 @@ from ._inputs import EVIDENCE_PARTS, FactInputs, fact_inputs
 from ._tables import ATTENTION_RANKING, EVERY_WEIGHT, fact_blocks, group_rows, mean_of
 
 EVERY_KIND = "all"
-"""In the column `facts`: facts of all requested kinds."""
+"""Value of the column `facts` for facts of all requested kinds together."""
 
 
 def attention_ranking(
@@ -47,7 +47,7 @@ def attention_ranking(
     seed: int = 0,
     batch: int = 64,
 ) -> pd.DataFrame:
-    r"""Rank correlation of attention on a passage with the posterior, and how often the top passage is the gold one.
+    r"""Rank correlation of a passage's attention with its posterior, and how often the most attended passage is gold.
 
     $$ A(z) = \frac{1}{|H|} \sum_{h \in H} \frac{1}{J} \sum_j \sum_{k \in z} a^h_{jk}, \qquad
        \rho(z) \propto \pi(z) \prod_j p(y_j \mid z, x) $$
@@ -56,17 +56,17 @@ def attention_ranking(
     |----------|----------------------------------------------------------------------------------|
     | $H$      | the quarter of the heads with the highest copy scores; for the baseline as many other heads |
     | $j$      | masks                                                                            |
-    | $k$      | words of the passage, which is read alone with the question                      |
-    | \(\pi\)  | prior of the model's own source with its current weights; even for a plain reader |
+    | $k$      | words of the passage; each passage is read separately with the question          |
+    | \(\pi\)  | prior of the model's own source with its current weights; uniform for a plain reader |
 
     Each question has the passage that answers it, those about the same entity, and others up to `candidates`. The null
     passage has no words, so it is excluded. Spearman's correlation is over one question's candidates. Rows are for all
-    facts (`facts` all), for each kind and for each exposure; heads are those with the highest copy scores on the gold
+    facts (`facts` is "all"), for each kind and for each exposure. Copy scores of heads are measured with the gold
     documents of `kinds`, or of `ranked_by`.
 
     Args:
         model: A retrieval model with its library, or a reader.
-        world: World of the facts; the library's passages are the world's.
+        world: World of the facts; its passages must be those of the library.
         tokenizer: The world's tokenizer.
         kinds: Kinds of facts that occur in a passage.
         ranked_by: Kinds of facts whose gold documents rank the heads; by default `kinds`.
@@ -77,7 +77,8 @@ def attention_ranking(
         batch: Rows per forward pass.
 
     Raises:
-        UserError: There is no masked LM or no fact, fewer than two heads, or too few candidates or draws.
+        UserError: The reader is not a masked LM or has fewer than two heads, there is no fact, or `candidates` or
+            `draws` is too small.
 
     Source: [@izacard2021distilling] distils all heads' attention.
     """
@@ -198,7 +199,7 @@ def answer_logs(logits: Tensor, inputs: FactInputs) -> np.ndarray:
 
 
 def _found_scores(model: RetrievalModel, rows: Tensor, mask: Tensor, ids: np.ndarray) -> np.ndarray:
-    """The source's own untrained score of each candidate, else 0."""
+    """The score of each candidate by a source without trained scores, 0 if it has none."""
     library = model.passage_library
     if model.source not in ("bm25", "frozen"):
         return np.zeros(ids.shape)

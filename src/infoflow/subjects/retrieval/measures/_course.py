@@ -13,24 +13,24 @@ from infoflow.results import RETRIEVAL_SCORES, Column, TableSchema, estimate, es
 
 RETRIEVAL_COURSE = TableSchema(
     name="retrieval_course",
-    description="What a reader knows at updates of its training that were kept, with its own candidates of that moment "
-    "and questions in wordings that training does not have. p1: share of questions answered correctly; log_likelihood: "
-    "of the answer, the passage summed out; utility: how much more that is than without a passage. Control: a guess "
-    "among the relation's objects (p1), among all words (log_likelihood), no passage (utility).",
+    description="What a reader knows at the kept updates of its training, with the candidates that it finds at that "
+    "update and with wordings that training does not have. p1: share of questions answered correctly; log_likelihood: "
+    "of the answer, with the passage summed out; utility: its gain over reading no passage. Control: a guess among the "
+    "relation's objects (p1), among all words (log_likelihood), no passage (utility).",
     columns=(
         Column("update", "int64", "updates", "after which the weights were kept; 0: none"),
-        Column("facts", "string", "", "trained (with those changed later) or held out"),
+        Column("facts", "string", "", "trained (including those changed later) or held out"),
         Column("metric", "string", "", "p1, log_likelihood, utility"),
         *estimate_columns("share (p1), nats", "mean over questions", "see the description", "questions"),
     ),
 )
 PREDICTORS: Mapping[str, str] = {"later_by_utility": "utility", "later_by_likelihood": "log_likelihood"}
-"""Metrics of `retrieval_scores` that `later_answers` adds, and their predictors."""
+"""Metrics that `later_answers` adds to `retrieval_scores`, with the predictor of each."""
 _SHUFFLES = 200
 
 
 class _Points(NamedTuple):
-    """Pairs of consecutive saved updates, over all training runs: (1 + R, pair), the estimate before its replicates."""
+    """Pairs of consecutive kept updates, over all training runs: (1 + R, pair), the estimate and R replicates."""
 
     before: np.ndarray  # the predictor at the earlier one
     after: np.ndarray  # right answers at the later one
@@ -42,21 +42,20 @@ def later_answers(course: pd.DataFrame) -> pd.DataFrame:
 
     $$ \rho_m = \operatorname{Spearman}_{(a, i)}\left(m_{a, u_i},\; \text{P@1}_{a, u_{i+1}}\right) $$
 
-    over training runs a and consecutive saved updates \(u_i\), with m the retrieval utility or the log-likelihood on
+    over training runs a and consecutive kept updates \(u_i\), with m the retrieval utility or the log-likelihood on
     trained facts, and P@1 on held-out facts, which have no training questions. Replicates resample facts. Control: the
-    same with the updates of each training in random order, mean of 200 orders, which keeps the differences between
-    training runs.
+    mean over 200 random orders of each run's updates, which keeps the differences between training runs.
 
     Args:
-        course: Rows of `RETRIEVAL_COURSE` of some training runs, identified by the column `model`. Those without
-            utility (no passages) are left out.
+        course: Rows of `RETRIEVAL_COURSE` of some training runs, identified by the column `model`. Runs without
+            utility (readers without passages) are left out.
 
     Returns:
         Metrics `later_by_utility` and `later_by_likelihood` for the queries `held out`; empty if there are fewer than 3
         pairs, or a predictor is constant.
 
     Raises:
-        UserError: Two rows describe the same number.
+        UserError: Two rows have the same model, update, kind of facts and metric.
 
     Source: [@guu2020realm], appendix D.
     """

@@ -1,4 +1,4 @@
-"""The table `evidence_flow`: the edges, tokens and blocks through which an answer travels from evidence to mask."""
+"""The table `evidence_flow`: the attention edges, tokens and blocks that carry an answer from evidence to mask."""
 
 # V variant, B row, T token, D width
 
@@ -36,7 +36,7 @@ from ._tables import EVIDENCE_FLOW, group_rows
 
 _MENTIONS = "tracing every mention"
 FLOW_METHODS = ("knock-out", "removal", "tracing", _MENTIONS)
-"""Forbidden attention edges; a removed key token; noise with one output restored; noise on all mentions."""
+"""Methods: attention edges forbidden; one key token removed; one output restored under noise; noise on all mentions."""
 DEVIATIONS = 3.0  # standard deviation of the noise, in standard deviations of the word embeddings
 SITES = ("ffn", "attention")
 _SUBJECTS = (TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT)
@@ -56,32 +56,32 @@ def evidence_flow(
     batch: int = 64,
     library: Library | None = None,
 ) -> pd.DataFrame:
-    r"""How much an answer loses without some attention, and how much one restored output regains.
+    r"""How much accuracy is lost without some attention, and how much one restored output regains.
 
     | method                | intervention                                                              |
     |-----------------------|---------------------------------------------------------------------------|
     | knock-out             | edges (q, k) are forbidden in all heads, in one block or from one upward  |
-    | removal               | no token attends to one token, in one block or in all                     |
+    | removal               | nothing attends to one token, in one block or in all                      |
     | tracing               | noise on the subject's embeddings, one FFN or attention output restored   |
     | tracing every mention | the same with noise wherever the passage names the subject                |
 
     | method    | value                                             | baseline                        |
     |-----------|---------------------------------------------------|---------------------------------|
-    | knock-out | lost P@1, and by how many nats −log p rises       | as many random edges of the row |
+    | knock-out | lost P@1, and the rise of −log p, in nats         | as many random edges of the row |
     | removal   | the same                                          | a random word of the row        |
-    | tracing   | probability, regained; `noise`: lost by the noise | a random word; other words      |
+    | tracing   | regained probability; for `noise`, what it costs  | a random word; other words      |
 
-    Heads are redundant, so one block alone loses little: prefer the knock-out from a block upward. For an object of two
-    tokens, the last one is removed and restored; at the mask, all masks are. Noise has 3 standard deviations of the
-    word embeddings, in question and evidence; restored outputs come from the run without noise. A passage about one
-    entity names the subject in every sentence, and "tracing" leaves sentences that do not answer unchanged; if there
-    are none, "tracing every mention" has no rows.
+    Heads are redundant, so a knock-out in one block costs little: prefer the knock-out from a block upward. For an
+    object of two tokens, only the last one is removed or restored; for the mask, all masks are restored. The noise has
+    3 standard deviations of the word embeddings, in question and evidence; restored outputs come from the run without
+    noise. A passage about one entity names the subject in every sentence; "tracing" adds no noise in sentences that do
+    not answer the question. If there are none, "tracing every mention" has no rows.
 
     Every number is given for all facts of a kind (`weight` −1) and for each exposure. Knock-outs of a passage without
     the answer (random, or retrieved by mistake) are a control.
 
     Args:
-        reader: A masked LM, or a `RetrievalModel`, which also has the document retrieved.
+        reader: A masked LM, or a `RetrievalModel`, which also has the document "retrieved".
         world: World of the facts.
         tokenizer: The world's tokenizer.
         kinds: Kinds of facts.
@@ -90,7 +90,7 @@ def evidence_flow(
         methods: Subset of the four.
         facts: Maximum number of facts per kind.
         seed: Seeds the choice of facts, random documents, edges and words, and the noise.
-        batch: Rows per forward pass, each of them for several edits at a time.
+        batch: Rows per forward pass, each repeated for several edits.
         library: Its index replaces one built here for each kind; see `question_candidates`.
 
     Raises:
@@ -134,9 +134,9 @@ class Restored:
 def tracing_rows(
     keys: dict[str, Any], model: Model, inputs: FactInputs, noise_BTD: np.ndarray, seed: int, batch: int
 ) -> list[dict[str, Any]]:
-    """By how much the right object's probability recovers, for each site, token, block and group of facts.
+    """How far the right object's probability recovers, for each site, token, block and group of facts.
 
-    The first rows are the loss from the noise (added to the word embeddings).
+    The first rows give the loss from the noise, which is added to the word embeddings.
     """
     num_layers = len(model.anatomy.reads.layers)
     tokens, counted = _tokens(inputs, seed)
@@ -218,7 +218,7 @@ def _noise_at(tokens: np.ndarray, model: Model, inputs: FactInputs, seed: int) -
 
 
 def _elsewhere(inputs: FactInputs, noise: np.ndarray, seed: int) -> np.ndarray:
-    """The same noise on an equal number of random words of each row that are not subject, mask, object or noisy."""
+    """The same noise on as many random words of each row, none of them subject, mask, object or already noisy."""
     left_out = [
         TokenPart.PAD,
         TokenPart.SPECIAL,
@@ -251,13 +251,13 @@ def _tokens(inputs: FactInputs, seed: int) -> tuple[dict[str, np.ndarray], dict[
     return tokens, {where: np.asarray(there.any(axis=1)) for where, there in tokens.items()}
 
 
-# -- outputs that are kept and put back -------------------------------------------------------------------------------
+# -- outputs that are kept and restored -------------------------------------------------------------------------------
 
 _Outputs = dict[tuple[str, int], Tensor]
 
 
 def _modules(model: Model) -> dict[str, list[str]]:
-    """The module of each layer whose output belongs to a site."""
+    """For each site, the module of every layer that has its output."""
     stack = model.anatomy.reads
     return {
         "ffn": feed_forward_outputs(model, stack.name),

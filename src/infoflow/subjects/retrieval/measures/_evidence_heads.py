@@ -45,8 +45,8 @@ from ._tables import (
 GROUPS = ("evidence", "question", "special", "itself", "object")
 """Groups of keys, seen from the mask.
 
-Words of the passage; words of the question and its other masks; [CLS] and [SEP]; the mask itself; the object in the
-evidence, which `evidence` includes.
+In this order: words of the passage; words of the question and its other masks; [CLS] and [SEP]; the mask itself; the
+object in the evidence, which `evidence` includes.
 """
 COPY = "copy"
 BY_EXPOSURE = ("evidence", "object", COPY)  # metrics that are also reported for each exposure
@@ -78,14 +78,14 @@ def evidence_heads(
     | $j$       | masks of the question: one for each token of the object                |
     | $O_q$     | the object's tokens in the evidence                                    |
 
-    The baseline of every number is the same statistic with a random document. This contains no answer, but words of the
-    answer that happen to occur in it count as the object.
+    The baseline of every number is the same statistic with a random document. It does not answer the question, but
+    words of the answer that happen to occur in it count as the object.
 
     Attention on evidence and object, and the copy score, are given for all facts of a kind (`weight` −1) and for each
     exposure.
 
     Args:
-        reader: A masked LM, or a `RetrievalModel`, which also has the document retrieved.
+        reader: A masked LM, or a `RetrievalModel`, which also has the document "retrieved".
         world: World of the facts.
         tokenizer: The world's tokenizer.
         kinds: Kinds of facts; those without a passage have no evidence.
@@ -115,7 +115,7 @@ def evidence_heads(
 def _rows(
     readings: HeadReadings, inputs: FactInputs, random: HeadReadings, of_random: FactInputs
 ) -> Iterator[dict[str, Any]]:
-    """Rows of every group of facts, metric and head; the control is the same group's with random documents."""
+    """Rows of every group of facts, metric and head; the baseline is the group's value with random documents."""
     others = {(group.facts, group.weight): group.rows for group in fact_groups(of_random.facts)}
     blocks = fact_blocks(inputs.facts)
     for group in fact_groups(inputs.facts):
@@ -134,7 +134,7 @@ def _rows(
 def copy_scores(model: Model, inputs: FactInputs, batch: int = 64) -> list[np.ndarray]:
     """The copy score of each head, (head,) for each layer; ties are broken by attention on the object."""
     readings = head_readings(model, inputs, batch)
-    # A score counts half questions: attention on the object, at most 1, never lifts one above the next.
+    # Copy scores differ by at least half a question, so this share of attention, at most 1, only breaks ties.
     step = 1e-3 / (2 * len(inputs))
     return [
         copied.mean(axis=0) + step * looked.mean(axis=0)
@@ -143,7 +143,7 @@ def copy_scores(model: Model, inputs: FactInputs, batch: int = 64) -> list[np.nd
 
 
 def head_readings(model: Model, inputs: FactInputs, batch: int = 64) -> HeadReadings:
-    """Every metric of every head and question; the mean over the question's masks."""
+    """Every metric of every head and question, averaged over the question's masks."""
     found: dict[str, list[list[np.ndarray]]] = {}
     for part in batches(inputs, batch):
         for metric, layers in _batch_readings(model, part).items():
@@ -171,7 +171,7 @@ def mask_attention(model: Model, inputs: FactInputs) -> tuple[Tensor, list[np.nd
 
 
 def object_tokens(inputs: FactInputs) -> np.ndarray:
-    """Bool (row, token): the object in the evidence; in a passage without the answer, any word of the answer."""
+    """The object's tokens in the evidence, bool (row, token); without an answering sentence, words of the answer."""
     answers = inputs.candidates[np.arange(len(inputs)), inputs.answers]
     same = (inputs.input_ids[:, :, None] == answers[:, None]).any(axis=2) & np.isin(inputs.parts, EVIDENCE_PARTS)
     said = inputs.parts == TokenPart.EVIDENCE_OBJECT
@@ -246,20 +246,20 @@ def evidence_ablation(
 
     The number of ablated heads is 1, 2, 4, ..., up to half of all; 0 is the intact model.
 
-    The baseline is the mean over draws of the same number of other heads. Heads are ranked once, with the gold
-    documents of the facts of all `kinds`, or of `ranked_by`. If evidence heads are distinct, ablating them lowers P@1
+    The baseline is the mean over draws of as many other heads. Heads are ranked once, with the gold documents of all
+    `kinds`, or of `ranked_by`. If heads that carry evidence do not also recall from memory, ablating them lowers P@1
     with "gold" but not with "none"; with "conflict" the right object comes from memory and contradicts the document, so
     P@1 rises if these heads suppressed memory. Every number is given for all facts of a kind (`weight` −1) and for each
     exposure.
 
     Args:
-        reader: A masked LM, or a `RetrievalModel`, which also has the document retrieved.
+        reader: A masked LM, or a `RetrievalModel`, which also has the document "retrieved".
         world: World of the facts.
         tokenizer: The world's tokenizer.
         kinds: Kinds of facts.
         documents: Documents to use. Kinds of facts without such a document have no row.
-        ranked_by: Kinds of facts whose gold documents rank the heads; default: `kinds`. If set, other kinds are
-            evaluated without the same heads.
+        ranked_by: Kinds of facts whose gold documents rank the heads; default: `kinds`. Set it to ablate the same heads
+            for other `kinds`.
         facts: Maximum number of facts per kind.
         draws: Number of draws of random heads, for each number of heads.
         seed: Seeds the choice of facts, random documents and random heads.
@@ -268,7 +268,7 @@ def evidence_ablation(
 
     Raises:
         UserError: The reader is not a masked LM or has fewer than two heads, no fact is left, a document is unknown, or
-            there is no draw.
+            `draws` is below 1.
     """
     model = looked_at(reader_of(reader))
     if draws < 1:

@@ -1,4 +1,4 @@
-"""A tuned lens and a linear probe for questions about facts, and the states that they read."""
+"""A tuned lens and linear probes for questions about facts, and the states that these read."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -49,20 +49,20 @@ def last_of_subject(inputs: FactInputs) -> np.ndarray:
 
 
 def half_of_entities(world: FactWorld) -> frozenset[int]:
-    """Half of the entities, the same for every model: lenses and probes train on it, and are measured on the others."""
+    """Half of the entities, the same for every model: lenses and probes train on them and are tested on the others."""
     entities = sorted(range(world.config.entities), key=lambda one: hash64("half", one))
     chosen = frozenset(entities[: len(entities) // 2])
     trained = {fact.entity for fact in world.of_kind("trained")}
     if not trained & chosen or not trained - chosen:
         raise UserError(
             f"A lens is trained on half of the entities and measured on the others, so both need trained facts. Got "
-            f"{len(entities)} entities, {len(trained)} of them with some.\nGenerate a larger world."
+            f"{len(entities)} entities, {len(trained)} of them with trained facts.\nGenerate a larger world."
         )
     return chosen
 
 
 def moved_objects(inputs: FactInputs, seed: int = 0) -> np.ndarray:
-    """Another fact's object for each row, int64 (row,): one permutation per relation, the same for all questions."""
+    """Objects permuted among the facts of each relation, int64 (row,); all questions about a fact get the same one."""
     relations = np.array([fact.relation for fact in inputs.facts])
     numbers = np.array([fact.number for fact in inputs.facts])
     moved = np.empty(len(inputs), dtype=np.int64)
@@ -77,7 +77,7 @@ def moved_objects(inputs: FactInputs, seed: int = 0) -> np.ndarray:
 # A tuned lens for questions: trained on other facts with every document, and on sentences of the language.
 
 _FACTS = 25  # per kind and exposure, with each document
-_SENTENCES = 600  # about a quarter of the lens's training data, as in the model's training
+_SENTENCES = 600  # about a quarter of the training data, as in the model's training
 
 
 def fact_lens(
@@ -90,8 +90,8 @@ def fact_lens(
 ) -> TunedLens:
     """A tuned lens at masks, for `knowledge_lens` and `knowledge_conflict`.
 
-    It is trained on questions about half of the entities with every document, and on sentences of the language with one
-    random word masked: never on a fact that it is measured on, and only towards the model's own answers.
+    It is trained to match the model's own answers, on questions about half of the entities with every document, and on
+    sentences of the language with one random word masked; never on a fact on which it is measured.
 
     Args:
         reader: A BERT with the head of a masked LM, in evaluation mode.
@@ -120,8 +120,8 @@ def fact_lens(
 def lens_answers(
     reader: PreTrainedModel, states: Tensor, inputs: FactInputs, lens: TunedLens | None = None
 ) -> np.ndarray:
-    """Log-probabilities over choices, (state, row, choice), from the states at the masks, which a tuned lens maps
-    first.
+    """Log-probabilities over choices, (state, row, choice), from the states at the masks, after the tuned lens if
+    there is one.
     """
     head, found = reader.get_submodule("cls"), []
     with torch.no_grad():
@@ -142,14 +142,14 @@ def _masked(sentences: list[list[str]], tokenizer: Any, limit: int, seed: int) -
     rows = [[number[word] for word in words][: limit - 3] for words in sentences]
     ids, real = pad_rows([[vocabulary.start, *row, vocabulary.end, vocabulary.end] for row in rows], vocabulary.pad)
     segments, _ = pad_rows([[0] * (len(row) + 2) + [1] for row in rows], 0)
-    assert vocabulary.mask is not None, "the tokenizer of a world has one"
+    assert vocabulary.mask is not None, "the tokenizer of a world has a mask token"
     masks = np.array([1 + int(stream("lens-word", seed, index).integers(len(row))) for index, row in enumerate(rows)])
     ids[np.arange(len(rows)), masks] = vocabulary.mask
     return {"input_ids": ids, "attention_mask": real, "token_type_ids": segments}, masks[:, None]
 
 
 def _batches(states: Tensor, training: LensTraining, seed: int) -> Iterator[Tensor]:
-    """One batch of rows per step, pass after pass in a new order."""
+    """One batch of rows per step; each epoch has a new order."""
     done, passes = 0, 0
     while done < training.steps:
         order = torch.from_numpy(stream("lens-rows", seed, passes).permutation(states.shape[1])).to(states.device)
@@ -172,11 +172,11 @@ def require_lens(lens: TunedLens, reader: PreTrainedModel) -> None:
 # The accuracy of a linear probe for a fact's object, on states of the question alone.
 
 LEAST_FACTS = 20
-"""Training facts per object, on average, below which a probe memorises facts.
+"""Mean number of training facts per object below which a probe memorises facts.
 
-With two, one had .19 at the top of a model whose own P@1 was 1.00.
+With two, a probe had an accuracy of .19 at the top of a model whose own P@1 was 1.00.
 """
-_DEV = 5  # one in this many of the probe's entities is for early stopping
+_DEV = 5  # one in five of the probe's entities is for early stopping
 _TESTED, _TESTED_TOO = ("trained", "held out", "withheld"), ("changed",)
 _PLACES: tuple[Place, ...] = ("mask", "subject")
 _TASKS = ("accuracy", "control")
@@ -193,11 +193,11 @@ def probe_rows(
 ) -> Iterator[dict[str, Any]]:
     """Rows of `knowledge_lens` for linear probes at the mask and at the subject's last token, states 0..L.
 
-    The document is the empty one. A pair of relations that share their objects has one probe, trained on the trained
-    facts of half of the entities and tested on the others: "accuracy". For "control" the objects of a relation are
-    permuted among its facts. Dates are left out: each has only one or two facts. Untrained facts are tested too, where
-    a probe should be at chance, as are facts that change later, which are part of training. With fewer than `least`
-    training facts per object the values are NaN (`layer` −1), with a note.
+    The document is the empty one. Two relations that share their objects have one probe, trained on the trained facts
+    of half of the entities and tested on the others ("accuracy"). For "control", the objects of a relation are permuted
+    among its facts. Dates are left out, since each has only one or two facts. Untrained facts are tested too, on which
+    a probe should be at chance, and so are facts that change later, which are part of training. With fewer than `least`
+    training facts per object, the values are NaN (`layer` −1), with a note.
 
     Source: control tasks adapted from [@hewitt2019control], with facts instead of word types.
     """
@@ -224,7 +224,7 @@ def probe_rows(
         test = split["test"]
         asked_facts = [inputs.facts[row] for row in test]
         yield from _scored(_predicted(probes, states[test], labels), labels[:, test], asked_facts, place, objects)
-        if changed:  # apart: what the others' numbers are made of stays as it is
+        if changed:  # in a separate pass, so that the numbers of the other facts do not change
             more = fact_inputs(world, tokenizer, changed, "none", limit=limit_of(reader))
             wanted = _labels(more, pairs, seed)
             predicted = _predicted(probes, _states(reader, more, place), wanted)
@@ -238,7 +238,7 @@ def _states(reader: PreTrainedModel, inputs: FactInputs, place: Place) -> np.nda
 
 
 def _labels(inputs: FactInputs, pairs: Sequence[int], seed: int) -> np.ndarray:
-    """Objects of each set (pair and task) and row, int64 (set, row): its own, and permuted."""
+    """Labels of each probe, int64 (set, row): for each pair of relations the objects, then the permuted objects."""
     relations = np.array([fact.relation for fact in inputs.facts])
     moved = moved_objects(inputs, seed)
     sets = [
@@ -280,7 +280,7 @@ def _scored(
     """Rows of each state, task and group of facts, from gold objects (set, row)."""
     for layer, of_layer in enumerate(predicted):
         for task, metric in enumerate(_TASKS):
-            asked = wanted[task::2] != NOT_ASKED  # of each row, by one pair alone
+            asked = wanted[task::2] != NOT_ASKED  # each row belongs to exactly one pair
             right = ((of_layer[task::2] == wanted[task::2]) & asked).any(axis=0).astype(float)
             keys = {"document": "none", "layer": layer, "lens": "probe", "place": place, "metric": metric}
             yield from group_rows(tested, right, np.full(len(right), 1 / objects), "share", **keys)

@@ -17,7 +17,7 @@ from ..models import NULL
 
 Document = Literal["none", "gold", "random", "conflict", "retrieved"]  # one of `DOCUMENTS`
 DOCUMENTS: tuple[Document, ...] = ("none", "gold", "random", "conflict", "retrieved")
-"""The empty document; the gold passage; another passage; the gold passage with another object; the retrieved one."""
+"""The empty document, the gold passage, another passage, the gold passage with another object, the retrieved one."""
 
 
 class TokenPart(IntEnum):
@@ -25,7 +25,7 @@ class TokenPart(IntEnum):
 
     PAD = 0
     SPECIAL = 1  # [CLS], [SEP]
-    MASK = 2  # stands for the object
+    MASK = 2  # in place of the object
     SUBJECT = 3
     RELATION = 4
     QUESTION = 5  # another word of the question
@@ -118,9 +118,9 @@ def fact_inputs(
 ) -> FactInputs:
     """Every fact in the test wordings, with a document, in at most `limit` tokens. Facts without one are left out.
 
-    `passages`, for "retrieved" only, has one for each of `world.questions(facts)`; −1, nothing found, is the empty
-    document. With `edited`, passages and the second answer are those of the edited index. `seed` draws the random
-    documents.
+    `passages`, for "retrieved" only, has one id for each of `world.questions(facts)`; −1 (nothing found) stands for the
+    empty document. With `edited`, passages and the second answer are those of the edited index. `seed` determines the
+    random documents.
     """
     questions = world.questions(facts)
     if (document == "retrieved") != (passages is not None) or (

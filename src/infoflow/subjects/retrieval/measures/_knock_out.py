@@ -20,10 +20,10 @@ from ._inputs import EVIDENCE_PARTS, FactInputs, TokenPart
 from ._tables import group_rows
 
 KNOCK_OUTS = ("mask→evidence", "query→evidence", "evidence→query", "mask→subject", "mask→object")
-"""From querying to attended tokens.
+"""Knock-outs, from the tokens that attend to the tokens attended to.
 
-The evidence is the whole passage with the [SEP] behind it, and the query everything before, with its [CLS] and [SEP];
-otherwise a special token would pass on what is forbidden.
+The evidence is the whole passage with the [SEP] after it. The query is everything before, with its [CLS] and [SEP];
+otherwise information could bypass the knock-out through a special token.
 """
 
 
@@ -35,7 +35,7 @@ def edges(inputs: FactInputs, what: str) -> np.ndarray:
 
 
 def random_edges(inputs: FactInputs, forbidden: np.ndarray, what: str, seed: int) -> np.ndarray:
-    """The same number of other edges for each row, between different real tokens; all of them if there are fewer."""
+    """As many other edges for each row, between different real tokens; all others if there are fewer."""
     real = inputs.attention_mask.astype(bool)
     drawn = np.zeros_like(forbidden)
     for row, key in enumerate(question_keys(inputs)):
@@ -57,7 +57,7 @@ def question_keys(inputs: FactInputs) -> list[tuple[int, int]]:
 
 
 class EdgeEdit:
-    """Forbids edges: for each of V variants of the batch, repeated V times, its own edges in its own layers."""
+    """Forbids edges in a batch that is repeated once per variant: each variant has its own edges and layers."""
 
     def __init__(self, stack: str, variants: Sequence[tuple[np.ndarray, frozenset[int]]]) -> None:
         """`variants`: edges, bool (row, query, key), and the layers in which they are forbidden."""
@@ -86,7 +86,7 @@ def _sides(inputs: FactInputs) -> dict[str, np.ndarray]:
     }
 
 
-# One token of each row: from a part of the question or evidence, or a random word as baseline.
+# One token of each row: the last of a part of the question or evidence, or a random word as baseline.
 
 NOWHERE = -1
 _NAMED = (TokenPart.MASK, TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT, TokenPart.EVIDENCE_OBJECT)
@@ -130,7 +130,7 @@ METRICS = ("p1", "nats")
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Forbidden:
-    """Edges that are forbidden in some layers, and their baseline."""
+    """Edges that are forbidden in some layers, and random edges as baseline."""
 
     what: str
     scope: str  # block, upward or all
@@ -142,7 +142,7 @@ class Forbidden:
 
 
 def knock_outs(inputs: FactInputs, num_layers: int, seed: int) -> list[Forbidden]:
-    """Each knock-out that has edges in the rows: in each block alone, and from it upward."""
+    """Every knock-out that has edges in these rows, in each block alone and from each block upward."""
     found = []
     for what in KNOCK_OUTS:
         forbidden = edges(inputs, what)
@@ -181,7 +181,7 @@ def forbidden_rows(
     keys: dict[str, Any], model: Model, inputs: FactInputs, tried: Sequence[Forbidden], batch: int
 ) -> list[dict[str, Any]]:
     """The loss in P@1 and surprise, one row for each of `tried`, metric and group of facts."""
-    # In the top block, alone and from it upward are the same; a baseline may be shared.
+    # Equal runs are made only once: in the top block, alone and upward are the same, and baselines may be shared.
     runs: dict[tuple[int, frozenset[int]], np.ndarray] = {}
     for one in tried:
         for forbidden in (one.edges, one.random):
@@ -194,7 +194,7 @@ def forbidden_rows(
     for one in tried:
         names = {"what": one.what, "scope": one.scope, "layer": one.layer}
         for metric in METRICS:
-            sign = 1 if metric == "p1" else -1  # surprise rises with a loss
+            sign = 1 if metric == "p1" else -1  # surprise rises when accuracy falls
             lost_VB = np.where(one.counted, sign * (clean[metric] - found[metric]), np.nan)
             value = lost_VB[number[id(one.edges), one.layers]]
             baseline = lost_VB[number[id(one.random), one.layers]]

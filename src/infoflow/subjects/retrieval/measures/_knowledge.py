@@ -26,7 +26,7 @@ from ._tables import EVERY_WEIGHT, KNOWLEDGE, KNOWLEDGE_CONFLICT, fact_blocks, f
 
 # A model's knowledge after a short training to answer without a document.
 
-_SHARE = 4  # one entity in this many is used for training
+_SHARE = 4  # one entity in four is used for training
 _TOKENS = 10**6  # per update, more than its questions have
 
 
@@ -131,16 +131,16 @@ def knowledge(
     | p1     | share of questions whose likeliest object is the right one          | 1 / m   |
     | bits   | \(\log_2 m + \log_2 p(o)\), `stored_bits`, mean, unclipped          | 0       |
     | nats   | \(-\log p(o)\), mean                                                | log m   |
-    | p1_old | for facts that change or come later: share answered as before       | 1 / m   |
-    | p1_new | for these facts: share answered as in the edited index              | 1 / m   |
+    | p1_old | share answered as before the edit; only for changed and later facts | 1 / m   |
+    | p1_new | share answered as in the edited index; only for these facts         | 1 / m   |
 
     p is renormalised over the m objects of the relation. Questions use the test wordings, two per fact. Documents are
     those of `fact_inputs`, and "own": marginalised over all candidates and the null passage, as the model itself reads.
-    "retrieved" is its best candidate by the prior. The index of a retriever is built here. A kind of fact without such
-    a document (gold of withheld facts) has no row.
+    "retrieved" is its best candidate by the prior. The index of a retriever is built here. A kind of facts without such
+    a document (such as gold for withheld facts) has no row.
 
     Args:
-        model: A masked LM in evaluation mode, or a `RetrievalModel`, which the documents retrieved and own need.
+        model: A masked LM in evaluation mode, or a `RetrievalModel`, which "retrieved" and "own" need.
         world: World of the facts.
         tokenizer: The world's tokenizer.
         edited: Read the edited index instead; only facts that change or come later are then used.
@@ -198,7 +198,7 @@ def answer_rows(logs: np.ndarray, inputs: FactInputs, edited: bool = False) -> I
 
 
 def _asked(world: FactWorld, edited: bool, reading: Reading, facts: Collection[Fact] | None) -> Collection[Fact]:
-    """The facts given, else all that the reading and the index cover."""
+    """The given facts, or all that the reading and the index cover."""
     if facts is not None:
         return facts
     taught = elicitation_entities(world) if reading == "elicited" else frozenset()
@@ -206,12 +206,12 @@ def _asked(world: FactWorld, edited: bool, reading: Reading, facts: Collection[F
 
 
 def _documents(asked: FactReadings, reading: Reading) -> tuple[str, ...]:
-    """All documents of the model, without those that an edited index or a short training do not affect."""
+    """All documents that the model has; fewer with an edited index or after a short training."""
     wanted = ("none",) if reading == "elicited" else ("none", "gold", "retrieved", OWN) if asked.edited else ()
     return tuple(one for one in asked.available if not wanted or one in wanted)
 
 
-# Which answer a model gives if a document contradicts training: the table `knowledge_conflict`.
+# A model's answers if a document contradicts training: the table `knowledge_conflict`.
 
 CONFLICT_KINDS = ("trained", "changed", "held out")  # kinds of facts that occur in a passage
 _OUTPUT = -1
@@ -227,18 +227,18 @@ def knowledge_conflict(
     most: int = MOST_FACTS,
     seed: int = 0,
 ) -> pd.DataFrame:
-    r"""How often a model answers as in training, and how often as in its document, if the two differ.
+    r"""How often a model answers as in training, and how often as in its document, where the two differ.
 
     | metric             | value                                                              | a guess |
     |--------------------|--------------------------------------------------------------------|---------|
     | old                | share answered with the true object, which training asked for      | 1 / m   |
     | document           | share answered with the other object, which is in the passage      | 1 / m   |
-    | memorisation_ratio | old / (old + document) of counts; NaN if no answer is either       | 1/2     |
+    | memorisation_ratio | old / (old + document), of counts; NaN if both are 0               | 1/2     |
     | difference         | \(\log p(o') - \log p(o)\), mean, o′ of the document; at the output | 0       |
     |                    | (`layer` −1), and at each state by the tuned lens                  |         |
 
-    The lens is measured on half of the entities and trained on the others, so its last state covers fewer facts than
-    the rows of the output. `count` of the ratio is the number of questions with one of the two answers.
+    The lens is measured on half of the entities and trained on the others, so its rows cover fewer facts than those of
+    the output. The `count` of the ratio is the number of questions with one of the two answers.
 
     Args:
         reader: A BERT with the head of a masked LM, in evaluation mode.

@@ -1,4 +1,4 @@
-"""Where knowledge lies: the layer from which an answer can be read, and answers without a block's feed-forward part."""
+"""Where knowledge lies: the layer from which an answer can be read, and answers without the FFN of one block."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ from ._inputs import FactInputs, TokenPart
 from ._knowledge import MOST_FACTS, answer_rows
 from ._tables import EVERY_WEIGHT, KNOWLEDGE, KNOWLEDGE_LENS, fact_blocks, fact_groups, group_rows, sampled_facts
 
-LENS_KINDS = ("trained", "held out", "withheld")  # stored and readable, only readable, and neither
+LENS_KINDS = ("trained", "held out", "withheld")  # stored and readable; only readable; neither
 _ROWS_PER_CLUSTER = 20
 LEAST_QUESTIONS = 2 * _ROWS_PER_CLUSTER  # minimum number of questions: enough for two clusters
 _CONTROLS = 5  # permutations behind the baseline
@@ -55,33 +55,33 @@ def knowledge_lens(
     seed: int = 0,
     library: Library | None = None,
 ) -> pd.DataFrame:
-    r"""The answer that a lens reads from every state at the mask; where it enters; and the accuracy of a linear probe.
+    r"""The answer that a lens reads from every state at the mask, where it enters, and the accuracy of a linear probe.
 
     | lens          | metric            | value                                                              |
     |---------------|-------------------|--------------------------------------------------------------------|
     | logit, tuned  | probability       | p of the right object, renormalised over the relation's m          |
-    |               | rank              | 1 + objects that are likelier                                      |
+    |               | rank              | 1 + number of objects that are likelier                            |
     |               | p1                | share of questions whose likeliest object is the right one         |
-    |               | half, centre      | `evidence_entry`: with gold, of p(gold) − p(none), with retrieved   |
-    |               |                   | likewise; with none, of p(none) − 1 / m, which says where memory is |
-    |               |                   | read. `layer` is −1                                                 |
+    |               | half, centre      | `evidence_entry` of p(gold) − p(none) or p(retrieved) − p(none); for |
+    |               |                   | none, of p(none) − 1 / m, which shows where memory is read; `layer`  |
+    |               |                   | is −1                                                                |
     | clusters      | information       | of a state's cluster about the answer, see `information_rows`      |
     | probe         | accuracy, control | see `probe_rows`                                                   |
 
     Everything is measured on half of the entities; the tuned lens and the probes are trained on the others. `half` and
     `centre` are NaN, with a note, if the top gains less than .05; probes are NaN if there are too few facts. Clusters
-    are left out, with a note, with fewer than forty questions. `kinds` may include facts that change later: until the
-    index is edited they are ordinary trained facts. Probes are always tested on them.
+    are left out, with a note, for fewer than forty questions. `kinds` may include facts that change later, which are
+    ordinary trained facts until the index is edited. Probes are always tested on them.
 
     Args:
-        model: A masked LM in evaluation mode, or a `RetrievalModel`, which also has the document retrieved.
+        model: A masked LM in evaluation mode, or a `RetrievalModel`, which also has the document "retrieved".
         world: World of the facts.
         tokenizer: The world's tokenizer.
         documents: Documents to use; default: all that the model has. "own" has no states of its own.
         kinds: Kinds of facts.
         lens: A tuned lens; default: trained here, see `fact_lens`.
-        clusters: Whether to estimate information too: it takes four fifths of the time, and is rough below thousands of
-            facts.
+        clusters: Whether to estimate information too, which takes four fifths of the time and is imprecise below
+            thousands of facts.
         probes: Whether to train probes too.
         most: Maximum number of facts per kind and exposure.
         k: Passages per search, as in training.
@@ -113,7 +113,7 @@ def knowledge_lens(
         if clusters and len(inputs) < LEAST_QUESTIONS:
             clusters = False
             current_display().note(
-                f"Clusters of states need at least {LEAST_QUESTIONS} questions, and there are {len(inputs)}: "
+                f"Clusters of states need at least {LEAST_QUESTIONS} questions, and there are {len(inputs)}, so "
                 "their information about the answer is left out."
             )
         if clusters:
@@ -127,7 +127,7 @@ def knowledge_lens(
 
 
 def _note_undefined(entries: list[dict[str, Any]]) -> None:
-    """Note for which facts and documents no depth is reported."""
+    """Show a note that lists the facts and documents without a depth."""
     undefined = [
         f"{row['facts']} facts with the document {row['document']}"
         for row in entries
@@ -163,9 +163,9 @@ def information_rows(states: Tensor, inputs: FactInputs, seed: int = 0) -> Itera
 
     States at the first mask (`states`: state, row, target, width) are clustered, one cluster per twenty questions; o_1
     is the first token of the object. The estimate is corrected for the number of questions (`estimate_information`),
-    and its interval includes possible remaining bias. The baseline is the mean over five tables with the objects
-    permuted within each relation: it contains the information from the type of the object, and the same bias. The
-    difference is about the fact.
+    and its interval includes possible remaining bias. The baseline is the mean over five permutations of the objects
+    within each relation: it contains the information about the type of the object, and the same bias. The difference
+    is information about the fact.
     """
     clusters = len(inputs) // _ROWS_PER_CLUSTER
     if clusters < 2:
@@ -188,10 +188,10 @@ def information_rows(states: Tensor, inputs: FactInputs, seed: int = 0) -> Itera
 
 
 def entry_rows(curves: Curves) -> Iterator[dict[str, Any]]:
-    """Rows of the metrics half and centre: gold or retrieved against none; none against a guess.
+    """Rows of the metrics half and centre, for gold or retrieved against none, and for none against a guess.
 
-    Questions without a gold passage are left out of the first. Replicates cover the whole curve; `half` is a layer, so
-    its interval extends at least one layer to either side.
+    Questions without a gold passage are left out for gold. Replicates resample whole curves; `half` is a layer, so its
+    interval extends at least one layer to either side.
     """
     for (lens, document), (logs, inputs) in curves.items():
         if document == "none":
@@ -225,12 +225,12 @@ def _rows(lens: str, document: str, gains: np.ndarray, inputs: FactInputs) -> It
             yield {"facts": group.facts, "weight": group.weight, "layer": -1, "metric": metric, **keys, **numbers}
 
 
-# A model's answers if one block's feed-forward network gives every token the same output.
+# A model's answers if the FFN of one block gives every token the same output.
 
 Places = Literal["subject", "all"]
 PLACES: tuple[Places, ...] = ("subject", "all")
 STORED = ("trained", "changed", "held out")
-"""Kinds of facts with a document or training questions. Withheld facts are a control: they have nothing to lose."""
+"""Kinds of facts. Withheld facts, which have neither document nor training question, are a control."""
 _METRICS = ("p1", "bits", "nats")
 
 
@@ -249,14 +249,14 @@ def knowledge_without_ffn(
     $$ f_l(h_t) \leftarrow \frac{1}{|S|} \sum_{s \in S} f_l(h_s), \qquad t \in S $$
 
     S are the subject's tokens in the question ("subject"), or every token except padding ("all"), of all questions with
-    one kind of document; f is the FFN's addition to the residual stream. The loss is the difference to the same rows of
-    `knowledge`, whose replicates are paired if `most` and `seed` are equal.
+    one kind of document; f is the FFN's addition to the residual stream. What is lost is the difference from the same
+    rows of `knowledge`, whose replicates are paired if `most` and `seed` are equal.
 
     Args:
         reader: A BERT with the head of a masked LM, in evaluation mode.
         world: World of the facts.
         tokenizer: The world's tokenizer.
-        documents: Documents to use, except retrieved and own. Kinds of facts without such a document have no row.
+        documents: Documents to use, not "retrieved" or "own". Kinds of facts without such a document have no row.
         kinds: Kinds of facts.
         most: Maximum number of facts per kind and exposure.
         seed: Seeds random documents.
@@ -279,8 +279,8 @@ def knowledge_without_ffn(
 
 
 def _without_each(reader: PreTrainedModel, inputs: FactInputs) -> Iterator[tuple[int, Places, np.ndarray]]:
-    """Block, positions, and log-probabilities over choices with its FFN replaced there."""
-    parts = inputs.parts  # bool (row, token): where outputs are replaced
+    """For each block and set of tokens: log-probabilities over choices with the block's FFN replaced at the tokens."""
+    parts = inputs.parts
     chosen: dict[Places, np.ndarray] = {"subject": parts == TokenPart.SUBJECT, "all": parts != TokenPart.PAD}
     ffns = _ffns(reader)
     means = {places: _means(reader, ffns, inputs, where) for places, where in chosen.items()}
@@ -329,7 +329,7 @@ def _ffns(reader: PreTrainedModel) -> list[nn.Module]:
 
 @contextmanager
 def _replaced(ffn: nn.Module, where: Tensor, mean: Tensor) -> Iterator[None]:
-    """Replaces outputs by `mean` at the chosen tokens (row, token); trailing padding may have been cut."""
+    """Replaces outputs by `mean` at the chosen tokens (row, token); outputs may lack trailing padding."""
 
     def instead(_module: nn.Module, _args: Any, output: Tensor) -> Tensor:
         return torch.where(where[:, : output.shape[1], None], mean.to(output), output)

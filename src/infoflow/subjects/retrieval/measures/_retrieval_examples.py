@@ -51,7 +51,7 @@ def decoded_answers(
     decoding: Literal["thorough", "fast"] = "thorough",
     beams: int = 4,
 ) -> np.ndarray:
-    """Whether a beam search over all words, not only the relation's objects, ends at the right answer, (question,).
+    """Whether a beam search over all words, not only the relation's objects, finds the right answer, (question,).
 
     `found` is the result of `question_candidates` for the same facts; `level` chooses `rag_sequence_answer` (with its
     `decoding`) or `rag_token_answer`.
@@ -106,16 +106,16 @@ def retrieval_examples(
 ) -> pd.DataFrame:
     r"""The candidates of a few questions, each with its prior π, its posterior ρ, and every state's answer with it.
 
-    A state's answer is the logit lens: the reader's own head on the states at the masks, over the objects of the
-    relation, \(p_l(o) \propto \prod_j p_l(o_j)\). The posterior is that of the right object, with passages marginalised
-    over the whole answer. A question's rows are in the order of the prior, the empty passage included.
+    A state's answer is read by the logit lens: the reader's own head, applied to the states at the masks, over the
+    objects of the relation, \(p_l(o) \propto \prod_j p_l(o_j)\). The posterior is given the right object, with passages
+    marginalised over the whole answer. A question's rows are in the order of the prior, the empty passage included.
 
     Args:
-        model: In evaluation mode.
+        model: A retrieval model in evaluation mode.
         world: World of the facts.
         tokenizer: The world's tokenizer.
         kinds: Kinds of facts.
-        facts: Number per kind, in the first test wording; chosen without reference to any answer.
+        facts: Number of facts per kind, in the first test wording; chosen without reference to any answer.
         k: Passages to search for, for sources that search.
         best: Objects to report for each state.
         edited: Whether to use the passages of the edited index.
@@ -186,7 +186,7 @@ def _read(
     edited: bool,
 ) -> tuple[FactInputs, np.ndarray, np.ndarray]:
     """Every question with one of its candidates: the inputs, each state's log-probability of each choice (state,
-    question, choice), and that of the right object's tokens at the top (question, target).
+    question, choice), and the top state's log-probability of the right object's tokens (question, target).
     """
     passages = np.where(found.there[:, column], found.ids[:, column], NULL).tolist()
     inputs = fact_inputs(world, tokenizer, facts, "retrieved", passages=passages, edited=edited, limit=limit_of(model))

@@ -13,8 +13,8 @@ from ..models import block_mean
 
 # Tables about what models store and what they read.
 #
-# In studies the key columns of the model come first: the objective is the arm, the variant is the difference to the
-# arm's plain model; update 0 is an untrained model.
+# In studies, the key columns of the model come first. The objective is the arm, the variant is the difference from the
+# arm's plain model, and update 0 is an untrained model.
 
 _FACTS = Column("facts", "string", "", "kind: trained, changed, held out, withheld or later")
 _WEIGHT = Column("weight", "int64", "", "exposures in training relative to others; -1: all of the kind")
@@ -34,14 +34,14 @@ KNOWLEDGE = TableSchema(
         _DOCUMENT,
         _INDEX,
         Column("reading", "string", "", "raw or elicited; without-ffn: see `layer`"),
-        Column("layer", "int64", "", "block whose FFN gives its mean; -1: none"),
-        Column("places", "string", "", 'where it does: subject or all tokens; "": none'),
+        Column("layer", "int64", "", "block whose FFN output is replaced by its mean; -1: none"),
+        Column("places", "string", "", 'tokens where it is replaced: subject or all; "": none'),
         Column(
             "metric",
             "string",
             "",
-            "p1: right object is the first; p1_old, p1_new: object before and after the edit; bits stored; "
-            "nats: -log p of the answer, among the objects of the relation",
+            "p1: the right object is the likeliest; p1_old, p1_new: so is the object before or after the edit; bits: "
+            "stored bits; nats: -log p of the answer, among the objects of the relation",
         ),
         *estimate_columns("share, bits or nats", "of the metric", "a guess among the relation's objects", "questions"),
     ),
@@ -58,8 +58,8 @@ KNOWLEDGE_CONFLICT = TableSchema(
             "metric",
             "string",
             "",
-            "old, document: share that answers so; memorisation_ratio: old / (old + document); difference: "
-            "log-probability of the document's object less that of the old one",
+            "old, document: share of answers with that object; memorisation_ratio: old / (old + document); difference: "
+            "log-probability of the document's object minus that of the old one",
         ),
         *estimate_columns("share or nats", "of the metric", "a guess; the untrained model", "questions"),
     ),
@@ -67,7 +67,7 @@ KNOWLEDGE_CONFLICT = TableSchema(
 KNOWLEDGE_LENS = TableSchema(
     name="knowledge_lens",
     version=6,
-    description="From which layer the answer can be read, with each document.",
+    description="From which layer on the answer can be read, with each document.",
     made_by="a plan with [retrieval] on = true makes it",
     columns=(
         _FACTS,
@@ -80,14 +80,14 @@ KNOWLEDGE_LENS = TableSchema(
             "metric",
             "string",
             "",
-            "probability, rank (1: first) or p1 of the answer among the relation's objects; probe: "
-            "accuracy; control: of objects that changed places; half, centre: where it enters, see `evidence_entry`, "
-            "NaN where nothing does; information: of the state's cluster about the answer's first token",
+            "probability, rank (1: first) or p1 of the answer among the relation's objects; accuracy: of the probe; "
+            "control: of a probe for permuted objects; half, centre: where the answer enters, see `evidence_entry`, "
+            "NaN if it does not; information: of the state's cluster about the answer's first token",
         ),
         *estimate_columns(
             "share, rank, layer or nats",
             "of the metric; NaN where it cannot be tested",
-            "a guess among the relation's objects; of information: objects that changed places",
+            "a guess among the relation's objects; for information: permuted objects",
             "questions",
         ),
     ),
@@ -106,8 +106,8 @@ EVIDENCE_FLOW = TableSchema(
             "method",
             "string",
             "",
-            "knock-out: attention is blocked; removal: of one token as a key; tracing: noise, then one "
-            "output restored; tracing every mention: noise in sentences that do not answer too",
+            "knock-out: attention edges are forbidden; removal: nothing attends to one token; tracing: noise, then one "
+            "output restored; tracing every mention: noise also in sentences that do not answer",
         ),
         Column(
             "what",
@@ -121,7 +121,7 @@ EVIDENCE_FLOW = TableSchema(
         Column("layer", "int64", "", "block, from 0; -1: all"),
         Column("metric", "string", "", "p1, nats or probability"),
         *estimate_columns(
-            "share or nats", "what is lost; regained by tracing", "as many random edges; a random word", "questions"
+            "share or nats", "what is lost; tracing: regained", "as many random edges; a random word", "questions"
         ),
     ),
 )
@@ -139,9 +139,9 @@ EVIDENCE_HEADS = TableSchema(
             "metric",
             "string",
             "",
-            "attention on evidence, question, special, itself or object; the same over its share of "
-            "tokens: evidence_relative, ...; copy: share of queries whose largest weight is on the answer in the "
-            "evidence and that the model answers so",
+            "attention on evidence, question, special, itself or object; evidence_relative, ...: the same divided by "
+            "the group's share of the tokens; copy: share of questions whose largest weight is on the answer in the "
+            "evidence and to which the model gives that answer",
         ),
         *estimate_columns("share", "of the metric", "with a random document", "questions"),
     ),
@@ -157,7 +157,7 @@ EVIDENCE_ABLATION = TableSchema(
         _DOCUMENT,
         Column("removed", "int64", "heads", "how many"),
         Column("metric", "string", "", "p1, or nats: surprise of the right object"),
-        *estimate_columns("share or nats", "of the metric, heads by copy score removed", "random heads", "questions"),
+        *estimate_columns("share or nats", "of the metric without these heads", "random heads", "questions"),
     ),
 )
 ATTENTION_RANKING = TableSchema(
@@ -168,7 +168,7 @@ ATTENTION_RANKING = TableSchema(
     columns=(
         Column("facts", "string", "", "kind: trained, changed or held out; all of them"),
         _WEIGHT,
-        Column("metric", "string", "", "spearman: with the posterior; hit: its first is gold"),
+        Column("metric", "string", "", "spearman: with the posterior; hit: the top passage is gold"),
         *estimate_columns("", "of attention from the mask on each candidate's evidence", "random heads", "queries"),
     ),
 )
@@ -181,14 +181,14 @@ RETRIEVAL_EXAMPLES = TableSchema(
         _WEIGHT,
         Column("answer", "string", "", "the right object"),
         Column("rank", "int64", "", "of the passage by its prior, from 0"),
-        Column("passage", "string", "", 'its text; "": the empty passage'),
-        Column("gold", "bool", "", "whether it holds the fact"),
+        Column("passage", "string", "", 'text of the passage; "": the empty passage'),
+        Column("gold", "bool", "", "whether the passage holds the fact"),
         Column("prior", "float64", "probability", "of the passage, before the answer"),
         Column("posterior", "float64", "probability", "of the passage, given the answer"),
         Column("layer", "int64", "", "state, 0: embeddings"),
-        Column("place", "int64", "", "of the object among what the state says, from 0"),
-        Column("object", "string", "", "what the logit lens reads there"),
-        Column("probability", "float64", "probability", "of it, among the objects"),
+        Column("place", "int64", "", "rank of the object in this state, from 0"),
+        Column("object", "string", "", "object that the logit lens reads there"),
+        Column("probability", "float64", "probability", "of the object, among the relation's objects"),
     ),
 )
 EVIDENCE_TABLES = (
@@ -217,7 +217,7 @@ _WEIGHED = ("trained", "changed")  # kinds with training questions
 
 
 class FactGroup(NamedTuple):
-    """Rows about facts of one kind, of one exposure or all."""
+    """Rows about facts of one kind, with one exposure or all exposures."""
 
     facts: str
     weight: int
@@ -225,7 +225,7 @@ class FactGroup(NamedTuple):
 
 
 def fact_groups(facts: Sequence[Fact]) -> Iterator[FactGroup]:
-    """Every kind that occurs; then each exposure of trained and changed facts."""
+    """Every kind that occurs, each followed by its exposures if it has training questions."""
     kinds, weights = np.array([fact.kind for fact in facts]), np.array([fact.weight for fact in facts])
     for kind in KINDS:
         if (of_kind := kinds == kind).any():
@@ -248,9 +248,9 @@ def sampled_facts(world: FactWorld, most: int, among: Collection[Fact] | None = 
 def group_rows(
     facts: Sequence[Fact], values: np.ndarray, baseline: np.ndarray, scale: Scale = "any", **keys: Any
 ) -> Iterator[dict[str, Any]]:
-    """Rows of every group of facts with a question that counts: its keys, the given ones, and the mean's estimate.
+    """One row for every group of facts with a question that counts: its keys, `keys`, and the estimate of the mean.
 
-    `values` are (row,), `baseline` (..., row), whose mean is the control; NaN where a question does not count.
+    `values` are (row,); the mean of `baseline` (..., row) is the control. Both are NaN where a question does not count.
     """
     blocks = fact_blocks(facts)
     for group in fact_groups(facts):

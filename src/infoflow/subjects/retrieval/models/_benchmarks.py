@@ -30,7 +30,7 @@ class Benchmark:
 
 
 def load_benchmark(folder: Path | str) -> Benchmark:
-    """The benchmark in a folder, by its files; `facts` or `facts:256`: the benchmark of a world of facts.
+    """The benchmark in a folder, recognised by its files; `facts` or `facts:256`: the benchmark of a world of facts.
 
     | files                                          | layout                                                   |
     |------------------------------------------------|----------------------------------------------------------|
@@ -65,7 +65,7 @@ def is_benchmark(folder: Path) -> bool:
 
 
 def facts_benchmark(world: FactWorld, edited: bool = False) -> Benchmark:
-    """The passages of a world and the test questions about every fact in a passage, with gold passages as relevant."""
+    """The passages of a world, and the test questions about every fact in a passage, whose gold passage is relevant."""
     facts = [fact for fact in world.facts if world.gold(fact, edited) >= 0]
     asked = [(fact, question) for fact in facts for question in world.questions([fact])]
     return Benchmark(
@@ -201,7 +201,7 @@ def _tell_skipped(folder: Path, num: int) -> None:
 
 
 def _passage(row: dict[str, Any]) -> dict[str, Any] | None:
-    """A document in the store's form: a title alone becomes its text; None: there are no words."""
+    """A document in the store's form, where a title alone becomes the text; None if it has no words."""
     title, text = row.get("title"), row["text"]
     if str(text or "").strip():
         return {"title": title, "text": text}

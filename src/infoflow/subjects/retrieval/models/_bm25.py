@@ -16,7 +16,7 @@ from infoflow.foundation import UserError, comparable, missing_extra, words_of
 from ._found import Excluded, Found, best, check_search, nearest_few
 
 WORDS = "words-3"  # change the name when terms change, so that an index of other terms is refused
-"""Name of the terms from lower-cased words; terms of a tokenizer have its digest."""
+"""Name of the terms from lower-cased words; terms of a tokenizer are named by its digest."""
 
 
 def terms_of(texts: Iterable[str], tokenizer: Any = None) -> list[list[Hashable]]:
@@ -34,7 +34,7 @@ def terms_of(texts: Iterable[str], tokenizer: Any = None) -> list[list[Hashable]
 
 
 def terms_name(tokenizer: Any = None) -> str:
-    """Identifies the definition of `terms_of`."""
+    """Name that identifies the terms of `terms_of` with this tokenizer."""
     return WORDS if tokenizer is None else tokenizer_digest(tokenizer)
 
 
@@ -98,7 +98,7 @@ def bm25_scores(queries: Terms, passages: Terms, k1: float = K1, b: float = B) -
 
 @final
 class LexicalIndex:
-    """BM25 over passages; ids are positions."""
+    """BM25 over passages, whose ids are their positions."""
 
     def __init__(self, passages: Terms, k1: float = K1, b: float = B, statistics: TermStatistics | None = None) -> None:
         """
@@ -106,8 +106,8 @@ class LexicalIndex:
             passages: Terms of each passage.
             k1: See `bm25_scores`.
             b: See `bm25_scores`.
-            statistics: Statistics of a larger store that these passages are a shard of: scores are those of the whole
-                index.
+            statistics: Statistics of the whole store if these passages are a shard of it; scores are then those of an
+                index of the whole store.
 
         Raises:
             UserError: As in `bm25_scores`.
@@ -122,7 +122,7 @@ class LexicalIndex:
                 "Use passages with text in them."
             )
         self._index = _library().BM25(k1=k1, b=b, method="lucene", dtype="float64", backend="numpy")
-        # The library uses its vocabulary's keys unchanged, and needs each id in it.
+        # bm25s uses the keys of its vocabulary unchanged and needs every id in it.
         names = {str(id): id for id in self._vocabulary.values()}
         self._index.index((numbered, names), show_progress=False, create_empty_token=False)
         self._num = len(numbered)
@@ -130,7 +130,7 @@ class LexicalIndex:
             self._weigh(numbered, statistics, k1, b)
 
     def _weigh(self, numbered: list[list[int]], statistics: TermStatistics, k1: float, b: float) -> None:
-        """Replace the scores by those of an index of all passages, exactly."""
+        """Replace the scores by exactly those of an index of all passages."""
         stored, num_terms = self._index.scores, len(self._vocabulary)
         rarity = np.array([statistics.rarity(term) for term in self._vocabulary])
         lengths = np.array([len(one) for one in numbered])

@@ -1,6 +1,6 @@
 r"""Answers of a sequence-to-sequence reader with several passages: RAG-Token and RAG-Sequence decoding.
 
-| decoding               | what is sought                                                                         |
+| decoding               | what is searched for                                                                   |
 |------------------------|----------------------------------------------------------------------------------------|
 | `rag_token_answer`     | one beam search with \(\sum_z \pi(z) \, p(y_i \mid x, z, y_{<i})\)                     |
 | `rag_sequence_answer`  | a beam search per passage, then \(\sum_z \pi(z) \, p(y \mid x, z)\) of every hypothesis |
@@ -55,7 +55,7 @@ def rag_token_answer(next_tokens: NextTokens, prior: Tensor, limits: SearchLimit
 def rag_sequence_answer(
     next_tokens: NextTokens, prior: Tensor, limits: SearchLimits, decoding: Decoding = "thorough"
 ) -> DecodedAnswer:
-    """The best of each passage's hypotheses by the likelihood marginalised over passages, see `rescore_hypotheses`."""
+    """The best of all passages' hypotheses by the likelihood marginalised over passages, see `rescore_hypotheses`."""
     beams: list[list[DecodedAnswer]] = []
     for passage in range(len(prior)):
         beams.append(_beam_search(lambda prefixes, one=passage: next_tokens(prefixes)[one], limits))
@@ -104,7 +104,7 @@ def sequence_log_likelihoods(
     answers: Int[Tensor, "query target"],
     start: int,
 ) -> Float[Tensor, "query candidate target"]:
-    r"""\(\log p(y_j \mid z, x, y_{<j})\) of an encoder-decoder, with its gradient, for `marginal_log_likelihood`.
+    r"""\(\log p(y_j \mid z, x, y_{<j})\) of an encoder-decoder, differentiable, for `marginal_log_likelihood`.
 
     `answers` end with the end token; the decoder's input begins with `start`.
     """
@@ -122,8 +122,8 @@ def sequence_log_likelihoods(
 
 
 def _beam_search(next_tokens: Callable[[Tensor], Tensor], limits: SearchLimits) -> list[DecodedAnswer]:
-    """Finished answers by falling log-probability, at most as many as beams; no length penalty, the lower token wins
-    ties.
+    """Finished answers by falling log-probability, at most as many as beams. There is no length penalty; the lower
+    token wins ties.
     """
     if limits.beams < 1 or limits.max_tokens < 1:
         raise UserError(f"beams and max_tokens must be at least 1. Got {limits.beams} and {limits.max_tokens}.")
@@ -136,7 +136,7 @@ def _beam_search(next_tokens: Callable[[Tensor], Tensor], limits: SearchLimits) 
         finished += [DecodedAnswer(one.tokens, one.log_probability + log) for one, log in zip(live, ended, strict=True)]
         finished = sorted(finished, key=lambda one: (-one.log_probability, one.tokens))[: limits.beams]
         live = _extended(live, logs, limits) if length < limits.max_tokens else []
-        # No continuation can overtake: probabilities only fall.
+        # No continuation can overtake, since probabilities only fall.
         enough = len(finished) == limits.beams
         live = [one for one in live if not enough or one.log_probability > finished[-1].log_probability]
         if not live:

@@ -28,7 +28,7 @@ _PER_CENTROID = 39  # passages that faiss needs per centroid
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HNSW:
-    """A graph that leads from passage to nearer passage: fast, but larger than the vectors themselves."""
+    """A graph whose links lead to ever nearer passages: fast, but larger than the vectors themselves."""
 
     links: int = 32  # per passage; twice as many on the lowest level
     build_width: int = 200  # candidates kept while a passage is added
@@ -47,9 +47,9 @@ class HNSW:
 class IVFPQ:
     """Passages in lists by nearest centroid, each vector in a few bytes: for stores whose graph exceeds memory."""
 
-    lists: int | None = None  # None: 4 √n, but 39 passages or more a list
-    probes: int | None = None  # lists to search; None: an eighth, at least 8
-    parts: int | None = None  # of a vector, `bits` each; None: the largest divisor of the width up to a quarter of it
+    lists: int | None = None  # None: 4 √n, but few enough for 39 passages per list
+    probes: int | None = None  # lists to search; None: an eighth of them, at least 8
+    parts: int | None = None  # per vector, `bits` each; None: the largest divisor of the width up to a quarter of it
     bits: int = 8
     candidates: int = 10  # number of candidates scored exactly, as a multiple of k
     seed: int = 0  # seeds the centroids
@@ -57,7 +57,7 @@ class IVFPQ:
     def __post_init__(self) -> None:
         _require_at_least(self, {"lists": 1, "probes": 1, "parts": 1, "bits": 1, "candidates": 1, "seed": 0})
         if self.bits > 8:
-            raise UserError(f"bits of a part must be 1 to 8. Got {self.bits}.")
+            raise UserError(f"bits must be 1 to 8. Got {self.bits}.")
 
     @property
     def name(self) -> str:
@@ -87,7 +87,7 @@ Approximate = HNSW | IVFPQ
 
 
 def build_nearest(vectors: np.ndarray, how: Approximate) -> Any:
-    """A faiss index of float32 (passage, width), built with one thread, so that equal input gives an equal index."""
+    """A faiss index of float32 (passage, width), built with one thread, so that the same input gives the same index."""
     num, width = vectors.shape
     if isinstance(how, IVFPQ):
         how = how.for_vectors(num, width)
@@ -147,7 +147,7 @@ def faiss_library(feature: str) -> Any:
 
 
 def _set_width(index: Any, how: Approximate) -> None:
-    """Set the search width: not all files keep it."""
+    """Set the search width, which not all files keep."""
     if isinstance(how, HNSW):
         index.hnsw.efSearch = how.search_width
     else:
@@ -156,7 +156,7 @@ def _set_width(index: Any, how: Approximate) -> None:
 
 @contextmanager
 def _one_thread(faiss: Any) -> Iterator[None]:
-    """With several threads, the order of insertion into a graph would vary."""
+    """Run faiss with one thread: with several, the order of insertion into a graph would vary."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -174,7 +174,7 @@ def _require_at_least(how: Approximate, bounds: dict[str, int]) -> None:
 
 # Search by inner product: exact, in blocks of bounded memory, or among candidates of an approximate index.
 #
-# Scores are computed and ranked here, in one way for each pair, whichever backend chooses the candidates.
+# Scores are computed and ranked here, so that a pair has the same score whichever backend chooses the candidates.
 
 Backend = Literal["torch", "faiss"] | Approximate
 _BLOCK = 65_536  # passages per product
@@ -230,7 +230,7 @@ class DenseIndex:
         """Whether the search may miss some of the best passages."""
         return not isinstance(self.backend, str)
 
-    @torch.autocast("cpu", enabled=False)  # half precision would select others
+    @torch.autocast("cpu", enabled=False)  # half precision would select other passages
     def search(self, queries: Numbers, k: int, exclude: Excluded | None = None) -> Found:
         """The k passages with the highest inner product with each query.
 
@@ -249,7 +249,7 @@ class DenseIndex:
                 f"Queries must have the width of the passages, {self.vectors.shape[1]}. Got {asked.shape[1]}."
             )
         excluded = check_search(k, len(asked), exclude)
-        # Search for as many more as the largest exclusion, so that k remain.
+        # Search for k plus the most exclusions of any query, so that k remain.
         wanted = min(k + max(map(len, excluded), default=0), len(self))
         ids = np.full((len(asked), k), -1, dtype=np.int64)
         scores = np.full((len(asked), k), -np.inf, dtype=asked.numpy().dtype)
@@ -260,7 +260,7 @@ class DenseIndex:
         return Found(ids, scores)
 
     def _candidates(self, queries: Tensor, wanted: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Ids and scores for each query: the best `wanted` with all ties of the last one, or candidates."""
+        """Ids and scores for each query, unordered: at least the best `wanted`; for approximate search, candidates."""
         if self._faiss is None:
             return self._exact(queries, wanted)
         many = self.backend.candidates if isinstance(self.backend, IVFPQ) else 1
@@ -277,7 +277,7 @@ class DenseIndex:
         return rows
 
     def _exact(self, queries: Tensor, wanted: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Select by rounded products all passages that may be among the best `wanted`, then score them."""
+        """Select all passages that may be among the best `wanted`, by rounded products, then score them."""
         empty = np.empty(0, np.int64), np.empty(0, queries.numpy().dtype)
         near: list[tuple[np.ndarray, np.ndarray]] = [empty for _ in queries]
         doubt = torch.from_numpy(self._doubt(queries)).to(queries.dtype)

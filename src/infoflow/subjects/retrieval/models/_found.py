@@ -21,7 +21,7 @@ class Found(NamedTuple):
 
 @runtime_checkable
 class Searches(Protocol):
-    """A search over passages: an index of this package, or an adapter of a vector database."""
+    """A search over passages: an index of this package, or an adapter for a vector database."""
 
     def __len__(self) -> int:
         """Number of passages; ids run from 0."""
@@ -50,7 +50,7 @@ def check_search(k: int, num_queries: int, exclude: Excluded | None) -> list[set
 
 
 def best(ids: np.ndarray, scores: np.ndarray, k: int, excluded: set[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The first k of one query's candidates by the rule for ties, without excluded ones and scores of −inf."""
+    """The best k of one query's candidates, ties by lower id, without excluded ones and scores of −inf."""
     kept = scores > -np.inf
     if excluded:
         kept &= ~np.isin(ids, list(excluded))
@@ -139,10 +139,11 @@ Names = Sequence[str] | None  # names of queries or passages in a file; None: th
 def write_run(
     path: Path | str, found: Found, query_names: Names = None, passage_names: Names = None, tag: str = "infoflow"
 ) -> None:
-    """Results for each query, best first. A query without results has no line (`trec_eval -c` counts it).
+    """Write the results of each query, best first. A query without results has no line (`trec_eval -c` counts it).
 
-    The tools sort by score in single precision and break ties by name. Scores are therefore written in single
-    precision, and a score that is not below the previous one is lowered to the next number: every tool has our order.
+    TREC tools sort by score in single precision and break ties by name. Scores are therefore written in single
+    precision, and a score that is not below the previous one is lowered to the next number, so that every tool keeps
+    this order.
 
     Args:
         path: The file; an existing one is replaced if its lines have this tag.
@@ -163,7 +164,7 @@ def write_run(
 
 
 def write_qrels(path: Path | str, relevant: Relevant, query_names: Names = None, passage_names: Names = None) -> None:
-    """Relevant passages of each query, with relevance 1.
+    """Write the relevant passages of each query, with relevance 1.
 
     Args:
         path: The file; an existing one must have the same content.
@@ -199,11 +200,11 @@ def check_run_file(path: Path | str, tag: str = "infoflow") -> None:
 
 
 def _another(path: Path) -> UserError:
-    return UserError(f"{path} would be replaced, and was not written by this command. Move it, or choose another name.")
+    return UserError(f"{path} was not written by this command, and would be replaced. Move it, or choose another name.")
 
 
 def read_run(path: Path | str) -> dict[str, dict[str, float]]:
-    """Query → passage → score, best first; ties by greater name, as in `trec_eval`.
+    """Query → passage → score, best first; of equal scores the greater name comes first, as in `trec_eval`.
 
     Raises:
         UserError: The file cannot be read, a line is malformed, or a passage occurs twice for a query.
@@ -219,7 +220,7 @@ def read_run(path: Path | str) -> dict[str, dict[str, float]]:
 
 
 def read_qrels(path: Path | str) -> dict[str, dict[str, int]]:
-    """Query → passage → relevance; below 1 is not relevant.
+    """Query → passage → relevance; a value below 1 means not relevant.
 
     Raises:
         UserError: As in `read_run`.
@@ -262,7 +263,7 @@ def _names(given: Names, num: int, what: str) -> Sequence[str]:
         if name.split() != [name] or not is_unicode(name):
             raise UserError(
                 f"A name in a TREC file must be one word, since white space separates its columns. Got the {what} "
-                f"{as_written(name)}.\nUse other names, or none: numbers replace them."
+                f"{as_written(name)}.\nUse other names, or none, which gives numbers."
             )
     if len(set(given)) != len(given):
         seen: set[str] = set()

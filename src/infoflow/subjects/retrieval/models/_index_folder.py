@@ -34,7 +34,7 @@ class SearchRecall(NamedTuple):
 
 
 def search_recall(index: DenseIndex, queries: Numbers, k: int = 10, what: str = "questions") -> SearchRecall:
-    """recall@k of an index against exact search of its vectors; over all passages if there are fewer than k.
+    """recall@k of an index against exact search of its vectors; with fewer than k passages, all of them count.
 
     `what` names the kind of queries, and is reported with the number.
     """
@@ -46,9 +46,9 @@ def search_recall(index: DenseIndex, queries: Numbers, k: int = 10, what: str = 
     return SearchRecall(k, len(found), what, float(shares.mean()))
 
 
-# Everything that determines a passage's vector apart from the passage, in sixteen hex digits.
+# A digest of everything that determines a passage's vector, apart from the passage itself.
 
-_SETTINGS = ("hidden_act", "layer_norm_eps", "num_attention_heads")  # of an encoder, not visible in its weights
+_SETTINGS = ("hidden_act", "layer_norm_eps", "num_attention_heads")  # not visible in an encoder's weights
 
 
 def tower_digest(tower: Tower, tokenizer: Any) -> str:
@@ -99,8 +99,8 @@ def save_index(
 ) -> None:
     """Write an index of `passages` into its own folder, where it replaces an existing one.
 
-    `encoder` is the digest of the passage encoder, or the name of the terms; an approximate index without `recall` is
-    measured on 200 of its own vectors.
+    `encoder` is the digest of the passage encoder, or the name of the terms. Without `recall`, that of an approximate
+    index is measured on 200 of its own vectors.
     """
     if len(index) != len(passages):
         raise UserError(f"The index must have as many passages as the store, {len(passages):,}. Got {len(index):,}.")
@@ -128,7 +128,7 @@ def _of_search(index: DenseIndex, recall: SearchRecall | None) -> dict[str, Any]
 def load_index(
     folder: Path | str, passages: Passages, encoder: str | None = None, *, stale_ok: bool = False
 ) -> StoredIndex:
-    """The index in a folder, if it is complete and was made from these passages by this encoder (None: any).
+    """The index in a folder, checked to be complete and made from these passages by this encoder (None: any).
 
     `stale_ok` accepts an index of an older encoder, for studies of staleness.
     """
@@ -252,11 +252,11 @@ T = TypeVar("T")
 
 @final
 class GroupIndex:
-    """One shard in each process of a group (gloo), with the results of an index of the whole store.
+    """An index with one shard in each process of a group (gloo), and the results of an index of the whole store.
 
     Queries are gathered, each process searches its shard for all of them, and the results are gathered and merged in
     the requesting process, as in Atlas. All processes must search at the same time, each with its own queries or none.
-    If one refuses, all do.
+    If one raises an error, all do.
     """
 
     def __init__(self, index: Searches, shard: Shard, group: Any = None) -> None:
@@ -308,7 +308,7 @@ class GroupIndex:
         return merged([answers[rank] for answers in found], k)
 
     def _all(self, make: Callable[[], T]) -> list[T]:
-        """The values made by each process, in order; if one fails, all raise its error, and none waits."""
+        """The values made by each process, in order. If one fails, all raise its error, so that none waits forever."""
         try:
             made: T | str = make()
         except UserError as error:

@@ -35,16 +35,16 @@ def plain_tokens(tokenizer: Any, vocabulary: Vocabulary, texts: Sequence[str]) -
     return plain, sum(int(written.sum()) for written in special)
 
 
-# The passages that a query may read: the best ones except its own and copies, and the null passage.
+# The passages that a query may read: the best ones without excluded ones and copies, and the null passage.
 
 NULL = -1  # the id of the null passage among candidates, and of an empty slot in results
 
 Search = Callable[[int, Excluded | None], Found]
-"""`.search` of an index with fixed queries: k and exclusions to results."""
+"""Search of an index for fixed queries, given k and the exclusions."""
 
 
 def candidates(search: Search, k: int, exclude: Sequence[Collection[int]], text_keys: np.ndarray) -> Found:
-    """The k best passages of each query, without excluded ones and exact duplicates (the best, then lowest id is kept).
+    """The k best passages of each query, without excluded ones; of exact duplicates, only the best is kept.
 
     If fewer remain, ids are −1: the search grows until k remain or all passages were seen. `text_keys` are hashes of
     the passages' texts.
@@ -61,7 +61,7 @@ def candidates(search: Search, k: int, exclude: Sequence[Collection[int]], text_
 
 
 def without_excluded(ids: np.ndarray, exclude: Sequence[Collection[int]]) -> np.ndarray:
-    """One passage per query, int64 (query,): −1 if the query must not read it."""
+    """The passage of each query in `ids`, or −1 if the query must not read it: int64 (query,)."""
     return np.array(
         [NULL if id in set(map(int, out)) else id for id, out in zip(ids.tolist(), exclude, strict=True)],
         dtype=np.int64,
@@ -111,7 +111,7 @@ class Library:
             tokenizer: Tokenizer of reader and retriever; `answers` need a fast one.
             max_tokens: Maximum length of title and text for the retriever, with three special tokens.
             backend: Backend of dense search.
-            answers: By id, the answers that a passage is known to contain, as written (ignoring case).
+            answers: Passage id → the answers that it is known to contain, as written (ignoring case).
 
         Raises:
             UserError: There are answers for an unknown passage, or the tokenizer gives no token offsets.
@@ -127,7 +127,7 @@ class Library:
         self.num_specials = in_bodies + in_titles
         self._answers = {} if answers is None else answer_places(passages, tokenizer, answers)
         self.num_unanswered = 0 if answers is None else len(answers) - len(self._answers)
-        """Number of passages that contain none of the answers given for them."""
+        """Number of passages that contain none of their given answers."""
 
     def __len__(self) -> int:
         return len(self.passages)
@@ -167,7 +167,7 @@ class Library:
     def embed(self, tower: Tower) -> DenseIndex:
         """An index of every passage by this encoder, without dropout."""
         device = next(tower.parameters()).device
-        # In full precision: the same vectors on any training device.
+        # In full precision, so that every training device gives the same vectors.
         with evaluating(tower), torch.autocast(device.type, enabled=False):
             parts = [
                 self.vectors(tower, range(start, min(start + _BATCH, len(self)))).float().cpu()
@@ -215,7 +215,7 @@ def vectors_digest(index: DenseIndex) -> str:
 def overlap(first: np.ndarray, second: np.ndarray) -> float:
     """Mean share of each query's passages that are in both rankings, (query, k) each, relative to the longer one.
 
-    Queries without results in both are left out; NaN if all are.
+    Queries for which both rankings are empty are left out; NaN if all are.
     """
     pairs = [({*a} - {NULL}, {*b} - {NULL}) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
     shared = [len(a & b) / max(len(a), len(b)) for a, b in pairs if a or b]
@@ -223,14 +223,16 @@ def overlap(first: np.ndarray, second: np.ndarray) -> float:
 
 
 class AnswerTokens(NamedTuple):
-    """First and end token of the answers in a passage's text."""
+    """First token and end of the answers in a passage's text."""
 
     start: int
     end: int
 
 
 def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequence[str]]) -> dict[int, AnswerTokens]:
-    """The tokens from the first to the last answer of each passage: first occurrences as whole words, ignoring case."""
+    """Tokens from the first to the last answer of each passage; an answer's first whole-word match counts, whatever its
+    case.
+    """
     beyond = [id for id in answers if not 0 <= id < len(passages)]
     if beyond:
         raise UserError(
@@ -255,7 +257,7 @@ def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequ
 
 
 def window(tokens: np.ndarray, room: int, place: AnswerTokens | None) -> np.ndarray:
-    """At most `room` consecutive tokens: the first ones, or a window centred on the answers if they would be cut off.
+    """At most `room` consecutive tokens: the first ones, or a window around the answers if these would be cut off.
 
     >>> window(np.arange(10), 4, Place(6, 7)).tolist(), window(np.arange(10), 4, None).tolist()
     ([5, 6, 7, 8], [0, 1, 2, 3])

@@ -42,7 +42,7 @@ _BATCH = 256  # questions per encoder batch
 
 
 class PassageIndex(NamedTuple):
-    """Passages, their index, and the retriever with its tokenizer if the index is dense."""
+    """Passages and their index; for a dense index, also the retriever with its tokenizer."""
 
     passages: Passages
     index: Searches
@@ -58,8 +58,8 @@ class PassageIndex(NamedTuple):
         Args:
             questions: As text.
             k: Number of results.
-            exclude_origin: Whether to leave out passages that contain a question word for word: use it for sentences,
-                which come from passages, not for questions.
+            exclude_origin: Whether to leave out passages that contain a question word for word. Use it for sentences
+                taken from passages, not for questions.
         """
         out = origins(questions, self.passages) if exclude_origin else None
         return self.index.search(self.queries(questions), k, out)
@@ -96,11 +96,11 @@ def open_passage_index(folder: Path | str | Sequence[Path | str], retriever: Pat
     """The output of `build_passage_index`, after a check of every file.
 
     Args:
-        folder: The folder given there, or the folders of all shards, in any order.
+        folder: The folder written there, or the folders of all shards, in any order.
         retriever: The retriever of a dense index.
 
     Raises:
-        UserError: There is none, a file is missing or damaged, the retriever is missing or differs, or a shard is
+        UserError: There is no index, a file is missing or damaged, the retriever is missing or differs, or a shard is
             missing.
     """
     folders = [folder] if isinstance(folder, str | Path) else folder
@@ -158,7 +158,7 @@ def _encoded(questions: Sequence[str], tokenizer: Any, retriever: Retriever) -> 
 
 
 def terms_of_store(passages: Passages) -> str:
-    """The definition of the terms of a store's index; for a shard, with the statistics that weight them."""
+    """Name of the terms of a store's index; for a shard, including the digest of the whole store."""
     return terms_name() if passages.shard is None else f"{terms_name()} of {passages.shard.whole}"
 
 
@@ -197,13 +197,13 @@ def build_passage_index(
     backend: Backend | None = None,
     shard: tuple[int, int] | None = None,
 ) -> PassageIndex:
-    """Passages and their index, written to `folder`, where they replace others.
+    """Build passages and their index in `folder`, replacing existing ones, and return them.
 
-    `source` is a store; a folder with a benchmark; `facts`, `facts:256`; a corpus by name or path, whose sentences
-    become passages; or a `Corpus`, whose documents do if it has them. `retriever` (a folder with its tokenizer) makes a
-    dense index, otherwise it is BM25 over words. An approximate `backend` reports recall@10 on 200 questions of the
-    source, or on passages if it has none. `shard` (i, n) keeps passages i, i + n, ...: all n together give the results
-    of one index, exactly for BM25, up to the encoder's rounding for a dense one, since batches differ.
+    `source` is a store, a folder with a benchmark, `facts`, `facts:256`, a corpus by name or path, whose sentences
+    become passages, or a `Corpus`, whose documents become passages if it has them. With a `retriever` (a folder with
+    its tokenizer) the index is dense, otherwise BM25 over words. For an approximate `backend`, recall@10 is reported on
+    200 questions of the source, or on passages if it has none. `shard` (i, n) keeps passages i, i + n, ...; all n
+    together give the results of one index, exactly for BM25 and up to the encoder's rounding for a dense one.
     """
     folder = Path(folder)
     if shard is not None and not 0 <= shard[0] < shard[1]:
@@ -275,7 +275,7 @@ def _joined(title: str, text: str) -> str:
 
 @contextmanager
 def _or_nothing(folder: Path) -> Iterator[None]:
-    """Removes a folder that did not exist before if building it fails."""
+    """If building fails, removes the folder unless it existed before."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         yield

@@ -1,4 +1,4 @@
-"""`Passages`: the passages to retrieve, in Arrow, of any size; modified files are refused."""
+"""`Passages`: a store of passages in Arrow, of any size; modified files are refused."""
 
 import hashlib
 import json
@@ -54,7 +54,7 @@ class Passage:
 
 
 class Shard(NamedTuple):
-    """A shard of a larger store: every `of`-th passage from `number`; passage i has index `i // of`."""
+    """A shard of a larger store: every `of`-th passage from `number` on; passage i has index `i // of` in it."""
 
     number: int  # from 0
     of: int
@@ -82,7 +82,7 @@ class Passages:
         """Sixteen hex digits of the content."""
         self.num_empty, self.num_repeated = num_empty, num_repeated
         self.shard = shard
-        """The shard that this is, if any; counts are then for the whole store."""
+        """Which shard this is, or None; for a shard, counts are those of the whole store."""
 
     @classmethod
     def from_rows(cls, rows: Iterable[Row | str]) -> "Passages":
@@ -135,7 +135,7 @@ class Passages:
         """The store in a folder, after a check of its files.
 
         Raises:
-            UserError: There is none, its version differs, or a file is missing or damaged.
+            UserError: There is no store, its version differs, or a file is missing or damaged.
         """
         folder = Path(folder)
         about = _read_about(folder)
@@ -208,8 +208,8 @@ def in_order(shards: Sequence[Passages]) -> list[Passages]:
     numbers = sorted(shard.number for shard in parts)
     if numbers != list(range(parts[0].of)):
         raise UserError(
-            f"Joining needs the shards 0..{parts[0].of - 1}, each once. Got {', '.join(map(str, numbers))}.\n"
-            "Build the others: infoflow data index CORPUS --shard i/n."
+            f"Joining needs each of the shards 0..{parts[0].of - 1} once. Got {', '.join(map(str, numbers))}.\n"
+            "Build the missing ones: infoflow data index CORPUS --shard i/n."
         )
     return [shards[[shard.number for shard in parts].index(number)] for number in numbers]
 
@@ -223,7 +223,7 @@ def _key(text: str) -> int:
 
 
 class _Batches:
-    """Record batches of every `of`-th row from `number`, counted and hashed as they pass."""
+    """Record batches of every `of`-th row from `number` on; all rows are counted and hashed as they pass."""
 
     def __init__(self, rows: Iterable[Row | str], number: int = 0, of: int = 1) -> None:
         self._rows = rows
@@ -315,7 +315,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 
 def _read_shard(given: Any) -> Shard | None:
-    """A shard from its JSON form; a TypeError if it is none."""
+    """A shard from its JSON form; raises a TypeError if the form is wrong."""
     if given is None:
         return None
     shard = Shard(**given)

@@ -1,4 +1,4 @@
-"""`RetrievalModel`: a reader that reads a query with each of its candidates, and the weights of the candidates."""
+"""`RetrievalModel`: a reader that reads a query with each of its candidates, and the parts that weight them."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, final
@@ -20,7 +20,7 @@ Source = Literal["none", "gold", "random", "bm25", "frozen", "learned"]
 """Source of candidates; only "learned" has trained scores."""
 
 _NULL_LOGIT = -2.0
-"""Initial logit of the null passage: at 0 it takes half of the early gradient, and still .19 after 2,000 updates."""
+"""Initial logit of the null passage. From 0, it takes half of the early gradient, and still .19 after 2,000 updates."""
 
 
 class Candidates(NamedTuple):
@@ -72,7 +72,7 @@ class RetrievalModel(PreTrainedModel):
         self.retriever_frozen = False
         """Whether scores currently carry no gradient, so that the retriever does not change."""
         self.record: list[dict[str, float]] | None = None
-        """List to which the loss appends its components; None: not recorded."""
+        """List to which the loss appends its components; None: nothing is recorded."""
 
     @property
     def _reading(self) -> AbstractReading:
@@ -85,7 +85,7 @@ class RetrievalModel(PreTrainedModel):
 
     @property
     def writes(self) -> bool:
-        """Whether the reader writes its answers instead of filling masks."""
+        """Whether the reader generates its answers instead of filling masks."""
         return isinstance(self.reader, EncoderDecoderModel)
 
     @property
@@ -232,14 +232,13 @@ class RetrievalModel(PreTrainedModel):
     def _predicted(
         self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor, choice: Candidates
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor], Targets]:
-        """Log-probabilities of all words at each target of each pair; their indices (query, candidate, target).
-
-        The targets.
+        """Log-probabilities of all words at each target of each pair, their indices (query, candidate, target), and
+        the targets.
         """
         lengths = _lengths(input_ids, attention_mask)
         queries = [row[:length] for row, length in zip(input_ids.cpu().numpy(), lengths, strict=True)]
         empty = choice.there & (choice.ids == NULL)
-        # Queries with the empty passage run in a separate pass: in the others they would be mostly padding.
+        # Queries with the empty passage run in a separate pass, since beside passages they would be mostly padding.
         passes = [np.argwhere(of) for of in (choice.there & ~empty, empty) if of.any()]
         asked, targets = labels != _UNSUPERVISED, self._reading.targets(labels)
         parts = [self._read(queries, pairs, choice.ids, asked, targets) for pairs in passes]
@@ -249,7 +248,7 @@ class RetrievalModel(PreTrainedModel):
     def _read(
         self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray, asked: Tensor, targets: Targets
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """For each target of these pairs: log-probabilities of all words, query, candidate and number."""
+        """For each target of these pairs: log-probabilities of all words, and its query, candidate and number."""
         inputs = [tensor.to(asked.device) for tensor in self._pairs(queries, pairs, ids)]
         names = ("input_ids", "attention_mask", "token_type_ids")
         query, candidate = (torch.from_numpy(column.copy()).to(asked.device) for column in pairs.T)
@@ -262,7 +261,7 @@ class RetrievalModel(PreTrainedModel):
         limit, rows, segments = self.positions, [], []
         for query, candidate in pairs:
             x = queries[query]
-            if len(x) >= limit:  # a [SEP] follows
+            if len(x) >= limit:  # another [SEP] follows
                 raise UserError(
                     f"A query and its special tokens must fit the reader's {limit} positions, followed by [SEP]. "
                     f"Got a query of {len(x)} tokens.\nUse queries of max_length = {limit - 1} or fewer."
@@ -285,7 +284,7 @@ def _lengths(input_ids: Tensor, attention_mask: Tensor | None) -> list[int]:
 
 
 def needed_library(model: RetrievalModel) -> Library:
-    """The model's library, without which it finds no passages."""
+    """The model's library; a `UserError` if it has none."""
     if model.passage_library is None:
         raise UserError(
             f"A model whose passages come from {model.source} needs a library. Got none.\n"

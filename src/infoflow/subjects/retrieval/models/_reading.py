@@ -15,10 +15,10 @@ from infoflow.models import Numbers
 #
 # | reading          | reader                         | targets \(y\) of a query    | \(p(y_j \mid z, x)\)         |
 # |------------------|--------------------------------|-----------------------------|------------------------------|
-# | `MaskedReading`  | `BertForMaskedLM` (REALM)      | the words behind its masks  | at mask j, all hidden        |
+# | `MaskedReading`  | `BertForMaskedLM` (REALM)      | the words behind its masks  | at mask j, all masked        |
 # | `WrittenReading` | an `EncoderDecoderModel` (RAG) | the same words, and an end  | \(p(y_j \mid z, x, y_{<j})\) |
 #
-# Both read `[CLS] x [SEP] z [SEP]`, segments 0 and 1, with the same masks: the query shows the length of the answer.
+# Both read `[CLS] x [SEP] z [SEP]`, segments 0 and 1, with the same masks, so the query shows the answer's length.
 #
 # Sources: [@guu2020realm], [@lewis2020rag]; RAG's own reader is BART, whose question has no mask.
 
@@ -33,7 +33,7 @@ class Targets(NamedTuple):
 
 
 class AbstractReading(ABC):
-    """One way to answer; `reader` is not copied."""
+    """How a reader answers; `reader` is not copied."""
 
     def __init__(self, reader: PreTrainedModel) -> None:
         self._reader: Any = reader
@@ -78,7 +78,7 @@ class MaskedReading(AbstractReading):
 
 @final
 class WrittenReading(AbstractReading):
-    """A decoder that writes the masked words one after the other, and an end."""
+    """A decoder that generates the masked words one after the other, then an end token."""
 
     @property
     def bias(self) -> Tensor:
@@ -152,8 +152,8 @@ def _log_probabilities(logits: Tensor) -> Tensor:
 # | sequence | \(\log \sum_z \pi(z) \prod_j p(y_j \mid z, x)\)          |
 # | token    | \(\sum_j \log \sum_z \pi(z) \, p(y_j \mid z, x)\)        |
 #
-# Equal for one token; otherwise neither bounds the other. Sequence is REALM's paper and RAG-Sequence, token is REALM's
-# released code and RAG-Token ([@guu2020realm], [@lewis2020rag]).
+# The two are equal for one token; otherwise neither bounds the other. REALM's paper and RAG-Sequence use the sequence
+# level, REALM's released code and RAG-Token the token level ([@guu2020realm], [@lewis2020rag]).
 
 Level = Literal["sequence", "token"]
 _NOTHING = float("-inf")
@@ -175,8 +175,8 @@ def marginal_log_likelihood(
         scores: (query, candidate), from the retriever.
         log_likelihoods: (query, candidate, token), \(\log p(y_j \mid z, x)\).
         level: Level of the marginalisation, see above.
-        candidates: Bool (query, candidate), True for existing ones; default: all. Masked entries of the other arguments
-            may hold anything, NaN included, and get a gradient of 0.
+        candidates: Bool (query, candidate), True for existing ones; default: all. Other arguments may have any value at
+            masked entries, even NaN; these get a gradient of 0.
         tokens: Bool (query, token), True for targets; default: all.
 
     Raises:
@@ -200,7 +200,7 @@ def document_posterior(
     candidates: Numbers | None = None,
     tokens: Numbers | None = None,
 ) -> Float[Tensor, "query candidate"]:
-    r"""\(p(z \mid x, y)\) of each candidate; at the token level the mean over tokens of \(p(z \mid x, y_j)\).
+    r"""\(p(z \mid x, y)\) of each candidate; at the token level, the mean over tokens of \(p(z \mid x, y_j)\).
 
     Arguments and errors are those of `marginal_log_likelihood`. Masked candidates get 0.
     """
@@ -221,9 +221,9 @@ def retrieval_utility(
 ) -> Float[Tensor, "query *candidate"]:
     r"""The gain in log-likelihood of the answer from a passage over reading none, in nats.
 
-    \(\log p(y \mid z, x) - \log p(y \mid \varnothing, x)\) of each passage (REALM's appendix D), or with
-    `per="marginal"` \(\log p(y \mid x) - \log p(y \mid \varnothing, x)\), (query,), which REALM's code logs under that
-    name, except that it takes the mean over tokens. `null` is the index of the null passage.
+    For each passage, \(\log p(y \mid z, x) - \log p(y \mid \varnothing, x)\) (REALM's appendix D). With
+    `per="marginal"`, \(\log p(y \mid x) - \log p(y \mid \varnothing, x)\), (query,), which REALM's code logs under this
+    name, but as a mean over tokens. `null` is the index of the null passage.
     """
     if per not in ("passage", "marginal"):
         raise UserError(f'per must be "passage" or "marginal". Got {per!r}.')

@@ -82,7 +82,7 @@ def _projection_below(part: Projection) -> Projection:
     return replace(part, weight=_slice_below(part.weight), bias=bias)
 
 
-# Candidates that do not depend on weights: inputs for a loss that is a function of the parameters alone.
+# Candidates that do not depend on weights, for a loss that is a function of the parameters alone.
 
 
 @torch.no_grad()
@@ -97,9 +97,9 @@ def fixed_choice(
 ) -> Candidates:
     """The passage that answers each query (`gold`), `negatives` others by BM25, and the null passage.
 
-    While a model trains, its own search finds changing passages, and the loss jumps. These candidates depend on the
-    query alone, so the loss along a path of weights has a gradient everywhere. A source with its own scores scores them
-    as usual; for `gold` and `random` all passages are equal. `exclude` and `null_only` are those of `choose`.
+    While a model trains, its own search finds different passages at each update, and the loss jumps. These candidates
+    depend only on the query, so the loss along a path of weights has a gradient everywhere. A source with scores scores
+    them as usual; for `gold` and `random` all passages have equal scores. `exclude` and `null_only` are as in `choose`.
     """
     if negatives < 1:
         raise UserError(f"Fixed candidates need at least 1 passage in addition to the right one. Got {negatives}.")
@@ -150,7 +150,7 @@ _LEAST_GAIN = 0.05  # at the top: below it there is no entry to locate
 
 
 class EvidenceEntry(NamedTuple):
-    """Two statistics of one curve, in states 0..L; NaN without a gain."""
+    """Two depths on one curve over states 0..L; NaN without a gain."""
 
     half: float  # first state with at least half of the top's gain
     centre: float  # mean state of the steps, weighted by their size

@@ -1,4 +1,4 @@
-"""A dense retriever: queries and passages as vectors, its loss, and the salient spans that it is asked about."""
+"""A dense retriever of queries and passages as vectors, its loss, and the salient spans that queries mask."""
 
 import math
 import re
@@ -26,7 +26,7 @@ class RetrieverConfig(BertConfig):
     model_type = "infoflow-retriever"
     vector_width: int = 64
     pooling: str = "mean"  # over the text's tokens, or the state of the first one
-    shared: bool = True  # one encoder for queries and passages, as REALM; two that begin equal, as DPR
+    shared: bool = True  # one encoder for queries and passages, as in REALM, or two that begin equal, as in DPR
 
 
 class Tower(nn.Module):
@@ -95,7 +95,7 @@ class Retriever(PreTrainedModel):
 
 
 def build_retriever(config: RetrieverConfig, seed: int = 0) -> Retriever:
-    """A retriever with random weights that depend only on (config, seed); its two encoders, if two, are equal."""
+    """A retriever with random weights that depend only on (config, seed); two separate encoders begin equal."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         retriever = Retriever(config)
@@ -109,8 +109,8 @@ def tower_copy(tower: Tower) -> Tower:
 
 
 def retriever_config(reader: Any, **changes: Any) -> RetrieverConfig:
-    """The default retriever for a reader's `BertConfig`: two layers of its width, no dropout, unless `changes` say
-    otherwise.
+    """The default configuration for a reader's `BertConfig`: two layers of its width and no dropout, updated by
+    `changes`.
     """
     shape = {name: value for name, value in reader.to_diff_dict().items() if name not in _ABOUT}
     small = {"num_hidden_layers": 2, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -196,7 +196,7 @@ def salient_spans(words: Sequence[str], tags: Sequence[str] | None = None) -> li
 
 
 def _runs(tags: Sequence[str]) -> list[tuple[int, int]]:
-    """Runs of one tag that is not empty."""
+    """Runs of equal tags that are not empty."""
     runs: list[tuple[int, int]] = []
     for place, tag in enumerate(tags):
         if tag and place and tags[place - 1] == tag:

@@ -1,4 +1,4 @@
-"""The table `retrieval_scores`, and passages and questions that give answers away."""
+"""The table `retrieval_scores`, and passages and training queries that give answers away."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -29,8 +29,8 @@ from ._passages import Passages
 def origins(sentences: Sequence[str], passages: Passages) -> list[list[int]]:
     """Ids of the passages that contain each sentence word for word, ignoring white space; none for an empty sentence.
 
-    A masked sentence whose own passage may be read can be answered by copying, also from verbatim copies in other
-    passages. The search is limited to passages with the sentence's rarest word.
+    If a masked sentence may read its own passage, or a verbatim copy in another passage, it can be answered by copying.
+    The search is limited to passages with the sentence's rarest word.
     """
     plain = [" ".join(running_words(text)) for text in sentences]
     asked = {word for text in plain for word in text.split()}
@@ -62,7 +62,7 @@ def retrieval_scores(
     queries: str = "all",
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Hit, recall and MRR at each cut, and the collapse of every system, `random` and `oracle` included.
+    """Hit and recall at each cut, MRR and collapse of every system, and of `random` and `oracle` (without collapse).
 
     Also the share of questions without results, for which only the empty passage can be read.
 
@@ -71,7 +71,7 @@ def retrieval_scores(
     Args:
         ranked: System → ids of each question's passages, best first.
         relevant: Ids of the passages that answer it.
-        questions: Their texts: equal questions are in one block.
+        questions: Texts of the questions; equal ones are in one block.
         num_passages: Size of the index.
         cuts: Values of k; those beyond the number of results are left out.
         queries: Name of this group of questions.
@@ -122,7 +122,7 @@ def question_blocks(questions: Sequence[str]) -> np.ndarray:
 
 
 def collapse(ranked: Ranked, num_passages: int) -> float:
-    r"""Entropy of the passages found over all queries, divided by \(\log\) of the number of passages: 0 to 1."""
+    r"""Entropy of the found passages over all queries, divided by \(\log\) of the number of passages: 0 to 1."""
     found = np.concatenate([np.asarray(row, dtype=np.int64) for row in ranked]) if len(ranked) else np.empty(0, int)
     found = found[found != NOTHING]
     if not len(found) or num_passages < 2:
@@ -145,7 +145,7 @@ def _random_rankings(num: int, num_passages: int, depth: int, seed: int) -> list
 
 
 def block_mean(values: np.ndarray, blocks: np.ndarray, baseline: float, scale: Scale = "any") -> dict[str, Any]:
-    """The columns of an estimate for the mean of values, with a bootstrap over their blocks; NaN does not count."""
+    """Columns of an estimate of the mean of values, with a bootstrap over their blocks; NaN does not count."""
     counted = np.isfinite(values)
     sums = np.bincount(blocks, np.where(counted, values, 0.0), NUM_BLOCKS)
     return ratio_estimate(sums, np.bincount(blocks, counted, NUM_BLOCKS), baseline, scale)
@@ -170,7 +170,7 @@ def score_row(
 def _collapse(
     system: str, queries: str, ranked: Ranked, num_passages: int, blocks: np.ndarray, chance: Ranked
 ) -> dict[str, Any]:
-    """Replicates leave out one block at a time: drawing questions twice would lower the entropy."""
+    """The row of `collapse`; replicates leave out one block, since drawing questions twice would lower the entropy."""
     value = collapse(ranked, num_passages)
     rows = [np.asarray(row) for row in ranked]
     without = [
@@ -237,8 +237,8 @@ def query_leakage(
         questions: The test questions.
         training: Training queries before masking.
         answers: Right answers to each question.
-        subjects: Subject of each question. If both are given, a training query with the words of the subject and of an
-            answer, each in sequence, leaks the question.
+        subjects: Subject of each question. If answers and subjects are given, a training query with the words of the
+            subject and of an answer, each in sequence, leaks the question.
 
     Raises:
         UserError: The numbers of answers or subjects and of questions differ, or only one of the two is given.
@@ -279,8 +279,8 @@ def leakage_scores(
     known = set(leakage.leaked)
     if known and max(known) >= len(questions):
         raise UserError(
-            f"The leakage belongs to other questions: it names question {max(known)}, but there are only "
-            f"{len(questions):,} questions, counted from 0."
+            f"The leakage belongs to other questions: it names question {max(known)}, counted from 0, but there are "
+            f"only {len(questions):,} questions."
         )
     kept = [number for number in range(len(questions)) if number not in known]
     if not kept:

@@ -23,8 +23,8 @@ class InverseCloze(AbstractObjective):
 
     The sentence is removed from its passage with probability `mask_rate`. A one-sentence passage that would lose it
     does not count. Passages with the same text as the query's own are not negatives: they are left out of its softmax.
-    The batch is that of one forward pass: make `micro_tokens` large enough for a whole update. With several processes,
-    each computes all of it.
+    The batch is one forward pass, so make `micro_tokens` large enough for a whole update. With several processes, each
+    computes the whole batch.
 
     Source: [@lee2019latent].
     """
@@ -83,7 +83,7 @@ class InverseCloze(AbstractObjective):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """Sum of the in-batch losses of the queries that count."""
+        """The in-batch loss, summed over the queries that count."""
         if not isinstance(module, Retriever):
             raise UserError(
                 f"{self.name} trains a Retriever. Got a {type(module).__name__}.\nMake one with build_retriever."
@@ -110,7 +110,7 @@ class InverseCloze(AbstractObjective):
 
     def shown(self, batch: Batch, names: Sequence[str], target_names: Sequence[str]) -> Shown:
         """The query and its passage."""
-        target = "this passage, not the update's others" if batch["counted"] else "none: the passage is empty"
+        target = "this passage, not the others of the update" if batch["counted"] else "none: the passage is empty"
         return Shown(
             inputs={"query": tokens_of(batch.input_ids, names), "passage": tokens_of(batch["passage_ids"], names)},
             targets={self.name: [target]},

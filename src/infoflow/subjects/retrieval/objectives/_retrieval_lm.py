@@ -1,8 +1,8 @@
-r"""Masked language modelling with retrieved passages: six readers that differ only in which passage may be read.
+r"""Masked language modelling with retrieved passages: six readers that differ only in which passages they may read.
 
 $$ -\log p(y \mid x) = -\log \sum_{z \in C(x) \cup \{\varnothing\}} \pi(z) \prod_j p(y_j \mid z, x) $$
 
-The masked query depends only on its example; the candidates depend on weights, so the loss chooses them, from the
+The masked query depends only on its example. The candidates depend on the weights, so the loss chooses them, from the
 library of the trained `RetrievalModel`.
 
 | name              | candidates                       | trained with the reader   |
@@ -51,13 +51,13 @@ Refresh = Annotated[int, Limits(at_least=-1, at_most=10**9, zero=False, like="fr
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalSettings:
-    """Settings that a plan shares between the readers."""
+    """Settings of a plan that all its readers share."""
 
     k: Count = 2  # passages per search; 7 in REALM
     null_share: Probability = 0.1  # share of queries that are read without a passage, the same for every reader
     refresh_every: Refresh = 50  # updates between two builds of the index; −1: built once
     freeze_retriever: Probability = 1 / 3  # share of the updates in which a learned retriever is frozen
-    retriever_rate: Annotated[float, Limits(above=0, at_most=10)] = 0.2  # the retriever's, relative to the reader's
+    retriever_rate: Annotated[float, Limits(above=0, at_most=10)] = 0.2  # learning rate relative to the reader's
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,12 +76,12 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
     }
 
     level: Literal["sequence", "token"] = "sequence"  # level of the marginalisation
-    null_share_only: bool = False  # closed-book: train only on that share, with as many null readings as the others
-    masking: Masking = "salient"  # the other two mask as many tokens elsewhere, as controls
+    null_share_only: bool = False  # closed-book: train only on `null_share`, on as many null readings as other readers
+    masking: Masking = "salient"  # the other two, as controls, mask as many tokens at other positions
     max_predictions: Count = 10  # maximum number of masks per query
     lag: Annotated[int, Limits(at_least=0, at_most=10**9)] = 0  # age of the index's weights, in updates
-    # Above 0, candidates are the right passage and this many others by BM25, independent of weights, and the retriever
-    # is not frozen: for the loss change allocation.
+    # For the loss change allocation: if above 0, candidates are the right passage and this many others by BM25, which
+    # do not depend on weights, and the retriever is not frozen.
     fixed_negatives: CountOrNone = field(default=0, metadata=LATER)
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
             )
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Mask one span; every reader draws in the same order."""
+        """Mask one span; random draws have the same order for every reader."""
         tokens = example.text
         if "spans" not in example.labels:
             raise UserError(
@@ -125,7 +125,7 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """−log p(y|x) of the queries, over the number of masked tokens."""
+        """−log p(y|x) of the queries per masked token."""
         if not isinstance(module, RetrievalModel):
             raise UserError(
                 f"{self.name} trains a RetrievalModel. Got a {type(module).__name__}.\n"
@@ -133,8 +133,8 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
             )
         if label_smoothing:
             raise UserError(
-                f"training.label_smoothing must be 0 with {self.name}: a marginal likelihood has no smoothed target. "
-                f"Got {label_smoothing}."
+                f"training.label_smoothing must be 0 with {self.name}, since a marginal likelihood has no smoothed "
+                f"target. Got {label_smoothing}."
             )
         asked = (batch.labels != UNSUPERVISED).any(dim=1)
         if not asked.any():  # in the control, which skips most queries
@@ -180,7 +180,7 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
     def _positions(
         self, tokens: np.ndarray, spans: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary
     ) -> np.ndarray:
-        """Positions to mask: one span, or without spans one token; for the controls as many others."""
+        """Positions to mask: one span, or one token if there are no spans; for the controls, as many random ones."""
         ordinary = np.flatnonzero(~vocabulary.is_special[tokens])
         if len(spans):
             start, end = spans[generator.integers(len(spans))]
@@ -195,7 +195,7 @@ class RetrievalLM(RetrievalSettings, AbstractObjective):
         return ordinary[first : first + len(places)]
 
     def _report(self, module: RetrievalModel, parts: dict[str, Tensor], found: Tensor) -> None:
-        """Records the components of the update: log p = reader term − retriever term."""
+        """Record the components of the loss: log p = reader term − retriever term."""
         if module.record is None or self.fixed_negatives:
             return
         with torch.no_grad():
@@ -280,7 +280,7 @@ SOURCES: dict[str, str] = {
     "retrieve-frozen": "frozen",
     "retrieve-learned": "learned",
 }
-"""Source of each reader's candidates."""
+"""Objective → source of its candidates."""
 _PASSAGES = {
     "none": "none",
     "gold": "the one with the answer",
@@ -292,10 +292,10 @@ _PASSAGES = {
 
 
 def retrieval_model(objective: RetrievalLM, reader: Any, library: Any = None, retriever: Any = None) -> RetrievalModel:
-    """The model that an objective trains: the reader (`BertForMaskedLM`), unchanged, with the objective's other parts.
+    """The model that an objective trains: the given reader, with the objective's other parts.
 
-    A `library` is for every objective but `closed-book`, a `retriever` for `retrieve-frozen` and `retrieve-learned`;
-    its parameters get `objective.retriever_rate`. A UserError says which one is missing or unused.
+    Every objective except `closed-book` needs a `library`; `retrieve-frozen` and `retrieve-learned` also need a
+    `retriever`, whose learning rate is scaled by `retriever_rate`. A UserError names what is missing or unused.
     """
     source: Any = SOURCES[objective.name]
     if library is None and source != "none":

@@ -50,12 +50,12 @@ from ._question_reading import SEARCHES, TextScores
 from ._reading_matter import ReadText, read_world
 from ._retrieval_arms import ArmModel
 
-_OF_VARIANTS = ("scores", "knowledge")  # except "pairs", which gets all measures
+_OF_VARIANTS = ("scores", "knowledge")  # all except "pairs", which gets all measures
 _HEAVY = 96  # facts of each kind for expensive measures such as ablations
-_LIGHT = 48  # the same, for kinds and documents that serve as comparison
+_LIGHT = 48  # the same, for kinds and documents that only serve as comparison
 _PROBED = 600  # sentences
 _PROBED_SEED = hash64("probed-language") % 2**31  # differs from the seed of any world
-_CLUSTERED = 400  # minimum facts of a world: fewer give too few questions for clusters
+_CLUSTERED = 400  # minimum number of facts of a world: with fewer, there are too few questions for clusters
 
 
 @final
@@ -78,20 +78,20 @@ class ArmInside:
 
     @property
     def finds(self) -> tuple[str, ...]:
-        """The document that the model retrieves, if it is trained and searches.
+        """("retrieved",) for a trained model that searches, otherwise ().
 
-        Before training all variants of a seed share one reader, and the passages of other variants are those of "gold"
-        and "random".
+        Before training, all variants of a seed share one reader. Variants that do not search read passages of "gold" or
+        "random".
         """
         return ("retrieved",) if self.trained and self.arm.source in SEARCHES else ()
 
     @property
     def reading(self) -> RetrievalModel | BertForMaskedLM | EncoderDecoderModel:
-        """The model that reader measures receive: the whole model if it retrieves documents."""
+        """The model for measures of reading: the whole model if it retrieves documents, otherwise the reader."""
         return self.model if self.finds else self.reader
 
     def has(self, kind: Any, but: Collection[int] = ()) -> bool:
-        """Whether its world has facts of a kind, apart from those about the entities in `but`."""
+        """Whether its world has facts of a kind about entities other than those in `but`."""
         return any(fact.entity not in but for fact in self.arm.world.world.of_kind(kind))
 
     @cached_property
@@ -107,7 +107,7 @@ class ArmInside:
 
     @cached_property
     def edited_library(self) -> Library:
-        """The passages of the edited index, built on first use."""
+        """The passages of the edited index, which is built on first use."""
         return self.arm.world.passage_library(edited=True)
 
     @property
@@ -121,7 +121,7 @@ class ArmMeasure(NamedTuple):
 
     schema: TableSchema
     of: Callable[[ArmInside], pd.DataFrame]
-    of_reader: bool  # whether all variants with the same initial reader share the values before training
+    of_reader: bool  # whether variants with the same initial reader share the values before training
     version: int = 1  # increase when the same model yields different numbers
 
 
@@ -136,7 +136,7 @@ def _scores(inside: ArmInside) -> pd.DataFrame:
 
 
 def arm_course(arm: ArmModel) -> pd.DataFrame:
-    """Rows of `RETRIEVAL_COURSE` for all updates that were kept from a training."""
+    """Rows of `RETRIEVAL_COURSE` for all kept updates of a training."""
     parts = []
     for update in arm.wanted:
         scores = ArmScores(arm.load(update=update), arm.objective, arm.world, arm.world, None)
@@ -172,7 +172,7 @@ def _conflict(inside: ArmInside) -> pd.DataFrame:
 
 
 def _lens(inside: ArmInside) -> pd.DataFrame:
-    """Facts that change later form their own group, so that clusters hold only the others."""
+    """`knowledge_lens`, with facts that change later measured separately, so that clusters contain only the others."""
     several = len(inside.arm.world.world.facts) >= _CLUSTERED
     options: Any = {"lens": inside.lens, "documents": (*DOCUMENTS[:-1], *inside.finds), "library": inside.own_library}
     parts = [knowledge_lens(inside.reading, *inside.about, clusters=several, **options)]
@@ -182,13 +182,13 @@ def _lens(inside: ArmInside) -> pd.DataFrame:
 
 
 def _each(inside: ArmInside, measured: Callable[..., pd.DataFrame], *asked: dict[str, Any]) -> pd.DataFrame:
-    """The measure with each of these settings, but for kinds of facts that the world lacks."""
+    """The measure with each of these settings, without kinds of facts that the world lacks."""
     own = {"library": inside.own_library}
     known = [one for one in asked if "kinds" not in one or inside.has(*one["kinds"])]
     return pd.concat([measured(inside.reading, *inside.about, **own, **one) for one in known], ignore_index=True)
 
 
-# Conditions for claims, then passages that answer never or sometimes, facts that change later, and withheld facts.
+# In each: first what claims need, then documents that may not answer, facts that change later, and withheld facts.
 
 
 def _flow(inside: ArmInside) -> pd.DataFrame:
@@ -214,7 +214,7 @@ def _heads(inside: ArmInside) -> pd.DataFrame:
 
 
 def _ablation(inside: ArmInside) -> pd.DataFrame:
-    """The ablated heads are always those that copy most on trained or held-out facts."""
+    """`evidence_ablation`; the heads to ablate are always those that copy most on trained and held-out facts."""
     light = {"ranked_by": READ_KINDS, "facts": _LIGHT}
     return _each(
         inside,

@@ -1,4 +1,4 @@
-"""What a retrieval model finds, how it answers with it, and its language loss: rows of `retrieval_scores`."""
+"""Rows of `retrieval_scores`: what a retrieval model finds, how it then answers, and its loss on language."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -45,9 +45,9 @@ class ArmScores:
 
     | metric              | queries         | value                                             | control    |
     |---------------------|-----------------|---------------------------------------------------|------------|
-    | hit, recall, mrr    | facts, held out | in the first k passages                           | at random  |
+    | hit, recall, mrr    | facts, held out | of the gold passage in the first k passages       | at random  |
     | collapse            | facts, held out | see `retrieval_scores`                            | at random  |
-    | nothing_found       | facts, held out | share left with nothing but the empty passage     | at random  |
+    | nothing_found       | facts, held out | share of questions with only the empty passage    | at random  |
     | null_prior          | facts, language | prior of the empty passage                        | uniform    |
     | prior_entropy       | facts, language | of candidates, in nats                            | uniform    |
     | utility             | facts           | retrieval utility of the mean passage, in nats    | 0          |
@@ -57,12 +57,13 @@ class ArmScores:
     | posterior_entropy_j | dates           | of candidates given the j-th token, in nats       | shuffled   |
     | exact_match         | facts           | share that a generating reader spells correctly   | a guess    |
     | exact_match_fast    | facts           | the same by RAG-Sequence's fast decoding          | a guess    |
-    | loss                | language        | nats of a masked word, unread, without a passage  | vocabulary |
+    | loss                | language        | nats of a masked word, without a passage          | vocabulary |
 
     Systems: `own` is the model's own search. Its controls are `bm25` and `frozen` (the retriever before training), and
     for a learned retriever also the index from the start of training (`own, first index`) and the edited index (`own,
-    edited index`, for questions about changed facts and later entities). Rows of `facts` exist also for trained and
-    changed facts, and for each exposure of these: the queries "trained facts", "trained facts, weight 16" and so on.
+    edited index`, for questions about changed facts and later entities). Rows of `facts` also exist for trained and
+    changed facts, and for each exposure of these, as queries "trained facts", "trained facts, weight 16" and so on.
+    `language` is sentences that no model has read.
     """
 
     model: RetrievalModel  # in evaluation mode, with an index built from its own weights
@@ -165,7 +166,7 @@ class ArmScores:
             yield from self._reading.made(group, read.take(rows), blocks[rows], words)
 
     def _written(self) -> Iterator[dict[str, Any]]:
-        """Answers decoded over the whole vocabulary, marginalised over passages."""
+        """Rows about answers decoded over the whole vocabulary, marginalised over passages."""
         facts = _some(self.world.world.of_kind("trained", "changed", "held out"))
         facts = [facts[place] for place in spread(len(facts), _MOST_DECODED)]
         world, tokenizer, level = self.world.world, self.world.tokenizer, self.objective.level
@@ -206,7 +207,7 @@ class ArmScores:
         return torch.special.entr(posterior).sum(dim=1).numpy()
 
     def _right(self, facts: Sequence[Fact], k: int, at_random: bool) -> np.ndarray:
-        """Whether each question is answered correctly, marginalised over passages as in training."""
+        """Whether each question is answered correctly, with passages marginalised as in training."""
         world, tokenizer = self.world.world, self.world.tokenizer
         found = question_candidates(self.model, world, tokenizer, facts, k=k, library=self.model.passage_library)
         if at_random:
@@ -226,7 +227,7 @@ class ArmScores:
     # -- the language -------------------------------------------------------------------------------------------------
 
     def _language(self) -> Iterator[dict[str, Any]]:
-        """Scores on sentences that no model has read, with one word of each masked."""
+        """Rows about sentences that no model has read, with one word of each masked."""
         chosen = unread_language(self.world, self.unread, self.before)
         if not len(chosen):
             return
@@ -250,7 +251,7 @@ class ArmScores:
             yield from priors("language", Read(logs, *nothing, there), blocks)
 
     def _prior_of(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Prior over what the model retrieves for sentences, where no passage helps."""
+        """Log prior over what the model retrieves for sentences, and which candidates exist."""
         num = len(batch.input_ids)
         gold, draws = np.full(num, NULL), np.zeros(num, dtype=np.int64)
         asked = Asked(batch.input_ids, batch.attention_mask, batch.labels, gold, draws)
@@ -274,7 +275,7 @@ class ArmScores:
 
 @lru_cache(maxsize=2)
 def unread_language(world: ReadWorld, unread: ReadWorld, before: ReadWorld | None = None) -> np.ndarray:
-    """Rows of at most 400 language sentences among the queries of `unread` that are absent from the training texts."""
+    """Rows of at most 400 language sentences among the queries of `unread` that no training text contains."""
     read = [one for one in (world, before) if one is not None]
     trained = {text for one in read for text in _language_of(one, range(len(one.queries.source.lengths))).values()}
     looked = spread(len(unread.queries.source.lengths), 16 * _MOST_LANGUAGE).tolist()
@@ -284,7 +285,7 @@ def unread_language(world: ReadWorld, unread: ReadWorld, before: ReadWorld | Non
 
 
 def _language_of(world: ReadWorld, rows: Iterable[int]) -> dict[int, bytes]:
-    """Tokens of those queries that are sentences of the language; a token is a word in every world."""
+    """Row → tokens of the queries that are sentences of the language; a token is the same word in every world."""
     source: Any = world.queries.source
     language = (row for row in rows if not len(source.example(row).labels["spans"]))
     return {row: source.row(row).astype(np.int64).tobytes() for row in language}
@@ -297,7 +298,7 @@ def _some(facts: Sequence[Fact]) -> list[Fact]:
 
 
 def _exposures(facts: Sequence[Fact]) -> Iterator[tuple[str, np.ndarray]]:
-    """Groups of facts that training asks about, by name: their rows in `facts`, one fact each."""
+    """Groups of the facts that training asks about: the name, and the group's rows in `facts`."""
     for kind, weight, rows in fact_groups(facts):
         if kind in _COURSE["trained"]:
             yield f"{kind} facts" + ("" if weight == EVERY_WEIGHT else f", weight {weight}"), rows

@@ -1,4 +1,4 @@
-"""Examine the trained readers of `[retrieval]`: what they store, find and read, and how they learned it."""
+"""Stages that examine the trained readers of `[retrieval]`: what they store, find and read, and how they learned it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,12 +31,12 @@ from ._train_readers import (
     recording_key,
 )
 
-_VERSION = 1  # raise when the course of the same weights gets other numbers
+_VERSION = 1  # increase when the same weights yield a different course
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CountQuestions(OfModels, AbstractTableStage):
-    """Test questions that readers of real text also see in training; a generated world has none."""
+    """Count the test questions that readers of real text also see in training; a generated world has none."""
 
     kind = "count"
     named = "count leaked questions"
@@ -76,7 +76,7 @@ class RecordArm(OfArm, AbstractKept):
 
     @property
     def estimate(self) -> float:
-        """A training that has not started records at no extra cost."""
+        """A training that has not started yet is recorded while it runs, at no extra cost."""
         if not self.model.is_trained() or self.is_done():
             return 0.001
         return TrainArm(model=self.model).estimate
@@ -108,7 +108,7 @@ class RecordArm(OfArm, AbstractKept):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FollowArm(OfArm, AbstractTableStage):
-    """What one model knew at the kept updates of its training; models without kept updates are trained again."""
+    """What one model knew at the kept updates of its training; a model without its checkpoints is trained again."""
 
     kind = "follow-arm"
     named = "follow {self.model.name}"
@@ -117,7 +117,7 @@ class FollowArm(OfArm, AbstractTableStage):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[FollowArm]":
-        """Stages after the recording, since a second training for it also keeps the checkpoints."""
+        """One stage per model, after the recording, since a second training for that also keeps the checkpoints."""
         recorded = {stage.model.recipe: stage.key for stage in before if isinstance(stage, RecordArm)}
         return [
             cls(model=model, needs=(recorded.get(model.recipe, SettleArm(model=model).key),))
@@ -154,7 +154,7 @@ class FollowArm(OfArm, AbstractTableStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JoinArms(AbstractTableStage):
-    """How the courses predict the final accuracy of a seed's readers: rows about the seed's learned retriever."""
+    """How well utility and likelihood predict a seed's later answers; the rows are about its learned retriever."""
 
     kind = "join-arms"
     named = "join arms of seed {self.learned.seed}"
@@ -192,10 +192,10 @@ class JoinArms(AbstractTableStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeasureArm(OfArm, AbstractMeasuring):
-    """All tables of one model, final or before its first update.
+    """All tables of one model, after training or before its first update.
 
-    Before training all models of a seed share one reader, whose tables are computed once. Untrained variants are
-    measured like the model that they start as.
+    Before training, all models of a seed share one reader, whose tables are computed once. An untrained variant is
+    measured as the model from which it starts.
     """
 
     kind = "examine"
@@ -205,7 +205,7 @@ class MeasureArm(OfArm, AbstractMeasuring):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureArm]":
-        """Trained models, each after the choice of its rate; then untrained ones in sequence, to share results."""
+        """Trained models, each after its rate is settled; then untrained ones in sequence, to share results."""
         settled = {arm: SettleArm(model=arm).key for arm in arm_models(models)}
         stages = [cls(model=arm, trained=True, needs=(key,)) for arm, key in settled.items()]
         for arm, key in settled.items():
@@ -215,7 +215,7 @@ class MeasureArm(OfArm, AbstractMeasuring):
 
     @property
     def estimate(self) -> float:
-        """For a small world on a CPU: three and a half minutes, a third of it before training."""
+        """About 3.5 minutes for a small world on a CPU, and a third of that before training."""
         return 3.5 * len(self._names) / len(MEASURED) * (1.0 if self.trained else 0.35)
 
     def depends(self) -> list[Any]:

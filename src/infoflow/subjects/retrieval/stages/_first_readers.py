@@ -51,13 +51,13 @@ class SeedModel:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WarmModel(SeedModel):
-    """A retriever of one seed, trained only on the inverse cloze task: the initial retriever of its variants."""
+    """A retriever of one seed, trained only on the inverse cloze task; the seed's variants start from it."""
 
     passages: str  # the kind of passages that it embeds
 
     @property
     def matter(self) -> AbstractReadingMatter:
-        """A world; passages do not depend on how queries are worded."""
+        """The text, or a world in one fixed wording, since passages do not depend on how queries are worded."""
         if self.asked.corpus:
             return text_of(self.plan)
         return read_world(self._config, self.asked.world_seed, self.plan.model.positions)
@@ -121,12 +121,12 @@ def first_writer(models: StudyModels, matter: AbstractReadingMatter, seed: int) 
 
 
 def settings_key(config: TrainConfig) -> dict[str, Any]:
-    """Training settings that determine the weights."""
+    """The training settings that affect the weights."""
     return {name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE}
 
 
 def matter_key(plan: StudyPlan, config: FactConfig) -> list[Any]:
-    """Key of what is read: a world, or the text that the plan names instead."""
+    """Key of what is read: a world, or real text if the plan names one."""
     asked = plan.retrieval
     return ["text", text_of(plan).digest] if asked.corpus else [FACTS_VERSION, config, asked.world_seed]
 
@@ -139,7 +139,7 @@ def text_of(plan: StudyPlan) -> ReadText:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WarmedReader(SeedModel):
-    """The masked LM of one seed, pretrained like `read-gold` on another world: the initial reader of all variants.
+    """The masked LM of one seed, pretrained like `read-gold` on another world; all variants start from it.
 
     The other world has the study's settings, hence its words, relations and tokens, but its own seed. Without a
     passage, its reader can only guess about the study's world.
@@ -147,7 +147,7 @@ class WarmedReader(SeedModel):
 
     @property
     def world_seed(self) -> int:
-        """Seed of the other world; the next seed is taken by the language sentences that no model has read."""
+        """Seed of the other world; the seed after the study's own is taken, by the sentences that no model has read."""
         return hash64("warmed-reader", self.asked.world_seed) % 2**31
 
     @property
@@ -156,7 +156,7 @@ class WarmedReader(SeedModel):
 
     @cached_property
     def objective(self) -> RetrievalLM:
-        """Reads gold passages, and no passage as often as the variants do."""
+        """The objective of `read-gold`, with as many queries without a passage as in the variants."""
         return self.asked.objective("read-gold")
 
     @cached_property
@@ -189,13 +189,13 @@ class WarmedReader(SeedModel):
         return train(self.objective, self.config, self.matter.queries, self.first(), self.folder)
 
     def load(self) -> Any:
-        """The reader alone, a masked LM; every variant initialises the weighting of passages itself."""
+        """The reader alone, a masked LM; every variant adds its own initial weighting of passages."""
         reader = first_reader(self.models, self.matter, self.seed)
         load_weights(reader, self.folder / "model")
         return reader
 
     def reads(self) -> float | None:
-        """Accuracy with the gold passage on facts of the other world that were not trained; None if there are none."""
+        """Accuracy with the gold passage on held-out facts of the other world; None if there are none."""
         world = self.matter.world
         facts = world.of_kind("held out")
         if not facts:

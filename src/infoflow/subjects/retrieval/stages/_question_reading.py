@@ -1,4 +1,4 @@
-"""How one retrieval model reads questions: what it finds, and how that changes its answers."""
+"""How a retrieval model reads questions: what it finds, and how that changes its answers."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _BATCH = 128
 NOT_LEAKED = "not leaked"
 DOCUMENTS = ("none", "gold", "random", "own")
 _CUTS = (1, 2, 5, 20)
-_MOST = 600  # questions in a batch
+_MOST = 600  # maximum number of questions of each part
 
 
 class Asked(NamedTuple):
@@ -110,7 +110,7 @@ class QuestionReading:
             choice = self.choice(asked, rows)
             prior = self.log_prior(ids, mask, choice)
             logs, targets = self.model.log_likelihoods(ids, mask, labels, choice)
-            room = (0, max(width - targets.shape[1], 0))  # if the longest answer is not among these
+            room = (0, max(width - targets.shape[1], 0))  # pads batches without the longest answer
             logs, targets = (torch.nn.functional.pad(one, room) for one in (logs.double().cpu(), targets.cpu()))
             parts.append((prior, logs, targets, torch.from_numpy(choice.there)))
         return Read(*(torch.cat(one) for one in zip(*parts, strict=True)))
@@ -156,13 +156,13 @@ def priors(queries: str, read: Read, blocks: np.ndarray) -> Iterator[dict[str, A
 
 
 def alone(ids: np.ndarray) -> Candidates:
-    """One passage per question, −1 for the empty one."""
+    """Candidates with one passage per question; −1 is the empty one."""
     column = ids[:, None]
     return Candidates(ids=column, there=np.ones(column.shape, dtype=bool), scores=np.zeros(column.shape))
 
 
 def without_passage(num: int) -> Candidates:
-    """The empty passage for each of `num` questions."""
+    """Candidates with only the empty passage, for `num` questions."""
     return alone(np.full(num, NULL))
 
 
@@ -189,10 +189,10 @@ class TextScores:
     | none, gold, random | em, f1                                    | of the answers with that passage       |
     | own                | em, f1                                    | marginalised over retrieved passages   |
     | own                | utility, utility_marginal, log_likelihood | as for facts, see `ArmScores`          |
-    | own, bm25, frozen  | hit, recall, mrr, collapse, nothing_found | of the passage that a question targets |
+    | own, bm25, frozen  | hit, recall, mrr, collapse, nothing_found | of the passage that a question is about |
 
-    Queries are "trained" and "held out", at most 600 of each; "not leaked" are held-out questions that training does
-    not contain, if it contains some. The number of masks reveals the number of answer tokens, and each mask is filled
+    Queries are "trained" and "held out", at most 600 of each. If training contains some held-out questions, the others
+    are also reported as "not leaked". The number of masks reveals the number of answer tokens, and each mask is filled
     separately: \(\arg\max_w \sum_z \pi(z) p(w_j = w | z, x)\). The baseline of em and f1 gives the most frequent
     correct answer to every question.
     """
@@ -213,7 +213,7 @@ class TextScores:
         return RETRIEVAL_SCORES.conform(pd.concat(parts, ignore_index=True))
 
     def _parts(self) -> Iterator[tuple[_Questions, dict[str, np.ndarray]]]:
-        """Questions of each part, with the reported groups of them: positions by name."""
+        """Trained and held-out questions, each with its reported groups (name → positions)."""
         for name in (TRAINED, HELD_OUT):
             questions = self.text.questions[name]
             rows = spread(len(questions.texts), _MOST)
@@ -275,7 +275,7 @@ class TextScores:
 
     @cached_property
     def _library(self) -> Library:
-        """The model's own index; a closed book has none and gets the index of the text."""
+        """The model's own library; a closed book has none and gets the passages of the text."""
         return self.model.passage_library or self.text.passage_library()
 
     def _questions(self, questions: Questions, rows: np.ndarray) -> _Questions:

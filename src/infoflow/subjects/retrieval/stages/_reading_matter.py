@@ -1,4 +1,4 @@
-"""Training matter of a study's readers: a tokenizer, passages, and queries, and whether these have been learned."""
+"""What a study's readers are trained on (tokenizer, passages, queries), and whether they have learned it."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -22,7 +22,7 @@ from ..objectives._retrieval_lm import RetrievalLM
 from ..training._query_rows import PassageRows, QueryRows, QuestionRows, fact_query_rows, question_rows
 
 TRAINED, HELD_OUT = "trained", "held out"
-_QUERY_SHARE = 0.5  # share of the reader's positions for a question with its answer
+_QUERY_SHARE = 0.5  # share of the reader's positions that a question with its answer may take
 
 
 class AbstractReadingMatter(ABC):
@@ -37,7 +37,7 @@ class AbstractReadingMatter(ABC):
 
     @abstractmethod
     def passage_library(self) -> Library:
-        """A new copy of its passages, in which a model keeps its own index."""
+        """A new library of its passages, in which a model keeps its own index."""
 
     @property
     @abstractmethod
@@ -47,7 +47,7 @@ class AbstractReadingMatter(ABC):
     @property
     @abstractmethod
     def chance(self) -> float:
-        """Accuracy on training queries of a guesser that knows only the kind of answer."""
+        """Accuracy on training queries of a guess that knows only the kind of answer."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -92,7 +92,7 @@ class ReadWorld(AbstractReadingMatter):
 
     @property
     def chance(self) -> float:
-        """Accuracy of a guess among a relation's objects of one word, or of all objects if all are dates."""
+        """Accuracy of a guess among a relation's objects of one word, or among all objects if all are dates."""
         return 1 / self.world.config.choices(0)
 
 
@@ -109,7 +109,7 @@ class Questions:
 
     rows: QueryRows
     texts: tuple[str, ...]
-    answers: tuple[tuple[str, ...], ...]  # all correct answers; the first admissible one determines the number of masks
+    answers: tuple[tuple[str, ...], ...]  # all correct answers; the first that fits sets the number of masks
     gold: np.ndarray  # int64 (question,): the passage that each question targets
 
 
@@ -138,7 +138,7 @@ class ReadText(AbstractReadingMatter):
         return digest(["questions", *parts, self.vocabulary_size, self.positions, self.answer_tokens])
 
     def passage_library(self) -> Library:
-        """Long passages are cut around their answers, so that the gold one stays recognisable."""
+        """Long passages are truncated around their answers, so that the gold passage still has the answer."""
         return Library(Passages.from_rows(self._texts), self.tokenizer, self.positions, answers=self._answers)
 
     @property
@@ -242,7 +242,7 @@ _MARGIN = 0.05  # required margin over a guess
 
 
 class TrainingAccuracy(NamedTuple):
-    """P@1 on training queries, by blocks of queries, with the accuracy of a guess among the relation's objects."""
+    """P@1 on training queries, by blocks of queries, and the accuracy of a guess."""
 
     right: np.ndarray  # float64 (block,)
     asked: np.ndarray  # float64 (block,)
@@ -254,7 +254,7 @@ class TrainingAccuracy(NamedTuple):
 
     @property
     def learned(self) -> bool:
-        """Whether it beats a guess: otherwise it knows at most which kind of object is expected."""
+        """Whether it clearly beats a guess; otherwise it knows at most which kind of object is expected."""
         return self.value > self.chance + _MARGIN
 
 
@@ -262,10 +262,9 @@ class TrainingAccuracy(NamedTuple):
 def training_accuracy(
     model: RetrievalModel, objective: RetrievalLM, data: TrainingData, chance: float
 ) -> TrainingAccuracy:
-    r"""Accuracy of the most probable word of \(\sum_z \pi(z) p(y|z, x)\), on 512 queries with a single mask, always the
-    object.
+    r"""Accuracy of the most probable word of \(\sum_z \pi(z) p(y|z, x)\), on 512 queries whose only mask is the object.
 
-    If no query has a single mask (all answers have several tokens): how often every mask of a query is correct.
+    If no query has a single mask (all answers have several tokens), all masks of a query must be correct.
     """
     asking = replace(objective.for_evaluation(), masking="salient")
     source = data.source
@@ -286,7 +285,7 @@ def training_accuracy(
 
 
 def text_blocks(source: TokenRows, rows: np.ndarray) -> np.ndarray:
-    """The bootstrap block of each of these rows: that of the first row with the same tokens."""
+    """The bootstrap block of each of these rows; rows with the same tokens share one."""
     texts = np.array([hash64("row", *source.row(row).tolist()) for row in rows.tolist()], dtype=np.uint64)
     _, first, place = np.unique(texts, return_index=True, return_inverse=True)
     return block_of(source.sentence_ids[rows[first]])[place]
@@ -298,7 +297,7 @@ def spread(num: int, most: int) -> np.ndarray:
 
 
 def _num_masks(labels: dict[str, np.ndarray]) -> int:
-    """Tokens of the object that a passage answers; 0: no passage does, or the query masks several objects."""
+    """Number of tokens of the query's only span; 0 if no passage answers it or it has not exactly one span."""
     spans = labels["spans"]
     return int(spans[0, 1] - spans[0, 0]) if int(labels["gold"]) != NULL and len(spans) == 1 else 0
 

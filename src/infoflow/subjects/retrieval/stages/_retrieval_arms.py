@@ -45,7 +45,7 @@ from ._reading_matter import AbstractReadingMatter, ReadWorld, read_world
 READ = "read"  # result cache stage for facts of finished training runs
 READING = "reading"
 LEARNING = f"{RETRIEVAL_LEARNING.name}.parquet"
-RETRIEVER = "retriever"  # in the folder of a reader, if the model has such a part
+RETRIEVER = "retriever"  # subfolder of a reader, if the model has a retriever
 Recorders = Callable[[RetrievalModel], Sequence[TrainingHook]]
 
 
@@ -55,11 +55,11 @@ class ArmModel(SeedModel):
 
     arm: str
     variant: str  # "": unmodified
-    halved: bool = False  # trained at half the rate, since a plain model of the study learned nothing at the full rate
+    halved: bool = False  # trained at half the rate, because a plain model of the study learned nothing at full rate
 
     @property
     def recipe(self) -> Recipe:
-        """How tables identify it."""
+        """Recipe that identifies it in tables."""
         return Recipe(objective=Spec(self.arm, self.variant), architecture=BERT, seed=self.seed)
 
     @property
@@ -89,12 +89,12 @@ class ArmModel(SeedModel):
 
     @property
     def world(self) -> ReadWorld:
-        """Its matter, if that is a world of facts."""
+        """The world of facts that it reads; not for real text."""
         return read_world(self.asked.world(self.variant), self.asked.world_seed, self.plan.model.positions)
 
     @cached_property
     def warm(self) -> WarmModel | None:
-        """The retriever that it starts from; None if it has none."""
+        """The retriever that it starts from; None if it has no retriever."""
         if self.source not in ("frozen", "learned"):
             return None
         passages = self.asked.world(self.variant).passages
@@ -107,7 +107,7 @@ class ArmModel(SeedModel):
 
     @cached_property
     def exchanged(self) -> "ArmModel | None":
-        """The trained model that supplies parts of it; None: it is trained from scratch."""
+        """The trained model from which it takes parts; None: it takes none."""
         return dataclasses.replace(self, variant="") if self.variant in EXCHANGES else None
 
     @cached_property
@@ -117,7 +117,7 @@ class ArmModel(SeedModel):
 
     @cached_property
     def reader_key(self) -> str:
-        """Key of its initial reader and of its questions."""
+        """Key of everything that its initial reader and its questions depend on."""
         parts = [] if self.exchanged is None else [self.exchanged.key, self.variant]
         parts += ["written"] if self.writes else []
         parts += ["warmed", self.warmed.key] if self.warmed is not None else []
@@ -168,13 +168,13 @@ class ArmModel(SeedModel):
         return self.models.bench.done(READ, self.key)
 
     def facts(self) -> dict[str, Any]:
-        """Cost and success of a finished training."""
+        """Facts about its finished training: cost, and whether it has learned."""
         return self.models.bench.read_facts(READ, self.key)
 
     # -- weights ------------------------------------------------------------------------------------------------------
 
     def first(self) -> RetrievalModel:
-        """The initial model: its seed's reader, equal in all variants; generating models share the encoder."""
+        """The initial model; its reader is the same in all variants of a seed (its encoder, in generating ones)."""
         reader, retriever = self._first_reader(), None
         if self.warm is not None:
             retriever = self.warm.first() if self.variant == "cold" else self.warm.load()
@@ -214,7 +214,7 @@ class ArmModel(SeedModel):
         return model, result
 
     def train_again(self, folder: Path, recorders: Recorders = lambda _: ()) -> None:
-        """Repeat the training to the same weights, for hooks and checkpoints; nothing else of it is kept."""
+        """Repeat the training to the same weights; only the results of hooks and the checkpoints are kept."""
         self._train_into(folder, recorders, None)
         if is_first():
             self.snapshots.adopt(Snapshots(folder / SNAPSHOTS))
@@ -284,7 +284,7 @@ class _KeepLearning(TrainingHook):
 
 
 def arm_models(models: StudyModels) -> list[ArmModel]:
-    """All models that the plan requests: for each seed the plain ones and null readings, then the other variants."""
+    """All models that the plan requests: for each seed the plain ones and "null-share", then the other variants."""
     asked = models.plan.retrieval
     if not asked.on:
         return []
@@ -308,7 +308,7 @@ def plain_arms(models: StudyModels) -> list[ArmModel]:
 
 
 def at_half_rate(models: StudyModels) -> bool:
-    """Whether models at half the rate count, because a plain one (all are trained) learned nothing at the full rate."""
+    """Whether models at half the rate count because a plain one learned nothing; all plain ones must be trained."""
     return models.plan.retrieval.repeat and not all(model.facts()["learned"] for model in plain_arms(models))
 
 

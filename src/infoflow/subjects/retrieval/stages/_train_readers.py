@@ -1,4 +1,4 @@
-"""Train the readers of `[retrieval]`, which differ only in the passage that they may read, and record loss changes."""
+"""Stages that train the readers of `[retrieval]` and record their loss changes."""
 
 import dataclasses
 import shutil
@@ -67,7 +67,7 @@ def recording_key(arm: ArmModel) -> str:
 
 
 def arm_recorders(arm: ArmModel, model: RetrievalModel, folder: Path) -> list[LossChangeRecorder]:
-    r"""The hook for a training in `folder`: none if the plan requests none or the training started without it.
+    r"""The recording hook of a training in `folder`; none if the plan requests none or the training started without it.
 
     $$ A_g = \sum_t \sum_{i \in g} Δ_{t,i} \int_0^1 \partial_i L(θ_t + sΔ_t)\, ds $$
 
@@ -86,7 +86,7 @@ def arm_recorders(arm: ArmModel, model: RetrievalModel, folder: Path) -> list[Lo
 
 
 def _config(arm: ArmModel) -> RecordConfig:
-    """The study's recorder settings, except for the most expensive ones."""
+    """The study's recorder settings, without the most expensive recordings."""
     plan = arm.plan
     return dataclasses.replace(
         plan.dynamics.record(), every=plan.retrieval.allocation_every, parameters=False, check_rules=False
@@ -95,15 +95,15 @@ def _config(arm: ArmModel) -> RecordConfig:
 
 # Train the readers of `[retrieval]`, whose variants of one seed differ only in the passage that they may read.
 #
-# A run that cannot even answer its training queries has learned nothing that claims could be judged by. If that happens
-# to a plain model, all models of the study are trained again at half the rate.
+# A run that cannot even answer its training queries has learned nothing on which claims could be judged. If that
+# happens to a plain model, all models of the study are trained again at half the rate.
 
 _BY_BLOCK = ("right", "asked")  # part of the facts of a training
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractWarmStage(AbstractModelStage):
-    """The initial model of one seed's variants; nothing continues its training, so its checkpoints are removed."""
+    """The initial model of one seed's variants; its training is never continued, so its checkpoints are removed."""
 
     named = "warm {self.model.name}"
     model: WarmModel | WarmedReader
@@ -126,7 +126,7 @@ class AbstractWarmStage(AbstractModelStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WarmReader(AbstractWarmStage):
-    """The initial reader of one seed, for all its variants: it learns to read another world."""
+    """Trains the initial reader of all variants of a seed to read another world."""
 
     kind = "warm-reader"
     stored = "warmed-reader"
@@ -150,7 +150,7 @@ class WarmReader(AbstractWarmStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WarmRetriever(AbstractWarmStage):
-    """The retriever of one seed, for all its variants with one: it learns the inverse cloze task on the passages."""
+    """Trains the initial retriever of a seed's variants on the inverse cloze task, on the passages."""
 
     kind = "warm"
     stored = "warmed"
@@ -167,7 +167,7 @@ class WarmRetriever(AbstractWarmStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OfArm(AbstractStage):
-    """A stage of one retrieval model, which its rows describe."""
+    """A stage of one retrieval model, whose rows are about this model."""
 
     model: ArmModel  # at the full rate
 
@@ -181,14 +181,14 @@ class OfArm(AbstractStage):
 
     @property
     def counts(self) -> ArmModel:
-        """The model that counts: the one at half the rate, if the study needed it."""
+        """The model that counts: the one at half the rate if the study needed that."""
         return replace(self.model, halved=at_half_rate(self.models))
 
     def columns(self) -> Mapping[str, Any]:
         return Subject(recipe=self.model.recipe).keys()
 
     def is_settled(self) -> bool:
-        """Whether it is known which model counts: all plain models and this one are trained."""
+        """Whether it is known which model counts, which requires that all plain models and this one are trained."""
         return agree(all(model.is_trained() for model in [*plain_arms(self.models), self.model]))
 
     def require_searches(self) -> None:
@@ -208,7 +208,7 @@ class TrainArm(OfArm, AbstractFactStage):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[TrainArm]":
-        """The plain models of each seed come first."""
+        """One stage for each model; the plain models of each seed come first."""
         stages = [cls(model=model) for model in arm_models(models)]
         return [replace(stage, needs=tuple(one.key for one in stage._begins_with())) for stage in stages]
 
@@ -226,7 +226,7 @@ class TrainArm(OfArm, AbstractFactStage):
         return relative_cost(self.model) * self.model.config.updates / self.models.plan.training.updates
 
     def depends(self) -> list[Any]:
-        """Includes the name, since two models may reach the same weights."""
+        """Includes the name, since two models may have the same weights."""
         return ["read", self.content, self.model.recipe.name]
 
     @property
@@ -277,8 +277,8 @@ class TrainArm(OfArm, AbstractFactStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SettleArm(OfArm):
-    """The model that counts, at half the rate if a plain model of the study learned nothing; published and in the
-    tables.
+    """Publishes the model that counts and makes its tables; it is trained again at half the rate if a plain model of
+    the study learned nothing.
     """
 
     kind = "settle"
@@ -297,13 +297,13 @@ class SettleArm(OfArm):
 
     @property
     def estimate(self) -> float:
-        """A second training is rarely needed, which is known only once the first ones are done."""
+        """A second training, rarely needed, counts only once the first ones are done and show that it is."""
         known = all(model.is_trained() for model in plain_arms(self.models))
         again = known and not self.counts.is_trained()
         return TrainArm(model=self.model).estimate if again else 0.001
 
     def depends(self) -> list[Any]:
-        """Includes all models, since they decide together which model counts."""
+        """Includes all plain models, since together they decide which model counts."""
         arms = [one.key for one in plain_arms(self.models)]
         return ["settle", self.model.key, self.model.recipe.name, arms, self.models.plan.retrieval.repeat]
 

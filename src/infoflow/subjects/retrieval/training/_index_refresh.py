@@ -1,4 +1,4 @@
-"""The hook for the index of a model with passages: rebuilt while the retriever learns; resumes are exact."""
+"""The training hook that rebuilds the index of a model with passages while its retriever learns."""
 
 from collections.abc import Iterator
 
@@ -22,14 +22,14 @@ _COLUMNS = ("queries", "reader term", "retriever term", "utility of a passage", 
 
 
 class IndexRefresh(TrainingHook):
-    """Builds the index every F updates, freezes the retriever at first, and records the parts of each update.
+    """Builds the index every F updates, freezes the retriever at first, and records the components of each update.
 
     The index is built at updates 1, F + 1, 2 F + 1, ..., from the weights `lag` updates earlier. The retriever is
-    frozen in the first share of the updates.
+    frozen in the first `freeze_retriever` of the updates.
 
     Candidates are selected by the index, which is stale between two builds; their scores and gradients use the current
     weights. A checkpoint holds the index's weights, not its vectors: a resumed run embeds the passages again and
-    compares. Each process searches its own queries on the whole index; records cover the queries of all.
+    compares a digest. Each process searches the whole index for its own queries; records cover all processes.
     """
 
     name = "index"
@@ -38,7 +38,7 @@ class IndexRefresh(TrainingHook):
         self._module = module
         self._built, self._digest = 0, 0  # update of the index's weights, from 1; 0: none yet
         self._tower: dict[str, Tensor] = {}  # those weights
-        self._earlier: dict[str, Tensor] = {}  # for a future build, if there is a lag
+        self._earlier: dict[str, Tensor] = {}  # weights for the next build, if there is a lag
         self._earlier_of = 0
         self._probes: tuple[Tensor, Tensor] | None = None
         self._rows: list[list[float]] = []
@@ -86,7 +86,7 @@ class IndexRefresh(TrainingHook):
             self._overlap = overlap(before, self._top(k))
 
     def _top(self, k: int) -> np.ndarray:
-        """The k passages of the fixed queries, by the current query encoder and index."""
+        """The k best passages of the fixed queries, by the current query encoder and index."""
         assert self._probes is not None
         assert self._module.retriever is not None
         device = next(self._module.parameters()).device
@@ -159,7 +159,7 @@ def _added_up(sums: list[float], module: RetrievalModel) -> list[float]:
 
 
 def _first_queries(step: Step) -> tuple[Tensor, Tensor] | None:
-    """The shortest queries of this update, padded: they depend on the run's data and seed alone."""
+    """The shortest queries of this update, padded; they depend only on the run's data and seed."""
     own = [row[real].tolist() for batch in step.batches for row, real in zip(batch.input_ids, batch.real, strict=True)]
     rows = sorted(gather_object(own), key=lambda row: (len(row), row))[:_PROBES]
     return pad_rows(rows, 0) if rows else None

@@ -28,9 +28,9 @@ class QueryRows:
         vocabulary: Vocabulary | None = None,
         unknown: int = 0,
     ) -> None:
-        """`rows` of `encoded` are the queries. Each has its spans (first token and end; empty: any token may be
-        masked), its gold passage (−1: none) and the passages that it must not read. `library` is the digest of the
-        passages. With a `vocabulary`, special tokens written in a sentence count as text and become `unknown`.
+        """`rows` of `encoded` are the queries. Each has `spans` (first token and end; empty: any token may be masked),
+        a `gold` passage (−1: none) and `excluded` passages, which it must not read. `library` is the passages' digest.
+        With a `vocabulary`, special tokens written in a sentence count as text and become `unknown`.
         """
         self._special = None if vocabulary is None else vocabulary.is_special
         self._unknown = unknown
@@ -46,7 +46,7 @@ class QueryRows:
     def of_tokens(
         cls, tokens: Sequence[np.ndarray], ids: np.ndarray, spans: Sequence[np.ndarray], gold: np.ndarray, **how: Any
     ) -> "QueryRows":
-        """Queries that are tokens already; they may read every passage. `ids` are stable numbers, int64 (query,)."""
+        """Queries from tokens, which may read every passage; `ids` are stable numbers, int64 (query,)."""
         return cls(_Tokens(tokens, ids), np.arange(len(tokens)), spans, gold, [()] * len(tokens), **how)
 
     def row(self, index: int) -> np.ndarray:
@@ -77,13 +77,13 @@ class QueryRows:
 def fact_query_rows(world: FactWorld, tokenizer: Any, library: Library) -> QueryRows:
     """The training text of a world as queries.
 
-    In a fact's sentence the object is the span, and its passage is the gold one; in a sentence of the language any word
-    may be masked, and no passage helps.
+    In a fact's sentence, the object is the span, and the fact's passage is gold. In a sentence of the language, any
+    word may be masked, and no passage helps.
     """
     corpus = fact_corpus(world)
     facts = [-1 if label is None else int(label) for label in corpus.column("label")]
     gold = np.array([NULL if fact < 0 else world.gold(world.facts[fact]) for fact in facts])
-    # A world's queries are not sentences of its passages: they share no word of the relation, unless configured.
+    # A world's queries are not sentences of its passages: by default, they use other words for the relation.
     return query_rows(corpus, tokenizer, library, gold, keep_spanless=True, exclude_origin=False)
 
 
@@ -98,11 +98,11 @@ def query_rows(
     keep_spanless: bool = False,
     exclude_origin: bool = True,
 ) -> QueryRows:
-    """The sentences of a corpus as queries, by their salient spans (column `entity`, or rules).
+    """The sentences of a corpus as queries, with their salient spans (by the column `entity`, or by rules).
 
-    `gold` answers each sentence (−1: none), and `excluded` may not be read. `exclude_origin` also excludes passages
-    that contain the sentence word for word (`origins`). Sentences without a span are kept only with `keep_spanless`,
-    and spans beyond `max_length` tokens are not masked.
+    `gold` is the passage that answers each sentence (−1: none); it must not read its `excluded` passages, nor, with
+    `exclude_origin`, passages that contain it word for word (`origins`). Sentences without a span are kept only with
+    `keep_spanless`, and spans beyond `max_length` tokens are not masked.
     """
     gold = np.full(len(corpus), NULL) if gold is None else np.asarray(gold)
     excluded = [()] * len(corpus) if excluded is None else excluded
@@ -139,14 +139,14 @@ def query_rows(
 def _without_origins(
     corpus: Corpus, library: Library, gold: np.ndarray, excluded: Sequence[Sequence[int]]
 ) -> tuple[list[list[int]], np.ndarray]:
-    """Excluded passages of each sentence, including its origins; and its gold passage, if not excluded."""
+    """Excluded passages of each sentence, origins included, and its gold passage, or −1 if that is an origin."""
     own = origins([sentence.text for sentence in corpus], library.passages)
     found = [sorted({*ids, *map(int, more)}) for ids, more in zip(own, excluded, strict=True)]
     trivial = np.array([right in ids for ids, right in zip(own, gold.tolist(), strict=True)], dtype=bool)
     if num := sum(map(bool, own)):
-        lost = f"; for {int(trivial.sum()):,} that is the passage with the answer" if trivial.any() else ""
+        lost = f"; for {int(trivial.sum()):,} of them, this is the passage with the answer" if trivial.any() else ""
         current_display().note(
-            f"{corpus.name}: {num:,} of {len(corpus):,} sentences cannot read the passages that contain them{lost}."
+            f"{corpus.name}: {num:,} of {len(corpus):,} sentences must not read the passages that contain them{lost}."
         )
     return found, np.where(trivial, NULL, gold)
 
@@ -189,7 +189,7 @@ class PassageRows:
         return self._library.encoded(index)[0]
 
     def example(self, index: int) -> Example:
-        """The sentences, bare; with the title's tokens and a key of the text."""
+        """The passage's sentences without special tokens, with the title's tokens and a key of the text."""
         tokens, segments = self._library.encoded(index)
         title, body = tokens[1 : int((segments == 0).sum()) - 1], tokens[segments == 1][:-1]
         ends = np.flatnonzero(np.isin(body, self._library.vocabulary.full_stops)) + 1
@@ -224,8 +224,8 @@ def question_rows(
 ) -> QuestionRows:
     """Queries `[CLS] question answer [SEP]` with the answer as the only span, so that objectives mask it.
 
-    Questions whose answer has no token, or more than `answer_tokens`, are left out. Long questions are truncated at the
-    end, never a mask. The number of masks shows the length of the answer. `ids` are stable numbers of the questions.
+    Questions whose answer has no token, or more than `answer_tokens`, are left out. Long questions are truncated at
+    their end; answers never are. The number of masks shows the length of the answer. `ids` are stable question numbers.
     """
     options: Any = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
     asked, wanted = (tokenizer(list(texts), **options).input_ids for texts in (questions, answers))
