@@ -254,7 +254,7 @@ def test_loss_and_score_over_strategies(figures) -> None:
     assert figure.answer == [
         "In masked LM, “continued on the domain” has the lowest loss (4.50), and “domain alone” the best mean score "
         "(0.73).",
-        "On 0 of 3 tasks every lower loss goes with a better score.",
+        "On 0 of 3 tasks, every lower loss goes with a better score.",
     ]
     assert sorted(figure.data["strategy"].unique()) == ["as-is", "continued", "scratch"]
 
