@@ -249,7 +249,7 @@ def _task(module: PreTrainedModel, anatomy: Anatomy) -> Task:
 
 
 def _task_by_structure(module: PreTrainedModel, anatomy: Anatomy) -> Task:
-    """The task of a family without a registered language model (text and images), from its stacks and head."""
+    """The task of a family without a registered language model (image and text models), by its stacks and head."""
     predicted = getattr(output_embeddings(module), "out_features", 0)
     # Some read a few tokens that they never predict (ImageGPT: its start token).
     if not vocabulary_size(module) // 2 < predicted <= vocabulary_size(module) or not anatomy.predicts.causal:

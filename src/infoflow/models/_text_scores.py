@@ -249,7 +249,7 @@ def _f(matches: Callable[[list[str], list[str]], tuple[int, int]], said: list[st
 
 
 def _subsequence(said: list[str], right: list[str]) -> tuple[int, int]:
-    """Number of words of the longest common subsequence, and of both texts.
+    """Number of words in the longest common subsequence, and in both texts together.
 
     In bit-parallel form: `row` has a 0 at each word of `said` where the subsequence up to the current word grows.
     """

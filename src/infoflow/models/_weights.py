@@ -1,4 +1,4 @@
-"""Checks that the weights of a checkpoint are complete, fit the model and are all used; and GGUF files."""
+"""GGUF files, and checks that the weights of a checkpoint are complete, fit the model and are all used."""
 
 import io
 import re

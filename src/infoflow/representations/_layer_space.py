@@ -79,7 +79,7 @@ class LayerSpace:
         fourths: Float[Tensor, " leave_out"],
         debiased: bool,
     ) -> Float[Tensor, " leave_out"]:
-        """HSIC of all rows, then without each group to first order; without the factor that cancels in CKA.
+        """HSIC of all rows, then, to first order, with each group left out. The factor that cancels in CKA is omitted.
 
         It is quadratic in the tokens, so its value without a group is twice the linear part minus the whole. Squared
         norms stay relative to the mean of all rows, which leaving out a group shifts only by order 1/n.

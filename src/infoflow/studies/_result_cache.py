@@ -152,7 +152,7 @@ class ResultCache:
 
 
 def _damage(path: Path) -> str:
-    """Why a part is unusable, or "" if it is usable; parts of earlier versions are not sealed."""
+    """Why a part is unusable, or "" if it is usable. Parts that earlier versions wrote have no seal to check."""
     if (path / SEAL).exists():
         return disagreement(path) or ""
     contents = path / _CONTENTS

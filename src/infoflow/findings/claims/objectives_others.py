@@ -144,8 +144,8 @@ def o3(curves: Curves) -> list[Condition]:
 
     Models of a study have equal updates, not equal operations. There is no verdict if ELECTRA costs more and scores
     better, or costs less and scores worse, since computation may be the reason. A worse score at a higher cost, or a
-    better one at a lower cost, needs no equality. One study has one size of model: whether the gain is largest for
-    small models takes two studies, compared by hand.
+    better one at a lower cost, can be judged without equal costs. A study has one size of model: to see whether the
+    gain is largest for small models, compare two studies by hand.
     """
     return [exceeds("ELECTRA over the masked LM", curves["electra"] - curves["masked"], 0.0, "share")]
 

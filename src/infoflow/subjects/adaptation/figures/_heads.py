@@ -309,7 +309,7 @@ def overlap_figure(frame: pd.DataFrame, models: ModelSelection) -> ReportFigure 
 
 
 def _agreement(own: pd.DataFrame) -> pd.DataFrame:
-    """`head_overlap` of each line and pair of tasks in both orders: mean over seeds with an interval."""
+    """`head_overlap` for each line and each pair of tasks, in both orders: mean over seeds, with an interval."""
     parts = []
     for values, heads in own.groupby(["series", "seed"], sort=False):
         keys = dict(zip(("series", "seed"), values, strict=True))

@@ -34,7 +34,7 @@ def pairs(metrics: Iterable[str], states: str, aligned: str = "aligned") -> dict
 
 
 def alignment(kind: str, metric: str, states: str) -> Reading:
-    """Score of the masked LM's encoder on held-out words, aligned or of another kind."""
+    """Score, on held-out words, of the masked LM's encoder of this kind (aligned, unaligned, ...)."""
     return Table(ALIGNMENT.name, MASKED).where(kind=kind, metric=metric, states=states).reduce(one_number)
 
 

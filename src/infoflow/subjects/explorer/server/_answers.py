@@ -139,7 +139,7 @@ class Responses:
 
 
 def differences(before: SentenceAttention, after: SentenceAttention) -> dict[str, np.ndarray]:
-    r"""Weights after minus before of every layer as signed bytes, $\mathrm{round}(127\, s \sqrt{|d|})$, s the sign."""
+    r"""Each layer's weights in `after` minus `before`, d with sign s, as bytes $\mathrm{round}(127\, s \sqrt{|d|})$."""
     found = {}
     for old, new in zip(before.kinds, after.kinds, strict=True):
         for one, other in zip(old.layers, new.layers, strict=True):

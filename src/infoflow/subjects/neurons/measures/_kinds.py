@@ -132,7 +132,7 @@ def _triggers(
 
 
 def _highest(counts: np.ndarray, lost: np.ndarray, active: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
-    """An upper bound of the activations on triggers, (F,), since every count may be up to `lost` higher."""
+    """An upper bound, (F,), on how many activations are on triggers: every count may be up to `lost` too low."""
     most = np.where(counts > 0, np.minimum(counts + lost, occurrences), 0)
     possible = np.where((occurrences >= LEAST) & (most >= _COVERED * occurrences), most, 0)
     best = -np.sort(-possible, axis=0)[:TRIGGERS]

@@ -118,7 +118,7 @@ def _clearest(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _curve_panels(course: CheckpointTables, chosen: pd.DataFrame, curves: pd.DataFrame) -> list[Panel]:
-    """Curves with the times of their rows (t10, t50, t90, their brackets, `told`, `bound`)."""
+    """One panel per chosen row: its curve, with the row's times (t10, t50, t90, their brackets, `told`, `bound`)."""
     panels = []
     for series, rows in course.each(chosen):
         for row in rows.itertuples():

@@ -124,7 +124,7 @@ class NgramAgreement(Intervention):
     def _divergences(
         self, reader: Reader, batch: ScoredTokens
     ) -> Iterator[tuple[_Kind, dict[str, tuple[np.ndarray, np.ndarray]], np.ndarray]]:
-        """For each kind of n-gram: the measures' values, those of the uniform model, and their sentences."""
+        """For each kind of n-gram: each measure's values, the uniform model's, and the rows of the tokens."""
         size, masked = batch.log_chances.shape[1], reader.model.task == "masked-lm"
         highest = min(self.order, 2) if masked else self.order
         directions: list[Direction] = ["before", "after"] if masked and highest > 1 else ["before"]

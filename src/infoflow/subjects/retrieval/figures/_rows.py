@@ -42,7 +42,7 @@ def every_exposure(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_exposure(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows for one exposure of trained facts, or for held-out or withheld facts, with label and rank, in order."""
+    """Rows for each exposure of trained facts, then for held-out and withheld facts, with label and rank, in order."""
     weights = sorted({int(one) for one in frame.loc[frame["facts"] == "trained", "weight"] if one > 0})
     named = {("trained", weight): f"{weight}×" for weight in weights}
     named |= {(kind, -1): label for kind, label in _KINDS.items()}

@@ -66,12 +66,12 @@ class RouteImportance(Intervention):
     $$ \mathrm{importance}(h) = \frac{1}{|P|} \sum_{i \in P} \sum_j \mathrm{importance}(h, j \to i), \qquad
     \mathrm{route}(h) = \frac{1}{|P|} \sum_{i \in P} [h \in \mathrm{route}_τ(i)] $$
 
-    P are predictions: in a decoder, tokens that have a next one; in an encoder, all tokens except special ones.
+    P: the predictions (in a decoder, tokens that have a next one; in an encoder, all tokens except special ones).
     Importances are those of `find_route`; heads and residual of a sublayer add up to 1. A part lies on the route of a
-    prediction if the route has an edge of it at any token. Sums are kept per block of sentences, so memory does not
+    prediction if the route has one of its edges at any token. Sums are kept per block of sentences, so memory does not
     grow with the corpus. Decoders with an encoder have no rows by tag.
 
-    If the sentences have labels, such as two domains, a part also has the difference to all other sentences,
+    If the sentences have labels, such as two domains, a part also has the difference from all other sentences,
     $\mathrm{route}_d(h) - \mathrm{route}_{\bar d}(h)$. A head of a domain has an interval above 0; a generic head lies
     on most routes of every domain.
 
