@@ -369,6 +369,10 @@ def test_claims_are_grouped_by_question(report, story):
     order = [list(titles).index(named[1]) for named in sections if named]
     assert len(order) >= 3
     assert order == sorted(order)
+    of_training = [
+        id for own, named in zip(ids, sections, strict=True) if named and named[1] == "training" for id in own
+    ]
+    assert not [id for id in of_training if id.startswith(("adaptation:", "retrieval:"))]
 
 
 def test_one_seed_is_called_exploratory(tmp_path):

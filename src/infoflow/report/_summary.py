@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from infoflow.findings import FINDINGS, FINDINGS_TABLE
-from infoflow.results import END, UNTRAINED, RunFolder
+from infoflow.results import END, TASK_SCORES, UNTRAINED, RunFolder
 
 from ._figure import ReportFigure
 from ._in_words import count_text, decimals, duration_text, listed, number
@@ -282,10 +282,11 @@ def _published(value: Any, unit: Any) -> str:
 
 
 def _figure_of(id: str, tables: str, figures: list[ReportFigure]) -> str:
+    """The figure that shows the claim, or one of its tables; not the scores, which every claim reads."""
     for figure in figures:
         if id in figure.findings:
             return figure.id
-    names = {name.strip() for name in tables.split(",")}
+    names = {name.strip() for name in tables.split(",")} - {TASK_SCORES.name}
     return next((figure.id for figure in figures if names & set(figure.tables)), "")
 
 
