@@ -369,10 +369,13 @@ def test_claims_are_grouped_by_question(report, story):
     order = [list(titles).index(named[1]) for named in sections if named]
     assert len(order) >= 3
     assert order == sorted(order)
-    of_training = [
-        id for own, named in zip(ids, sections, strict=True) if named and named[1] == "training" for id in own
-    ]
-    assert not [id for id in of_training if id.startswith(("adaptation:", "retrieval:"))]
+
+
+def test_scores_that_every_claim_reads_are_no_figure_of_it(study):
+    found = study.tables["findings"].iloc[:1].assign(id="adaptation:A-1", tables="tuned_scores, task_scores")
+    told = tell(InMemory(study.read(), {"findings": found, "task_scores": study.tables["task_scores"]}))
+    assert "task-scores" in [figure.id for figure in told.figures]
+    assert [row.figure for row in told.findings] == [""]
 
 
 def test_one_seed_is_called_exploratory(tmp_path):
