@@ -134,3 +134,5 @@ def test_a_table_with_checkpoints_is_drawn_over_updates():
     ]  # fmt: skip
     shown = plot(pd.DataFrame(rows), table_name="my-loss")
     assert shown.answer == "causal LM, words common: from 4 to 2. causal LM, words rare: from 4 to 3."
+    ended = pd.DataFrame(rows[:4]).assign(update=[0, 0, -1, -1], trained=[False, False, True, True])
+    assert plot(ended, table_name="my-loss").answer.startswith("Most: ")  # an untrained control is not an earlier time

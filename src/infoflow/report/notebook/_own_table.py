@@ -111,7 +111,7 @@ def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> Re
         panels, answer, form = _head_maps(rows, models, what, unit)
     elif "layer" in rows:
         panels, answer, form = _by_layer(rows, models, what, unit)
-    elif len(set(rows["update"])) > 1:
+    elif rows.loc[rows["trained"], "update"].nunique() > 1:  # an untrained control is no time of its own
         panels, answer, form = _over_updates(rows, models, what, unit)
     else:
         panels, answer, form = _dots(rows, models, what, unit)
